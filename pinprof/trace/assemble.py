@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -83,26 +82,34 @@ Kind = TypeVar("Kind")
 def assemble(
     path: str,
     metadata: Metadata,
-    parts: Sequence[FilePart],
+    parts: list[FilePart],
     shared: Shared,
     cut: str | None = None,
     stamp: tuple[int, int] | None = None,
 ) -> Trace:
     """Return the trace of the parts of a file, in the order of the file; `cut` says why its end is missing.
 
-    `stamp` is that of `FileEvents`.
+    `stamp` is that of `FileEvents`. The list of parts is emptied: so their rows are in memory once.
     """
     counts = np.array([part.entries - part.malformed for part in parts], np.int64)
     first = np.repeat(np.cumsum(counts) - counts, [len(part.rows) for part in parts])
-    columns = _Columns(joined(part.rows for part in parts), shared, first)
-    ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
-    calls, gpu = columns.calls(), columns.activities()
+    by_category = dict(sum((part.counts for part in parts), Counter()))
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
-    malformed = sum(part.malformed for part in parts)
+    malformed, repaired = sum(part.malformed for part in parts), sum(part.repaired for part in parts)
+    rows = joined(part.rows for part in parts)
+    parts.clear()
+    columns = _Columns(rows, shared, first)
+    ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
+    calls, gpu, syncs = columns.calls(), columns.activities(), columns.syncs()
     threads = name_threads(columns.threads, labels, ops, annotations, calls)
+    events = {table: columns.events[categories] for table, categories in TABLES.items()}
+    skipped = columns.skipped | ({"malformed": malformed} if malformed else {})
+    skipped_kinds = columns.skipped_kinds() | ({"unknown": malformed} if malformed else {})
+    missing_end = Cut(cut, columns.last_ns) if cut else None
+    tracks, absurd_sizes = columns.tracks, columns.absurd_sizes
+    del rows, first, columns  # the tables have what is needed of them; to find links takes as much memory again
     launch = launches(calls, gpu)
     steps = find_steps(ops, annotations, calls, gpu, launch)
-    missing_end = Cut(cut, columns.last_ns) if cut else None
     if missing_end and missing_end.last_ns is not None:  # torch writes GPU work and its launches last, in order of time
         steps = replace(steps, complete=steps.complete & (steps.end_ns <= missing_end.last_ns))
     return Trace(
@@ -114,20 +121,18 @@ def assemble(
         functions=functions,
         calls=calls,
         gpu=gpu,
-        syncs=columns.syncs(),
+        syncs=syncs,
         overheads=overheads,
         steps=steps,
         links=find_links(ops, functions, calls, gpu, launch, steps),
-        counts=dict(sum((part.counts for part in parts), Counter())),
-        events=FileEvents(
-            tuple(counts.tolist()), {table: columns.events[categories] for table, categories in TABLES.items()}, stamp
-        ),
-        skipped=columns.skipped | ({"malformed": malformed} if malformed else {}),
-        skipped_kinds=columns.skipped_kinds() | ({"unknown": malformed} if malformed else {}),
-        repaired=sum(part.repaired for part in parts),
+        counts=by_category,
+        events=FileEvents(tuple(counts.tolist()), events, stamp),
+        skipped=skipped,
+        skipped_kinds=skipped_kinds,
+        repaired=repaired,
         cut=missing_end,
-        tracks=columns.tracks,
-        absurd_sizes=columns.absurd_sizes,
+        tracks=tracks,
+        absurd_sizes=absurd_sizes,
         run=run_of_metadata(_decoded(metadata.run)),
     )
 
@@ -144,7 +149,7 @@ class _Columns:
         self._end, usable, self.skipped = usable_times(rows)
         self._usable = usable
         self._of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
-        self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS) - 1
+        self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS, dtype=np.int32) - 1
         texts, keys = tuple(shared.names), tuple(shared.threads)
         by_category = [rows.name[rows.category == index] for index in range(len(KNOWN_CATEGORIES))]
         arguments = [line[line != NONE] for line in rows.ids[len(IDS) :]]

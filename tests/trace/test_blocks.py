@@ -25,7 +25,7 @@ from pinprof.trace.reader import read as reader
 from pinprof.trace.reader.events import Event
 from pinprof.trace.reader.rows import ReadOptions
 from pinprof.trace.reader.unpack import Unpacked
-from pinprof.trace.tables import Table
+from pinprof.trace.tables import FileEvents, Table
 
 KERNEL = b"""\
   {
@@ -74,6 +74,11 @@ def assert_same(one: Any, other: Any) -> None:
     if isinstance(one, np.ndarray):
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist()
+    elif isinstance(one, FileEvents):  # they are the same events of the file, however it is cut into parts
+        assert_same(list(one.of_table.values()), list(other.of_table.values()))
+    elif isinstance(one, list):
+        for item, its_counterpart in zip(one, other, strict=True):
+            assert_same(item, its_counterpart)
     elif is_dataclass(one):
         for column in fields(one):
             assert_same(getattr(one, column.name), getattr(other, column.name))

@@ -8,7 +8,7 @@ from pinprof.analyses.by_name.names import LONGEST_NAME, NamedRows, Origin, Orig
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import enclosing, follow, step_at
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int32s, Int64s, Trace
+from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int32s, Int64s, Trace, rows_by
 from pinprof.units import shortened
 
 TRAINING = ("main", "autograd")
@@ -91,16 +91,16 @@ def _training(trace: Trace) -> Bools:
 
 def own_times(ops: HostEvents) -> Int64s:
     """Return the time in ns in which each op was the innermost one of its thread."""
-    rows = np.flatnonzero(ops.duration_ns > 0)  # an op of no length would seem open until something follows
-    lasting = HostEvents(ops.names, ops.start_ns[rows], ops.end_ns[rows], ops.name[rows], ops.thread[rows])
-    time = np.concatenate((lasting.start_ns, lasting.end_ns))
-    thread = np.concatenate((lasting.thread, lasting.thread))
-    order = np.lexsort((time, thread))
-    time, thread = time[order], thread[order]
-    inner = enclosing(lasting, HostEvents((), time, time, np.zeros(len(time), np.int32), thread))[:-1]
-    lasts = np.where(thread[1:] == thread[:-1], np.diff(time), 0)
-    innermost = rows[inner[inner != NONE]]
-    return np.bincount(innermost, lasts[inner != NONE], minlength=len(ops)).astype(np.int64)
+    own = np.zeros(len(ops), np.int64)
+    for of_thread in rows_by(ops.thread):
+        rows = of_thread[ops.duration_ns[of_thread] > 0]  # one of no length would seem open until something follows
+        lasting = HostEvents(ops.names, ops.start_ns[rows], ops.end_ns[rows], ops.name[rows], ops.thread[rows])
+        time = np.sort(np.concatenate((lasting.start_ns, lasting.end_ns)))
+        zeros = np.zeros(len(time), np.int32)
+        inner = enclosing(lasting, HostEvents((), time, time, zeros, zeros + ops.thread[of_thread[0]]))[:-1]
+        is_in_op = inner != NONE
+        own[rows] = np.bincount(inner[is_in_op], np.diff(time)[is_in_op], minlength=len(rows))
+    return own
 
 
 def _stalled(trace: Trace, call: Int64s, stall_ns: Int64s) -> Int64s:
