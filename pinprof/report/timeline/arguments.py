@@ -267,7 +267,7 @@ class Arguments:
         for lane in lanes:
             if table := lane.source.table:
                 wanted.setdefault(table, np.zeros(len(getattr(trace, table)), bool))[lane.row[lane.count == 1]] = True
-        self._sets = {table: np.zeros(len(rows), np.int64) for table, rows in wanted.items()}
+        self._sets = {table: np.zeros(len(rows), np.int32) for table, rows in wanted.items()}
         self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
         """The numbers of each table by key, plus one; 0 is none."""
         self._shared = {table: SharedTexts(partial(self._look_at, table)) for table in wanted}

@@ -64,8 +64,9 @@ class PackedColumns:
     def packed(self, header: dict[str, Any]) -> str:
         """Return the header (JSON behind its length in 4 bytes) and the columns, deflated and in base64."""
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        block = b"".join((len(text).to_bytes(4, "little"), text, *self._parts))
-        return base64.b64encode(zlib.compress(block, LEVEL)).decode()
+        deflate = zlib.compressobj(LEVEL)
+        pieces = map(deflate.compress, (len(text).to_bytes(4, "little"), text, *self._parts))
+        return base64.b64encode(b"".join((*pieces, deflate.flush()))).decode()
 
 
 def packed(

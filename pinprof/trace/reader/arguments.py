@@ -34,7 +34,7 @@ class EventArgs(NamedTuple):
     """The args of some events of a table, in the order of the file, as the file has them."""
 
     table: str
-    row: Int64s
+    row: Int32s
     args: list[msgspec.Raw]
     """JSON, as it stands in the file; empty without any."""
 
@@ -95,13 +95,13 @@ class _EventFinder:
         self._counts = events.counts
         self._first = np.cumsum([0, *events.counts])
         """The first event of each part."""
-        self._rows: dict[str, Int64s] = {}
+        self._rows: dict[str, Int32s] = {}
         self._events: dict[str, Int32s] = {}
         """Of these rows."""
         self._bounds: dict[str, Int64s] = {}
         """Where the rows of each part begin among them."""
         for table, is_wanted in wanted.items():
-            rows = np.flatnonzero(is_wanted)
+            rows = np.flatnonzero(is_wanted).astype(np.int32)
             number = events.of_table[table][rows]
             order = np.argsort(number, kind="stable")
             self._rows[table], self._events[table] = rows[order], number[order]
