@@ -70,7 +70,10 @@ def gpu_of_torch() -> str:
 def _records_kernels() -> bool:
     import torch  # noqa: PLC0415
 
-    with torch.profiler.profile() as profiler:
+    from pinprof.capture.options import RecordingOptions  # noqa: PLC0415
+    from pinprof.capture.window.trace_file import torch_profiler  # noqa: PLC0415
+
+    with torch_profiler(RecordingOptions(), 0) as profiler:
         torch.ones(1, device="cuda").add_(1)
         torch.cuda.synchronize()
     return any(event.device_type.name == "CUDA" for event in profiler.events() or ())
