@@ -74,7 +74,7 @@ def _enough(details: Details, batch_ns: float, left_ns: float) -> str:
 RULE = Rule(
     id="PIN403",
     title="a line that takes the time of the DataLoader's workers",
-    short="slow worker",
+    short="cheaper batches",
     rests_on=("step", "per_step"),
     answers=("input",),
     numbers="equal",
