@@ -9,9 +9,9 @@ from pinprof.replay.calibration import USUAL_NS, cost_of
 from pinprof.replay.program import Floats, Program
 from pinprof.trace.tables import Bools, Int64s
 
-FEW = 11
+FEW = 15
 """No more steps than these are all replayed."""
-SAMPLE_SIZES = (6, 7, 8, 12, 16)
+SAMPLE_SIZES = (8, 12, 16)
 """How many steps may stand for twice as many or more: the fewest that are balanced."""
 BALANCE = 0.0007
 """Steps stand for all if in the mean none of their times differs from that of all by more than this share of a step.
