@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
 from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.run_report import give_up, report_outcome, say_look, say_times
@@ -25,13 +26,11 @@ from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:
     from pinprof.capture.job import Agreement
-    from pinprof.capture.options import RecordingOptions
     from pinprof.capture.script import ScriptRun
 
 WINDOWS = ("plain", "lean", "lines")
 """What a recording does with the steps of a program."""
-LONGEST_PLAIN_S = 20.0
-"""How long it times steps at most, if it is not asked to for longer."""
+DEFAULTS = RecordingOptions()
 
 
 HELP = """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
@@ -113,17 +112,17 @@ Examples:
     type=click.FloatRange(min=0),
     help="Record 3 s of the program after this many seconds of work without a sign of a step; 0: never.",
 )
-@click.option("--steps", default=5, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
+@click.option("--steps", default=DEFAULTS.steps, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
 @click.option(
     "--warmup",
-    default=10,
+    default=DEFAULTS.warmup,
     show_default=True,
     type=click.IntRange(min=1),
     help="Skip at least this many steps before recording.",
 )
 @click.option(
     "--max-warmup",
-    default=100,
+    default=DEFAULTS.max_warmup,
     show_default=True,
     type=click.IntRange(min=1),
     help="Wait at most this many steps for a steady step time.",
@@ -158,7 +157,7 @@ Examples:
 )
 @click.option(
     "--watch-steps",
-    default=200,
+    default=DEFAULTS.watch_steps,
     show_default=True,
     type=click.IntRange(min=0),
     help=(
@@ -320,16 +319,14 @@ def _repeated(
     return repeated.run, repeated.status
 
 
-def _recording_options(chosen: set[str], options: dict[str, Any], *, force: bool) -> "RecordingOptions":
+def _recording_options(chosen: set[str], options: dict[str, Any], *, force: bool) -> RecordingOptions:
     """Return the options of the recording with these windows."""
-    from pinprof.capture.options import RecordingOptions
-
     return RecordingOptions(
         steps=options["steps"] if "lean" in chosen else 0,
         warmup=options["warmup"],
         max_warmup=options["max_warmup"],
         **_timing(options["plain_steps"], options["plain_seconds"], is_wanted="plain" in chosen),
-        line_steps=3 if "lines" in chosen else 0,
+        line_steps=DEFAULTS.line_steps if "lines" in chosen else 0,
         line_stack=options["line_stack"],
         watch_steps=options["watch_steps"],
         record_shapes=options["record_shapes"],
@@ -344,7 +341,7 @@ def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dic
     if not is_wanted:
         return {"plain_steps": 0}
     if steps is None and seconds is not None:
-        longest = max(seconds, LONGEST_PLAIN_S)
+        longest = max(seconds, DEFAULTS.plain_max_seconds)
         return {"plain_seconds": seconds, "plain_max_seconds": longest, "plain_precision": 1.0}
     return {} if steps is None else {"plain_steps": steps, "plain_seconds": 0.0, "plain_precision": 1.0}
 
