@@ -51,19 +51,22 @@ class LaneSource:
 
 @dataclass(frozen=True)
 class Lane:
-    """Rectangles in a row, sorted by kind, then by start; times in ns."""
+    """Rectangles in a row, sorted by kind, then by start; times in ns.
+
+    Integers without a type of their own are as narrow as they may be: a page begins with millions of rectangles.
+    """
 
     group: str
     label: str
     source: LaneSource
     start_ns: Int64s
     end_ns: Int64s
-    kind: Int64s
+    kind: np.ndarray
     """Index into KINDS."""
-    row: Int64s
+    row: np.ndarray
     """The event; of a block of merged ones the longest. Of a source without a table it is a row of `Stalls`, a step, or
     a place in `names`, and nothing in an overlap band."""
-    count: Int64s
+    count: np.ndarray
     """The number of events that it stands for."""
     busy_ns: Int64s
     """Their summed duration."""
@@ -84,6 +87,12 @@ class Lane:
         columns = (self.start_ns, self.end_ns, self.kind, self.row, self.count, self.busy_ns)
         start, end, kind, row, count, busy = (column[places] for column in columns)
         return replace(self, start_ns=start, end_ns=end, kind=kind, row=row, count=count, busy_ns=busy)
+
+    def by_start(self) -> "Lane":
+        """Return the lane sorted by start, whatever the kinds; itself if it is."""
+        if (self.start_ns[1:] >= self.start_ns[:-1]).all():
+            return self
+        return self.taken(np.argsort(self.start_ns, kind="stable"))
 
 
 def _names_of(table: Table, rows: Int64s) -> Names:
@@ -169,7 +178,8 @@ def lane_at(group: str, label: str, source: LaneSource, start: Int64s, end: Int6
     """Return a lane of rectangles at these times."""
     order = np.lexsort((start, kind))
     start, end = start[order], end[order]
-    return Lane(group, label, source, start, end, kind[order], row[order], np.ones(len(order), np.int64), end - start)
+    kind, row, count = kind[order].astype(np.int16), row[order].astype(np.int32), np.ones(len(order), np.int32)
+    return Lane(group, label, source, start, end, kind, row, count, end - start)
 
 
 @dataclass(frozen=True)

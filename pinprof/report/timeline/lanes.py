@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -62,13 +63,14 @@ def lay_out(
 
     Those that are folded at first are there if `nested`.
     """
-    lanes, left_out = [_step_lane(trace, window)], []
-    for entry in (*_host_lanes(trace, analysis, window, nested=nested), *_gpu_lanes(trace, analysis, window)):
+    hosts, gpus = _host_lanes(trace, analysis, window, nested=nested), _gpu_lanes(trace, analysis, window)
+    lanes, left_out = [], []
+    for entry in chain([_step_lane(trace, window)], hosts, gpus):
         if isinstance(entry, HiddenEvents):
-            left_out.append(entry)
-        else:
-            lanes.append(entry)
-    return [_clipped(lane, window) for lane in lanes if len(lane)], [entry for entry in left_out if entry.count]
+            left_out += [entry] if entry.count else []
+        elif len(entry):
+            lanes.append(_clipped(entry, window))
+    return lanes, left_out
 
 
 def what_is_drawn(analysis: Analysis, drawing: Drawing, steps: str, merged: Iterable[str], more: str = "") -> str:

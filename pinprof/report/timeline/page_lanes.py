@@ -38,9 +38,8 @@ class Detail(Drawing):
 
 
 class _Thinned(NamedTuple):
-    """Lanes that are few enough."""
+    """How lanes became few enough; the fields are as in `Detail`."""
 
-    lanes: tuple[Lane, ...]
     narrow_ns: int
     full: tuple[int, ...]
 
@@ -61,45 +60,45 @@ def detailed(
     window = whole_window(trace)
     laid_out, left_out = lay_out(trace, analysis, window, nested=True)
     steps, others = ([lane for lane in laid_out if (lane.source is STEPS) == is_step] for is_step in (True, False))
-    lanes = [lane.taken(np.argsort(lane.start_ns, kind="stable")) for lane in (*steps, *more, *others)]
-    inner = [lane for lane in lanes if lane.folded]
+    lanes = [*steps, *more, *others]
+    del laid_out, steps, others  # each lane is given up as soon as a sorted or thinner one takes its place
+    for place, lane in enumerate(lanes):
+        lanes[place] = lane.by_start()
+    inner = [place for place, lane in enumerate(lanes) if lane.folded]
+    outer = [place for place, lane in enumerate(lanes) if not lane.folded]
     few = int(FOLDED_SHARE * max_events)
-    folded = _thin(inner, few, window, trace, lambda limit: _first_seen(view, limit))
-    rest = max_events - min(few, sum(map(len, inner)))
+    rest = max_events - min(few, sum(len(lanes[place]) for place in inner))
+    folded = _thin(lanes, inner, few, window, trace, lambda limit: _first_seen(view, limit))
     wanted = list(wanted_ns)
-    open_lanes = _thin(
-        [lane for lane in lanes if not lane.folded],
-        rest,
-        window,
-        trace,
-        lambda limit: _full_steps(trace, analysis, view, limit, wanted),
-    )
-    left = (iter(open_lanes.lanes), iter(folded.lanes))
-    drawn = tuple(next(left[lane.folded]) for lane in lanes)
+    unfolded = _thin(lanes, outer, rest, window, trace, lambda limit: _full_steps(trace, analysis, view, limit, wanted))
     folded_full = folded.full if folded.narrow_ns else ()
-    merged = (open_lanes.full, folded.narrow_ns, folded_full)
-    return Detail(window, drawn, open_lanes.narrow_ns, tuple(left_out), *merged)
+    merged = (unfolded.full, folded.narrow_ns, folded_full)
+    return Detail(window, tuple(lanes), unfolded.narrow_ns, tuple(left_out), *merged)
 
 
 def _thin(
-    lanes: list[Lane], most: int, window: Window, trace: Trace, full_steps: Callable[[int], list[int]]
+    lanes: list[Lane],
+    places: list[int],
+    most: int,
+    window: Window,
+    trace: Trace,
+    full_steps: Callable[[int], list[int]],
 ) -> _Thinned:
-    """Return lanes with no more rectangles than given; as many steps as there is room for are there in full."""
-    total = sum(map(len, lanes))
+    """Thin the lanes at these places to no more rectangles than given; leave as many steps in full as there is room."""
+    total = sum(len(lanes[place]) for place in places)
     if total <= most:
-        return _Thinned(tuple(lanes), 0, tuple(range(len(trace.steps))))
+        return _Thinned(0, tuple(range(len(trace.steps))))
     full = full_steps(int(len(trace.steps) * FULL_SHARE * most / total))
-    keep = [_within(trace, full, lane) for lane in lanes]
+    keep = {place: _within(trace, full, lanes[place]) for place in places}
 
     def count(narrow: int) -> int:
-        return sum(thinned_length(lane, narrow, kept, mixed=True) for lane, kept in zip(lanes, keep, strict=True))
+        return sum(thinned_length(lanes[place], narrow, kept, mixed=True) for place, kept in keep.items())
 
     narrow = fitting_ns(count, most, FINEST_NS, window)
-    thin = tuple(
-        thinned(lane, narrow, kept, mixed=True, shares=PARTS if lane.source is BAND else ())
-        for lane, kept in zip(lanes, keep, strict=True)
-    )
-    return _Thinned(thin, narrow, tuple(full))
+    for place, kept in keep.items():
+        shares = PARTS if lanes[place].source is BAND else ()
+        lanes[place] = thinned(lanes[place], narrow, kept, mixed=True, shares=shares)
+    return _Thinned(narrow, tuple(full))
 
 
 def _first_seen(view: Window, limit: int) -> list[int]:
