@@ -180,7 +180,7 @@ class Program:
         """Return the program with a pause of the host in its middle."""
         middle = len(self.calls) // 2
         call = self.calls[middle]
-        longer = replace(call, own_ns=call.own_ns + pause_ns)
+        longer = structs.replace(call, own_ns=call.own_ns + pause_ns)
         return replace(self, calls=(*self.calls[:middle], longer, *self.calls[middle + 1 :]))
 
     @cached_property
