@@ -1,5 +1,6 @@
 """Samples of a DataLoader's worker: taken in its batches, stored in the trace, and said by the rule."""
 
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +11,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 from trace_builder import TraceBuilder
 
+from pinprof.capture.observe.sampler import HostSampler
 from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.window.trace_file import store
 from pinprof.measurement.measure import measure
+from pinprof.program.hooks import faults
 from pinprof.rules import Finding, find
 from pinprof.trace import read_trace
 from pinprof.trace.run_log import RUN_KEY, RunLog
@@ -64,6 +67,23 @@ def test_without_workers_there_are_no_samples() -> None:
         list(DataLoader(Slow(), batch_size=20))
         assert samples.longest() is None
     assert samples.longest() is None
+
+
+def test_without_a_temporary_folder_there_are_no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    samples = WorkerSamples()
+    with samples.sampling():
+        assert samples.longest() is None
+
+
+def test_a_worker_that_may_start_no_thread_makes_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: HostSampler) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(HostSampler, "step", fail)
+    monkeypatch.setattr(faults, "output", lambda _: None)
+    with WorkerSamples().sampling():
+        assert len(list(DataLoader(Slow(), batch_size=20, num_workers=1))) == 2
 
 
 FRAMES = (

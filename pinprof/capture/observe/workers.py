@@ -14,6 +14,7 @@ import msgspec
 from torch.utils.data._utils import fetch, worker
 
 from pinprof.capture.observe.sampler import HostSampler
+from pinprof.errors import PinprofError
 from pinprof.program.hooks import contained, replaced
 from pinprof.temporary import temporary_folder
 from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
@@ -35,7 +36,7 @@ class WorkerSamples:
     def sampling(self) -> Iterator[None]:
         """Sample the first worker of each DataLoader that the block starts."""
         with ExitStack() as undo:
-            with suppress(OSError):  # without room for files there are no samples
+            with suppress(PinprofError, OSError):  # without room for files there are no samples
                 self._folder = undo.enter_context(temporary_folder("workers"))
                 undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, os.getpid())))
             yield
@@ -89,19 +90,20 @@ class _Batches:
 
     def marked(self, fetched: Callable[..., Any]) -> Callable[..., Any]:
         """Return a fetcher's method, which marks its begin and its end."""
+        step = contained(self._sampler.step)  # it may start a thread, which can fail
 
         @wraps(fetched)
         def fetch_and_mark(*args: Any) -> Any:
             if not self._left:
                 return fetched(*args)
-            self._sampler.step()
+            step()
             began = time.perf_counter()
             try:
                 return fetched(*args)
             finally:
                 self._count += 1
                 self._busy_s += time.perf_counter() - began
-                self._sampler.step()
+                step()
                 contained(self._keep)()
 
         return fetch_and_mark
