@@ -12,9 +12,12 @@ import pytest
 from command_line import invoke
 from fake_profiler import MS, TWO_OF_EACH, FakeClock, FakeProfiler
 
+from pinprof.capture.window import without_stacks
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.rounds import latest
+from pinprof.capture.window.trace_file import write_trace
 from pinprof.errors import CaptureError
+from pinprof.program.hooks import faults
 from pinprof.trace import read_trace
 
 FIRST, LOOK = 8, 4
@@ -62,6 +65,34 @@ def test_a_look_that_fails_is_not_the_programs_failure(tmp_path: Path) -> None:
         raise OSError("no space left on device")
 
     assert len(looks_at(tmp_path, 60, look_ms=0, do=fail)) == 3
+
+
+@pytest.mark.parametrize(
+    ("steps", "written"), [(90, ["out.json", "out.latest.json", "out.latest.json"]), (31, ["out.json"])]
+)
+def test_a_look_that_cannot_be_written_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, written: list[str]
+) -> None:
+    """Neither a training nor its end fails with it; 31 steps end within the look."""
+    writes: list[OSError | None] = [OSError("no space left on device"), None, None, None]
+    write_whole = write_trace
+
+    def write(profiler: Any, path: Path) -> None:
+        error = writes.pop(0) if path.name == "out.latest.json" else None
+        if error is not None:
+            raise error
+        write_whole(profiler, path)
+
+    sentences: list[str] = []
+    expected = ["A look is left out: the recording could not be finished: no space left on device"]
+    monkeypatch.setattr(without_stacks, "write_trace", write)
+    monkeypatch.setattr(faults, "output", sentences.append)
+    monkeypatch.setattr(faults, "sentences", [])
+    looks = looks_at(tmp_path, steps, look_ms=0)
+    assert [name for name, _ in looks] == written
+    assert (tmp_path / "out.json").is_file()
+    assert sentences == (expected if len(written) > 1 else [])
+    assert len(writes) < 4, "no look was written"
 
 
 def test_the_name_of_the_latest_trace(tmp_path: Path) -> None:

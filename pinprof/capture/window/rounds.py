@@ -3,6 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
@@ -15,7 +16,8 @@ from pinprof.capture.options import Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import description, is_packed
 from pinprof.capture.window.without_stacks import LeanWindow, MakeProfiler
-from pinprof.program.hooks import contained
+from pinprof.errors import CaptureError
+from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import Clock
 from pinprof.units import NS_PER_MS
 
@@ -59,8 +61,8 @@ class Rounds:
         while True:
             times_ns, step_ns = yield from self._between(every, cost_ns)
             begin_ns, first = clock.now_ns(), place()
-            yield from self._look(steps, latest(path()), _plain(times_ns), marker)
-            tell(latest(path()), place())
+            if (yield from self._look(steps, latest(path()), _plain(times_ns), marker)):
+                tell(latest(path()), place())
             cost_ns = clock.now_ns() - begin_ns - int((place() - first) * step_ns)
 
     def _between(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
@@ -77,12 +79,24 @@ class Rounds:
             ends_ns.append(clock.now_ns())
         return [end - start for start, end in pairwise(ends_ns)], (ends_ns[-1] - begin_ns) / count
 
-    def _look(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, None]:
+    def _look(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, bool]:
+        """Record these steps, and return whether they could be: later looks may succeed after one that fails."""
+
         def sections() -> dict[str, str]:
             return {"pinprof": json.dumps(description(plain, marker) | lean.facts())}
 
         lean = LeanWindow(self._journal, self._make_profiler, sections)
-        yield from lean.record(steps, lambda: path, self._place)
+        boundaries = lean.record(steps, lambda: path, self._place)
+        try:
+            for progress in boundaries:  # noqa: UP028  `yield from` would close the look here, where it may fail
+                yield progress
+        except CaptureError as error:
+            faults.say(f"A look is left out: {error}")
+            return False
+        finally:
+            with suppress(CaptureError):  # of a look that the program's end has cut short
+                boundaries.close()
+        return True
 
 
 def _plain(times_ns: list[int]) -> PlainWindow:
