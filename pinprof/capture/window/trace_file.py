@@ -36,7 +36,6 @@ def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.prof
 
     With 0 steps it records from its start until it is stopped.
     """
-    os.environ.setdefault(*ONLY_TRACES)
     activities = [ProfilerActivity.CPU]
     if uses_cuda():
         activities.append(ProfilerActivity.CUDA)
@@ -58,11 +57,11 @@ class _OneCycle(torch.profiler.profile):
     """
 
     def prepare_trace(self) -> None:
-        with _without_warning():
+        with _without_warning(), _without_log():
             super().prepare_trace()
 
     def start_trace(self) -> None:
-        with _without_warning():
+        with _without_warning(), _without_log():
             super().start_trace()
 
 
@@ -71,6 +70,20 @@ def _without_warning() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning: Profiler clears events")
         yield
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Set Kineto's level in the block alone, in which it reads it: programs that this one starts keep theirs."""
+    name, level = ONLY_TRACES
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = level
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
 
 
 def _sync_events_config() -> torch._C._profiler._ExperimentalConfig | None:
