@@ -232,19 +232,19 @@ HANDED_ON_NS = 9_000.0
 
 
 def handed_on(trace: Trace, graphed: Collection[int]) -> Counter[int]:
-    """Return how many gradients graphs hand on to parameters, by the row of the call before.
+    """Return how many gradients graphs hand on to parameters, by the row of the last call before that launched work.
 
-    They hand none on to an optimizer that is in a graph too. Autograd runs a node for each gradient that it hands on
-    (torch/csrc/autograd/functions/accumulate_grad.cpp).
+    They hand none on to an optimizer that is in a graph too, and none whose work is in no graph. Autograd runs a node
+    for each gradient that it hands on (torch/csrc/autograd/functions/accumulate_grad.cpp).
     """
-    rows = np.array(sorted(graphed), np.int64)
-    rows = rows[np.argsort(trace.calls.start_ns[rows], kind="stable")]
-    starts = trace.calls.start_ns[rows]
-    if contains(optimizer_steps(trace), starts).any():
+    starts, rows = trace.calls.start_ns, np.array(list(graphed), np.int64)
+    if contains(optimizer_steps(trace), starts[rows]).any():
         return Counter()
+    launching = np.flatnonzero(trace.launches_work)
     nodes = trace.ops.start_ns[trace.ops.named(TO_WEIGHT.__eq__)]
-    before = np.searchsorted(starts, nodes, side="right") - 1
-    return Counter(rows[before[before >= 0]].tolist())
+    before = np.searchsorted(starts[launching], nodes, side="right") - 1
+    last = launching[before[before >= 0]]
+    return Counter(last[np.isin(last, rows)].tolist())
 
 
 def in_graphs(

@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.prediction import Scenario, predict
-from pinprof.prediction.graphs import GAP_NS, HANDED_ON_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of
+from pinprof.prediction.graphs import GAP_NS, HANDED_ON_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of, handed_on
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.phases import NODE, TO_WEIGHT
 
@@ -127,7 +127,7 @@ def test_adam_that_is_capturable_or_becomes_a_fused_one_adds_nothing(tmp_path: P
     assert both == pytest.approx(plain, abs=12)
 
 
-def with_gradients(folder: Path, *, handed_on: int) -> Trace:
+def with_gradients(folder: Path, *, gradients: int) -> Trace:
     """Six steps: ten ops forward, ten backward, one of SGD; behind each op of backward, a part of the gradients."""
     builder = TraceBuilder()
     for number in range(6):
@@ -137,7 +137,7 @@ def with_gradients(folder: Path, *, handed_on: int) -> Trace:
             at = start + 10 + 100 * launch
             builder.op("aten::mul" if launch < 10 else f"{NODE}MulBackward0", at, 40)
             builder.kernel(at + 24, KERNEL_US, launch=at + 20)
-            for gradient in range(handed_on // 10 if launch >= 10 else 0):
+            for gradient in range(gradients // 10 if launch >= 10 else 0):
                 builder.op(TO_WEIGHT, at + 42 + 8 * gradient, 4)
         builder.event("user_annotation", "Optimizer.step#SGD.step", start + 2400, 100)
         builder.op("aten::_foreach_add_", start + 2410, 60)
@@ -148,9 +148,16 @@ def with_gradients(folder: Path, *, handed_on: int) -> Trace:
 @pytest.mark.parametrize(("region", "handed_on_us"), [("model", 60 * HANDED_ON_NS / US), ("step", 0.0)])
 def test_gradients_of_a_graph_are_handed_on_by_the_host(tmp_path: Path, region: str, handed_on_us: float) -> None:
     """One by one to an optimizer outside of the graph; to one in the graph, not at all."""
-    without = predicted_us(with_gradients(tmp_path, handed_on=0), 3000, cuda_graph=region)
-    after = predicted_us(with_gradients(tmp_path, handed_on=60), 3000, cuda_graph=region)
+    without = predicted_us(with_gradients(tmp_path, gradients=0), 3000, cuda_graph=region)
+    after = predicted_us(with_gradients(tmp_path, gradients=60), 3000, cuda_graph=region)
     assert after - without == pytest.approx(handed_on_us, abs=40)
+
+
+def test_gradients_of_work_in_no_graph_are_not_handed_on(tmp_path: Path) -> None:
+    """Of ten backward ops in each of six steps, graphs hold the last five; behind each op are six gradients."""
+    trace = with_gradients(tmp_path, gradients=60)
+    held = [21 * step + launch for step in range(6) for launch in range(20) if not 10 <= launch < 15]
+    assert handed_on(trace, held) == {21 * step + launch: 6 for step in range(6) for launch in range(15, 20)}
 
 
 def test_a_fused_optimizer_without_an_optimizer_changes_nothing(tmp_path: Path) -> None:
