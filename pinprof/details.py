@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pinprof.analyses.by_name.ops import own_times
 from pinprof.analyses.copies import Overlap, measure_overlap
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
@@ -16,7 +17,7 @@ from pinprof.analyses.whole_run.ledger import OTHER, Irregular, WholeRun, sum_up
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine, period
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.tables import NONE, Int64s, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,11 @@ class Details:
         waits = [(wait.line.place, period(wait.at, watched.steps)) for wait in watched.waits] if watched else []
         returning = [(place, every) for place, every in waits if every is not None]
         return sum_up_run(self.trace.run, returning) if self.trace.run else None
+
+    @cached_property
+    def op_own_ns(self) -> Int64s:
+        """How long each op was the innermost one of its thread."""
+        return own_times(self.trace.ops)
 
     @property
     def unlike(self) -> tuple[Irregular, ...]:

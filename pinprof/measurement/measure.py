@@ -121,7 +121,7 @@ class _Sums:
         details, stalls = self.details, self.details.syncs.stalls
         counted = ~stalls.profiler
         known = None if self.why.stalls else (stalls.call[counted], stalls.stall_ns[counted])
-        return measure_ops(details.trace, details.sources, known, kernels=not self.no_kernels)
+        return measure_ops(details.trace, details.sources, details.op_own_ns, known, kernels=not self.no_kernels)
 
     def steps(self) -> StepTimes:
         """Return the steps as traced, without the times that are withheld."""

@@ -48,14 +48,16 @@ class OpSums:
     """How long the complete steps are on the host."""
 
 
-def measure_ops(trace: Trace, sources: Sources, stalls: tuple[Int64s, Int64s] | None, *, kernels: bool) -> OpSums:
+def measure_ops(
+    trace: Trace, sources: Sources, own_ns: Int64s, stalls: tuple[Int64s, Int64s] | None, *, kernels: bool
+) -> OpSums:
     """Return the ops of the threads that train, by name.
 
-    `stalls` are rows of `Trace.calls` and their times in ns; None where they are withheld. `kernels` says whether those
-    that ops launch are given.
+    `own_ns` are the `own_times` of all ops. `stalls` are rows of `Trace.calls` and their times in ns; None where they
+    are withheld. `kernels` says whether those that ops launch are given.
     """
     rows = np.flatnonzero(_inside(trace) & _training(trace)[trace.ops.thread])
-    own = own_times(trace.ops)[rows]
+    own = own_ns[rows]
     names = by_name(trace.ops, rows, own)
     origins = Origins(trace, function_around(trace, rows), sources).of(names, own) if len(rows) else []
     stalled = _stalled(trace, *stalls)[rows] if stalls else None

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.by_name.names import Origins
-from pinprof.analyses.by_name.ops import own_times
 from pinprof.analyses.syncs import WAITS, Stalls, WaitCost
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
@@ -38,7 +37,7 @@ def ops(analysis: Analysis) -> Grid | None:
     trace, table = analysis.trace, analysis.trace.ops
     if not len(table):
         return None
-    own, inside = own_times(table), _inside(trace)
+    own, inside = analysis.details.op_own_ns, _inside(trace)
     groups = EventGroups.by((table.name,), own, inside)
     launched = _kernels(trace)
     outermost = np.where(_within_same(trace), 0, table.duration_ns)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.intervals import union
+from pinprof.intervals import Intervals, union
 from pinprof.report.timeline.kinds import PARTS
 from pinprof.report.timeline.lane import BAND, STEPS, Drawing, Lane, fitting_ns, thinned, thinned_length
 from pinprof.report.timeline.lanes import lay_out
@@ -89,7 +89,8 @@ def _thin(
     if total <= most:
         return _Thinned(0, tuple(range(len(trace.steps))))
     full = full_steps(int(len(trace.steps) * FULL_SHARE * most / total))
-    keep = {place: _within(trace, full, lanes[place]) for place in places}
+    spans = union(*np.array([step_range(trace, step, step) for step in full], np.int64).reshape(-1, 2).T)
+    keep = {place: _within(spans, lanes[place]) for place in places}
 
     def count(narrow: int) -> int:
         return sum(thinned_length(lanes[place], narrow, kept, mixed=True) for place, kept in keep.items())
@@ -127,11 +128,9 @@ def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, want
     return sorted(list(chosen)[: max(limit, view.last - view.first + 1)])
 
 
-def _within(trace: Trace, steps: list[int], lane: Lane) -> Bools:
-    """Return which events lie in the time of some steps and of the GPU work that they launched."""
-    if not steps:
+def _within(spans: Intervals, lane: Lane) -> Bools:
+    """Return which events begin in these spans."""
+    if not len(spans.start):
         return np.zeros(len(lane), bool)
-    start, end = np.array([step_range(trace, step, step) for step in steps], np.int64).T
-    spans = union(start, end)
     place = np.searchsorted(spans.start, lane.start_ns, side="right") - 1
     return (place >= 0) & (lane.start_ns < spans.end[np.clip(place, 0, None)])
