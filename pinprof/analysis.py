@@ -1,5 +1,6 @@
 """The analysis of one trace, for commands, notebooks, jobs and clusters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pinprof.bench.rates import Pinning
@@ -31,11 +32,15 @@ class Analysis:
         return self.details.trace
 
 
-def analyse(trace: Trace, machine: Pinning | None = None) -> Analysis:
-    """Return what was measured and found of a trace, with one replay for both; `machine` is as for `find`."""
+def analyse(trace: Trace, machine: Pinning | None = None, on_replay: Callable[[], object] = lambda: None) -> Analysis:
+    """Return what was measured and found of a trace, with one replay for both; `machine` is as for `find`.
+
+    `on_replay` is called when all is measured, before the changed steps are replayed.
+    """
     details = details_of(trace)
     replay = Replay([details])
     profile = profile_of(details, replay)
     if profile.estimate.step_ns is None:
         replay = Replay([details], profile.steps.traced_ns)
+    on_replay()
     return Analysis(details, replay, profile, look(details, profile, replay, machine))

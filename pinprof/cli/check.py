@@ -90,7 +90,7 @@ def check(
     allowed = _tolerance(tolerance, baseline)
     before = read_baseline(baseline) if baseline is not None else None
 
-    outcomes = list(each_outcome(traces, lambda trace: measure_figures(analyse(trace))))
+    outcomes = list(each_outcome(traces, lambda trace, on_replay: measure_figures(analyse(trace, None, on_replay))))
     measured = [None if isinstance(figures, TraceError) else figures for _, figures in outcomes]
     matched = _matched(measured, before, baseline)
     checked = judge_all(outcomes, limits, matched, allowed, some_ranks=some_ranks)

@@ -74,14 +74,15 @@ def _export(file: str, name: str, output: str) -> None:
     from pinprof.trace.reader.append import WithEvents
     from pinprof.trace.reader.unpack import Unpacked
 
-    with progress(f"reading {Path(name).name}"):
+    with progress(f"reading {Path(name).name}") as tell:
         try:
             trace = replace(read_trace(file), path=name)
         except TraceError as error:
             raise TraceError(str(error).replace(file, name, 1)) from error  # a copy has another name
         if trace.counts.get(CATEGORY):
             fail(f"{name}: already has pinprof's tracks; export the original trace")
-        analysis = analyse(trace)
+        tell(f"measuring {Path(name).name}")
+        analysis = analyse(trace, None, lambda: tell(f"replaying {Path(name).name}"))
         remarks = notes(analysis)
     with open_trace(file) as stream:
         text = WithEvents(Unpacked(stream), lambda first: events(analysis, remarks, first))

@@ -322,16 +322,19 @@ def print_hta(figures: "HtaFigures") -> None:
 
 def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
     """Return the page of a job, for which the ranks that it draws are read again."""
-    from pinprof.report.job.page import page_of_files
+    from pinprof.report.job.page import files_to_draw, to_html
 
-    return page_of_files(ranks, measured, lambda path: _read_again(path, machine), code)
+    others = {rank: _read_again(path, machine) for rank, path in files_to_draw(ranks, measured).items()}
+    slowest = others.pop(ranks.shown_rank)
+    with progress("drawing the page"):
+        return to_html(ranks, [part for _, part in measured], slowest, code, others=others)
 
 
 def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
     """Return a trace with its rows, which a page needs and measuring several traces does not keep."""
     from pinprof.analysis import analyse
 
-    return read(path, lambda trace: analyse(trace, machine and machine.pinning))
+    return read(path, lambda trace, on_replay: analyse(trace, machine and machine.pinning, on_replay))
 
 
 @click.command(short_help="Draw the interactive timeline of a trace.")

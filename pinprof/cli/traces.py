@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import PurePath
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from pinprof.cli.options import FULL_ROWS, JobOptions, MachineFile, TextOptions, code_of, jobs, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from pinprof.trace_pool import MeasuredFiles
 
 Made = TypeVar("Made")
+Maker: TypeAlias = "Callable[[Trace, Callable[[], None]], Made]"
+"""What is made of a trace; its second argument is to be called when all is measured, before steps are replayed."""
 
 
-def read(path: str, make: "Callable[[Trace], Made]", which: str = "") -> Made:
+def read(path: str, make: "Maker[Made]", which: str = "") -> Made:
     """Return what `make` makes of the trace in a file; `which` says, for the progress, which file of several it is."""
     from pinprof.trace import read_trace
 
@@ -29,16 +31,16 @@ def read(path: str, make: "Callable[[Trace], Made]", which: str = "") -> Made:
     with progress(f"reading {name}") as update:
         trace = read_trace(path)
         update(f"measuring {name}")
-        return make(trace)
+        return make(trace, lambda: update(f"replaying {name}"))
 
 
-def analysing(machine: MachineFile | None = None) -> "Callable[[Trace], Analysis]":
+def analysing(machine: MachineFile | None = None) -> "Maker[Analysis]":
     """Return the analysis for `read` and `read_all`, with the user's bench."""
     from pinprof.analysis import analyse
 
-    def analysed(trace: "Trace") -> "Analysis":
+    def analysed(trace: "Trace", on_replay: "Callable[[], None]") -> "Analysis":
         say_if_of_other_gpu(machine, [trace.info])
-        return analyse(trace, machine and machine.pinning)
+        return analyse(trace, machine and machine.pinning, on_replay)
 
     return analysed
 
@@ -63,7 +65,7 @@ def expanded(arguments: Sequence[str]) -> list[Argument]:
     return [Argument(text, trace_files(text)) for text in arguments]
 
 
-def read_all(arguments: Sequence[Argument], make: "Callable[[Trace], Made]") -> Iterator[Made]:
+def read_all(arguments: Sequence[Argument], make: "Maker[Made]") -> Iterator[Made]:
     """Yield what `make` makes of each trace; names and skips the files of a folder or a pattern that are no trace."""
     from pinprof.errors import TraceError
 
@@ -81,9 +83,7 @@ def read_all(arguments: Sequence[Argument], make: "Callable[[Trace], Made]") -> 
             raise TraceError(f"{shown(argument.text)}: none of the files here is a trace")
 
 
-def each_outcome(
-    arguments: Sequence[str], make: "Callable[[Trace], Made]"
-) -> "Iterator[tuple[str, Made | TraceError]]":
+def each_outcome(arguments: Sequence[str], make: "Maker[Made]") -> "Iterator[tuple[str, Made | TraceError]]":
     """Yield the name of each trace with what `make` makes of it, or with the reason why it cannot be read."""
     from pinprof.errors import TraceError
     from pinprof.trace.files import trace_files
@@ -98,7 +98,7 @@ def each_outcome(
         yield from _outcomes(argument, make)
 
 
-def _outcomes(argument: Argument, make: "Callable[[Trace], Made]") -> "Iterator[tuple[str, Made | TraceError]]":
+def _outcomes(argument: Argument, make: "Maker[Made]") -> "Iterator[tuple[str, Made | TraceError]]":
     from pinprof.errors import TraceError
 
     for number, path in enumerate(argument.files, start=1):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pinprof.measurement.profile import Profile
     from pinprof.prediction import Prediction, Scenario
     from pinprof.replay import Replay
+    from pinprof.trace import Trace
 
 LEAST, MOST = 1e-6, 1e9
 """The bounds of a plausible time, rate or speed."""
@@ -110,7 +111,7 @@ def whatif(
 
     check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     scenario, usual, machine = _scenario(drop_syncs, machine, options)
-    recorded = list(read_all(expanded(traces), lambda trace: trace))
+    recorded = list(read_all(expanded(traces), lambda trace, _: trace))
     say_if_of_other_gpu(machine, (trace.info for trace in recorded))
     with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         replay = replay_of(recorded, step_ms)
@@ -234,5 +235,8 @@ def _measured(path: str) -> "tuple[Details, Profile]":
     from pinprof.measurement.measure import profile_of
     from pinprof.replay import Replay
 
-    details = read(one_trace(path), details_of)
-    return details, profile_of(details, Replay([details]))
+    def measured(trace: "Trace", _: object) -> "tuple[Details, Profile]":
+        details = details_of(trace)
+        return details, profile_of(details, Replay([details]))
+
+    return read(one_trace(path), measured)

@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a command take the analysis of a trace from a command before that was given an equal one."""
-    monkeypatch.setattr("pinprof.analysis.analyse", lambda trace, *machine: analysis_of(pickle.dumps(trace), *machine))
+    monkeypatch.setattr("pinprof.analysis.analyse", lambda trace, machine, _: analysis_of(pickle.dumps(trace), machine))
 
 
 @lru_cache(maxsize=64)

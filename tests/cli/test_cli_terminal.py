@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from command_line import copying_trace, invoke, is_one_line_error
+from job_builder import rank_trace
 from trace_builder import TraceBuilder
 
 from pinprof import analyze
@@ -206,6 +208,55 @@ def test_a_signal_ends_a_command_and_leaves_nothing(trace: Path, tmp_path: Path,
     assert said.strip() == "Error: interrupted"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.json.gz"]
     assert (tmp_path / "out.json").read_text() == "old"
+
+
+STILL = """
+import importlib, sys, time
+import pinprof.cli
+module, _, name = sys.argv.pop(1).rpartition(".")
+def still(*_, **__):
+    print("still", file=sys.stderr, flush=True)
+    time.sleep(60)
+setattr(importlib.import_module(module), name, still)
+pinprof.cli.main()
+"""
+"""pinprof that stands still in a function."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "where",
+    ["pinprof.trace.reader.read.read_rows", "pinprof.replay.replay.pace", "pinprof.report.timeline.fragment.packed"],
+)
+def test_ctrl_c_ends_each_phase_within_a_second_and_leaves_nothing(trace: Path, tmp_path: Path, where: str) -> None:
+    command = [sys.executable, "-c", STILL, where, "report", str(trace), "--html", str(tmp_path / "out.html")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    assert process.stderr.readline() == "still\n"
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[1]
+    assert time.monotonic() - begin < 1
+    assert (process.returncode, said) == (130, "Error: interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_each_phase_of_a_report_has_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
+    shown: list[str] = []
+
+    @contextmanager
+    def progress(text: str) -> Iterator[Callable[[str], None]]:
+        shown.append(text)
+        yield shown.append
+
+    for module in ("report", "traces"):
+        monkeypatch.setattr(sys.modules[f"pinprof.cli.{module}"], "progress", progress)
+    paths = [rank_trace(rank, 10).write(tmp_path / f"{rank}.json") for rank in range(ranks)]
+    assert invoke("report", *paths, "--html", tmp_path / "out.html").exit_code == 0
+    phases = [text.split()[0] for text in shown if not text.startswith("measuring:")]
+    of_traces = ["reading", "measuring", "replaying"] * ranks
+    assert phases == [*(["measuring"] if ranks > 1 else []), *of_traces, "drawing"]
 
 
 def test_a_signal_that_is_ignored_stays_ignored(trace: Path, tmp_path: Path) -> None:

@@ -76,10 +76,14 @@ def page_of_files(
     ranks: Ranks, files: Sequence[tuple[str, RankPart]], read: Callable[[str], Analysis], code: Code = PLAIN
 ) -> Markup:
     """Return the page of a job of these files; `read` is called for the ranks that have a timeline."""
-    parts = [part for _, part in files]
+    analyses = {rank: read(file) for rank, file in files_to_draw(ranks, files).items()}
+    return to_html(ranks, [part for _, part in files], analyses.pop(ranks.shown_rank), code, others=analyses)
+
+
+def files_to_draw(ranks: Ranks, files: Sequence[tuple[str, RankPart]]) -> dict[int, str]:
+    """Return the files of the ranks that have a timeline."""
     file_of = {number_of(part, place): file for place, (file, part) in enumerate(files)}
-    analyses = {rank: read(file_of[rank]) for rank in ranks_to_draw(ranks)}
-    return to_html(ranks, parts, analyses.pop(ranks.shown_rank), code, others=analyses)
+    return {rank: file_of[rank] for rank in ranks_to_draw(ranks)}
 
 
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
