@@ -347,7 +347,7 @@ def pace(
     calls: int = 24_000,
 ) -> Pace:
     """Return the steady pace of `steps` steps on all ranks, after running about `calls` calls, fewer of a sample."""
-    if any(program.is_sample for program in programs):
+    if any(program.error_of_all is not None for program in programs):
         calls = min(calls, SAMPLE_CALLS)
     total = sum(len(program.calls) for program in programs)
     if not total or not steps:

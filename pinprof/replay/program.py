@@ -161,8 +161,8 @@ class Program:
     """How much longer the 90th percentile of them is: a host that does other work besides launches unevenly."""
     queue_depth: int = QUEUE_DEPTH
     """Launches that a stream holds before the next one has to wait."""
-    is_sample: bool = False
-    """Whether its steps stand for others like them."""
+    error_of_all: float | None = None
+    """The `step_error` of all steps if these stand for others like them; None if these are all."""
 
     @cached_property
     def host(self) -> HostTimes:
@@ -186,6 +186,8 @@ class Program:
     @cached_property
     def step_error(self) -> float:
         """The standard error of the host's time in a step, as a share of its mean: how far few steps tell of all."""
+        if self.error_of_all is not None:
+            return self.error_of_all
         times: dict[int, float] = defaultdict(float)
         for call in self.calls:
             times[call.step] += call.gap_ns + call.own_ns

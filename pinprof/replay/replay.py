@@ -70,7 +70,7 @@ class Replay:
         programs = self._whole
         if self.left_out:
             programs = [
-                replace(program.of_steps(set(steps)), is_sample=True)
+                replace(program.of_steps(set(steps)), error_of_all=program.step_error)
                 for program, steps in zip(programs, self.chosen, strict=True)
             ]
         return join_ranks([rank.trace for rank in self.ranks], programs, self.chosen)

@@ -83,6 +83,7 @@ def test_steps_that_scatter_tell_less_of_others() -> None:
     apart = replace(program, calls=tuple(structs.replace(call, step=step) for step, call in enumerate(program.calls)))
     assert apart.step_error == pytest.approx(2_000 / 12_000 / 3**0.5)
     assert replace(apart, calls=apart.calls[:1]).step_error == ERROR_OF_ONE
+    assert replace(apart, calls=apart.calls[:1], error_of_all=apart.step_error).step_error == apart.step_error
 
 
 def test_ops_that_load_data_in_the_process_cost_the_profiler_their_part() -> None:
