@@ -21,6 +21,8 @@ KERNEL_PREFIXES = ("nccl", "rccl")
 PAIRWISE = re.compile("^(send|recv)|SendRecv")
 """Names of transfers between two ranks of a group."""
 
+MESSAGE: Final = re.compile(r"(\w+) (\d{1,15}) (\d{1,15}) (\d{1,9})", re.ASCII)
+"""What a trace says of a message: its type, its elements in and out, and the ranks. Larger numbers are absurd."""
 ELEMENT_BYTES: Final = {
     **dict.fromkeys(("Double", "Long", "ComplexFloat"), 8),
     **dict.fromkeys(("Float", "Int"), 4),
@@ -106,14 +108,14 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
 
 def _sizes(name: str, message: str) -> tuple[int, int]:
     """Return the bytes of a message, and what they load a link with; -1 where the trace does not tell."""
-    match message.split():
-        case [dtype, *numbers] if dtype in ELEMENT_BYTES and all(map(str.isdecimal, numbers)):
-            elements_in, elements_out, ranks = map(int, numbers)
-            size = ELEMENT_BYTES[dtype] * max(elements_in, elements_out)
-            times = next((times for names, times in ON_THE_BUS if names.search(name)), None)
-            load = size if times is None else times * size * (ranks - 1) // max(ranks, 1)
-            return (size, load) if size else (NONE, NONE)
-    return NONE, NONE
+    match = MESSAGE.fullmatch(message)
+    if match is None or match[1] not in ELEMENT_BYTES:
+        return NONE, NONE
+    elements_in, elements_out, ranks = map(int, match.groups()[1:])
+    size = ELEMENT_BYTES[match[1]] * max(elements_in, elements_out)
+    times = next((times for names, times in ON_THE_BUS if names.search(name)), None)
+    load = size if times is None else times * size * max(ranks - 1, 0) // max(ranks, 1)
+    return (size, load) if size else (NONE, NONE)
 
 
 def match_collectives(ranks: Sequence[Collectives]) -> list[Meeting]:

@@ -83,8 +83,14 @@ def test_the_bus_bandwidth_counts_from_when_all_ranks_have_come(
     assert traffic.bus_gbps == collective.bus_gbps
 
 
-@pytest.mark.parametrize("message", [None, ("Float", 0, 0, 2), ("QInt8", 10, 10, 2), ("Float", 10, 10, 1)])
-def test_without_a_message_there_is_no_bandwidth(message: tuple[str, int, int, int] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(None, ("Float", 0, 0, 2), ("QInt8", 10, 10, 2), ("Float", 10, 10, 1), ("Float", 10, 10, 0)),
+        *(("Float", 10**20, 10, 2), ("Float", 10, "1 2", 2), ("Float 10", 10, 10, 2), ("Float", 10, "", 2)),
+    ],
+)
+def test_without_a_sound_message_there_is_no_bandwidth(message: tuple[Any, ...] | None, tmp_path: Path) -> None:
     found = compared(tmp_path, *(rank(at, 10, message=message) for at in range(2)))
     assert found.collectives[0].bus_gbps is None
     assert found.traffic == ()
