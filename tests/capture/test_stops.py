@@ -64,6 +64,19 @@ def test_the_line_that_asks_for_collections_is_known(stops: Stops) -> None:
     )
 
 
+ENDS_WITHIN = """
+import gc
+from pinprof.capture.observe.stops import Stops
+watching = Stops().watching()
+watching.__enter__()
+"""
+
+
+def test_a_program_that_ends_while_it_is_watched_says_nothing() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDS_WITHIN], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+
+
 def test_nothing_is_left_behind() -> None:
     before = list(gc.callbacks)
     with Stops().watching():

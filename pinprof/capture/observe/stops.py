@@ -92,7 +92,10 @@ class Stops:
 
     def _note_place(self) -> None:
         """Note the line that asked for a collection."""
-        frame = sys._getframe(3)  # noqa: SLF001  of what ran, behind `_note` and what contains it
+        try:
+            frame = sys._getframe(3)  # noqa: SLF001  of what ran, behind `_note` and what contains it
+        except ValueError:  # no Python code ran: the interpreter collects as it ends
+            return
         if frame.f_code.co_names and "collect" in frame.f_code.co_names:
             line = calling_line(frame)
             if line:
