@@ -22,7 +22,7 @@ PATCHES = {
     "a sample": "import pinprof.capture.observe.sampler as m; m.HostSampler._take = fails",
     "the watchdog": "import pinprof.capture.steps.watchdog as m; m.Watchdog._next = fails",
     "the end of the recording": "import pinprof.capture.window.recording as m; m.Recording.end = fails",
-    "what follows processes": "import pinprof.capture.children.child as m; m._change = fails",
+    "what follows processes": "import pinprof.capture.children.child as m; m._follow = fails",
     "what was evaluated": "import pinprof.capture.steps.finder as m; m.StepFinder.evaluated = fails",
 }
 PROGRAM = """

@@ -104,7 +104,7 @@ def kernels(details):
     return sum_in_steps(details.trace, details.trace.links.activity_step, gpu.category == 0)
 
 
-figures.FIGURES += (figures.Figure("kernels", "kernels", "count", ("per_step", "busy"), kernels, label="kernels"),)
+figures.FIGURES += (figures.TraceFigure("kernels", "kernels", "count", ("per_step", "busy"), kernels, label="kernels"),)
 
 from pinprof.check import limits
 

@@ -818,9 +818,8 @@ def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:
 
 def test_every_rule_has_a_trace_that_fires_it() -> None:
     marks = test_a_rule_finds_what_it_is_for.pytestmark  # type: ignore[attr-defined]
-    others = {
-        rule.id for rule in RULES if rule.family in ("launches", "gpu")
-    }  # tests/rules/test_launches.py and test_gpu.py
+    others = {rule.id for rule in RULES if rule.family in ("launches", "gpu")}  # test_launches.py and test_gpu.py
+    others.add("PIN403")  # of samples that `run` takes: tests/capture/test_workers.py
     assert {rule for _, rule in marks[0].args[1]} == {rule.id for rule in RULES if rule.look} - others
 
 

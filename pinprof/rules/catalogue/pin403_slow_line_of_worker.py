@@ -34,7 +34,7 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not wait or not lines or not worker.steps:
         return
     batch = worker.window_ms * 1e6 / worker.steps
-    named = ", ".join(f"{percent(share)} of it{_code(line)}" for line, share in lines[:MOST_NAMED])
+    named = ", ".join(f"{percent(share)} of it{_line_code(line)}" for line, share in lines[:MOST_NAMED])
     yield Evidence(
         wait * lines[0][1],
         f"a worker makes a batch in {duration(batch)}: {named}{_enough(details, batch, step - wait)}",
@@ -47,7 +47,7 @@ def _share(line: CalledLine, sums: HostSums) -> float:
     return sums.share(line.count - line.imports)
 
 
-def _code(line: CalledLine) -> str:
+def _line_code(line: CalledLine) -> str:
     """Return the place of a line, and the library's function that it calls."""
     package, names = "", line.parts[:1]
     if line.libraries:
