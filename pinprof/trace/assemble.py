@@ -58,6 +58,9 @@ from pinprof.trace.threads import ThreadKey, name_threads
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
 
+NO_STREAM = 2**32 - 1
+"""What CUPTI records of a wait that is for no stream; most versions of Kineto write it as -1."""
+
 COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
 LONGEST_KIND = 1000
@@ -219,10 +222,11 @@ class _Columns:
 
     def syncs(self) -> SyncEvents:
         rows = self._rows("cuda_sync")
+        stream = self._id(rows, "stream")
         return SyncEvents(
             *self._common(rows),
             device=self._device(rows),
-            stream=self._id(rows, "stream"),
+            stream=np.where(stream == NO_STREAM, NONE, stream),
             correlation=self._id(rows, "correlation"),
         )
 
