@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 import pytest
 from hta.common import trace_parser
 from hta.trace_analysis import TraceAnalysis
+from hta_loaders import ONLY_OF_TRACEINSIGHT, round_times
 from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
@@ -194,11 +195,11 @@ def assert_same(one: Any, other: Any, tolerance: float) -> None:
 
 
 def plain(table: Any) -> Any:
-    """Return a table without HTA's numbers of texts, which are others in every process, and without `end`."""
+    """Return a table without HTA's numbers of texts, others in every process, and what one loader lacks."""
     if isinstance(table, pd.Series):
         return table
     numbers = ["cat", "name", "user_annotation"] if "s_name" in table else []
-    return pd.DataFrame(table).drop(columns=["end", *numbers], errors="ignore")
+    return pd.DataFrame(table).drop(columns=["end", *numbers, *ONLY_OF_TRACEINSIGHT], errors="ignore")
 
 
 def returned(method: str, analysis: Any, folder: Path) -> Any:
@@ -253,7 +254,7 @@ def test_a_method_gives_what_it_gives_on_what_htas_loader_loads(
     method: str, files: str, exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace_parser, "round_down_time_stamps", without_negative_durations)
-    monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", str(int(exact)))
+    round_times(monkeypatch, exact=exact)
     compare(method, *deepcopy(recorded(files, exact)), tmp_path)
 
 
