@@ -1,4 +1,4 @@
-"""What newer versions of Kineto write beside the work itself (libkineto/src/output_json.cpp): none of it is work."""
+"""What newer versions of Kineto write next to the work itself (libkineto/src/output_json.cpp): none of it is work."""
 
 from collections.abc import Callable
 from pathlib import Path
