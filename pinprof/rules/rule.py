@@ -48,6 +48,8 @@ class Evidence(Placed):
     """What the fix makes possible."""
     figures: str = ""
     """The numbers alone, to stand behind the place in a list of sites."""
+    brief: str = ""
+    """The sentence in one line, for the short report, where `text` takes several."""
     sites: "tuple[Evidence, ...]" = ()
     """What is seen of each site, the costliest first, where one fix is for several: all else here is of all of them,
     but for the place, which is that of the costliest with a line."""

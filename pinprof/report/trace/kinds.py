@@ -8,14 +8,15 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.view import ReportTable, Section
 from pinprof.report.words import NOTHING
+from pinprof.trace.phases import OTHER, PHASES
 from pinprof.units import duration, how_many, percent
 
 MOST_KINDS = 4
 """Kinds of kernels that the short report names."""
 DIGITS = 2
 """Of the times of phases: the profiler's cost is in them."""
-LEAST = 0.03
-"""A kind with a smaller share of the kernels' time is not named in the short report."""
+LEAST_KIND, LEAST_OTHER = 0.08, 0.03
+"""Kinds of kernels, and what is in no phase, with a smaller share of the time are not named in the short report."""
 REST = 0.01
 """A smaller rest is not named."""
 ALL, NONE = 0.95, 0.05
@@ -26,8 +27,16 @@ def phases_in_short(profile: Profile) -> str:
     """Return the host's and the GPU's time of each phase, as traced; nothing where that is not known."""
     if profile.launches is None:
         return ""
-    phases = [f"{phase.name} {_both(phase.host_ns, phase.kernel_ns)}" for phase in profile.launches.phases]
-    return f"Host / GPU, as traced: {', '.join(phases)}"
+    phases = profile.launches.phases
+    host_ns, gpu_ns = sum(phase.host_ns for phase in phases), sum(phase.kernel_ns for phase in phases)
+    named = [
+        f"{phase.name} {_both(phase.host_ns, phase.kernel_ns)}"
+        for phase in phases
+        if phase.name != PHASES[OTHER]
+        or phase.host_ns >= LEAST_OTHER * host_ns
+        or phase.kernel_ns >= LEAST_OTHER * gpu_ns
+    ]
+    return f"Host / GPU, as traced: {', '.join(named)}"
 
 
 def _both(host_ns: float, gpu_ns: float) -> str:
@@ -42,7 +51,7 @@ def kinds_in_short(profile: Profile) -> str:
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return ""
-    named = [kind for kind in kernels.kinds[:MOST_KINDS] if kind.time_ns >= LEAST * kernels.time_ns]
+    named = [kind for kind in kernels.kinds[:MOST_KINDS] if kind.time_ns >= LEAST_KIND * kernels.time_ns]
     rest = 1 - sum(kind.time_ns for kind in named) / kernels.time_ns
     shares = [
         f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({cores})" if (cores := on_cores(kind)) else "")

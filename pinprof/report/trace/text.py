@@ -277,6 +277,8 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
 
 def _evidence(finding: Finding) -> str:
     """Return what was seen of a finding that has no place, in a line or two."""
+    if finding.evidence.brief:
+        return printable(finding.evidence.brief)
     first, *more = printable(finding.evidence.text).split("; ")
     both = "; ".join((first, *more[:1]))
     return both if len(both) <= LONGEST else shortened(first, LONGEST)
@@ -284,13 +286,14 @@ def _evidence(finding: Finding) -> str:
 
 def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> Iterator[RenderableType]:
     shown, left = any(row.is_brief for row in rows), sum(row.is_left_out for row in rows)
-    more = f"{counted(left, 'more finding')}: --full" if left else ""
+    which = f"all {len(findings)} findings (--full)" if left else "all of these"
+    text = joint_worth(findings, profile, which) if shown else ""
     if left and not shown:
-        more = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"
-    which = f"all {len(findings)} findings" if left else "all of these"
-    for text in (joint_worth(findings, profile, which) if shown else "", more):
-        if text:
-            yield hanging(Text("  "), Text(f"{begun(text)}."))
+        text = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"
+    elif left and not text:
+        text = f"{counted(left, 'more finding')}: --full"
+    if text:
+        yield hanging(Text("  "), Text(f"{begun(text)}."))
 
 
 def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:

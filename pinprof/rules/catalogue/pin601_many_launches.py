@@ -24,6 +24,8 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
         late,
         f"{_launched(launches, profile.steps.per)}; the GPU is idle for {duration(late)} because the next launch comes "
         f"late{_forbidden(capture.blockers)}",
+        brief=f"{how_many(launches.per_step)} launches {profile.steps.per}, one per {duration(launches.host_ns)}, as "
+        f"traced; half of the kernels take less than {duration(launches.median_kernel_ns)}",
         edits=Edits(graphed=frozenset(capture.calls.tolist())),
         fix=how_to_launch(details, capture.blockers),
     )

@@ -176,7 +176,7 @@ def test_of_blocking_copies_and_batches_that_are_not_pinned_that_which_saves_mor
     assert "1. saves 5.2 ms (4.0 to 6.4), 33 %: batches that are not pinned (PIN104)" in text
     assert "→ Add non_blocking=True, and pin_memory=True to the DataLoader" in text
     assert "PIN102" not in text, "it is told already"
-    assert f"{len(analysis.findings) - 4} more findings: --full" in text
+    assert f"All {len(analysis.findings)} findings (--full) together" in text
     copies = next(each for each in analysis.findings if each.rule.id == "PIN102")
     what = "add non_blocking=True, from pinned memory: DataLoader(..., pin_memory=True) (PIN104)"
     assert to_do(copies, analysis.findings) == what
