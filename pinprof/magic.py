@@ -44,7 +44,7 @@ def recorded_cell(code: Any, names: dict[str, Any], path: str = "") -> Report:
 
 
 def _recorded(code: Any, names: dict[str, Any], path: Path | os.PathLike[str]) -> Recording:
-    recording = profile(path, plain_seconds=PLAIN_S)
+    recording = profile(path, plain_seconds=PLAIN_S, force=True)  # cells are run again
     stepper = Stepper(recording, None, keep_going=True)
     marks = Marks(AUTO, stepper.end_step, group=False, may_move=lambda: recording.may_move)
     recording.watch()

@@ -42,6 +42,7 @@ def run(cell: str, path: str = "") -> Any:
 
 
 def test_the_trace_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "cell.json.gz").write_text("of the cell's first run")
     report, names = run(CELL.format(steps=2000), str(tmp_path / "cell.json.gz"))
     assert report.profile.path == str(tmp_path / "cell.json.gz")
     assert names["number"] == 1999
