@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from recordings import RECORDINGS, analysis_of, full_text_of, json_of, mostly_slow, page_of
 
-from pinprof.report.trace import brief_json, changes, text
+from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST
 from pinprof.report.words import cut
 from pinprof.rules import rule_of
@@ -102,7 +102,7 @@ def disagreements(path: Path, whole: dict[str, Any]) -> list[str]:
     return [
         *_of_sentence(whole["verdict"]["headline"], short, full, of_brief["verdict"]["sentence"], page),
         *_of_advice(whole, short, full, of_brief["verdict"]),
-        *_of_page(whole["verdict"], page),
+        *_of_page(whole, page),
         *_of_texts(whole["findings"], short, of_brief["findings"]),
     ]
 
@@ -130,10 +130,11 @@ def _of_advice(whole: dict[str, Any], short: str, full: str, of_brief: dict[str,
         yield f"what to do first is not about {cause}, and does not say so: {do}"
 
 
-def _of_page(verdict: dict[str, Any], page: str) -> Iterator[str]:
+def _of_page(whole: dict[str, Any], page: str) -> Iterator[str]:
     """Yield what to do first where a page neither says it nor has it among the changes that are shown at first."""
-    do, place = verdict["do"], verdict["finding"]
-    is_shown = _plain(do or "") in _plain(page) if place is None else place < changes.MOST
+    do, place = whole["verdict"]["do"], whole["verdict"]["finding"]
+    at_first = page.partition(" more change")[0]
+    is_shown = _plain(do or "") in _plain(page) if place is None else whole["findings"][place]["rule"] in at_first
     if not is_shown:
         yield f"the page lacks: {do}"
 

@@ -6,6 +6,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.elements import Markup, lines, note, unbroken
 from pinprof.report.source import Quoting
 from pinprof.report.timeline import zoom_attribute
+from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.verdict import advice, unfound
 from pinprof.report.words import (
     MAX_CELL,
@@ -23,8 +24,8 @@ from pinprof.report.words import (
 from pinprof.rules import Finding
 from pinprof.units import counted
 
-MOST = 3
-"""Findings that are shown at first."""
+FIRST = 3
+"""Findings that are shown at first where the short report has none; else those that it has."""
 MAX_BUTTONS = 10
 """Sites of a finding that the timeline shows one by one."""
 MAX_QUOTES = 3
@@ -38,13 +39,15 @@ def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
     if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
         return Markup()
     cards = [_card(f"finding-{number}-{rank}", one, analysis, quoting) for rank, one in enumerate(findings, start=1)]
+    first = {action.place for action in brief_actions(profile, findings)} or set(range(FIRST))
+    folded = [card for place, card in enumerate(cards) if place not in first]
     more = Markup("<details><summary>{}</summary>\n{}\n</details>")
     together, rates = joint_worth(findings, profile), rates_of(findings, profile)
     pieces = [
         Markup('<h3 id="findings-{}">What to do</h3>').format(number),
         note(remark) if remark else "",
-        *cards[:MOST],
-        more.format(counted(len(cards) - MOST, "more change"), lines(cards[MOST:])) if len(cards) > MOST else "",
+        *(card for place, card in enumerate(cards) if place in first),
+        more.format(counted(len(folded), "more change"), lines(folded)) if folded else "",
         note(" ".join(f"{begun(sentence)}." for sentence in (together, rates) if sentence))
         if together or rates
         else "",
