@@ -1,5 +1,8 @@
 """Samples of a DataLoader's worker: taken in its batches, stored in the trace, and said by the rule."""
 
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ from pinprof.trace.run_log import RUN_KEY, RunLog
 from pinprof.trace.sampled_stacks import WORKER_KEY, HostFrame, HostProfile, HostStack
 
 US = 1000
+ROOT = Path(__file__).parents[2]
 
 
 class Slow(Dataset[torch.Tensor]):
@@ -43,6 +47,15 @@ def computed(index: int) -> float:
 
 @pytest.mark.parametrize("collated", [True, False])
 def test_the_first_worker_is_sampled_in_its_batches_alone(collated: bool) -> None:
+    """In a process of its own: in that of the tests, another one may have taken the alarm."""
+    command = [sys.executable, "-c", f"import test_workers; test_workers.sample({collated})"]
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "capture")))
+    ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def sample(collated: bool) -> None:
+    """Sample a worker, and check what it was seen in."""
     samples = WorkerSamples()
     with samples.sampling():
         loader = DataLoader(Slow(), batch_size=5 if collated else None, num_workers=2)
