@@ -15,8 +15,6 @@ from pinprof.notebook import Report, analyze
 from pinprof.trace import read_trace
 
 NAME = "pinprof"
-PLAIN_S = 0.2
-"""How long steps are timed at least: a cell is shorter than a script."""
 
 
 def register(shell: Any) -> None:
@@ -44,7 +42,8 @@ def recorded_cell(code: Any, names: dict[str, Any], path: str = "") -> Report:
 
 
 def _recorded(code: Any, names: dict[str, Any], path: Path | os.PathLike[str]) -> Recording:
-    recording = profile(path, plain_seconds=PLAIN_S, force=True)  # cells are run again
+    # A cell is shorter than a script, so its plain steps are timed for less long; and it is run again, over its trace.
+    recording = profile(path, plain_seconds=0.2, plain_max_seconds=1.0, plain_precision=0.1, force=True)
     stepper = Stepper(recording, None, keep_going=True)
     marks = Marks(AUTO, stepper.end_step, group=False, may_move=lambda: recording.may_move)
     recording.watch()

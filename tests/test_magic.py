@@ -25,7 +25,7 @@ SHELL = f"""
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell()
 shell.run_line_magic("load_ext", "pinprof")
-report = shell.run_cell_magic("pinprof", "", {CELL.format(steps=4000)!r})
+report = shell.run_cell_magic("pinprof", "", {CELL.format(steps=8000)!r})
 print(shell.user_ns["number"], len(report.trace.steps), report.profile.path, report.step_ms > 0)
 """
 
@@ -33,7 +33,7 @@ print(shell.user_ns["number"], len(report.trace.steps), report.profile.path, rep
 def test_a_cell_of_ipython_is_reported_on_and_leaves_its_names(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1]), "PATH": ""}
     done = subprocess.run([sys.executable, "-c", SHELL], capture_output=True, text=True, check=False, env=environment)
-    assert done.stdout.splitlines()[-1] == "3999 5 cell True", done.stderr
+    assert done.stdout.splitlines()[-1] == "7999 5 cell True", done.stderr
 
 
 def run(cell: str, path: str = "") -> Any:
@@ -43,9 +43,9 @@ def run(cell: str, path: str = "") -> Any:
 
 def test_the_trace_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "cell.json.gz").write_text("of the cell's first run")
-    report, names = run(CELL.format(steps=2000), str(tmp_path / "cell.json.gz"))
+    report, names = run(CELL.format(steps=8000), str(tmp_path / "cell.json.gz"))
     assert report.profile.path == str(tmp_path / "cell.json.gz")
-    assert names["number"] == 1999
+    assert names["number"] == 7999
 
 
 def test_a_cell_with_too_few_steps_says_so() -> None:

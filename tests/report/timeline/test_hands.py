@@ -74,6 +74,7 @@ class Hands:
         return self.view()
 
     def details(self) -> str:
+        self.view()
         return self.page.locator(".chosen").inner_text()
 
 
