@@ -2,13 +2,13 @@
 "use strict";
 (() => {
   const PRINTED = 680; // pixels; as wide as an upright page
-  const NEAR = "60px"; // from the window: charts for which plotly is got ready
-  const SOON = "400px"; // charts that are drawn once it is
+  const NEAR = "60px"; // from the window: a chart that near loads plotly
+  const SOON = "400px"; // from the window: charts that near are drawn once plotly is loaded
   const CONFIG = { displayModeBar: false, responsive: true };
   const charts = [...document.querySelectorAll(".chart")];
 
-  // What hovering says of each column. Plotly sorts the cells of a heat map as the axis is sorted, but not this.
-  const tell = (series, columns, order) => {
+  // Sets the hover text of each column. Plotly sorts the cells of a heat map like the axis, but not their texts.
+  const setHoverTexts = (series, columns, order) => {
     const texts = order.map((name) => columns[name]);
     series.customdata = series.z?.map(() => texts) ?? texts;
   };
@@ -17,14 +17,14 @@
     const [choice, view] = button.dataset.view.split(",").map(Number);
     const [data, layout, series] = choices[choice][view];
     const order = layout["xaxis.categoryarray"];
-    if (order && columns) canvas.data.filter(({ z }) => z).forEach((map) => tell(map, columns, order));
+    if (order && columns) canvas.data.filter(({ z }) => z).forEach((map) => setHoverTexts(map, columns, order));
     Plotly.update(canvas, data, layout, series);
     for (const other of button.parentElement.querySelectorAll("button")) {
       other.setAttribute("aria-pressed", String(other === button));
     }
   };
 
-  // The first one waits until nobody touches the page.
+  // The first chart waits until nobody touches the page.
   const draw = async (chart) => {
     try {
       if (!window.Plotly) await plotly.atRest();
@@ -42,7 +42,7 @@
     try {
       const content = JSON.parse(chart.querySelector("script").textContent);
       const { data, layout, columns, config } = content;
-      if (columns) for (const series of data) tell(series, columns, series.x);
+      if (columns) for (const series of data) setHoverTexts(series, columns, series.x);
       Plotly.newPlot(canvas, data, layout, { ...CONFIG, ...config });
       canvas.on("plotly_click", ({ points: [{ x, customdata: text }] }) => {
         chart.dispatchEvent(new CustomEvent("picked", { bubbles: true, detail: { x, text } }));
@@ -56,7 +56,7 @@
     }
   };
 
-  // Draws the charts that come so near to the window; until plotly is there, only those that are all but in it.
+  // Draws charts when they come near the window: within NEAR until plotly is loaded, then within SOON.
   let [observer, margin] = [undefined, ""];
   const watch = (wanted) => {
     if (wanted === margin) return;

@@ -1,6 +1,6 @@
 // Draws the timelines of a page and lets people steer them. Texts of the trace only ever go into textContent.
 
-// The steps, as the trace names them; those that are there in coarse are as good to go to.
+// Fills the list of steps with their names in the trace.
 const fillSteps = (timeline) => {
   const select = timeline.root.querySelector("select.step");
   const { names } = timeline.data.steps;
@@ -10,7 +10,7 @@ const fillSteps = (timeline) => {
   select.addEventListener("change", () => timeline.showStep(Number(select.value)));
 };
 
-const tellStep = (timeline, view) => {
+const showStepChosen = (timeline, view) => {
   const { start, last } = timeline.data.steps;
   const step = timeline.step;
   const isOne = step >= 0 && view[1] - view[0] < 1.5 * (last[step] - start[step]);
@@ -19,13 +19,13 @@ const tellStep = (timeline, view) => {
   timeline.root.querySelector(".all").setAttribute("aria-pressed", String(isAll));
 };
 
-// What each colour is in the timelines that share this one's view: buttons that hide and show a kind.
+// Draws the legend of the timelines that share a view: buttons that hide and show a kind.
 const drawLegend = (timeline) => {
   const groups = new Map();
   const kinds = Object.assign({}, ...drawnWith(timeline).map(({ data }) => data.kinds));
   for (const [code, { group, label, shades, pattern, ink }] of Object.entries(kinds)) {
     if (!groups.has(group)) groups.set(group, newElement("li", "", `${group} `));
-    const button = pressable("", () => {
+    const button = newButton("", () => {
       toggleInAll(timeline, Number(code));
       button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
     });
@@ -61,8 +61,8 @@ const steer = (timeline, number) => {
   });
   root.querySelector(".pin").setAttribute("aria-pressed", String(timeline.isPinned));
   addEventListener("scroll", () => timeline.pin(), { passive: true });
-  on(".back", "click", () => timeline.trail.go(-1));
-  on(".forward", "click", () => timeline.trail.go(1));
+  on(".back", "click", () => timeline.history.go(-1));
+  on(".forward", "click", () => timeline.history.go(1));
   on(".closer", "click", () => timeline.zoom(1 / ZOOM));
   on(".further", "click", () => timeline.zoom(ZOOM));
   on(".all", "click", () => showAll(timeline));
@@ -78,16 +78,16 @@ const steer = (timeline, number) => {
   });
   on(".found-next", "click", (event) => timeline.nextMatch(event.shiftKey ? -1 : 1));
   on(".link", "click", () => {
-    const its = linkedOf(timeline);
-    copyLink(its, roots().indexOf(its.root) + 1);
+    const linked = linkedOf(timeline);
+    copyLink(linked, roots().indexOf(linked.root) + 1);
   });
   on(".help", "click", showKeys);
   root.querySelector(".link").hidden = !isAddressed();
   timeline.pointers = new Pointers(timeline);
   timeline.overview.listen();
   timeline.motion = new Motion(timeline);
-  timeline.trail = new Trail(timeline);
-  timeline.settled.push(() => tellStep(timeline, timeline.view), () => writeFragment(timeline, number));
+  timeline.history = new ViewHistory(timeline);
+  timeline.settled.push(() => showStepChosen(timeline, timeline.view), () => writeFragment(timeline, number));
   new ResizeObserver(() => {
     timeline.stage.measure();
     timeline.draw();
@@ -98,14 +98,14 @@ const PAPER_WIDTH = 660; // pixels
 
 const draw = async (root) => {
   const timeline = new Timeline(root, await readTimeline(root.querySelector(".columns").textContent));
-  timeline.onShow = (view) => share(timeline, view);
+  timeline.onShow = (view) => showInOthers(timeline, view);
   fillSteps(timeline);
   steer(timeline, roots().indexOf(root) + 1);
   await timeline.draw();
-  tellStep(timeline, timeline.view);
+  showStepChosen(timeline, timeline.view);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => timeline.draw());
   DRAWN.set(root, timeline);
-  joinOthers(timeline);
+  adoptShared(timeline);
   root.dataset.drawn = "true";
   return timeline;
 };
@@ -139,7 +139,7 @@ for (const button of document.querySelectorAll("button[data-zoom]")) {
   button.addEventListener("click", () => showFinding(button));
 }
 
-// The timeline that keys are for: the one with the focus, else the first that can be seen; others if none is.
+// Keys steer the timeline with the focus, or the first one on the screen; some also one that is scrolled out of sight.
 const inFocus = () => document.activeElement?.closest(".timeline");
 const isSeen = (root) => {
   const { top, bottom } = root.querySelector(".plot").getBoundingClientRect();
@@ -154,10 +154,10 @@ document.addEventListener("keydown", async (event) => {
     event.preventDefault();
     return;
   }
-  if (!HELD[key] && !PRESSED[key]) return;
-  if (OF_THE_PAGE.has(key) && !inFocus()) return;
+  if (!WHILE_HELD[key] && !ON_PRESS[key]) return;
+  if (SCROLLS_PAGE.has(key) && !inFocus()) return;
   const near = inFocus() ?? roots().find(isSeen);
-  const root = near ?? (OF_WHAT_IS_SEEN.has(key) ? undefined : roots().find(({ offsetParent }) => offsetParent));
+  const root = near ?? (NEEDS_TIMELINE_IN_SIGHT.has(key) ? undefined : roots().find(({ offsetParent }) => offsetParent));
   if (!root) return;
   if (!near) root.scrollIntoView({ block: "start" });
   const known = DRAWN.get(root);
@@ -176,7 +176,7 @@ document.addEventListener("keyup", (event) => {
 addEventListener("blur", releaseAll);
 document.addEventListener("focusin", (event) => isWriting(event.target) && releaseAll());
 
-// Paper has no dark and no screen's width.
+// Paper has neither a dark mode nor the width of the screen.
 const onPaper = (isOnPaper) => {
   for (const timeline of DRAWN.values()) {
     timeline.isOnPaper = isOnPaper;

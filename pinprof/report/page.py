@@ -20,8 +20,8 @@ POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsa
 CHART = '<figure class="chart'
 """How each chart begins."""
 PARTS = (
-    *("data", "words", "rows", "stage", "paint", "overview"),
-    *("related", "chosen", "sums", "sheet", "view", "pointer", "together", "keys"),
+    *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
+    *("related", "event_details", "selection_sums", "drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
 SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame/flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""

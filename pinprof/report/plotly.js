@@ -1,12 +1,12 @@
-// Gives plotly to the charts: the page has it packed, or in a notebook the cell that showed the first report does.
+// Loads plotly for the charts: the page has it packed, or in a notebook the cell with the first report has it.
 "use strict";
 const plotly = (() => {
   const EVERY = 250; // ms between questions
   const MOST = 20; // questions
-  const AFTER = 500; // ms; then it is unpacked for those who print, which takes no long task
+  const AFTER = 500; // ms after loading; then plotly is unpacked (in no long task) for those who print
   const LOOK = 50; // ms between looks at whether the page is at rest
-  const QUIET = 1000; // ms without input, where somebody may be about to steer a timeline
-  const PAUSE = 150; // ms without input, of those who have scrolled to charts alone
+  const QUIET = 1000; // ms without input, where a timeline is on the screen
+  const PAUSE = 150; // ms without input, where none is
 
   const inflated = (text) => {
     const packed = atob(text.trim());
@@ -15,7 +15,7 @@ const plotly = (() => {
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
   };
 
-  // A frame of a notebook may not look into it, but ask.
+  // A frame cannot read the notebook around it, but it can ask.
   const ofNotebook = () =>
     new Promise((resolve, reject) => {
       let asked = 0;
@@ -76,7 +76,7 @@ const plotly = (() => {
 
   const waited = (time) => new Promise((resolve) => setTimeout(resolve, time));
 
-  // Evaluating it stops the page for a second or more: not under somebody's hands.
+  // Evaluating plotly stops the page for a second or more, so wait until nobody uses it.
   const atRest = async () => {
     await unpacked();
     while (!window.Plotly && !isAtRest()) await waited(LOOK);
@@ -85,7 +85,7 @@ const plotly = (() => {
 
   const forPaper = async () => {
     while (isDrawing()) await waited(LOOK);
-    await unpacked().catch(() => {}); // the charts say so
+    await unpacked().catch(() => {}); // the charts show the error
   };
   addEventListener("load", () => setTimeout(forPaper, AFTER));
   return { unpacked, atRest, evaluated };

@@ -4,10 +4,10 @@
 const LEVEL = 20; // pixels
 const NARROWEST = 0.0012; // of the width; narrower boxes are not drawn until one zooms in
 const READABLE = 24; // pixels; narrower boxes have no name
-const TRUNK = 0.99; // of the whole; what has as much above where paths part is not shown at first
+const TRUNK = 0.99; // of the whole; the first view starts below the callers that all have this much
 const CRUMBS = 4; // callers that are named in the path, the innermost ones
 
-// The graph the other way round: on top the frames that take the time themselves, below each the frames that call it.
+// The inverted graph: on top the frames that take the time themselves, below each the frames that call it.
 const inverted = (data) => {
   const zeros = () => data.own.map(() => [0]);
   const graph = { ...data, frame: [data.frame[0]], parent: [-1], total: zeros(), own: zeros() };
@@ -61,14 +61,14 @@ class Flame {
     this.zoomed = this.fork();
   }
 
-  // Turns the graph round, and back.
+  // Inverts the graph, or turns it back.
   invert() {
     this.isInverted = !this.isInverted;
     this.load(this.isInverted ? inverted(this.given) : this.given);
     this.draw();
   }
 
-  // The innermost box through which nearly all goes, and which is not what all ends in.
+  // The innermost box that holds nearly all of the time and is not a leaf.
   fork() {
     let box = 0;
     for (;;) {
@@ -78,7 +78,7 @@ class Flame {
     }
   }
 
-  // What the widths tell: where each box begins follows from those before it.
+  // Takes the widths from a measure; each box begins where the one before it ends.
   measureBy(measure) {
     this.measure = measure;
     this.total = this.data.total[measure];
@@ -117,7 +117,7 @@ class Flame {
     return found;
   }
 
-  // Draws what is below the zoomed box, and it on top.
+  // Draws the zoomed box and all below it.
   draw() {
     const [from, whole] = [this.start[this.zoomed], this.total[this.zoomed] || 1];
     const boxes = [];
@@ -133,7 +133,7 @@ class Flame {
     this.tree.replaceChildren(...boxes);
     this.drawCrumbs();
     this.light();
-    this.tell(this.zoomed);
+    this.describe(this.zoomed);
   }
 
   newBox(box, left, width) {
@@ -155,7 +155,7 @@ class Flame {
     return element;
   }
 
-  // What is known of a box: its name, its place, and its values as text.
+  // Name, place and values of a box, as texts.
   words(box) {
     const { ns, per, unit, of } = this.data.measures[this.measure];
     const value = (number) => [ns ? duration(number * ns) : "", percent(number / (this.total[0] || 1))];
@@ -166,7 +166,7 @@ class Flame {
     return [this.name(box), this.place(box), all.filter(Boolean).join(", "), this.isInverted ? "in the frame on top" : rest];
   }
 
-  tell(box) {
+  describe(box) {
     const [name, place, total, own] = this.words(box);
     this.root.querySelector(".told").replaceChildren(newElement("strong", "", name), ` ${place}`, newElement("br", ""), `${total}; ${own}`);
     for (const other of this.tree.children) {
@@ -178,7 +178,7 @@ class Flame {
     const path = this.path(this.zoomed);
     const shown = path.length > CRUMBS + 2 ? [path[0], ...path.slice(-CRUMBS)] : path;
     const crumbs = shown.flatMap((box, at) => {
-      const button = pressable(this.name(box), () => this.zoom(box));
+      const button = newButton(this.name(box), () => this.zoom(box));
       if (box === this.zoomed) button.setAttribute("aria-current", "true");
       const between = shown.length < path.length && at === 1 ? " › … › " : " › ";
       return at ? [between, button] : [button];
@@ -215,7 +215,7 @@ class Flame {
     element.scrollIntoView({ block: "nearest" });
   }
 
-  // Lights up what was searched for, and says how much of the whole it is; what lies in another match counts once.
+  // Lights up the boxes that match, and writes their share of the whole; a match inside another counts once.
   light(text = this.wanted) {
     this.wanted = text.toLowerCase();
     this.root.classList.toggle("searching", this.wanted !== "");
@@ -270,11 +270,11 @@ const onFlameKey = (flame) => (event) => {
 const steerFlame = (flame) => {
   const { root, tree } = flame;
   const boxOf = (event) => event.target.closest?.(".box")?.dataset.box;
-  const tell = (event) => boxOf(event) !== undefined && flame.tell(Number(boxOf(event)));
+  const describe = (event) => boxOf(event) !== undefined && flame.describe(Number(boxOf(event)));
   tree.addEventListener("click", (event) => boxOf(event) !== undefined && flame.zoom(Number(boxOf(event))));
-  tree.addEventListener("pointerover", tell);
-  tree.addEventListener("focusin", tell);
-  tree.addEventListener("pointerleave", () => flame.tell(Number(document.activeElement?.dataset.box ?? flame.zoomed)));
+  tree.addEventListener("pointerover", describe);
+  tree.addEventListener("focusin", describe);
+  tree.addEventListener("pointerleave", () => flame.describe(Number(document.activeElement?.dataset.box ?? flame.zoomed)));
   tree.addEventListener("keydown", onFlameKey(flame));
   root.querySelector(".crumbs").addEventListener("keydown", (event) => event.key === "Escape" && flame.back());
   const field = root.querySelector(".lights");
@@ -298,7 +298,7 @@ const steerFlame = (flame) => {
   }
 };
 
-// What is searched for in a timeline lights up in the flame graphs of the same trace, too.
+// A search in a timeline also lights up the flame graphs of the same trace.
 const lightWith = (flame) => {
   const section = flame.root.closest("section");
   section?.addEventListener("input", (event) => {

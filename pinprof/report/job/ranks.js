@@ -1,4 +1,4 @@
-// Shows and hides the timelines of ranks, and goes to that of a rank that was chosen in a chart or a table.
+// Shows and hides the timelines of ranks, and goes to the rank that somebody chose in a chart or a table.
 
 const rankSections = [...document.querySelectorAll(".of-rank")];
 const rankButtons = [...document.querySelectorAll(".ranks [data-rank]")];
@@ -12,7 +12,7 @@ const showRank = (rank, isShown) => {
   arrangeTools();
 };
 
-// Draws the timeline of a rank, as the others that are seen show it now.
+// Draws the timeline of a rank, with the view of those that are shown.
 const drawRank = async (rank) => {
   const root = sectionOf(rank).querySelector(".timeline");
   if (!root) return undefined;
@@ -22,7 +22,7 @@ const drawRank = async (rank) => {
   return root;
 };
 
-// Goes to the timeline of a rank; without one, says how to get it.
+// Goes to the timeline of a rank; if the page has none, says how to get it.
 const goToRank = async (rank, file = "") => {
   const section = sectionOf(rank);
   const note = document.querySelector(".rank-note");

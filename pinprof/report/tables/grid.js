@@ -1,7 +1,7 @@
-// The rows of a table: their values in the chosen scope, what a filter leaves of them, their order, and as CSV.
+// The rows of a table: their values in a scope, filter, order, sums and CSV.
 
-const STEPS = 0; // of a figure's two values: in the regular steps
-const ALL = 1; // in the whole recording
+const STEPS = 0; // place of a figure's value in the regular steps
+const ALL = 1; // place of its value in the whole recording
 
 const readGrids = async (text) => JSON.parse(new TextDecoder().decode(await inflated(text)));
 
@@ -15,9 +15,9 @@ const CELLS = {
 };
 
 const UNITS = { time: "_ns", bytes: "_bytes", rate: "_GB_per_s" };
-const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would compute
+const FORMULA = /^[=+\-@\t\r]/; // the beginning of a formula of spreadsheets
 
-// Of texts those that differ, as one text.
+// The distinct texts, as one text.
 const inOne = (texts) => [...new Set(texts.filter(Boolean))].join(", ");
 
 class Grid {
@@ -32,7 +32,7 @@ class Grid {
     this.words = name.map((one, row) => [one, ...Object.values(others).map((column) => column[row])].join("\n").toLowerCase());
   }
 
-  // The table with some rows as one each: their sums, their longest, and their texts where these differ.
+  // Returns the table with each group of rows as one row: their sums, their longest time and their distinct texts.
   gathered(groups) {
     const inGroups = new Set(groups.flat());
     const alone = [...this.longest[0].keys()].filter((row) => !inGroups.has(row));
@@ -54,7 +54,7 @@ class Grid {
     }, this.steps);
   }
 
-  // A figure of a row; undefined where there is none. What adds up is that of one step, if the scope is the steps.
+  // A figure of a row, undefined if it has none. In the scope of steps, figures that add up are per step.
   value(row, key, scope) {
     if (this.texts[key]) return this.texts[key][row];
     const { ratio, adds } = this.field.get(key) ?? {};
@@ -66,14 +66,14 @@ class Grid {
     return adds && scope === STEPS && value !== undefined ? value / this.steps : value;
   }
 
-  // The sum of a column over rows; undefined where sums mean nothing.
+  // The sum of a column over rows, undefined where a sum has no meaning.
   sum(rows, key, scope) {
     const { adds, over_rows: isWhole, ratio } = this.field.get(key);
     if (!(adds && isWhole) && ratio?.[1] !== "whole") return undefined;
     return rows.reduce((sum, row) => sum + (this.value(row, key, scope) ?? 0), 0);
   }
 
-  // The rows that there are in a scope and that hold all of the words, in order.
+  // The rows in a scope that hold all of the words, sorted.
   rows(scope, words) {
     const found = [];
     for (let row = 0; row < this.size; row++) {
@@ -92,7 +92,7 @@ class Grid {
     this.sort = { key, falls: this.sort.key === key ? !this.sort.falls : !isText };
   }
 
-  // Fields that some row has; the others would be empty columns.
+  // The fields with a value in some row.
   shown(rows, scope) {
     return this.fields.filter(({ key }) => rows.some((row) => ![undefined, ""].includes(this.value(row, key, scope))));
   }
@@ -108,7 +108,7 @@ class Grid {
   }
 }
 
-// A test of the timeline's events: whether they are those of a row.
+// Returns a test of the timeline's events: whether they belong to a row.
 const eventsOf = (data, grid, row) => {
   const { name, device, stream, bytes, starts } = grid.seen;
   const codes = name && new Set(data.names.flatMap((one, code) => (one === name[row] ? [code] : [])));

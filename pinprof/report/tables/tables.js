@@ -1,6 +1,6 @@
-// Shows the tables of a page: sorted by their heads, filtered by words, a row leads to its places in the timeline.
+// Shows the tables of a page. Heads sort them, words filter them, and a row leads to its places in the timeline.
 
-const MOST_SHOWN = 300; // rows; the rest is counted
+const MOST_SHOWN = 300; // rows; the others are counted
 const UNDRAWN_ROW = "the timeline does not draw these one by one (too short or nested too deep): it shows where the longest is";
 const SCOPES = [["per regular step", STEPS], ["the whole recording", ALL]];
 
@@ -17,7 +17,7 @@ class Tables {
     this.gather = root.querySelector(".gather");
     this.searched = "";
     this.steer();
-    this.take(this.tabs[0]);
+    this.open(this.tabs[0]);
   }
 
   steer() {
@@ -40,7 +40,7 @@ class Tables {
     this.sheet.addEventListener("click", (event) => this.onClick(event));
   }
 
-  // Chooses the table that a link of the page is about.
+  // Chooses the table that a link of the page names.
   chooseNamed(name) {
     const tab = this.tabs.find(({ dataset }) => dataset.grid === name);
     if (tab) this.choose(tab);
@@ -63,11 +63,11 @@ class Tables {
       tab.tabIndex = tab === chosen ? 0 : -1;
     }
     this.sheet.scrollTo(0, 0);
-    this.take(chosen);
+    this.open(chosen);
   }
 
-  // Takes the table of a tab, and what its rows may be gathered by.
-  take(tab) {
+  // Opens the table of a tab, and lists the ways to gather its rows.
+  open(tab) {
     this.grid = this.grids.get(tab.dataset.grid);
     this.sheet.setAttribute("aria-label", this.grid.title);
     const ways = Object.keys(this.grid.together);
@@ -100,10 +100,10 @@ class Tables {
     this.sheet.replaceChildren(table);
     this.root.querySelector(".about").textContent = `${grid.note}.`;
     this.root.querySelector(".save").textContent = `CSV of ${howMany(rows.length, "row")}`;
-    this.tell(rows, scope);
+    this.writeCount(rows, scope);
   }
 
-  tell(rows, scope) {
+  writeCount(rows, scope) {
     const all = this.grid.numbers.count[scope].filter(Boolean).length;
     const by = [this.filter.value, this.searched && `the timeline's search for “${this.searched}”`].filter((one) => one.trim());
     const found = by.length ? `${counted(rows.length)} of ${counted(all)} rows, by ${by.join(" and ")}` : "";
@@ -162,7 +162,7 @@ class Tables {
     return cell;
   }
 
-  // The line of a row: a link where there is one, over its call stacks if they are known.
+  // The source line of a row, as a link if there is one, with its call stacks below.
   place(row, text) {
     const link = this.grid.links[row];
     const line = newElement(link ? "a" : "span", link ? "editor" : "", text);
@@ -207,7 +207,7 @@ class Tables {
     this.show(Number(line.dataset.row), target.matches(".longest"));
   }
 
-  // Leads to the places of a row in the timeline, or to the longest of them.
+  // Shows the events of a row in the timeline, or the longest of them.
   async show(row, onlyLongest) {
     const root = this.section.querySelector(".timeline");
     if (!root) return;
@@ -240,7 +240,7 @@ class Tables {
   }
 }
 
-const FOLDERS = /[^\s(]*\/(?=[^\s/]+\/[^\s/]+)/g; // of a path all but the last two parts
+const FOLDERS = /[^\s(]*\/(?=[^\s/]+\/[^\s/]+)/g; // all of a path but its last two parts
 
 const DECORATION = /^void |\(anonymous namespace\)::|\b(?:at::native|at|c10|std)::/g;
 

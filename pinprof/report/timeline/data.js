@@ -31,7 +31,7 @@ const readColumn = (bytes, [offset, width, count, isSummed]) => {
   return values;
 };
 
-// Starts and ends in ns: each event is given by its gap to the one before and its length.
+// Starts and ends in ns, from the gap of each event to the one before and its length.
 const readTimes = (gap, length) => {
   const start = new Float64Array(gap.length);
   const end = new Float64Array(gap.length);
@@ -43,7 +43,7 @@ const readTimes = (gap, length) => {
   return { start, end };
 };
 
-const LATER = /^(set|own \d+)$/; // columns that are read when they are first asked for
+const LATER = /^(set|own \d+)$/; // columns that are read on first use
 
 const readLane = (bytes, lane, base) => {
   const columns = {};
@@ -58,7 +58,7 @@ const readLane = (bytes, lane, base) => {
   return { ...lane, ...others, ...readTimes(gap, length), base, size: gap.length, isPlain, later };
 };
 
-// All that the page knows of a trace: the header of payload.py, with lanes that have their columns.
+// The header that payload.py writes, with the columns of its lanes.
 const readTimeline = async (text) => {
   const block = await inflated(text);
   const size = new DataView(block.buffer).getUint32(0, true);
@@ -85,7 +85,7 @@ const firstAbove = (column, value) => {
   return from;
 };
 
-// Links are ABSENT, UNDRAWN, or the event's number over all lanes plus FIRST.
+// A link is ABSENT, UNDRAWN, or FIRST plus the event's number, counted over all lanes.
 const linked = (data, link) => {
   const number = link - FIRST;
   if (number < 0) return undefined;
@@ -104,7 +104,7 @@ const eventAt = (data, source, start, end) => {
   return undefined;
 };
 
-// What is drawn at a time in the lanes of a source, a block of merged events perhaps.
+// The rectangle at a time in the lanes of a source, perhaps a block of merged events.
 const blockAt = (data, source, time) => {
   for (const lane of data.lanes) {
     const at = firstAbove(lane.start, time) - 1;

@@ -42,7 +42,7 @@ class LaneSource:
 
     name: str
     columns: Callable[[Facts, "Lane"], Columns]
-    """The columns that the page gets; `words.js` makes sentences of them."""
+    """The columns that the page gets; `event_text.js` makes sentences of them."""
     table: str = ""
     """The table of a trace whose rows they are, with names and args."""
     is_nested: bool = False

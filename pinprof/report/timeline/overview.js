@@ -1,12 +1,12 @@
-// The strip above the lanes: the whole recording, and in it the window that is shown.
+// The strip above the lanes: the whole recording with a window around the view.
 
 const STRIP = 9; // pixels of a lane in the strip
 const STRIPS = 4; // lanes in it at most, of each recording
-const STRIPS_BESIDE = 2; // of each of several recordings
+const STRIPS_OF_SEVERAL = 2; // lanes of each recording, if there are several
 const TENTH = 0.1; // of the window, by which a key moves an edge of it
-const GRIP = 6; // pixels on each side of an edge of the window in which it can be taken
+const GRIP = 6; // pixels on each side of an edge of the window in which a pointer takes it
 
-// What tells most: the waits of the first thread, then what each GPU does; without these the first lanes.
+// The waits of the first thread, then the overlap band of each GPU; without these, the first lanes.
 const lanesOfStrip = (data) => {
   const stalls = data.lanes.filter((lane) => lane.source === "stalls").slice(0, 1);
   const groups = new Map();
@@ -24,10 +24,10 @@ class Overview {
     this.state = undefined;
   }
 
-  // What is drawn in it, from the top: a timeline and one of its lanes each.
+  // The lanes in the strip from the top: [[timeline, lane]].
   get lanes() {
     const timelines = seenWith(this.timeline);
-    const most = timelines.length > 1 ? STRIPS_BESIDE : STRIPS;
+    const most = timelines.length > 1 ? STRIPS_OF_SEVERAL : STRIPS;
     return (timelines.length ? timelines : [this.timeline]).flatMap((one) => {
       if (!this.lanesOf.has(one)) this.lanesOf.set(one, lanesOfStrip(one.data));
       return this.lanesOf.get(one).slice(0, most).map((lane) => [one, lane]);
@@ -38,7 +38,7 @@ class Overview {
     return this.lanes.length * (STRIP + 2) + 4;
   }
 
-  // The picture of the whole, made anew only if it would be another one.
+  // The picture of the whole recording, painted again only when it changes.
   picture(width, ratio, theme) {
     const { timeline } = this;
     const { lanes } = this;
@@ -79,7 +79,7 @@ class Overview {
     context.strokeRect(left, ratio, Math.max(right - left, 2 * ratio), high - 2 * ratio);
   }
 
-  // A tick for each place where something was found.
+  // Paints a tick at each match.
   paintMatches(context, theme, wide, ratio) {
     const [least, most] = this.timeline.whole;
     const places = new Set();
@@ -97,7 +97,7 @@ class Overview {
     return least + (x / this.timeline.stage.width) * (most - least);
   }
 
-  // What a pointer at a place takes: an edge, the window, or nothing yet.
+  // The part of the strip under a pointer: an edge, the window, or neither ("free").
   partAt(x) {
     const [left, right] = this.edges(this.timeline.stage.width);
     const isThin = right - left < 3 * GRIP;
@@ -106,7 +106,7 @@ class Overview {
     return x >= left - (isThin ? GRIP : 0) && x <= right + (isThin ? GRIP : 0) ? "window" : "free";
   }
 
-  // The view when what was taken at `began` is dragged to `x`; a new window is drawn on free ground.
+  // The view after a part is dragged from `began` to `x`; outside the window a drag draws a new one.
   dragged(part, view, began, x) {
     const moved = this.timeAt(x) - this.timeAt(began);
     if (part === "window") return view.map((time) => time + moved);
@@ -164,8 +164,8 @@ class Overview {
     }[key];
   }
 
-  // Says to those who do not see the strip where the window is.
-  tell() {
+  // Tells screen readers where the window is.
+  announce() {
     const { view, whole, stage } = this.timeline;
     const [least, most] = whole;
     const [from, to] = view.map((time) => duration(Math.max(time - least, 0)));
@@ -173,7 +173,7 @@ class Overview {
     stage.overview.setAttribute("aria-valuetext", `${from} to ${to} of ${duration(most - least)}`);
   }
 
-  // Centres the window, as long as it is, on a place.
+  // Centres the window on a place; its length stays.
   goTo(x) {
     const [from, to] = this.timeline.view;
     const half = (to - from) / 2;

@@ -2,8 +2,8 @@
 
 const LABEL_MIN = 30; // pixels; narrower rectangles have no label
 const LABEL_PADDING = 4; // pixels
-const LOW = 3; // pixels; nothing is lower
-const GAP_FROM = 6; // pixels; wider rectangles leave one free, so that neighbours are told apart
+const LOW = 3; // pixels of the lowest rectangle
+const GAP_FROM = 6; // pixels; wider rectangles leave one free, to separate neighbours
 const THEME = ["text", "muted", "line", "card", "link", "sans"]; // as the page's style names its colours
 
 const themeOf = (isPaper) => {
@@ -41,7 +41,7 @@ const HATCH = 6; // pixels from line to line
 const STRIPES = { 135: [0, 1, 1, 0], 45: [0, 0, 1, 1], 90: [0.5, 0, 0.5, 1], 0: [0, 0.5, 1, 0.5] }; // by direction, in a tile
 const PATTERNS = new Map();
 
-// The lines on a kind that its colour alone does not tell from others, for grey prints and the colour-blind.
+// The hatching of kinds with similar colours, for grey prints and the colour-blind.
 const patternOf = (context, { pattern, ink }, ratio) => {
   const key = pattern + ink + ratio;
   if (!PATTERNS.has(key)) {
@@ -65,7 +65,7 @@ const toneOf = (kind, lane, at, isLit) => {
   return kind.shades[kind.byName && lane.name ? lane.name[at] % kind.shades.length : 0];
 };
 
-// How lanes become pixels: the window of time, the width in pixels and how many of the screen's make one.
+// Paints a window of time: its width in pixels, and `ratio` device pixels for each.
 class Painter {
   constructor(data, context, { view, width, ratio }) {
     Object.assign(this, { data, context, view, width, ratio });
@@ -80,7 +80,7 @@ class Painter {
     return Math.round((shown - this.view[0]) * this.scale);
   }
 
-  // Paints a row at a height; gives labels what is wide enough for one: (place, left, right).
+  // Paints a row at a height; calls label(place, left, right, isLit) for rectangles wide enough for a label.
   row(row, top, height, label) {
     const [from, to] = this.view;
     const [y, full] = [Math.round(top * this.ratio), Math.round(height * this.ratio)];
@@ -133,13 +133,13 @@ class Painter {
   }
 }
 
-const WIDTHS_OF_TEXTS = new Map();
+const TEXT_WIDTHS = new Map();
 
 const widthOf = (context, text) => {
-  let width = WIDTHS_OF_TEXTS.get(text);
+  let width = TEXT_WIDTHS.get(text);
   if (width === undefined) {
-    if (WIDTHS_OF_TEXTS.size > 20_000) WIDTHS_OF_TEXTS.clear();
-    WIDTHS_OF_TEXTS.set(text, (width = context.measureText(text).width));
+    if (TEXT_WIDTHS.size > 20_000) TEXT_WIDTHS.clear();
+    TEXT_WIDTHS.set(text, (width = context.measureText(text).width));
   }
   return width;
 };

@@ -1,18 +1,18 @@
-// What a mouse, a pen, fingers and a wheel do to a timeline.
+// Steers a timeline with mouse, pen, fingers and wheel.
 
-const STILL = 4; // pixels; a pointer that moved less between down and up has clicked
+const STILL = 4; // pixels; a pointer that moves less between down and up clicks
 const NOTCH = 50; // pixels; a wheel scrolls more at once, a trackpad less
-const BY_WHEEL = 0.002; // of the logarithm of what is shown, by a pixel
+const BY_WHEEL = 0.002; // of the logarithm of the view's length, per pixel
 const BY_TRACKPAD = 0.01;
 const LINE = 16; // pixels of a line, for browsers that scroll by lines
-const PAUSE = 250; // ms between two turns of a wheel that belong together
+const PAUSE = 250; // ms; turns of a wheel with less between them are one
 
 let scrolledAt = -Infinity; // when the page was scrolled with the wheel
 document.addEventListener("wheel", (event) => {
   if (!event.defaultPrevented) scrolledAt = event.timeStamp;
 }, { passive: true });
 
-// Shows in all timelines that share the view where a pointer is.
+// Shows the place of the pointer in all timelines that share the view.
 const pointIn = (timeline, place) => {
   for (const one of new Set([timeline, ...seenWith(timeline)])) {
     one.pointed = place;
@@ -28,7 +28,7 @@ const showTip = (timeline, event) => {
   tip.hidden = !cell;
   timeline.plot.classList.toggle("pointed", cell !== undefined);
   if (!cell) return;
-  const [heading, ...lines] = wordsOf(timeline.data, cell);
+  const [heading, ...lines] = textOfEvent(timeline.data, cell);
   tip.replaceChildren(newElement("strong", "", heading), ...lines.map((line) => newElement("div", "", line)));
   const box = body.getBoundingClientRect();
   const left = event.clientX - box.left;
@@ -46,7 +46,7 @@ const hideTip = (timeline) => {
   pointIn(timeline, undefined);
 };
 
-// A plain wheel scrolls the page until somebody has clicked the timeline; and a page that scrolls goes on.
+// A plain wheel scrolls the page until somebody has clicked the timeline; a page that scrolls already goes on.
 const onWheel = (timeline, event) => {
   const unit = event.deltaMode === 0 ? 1 : LINE;
   const [across, down] = [event.deltaX * unit, event.deltaY * unit];
@@ -64,7 +64,7 @@ const onWheel = (timeline, event) => {
   timeline.zoom(Math.exp(down * rate), Math.min(Math.max(place, 0), 1));
 };
 
-// The lanes between two heights, from what is held when a drag selects.
+// The lanes between two heights.
 const lanesBetween = ({ tops }, one, other) => {
   const [above, below] = [Math.min(one, other), Math.max(one, other)];
   return [...tops].filter(([, top]) => top + BAR > above && top < below).map(([lane]) => lane);
@@ -73,7 +73,7 @@ const lanesBetween = ({ tops }, one, other) => {
 class Pointers {
   constructor(timeline) {
     this.timeline = timeline;
-    this.down = new Map(); // by pointer: where it is
+    this.down = new Map(); // the last event of each pointer that is down
     this.drag = undefined;
     this.clicked = undefined;
     const { body, head } = timeline.stage;
@@ -127,7 +127,7 @@ class Pointers {
     this.timeline.show(view.map((time) => time - moved));
   }
 
-  // What was under the fingers stays under them.
+  // The times under the fingers stay under them.
   pinch() {
     const { timeline, drag } = this;
     const [one, other] = [...this.down.values()].map((event) => timeline.placeOf(event).x);
@@ -145,7 +145,7 @@ class Pointers {
     const [from, to] = [within(drag.from.time), within(place.time)].sort((one, other) => one - other);
     const own = timeline.stage.body.getBoundingClientRect().top;
     const parts = seenWith(timeline).map((one) => {
-      const below = one.stage.body.getBoundingClientRect().top - own; // a drag goes on into the timelines beside it
+      const below = one.stage.body.getBoundingClientRect().top - own; // a drag goes on into other timelines
       const lanes = lanesBetween(one.placed, drag.from.y - below, place.y - below);
       return [one, lanes.length && (to > from || !isDone) ? { from, to, lanes } : undefined];
     });
@@ -177,7 +177,7 @@ class Pointers {
     else this.timeline.unmark();
   }
 
-  // Zooms to what was clicked twice; where nothing is, back to what was shown at first.
+  // Zooms to the event under the pointer; where none is, back to the first view.
   onDouble(event) {
     if (event.target.closest("button")) return;
     const { timeline, clicked } = this;

@@ -1,6 +1,6 @@
-// What an event has to do with others: what is around it and in it, what launched it, what it launched and waits for.
+// Related events: parents and children, launches and their work, the work that waits await, and neighbours.
 
-const NUMBERS = 2 ** 24; // more than there are events in a page
+const NUMBERS = 2 ** 24; // more than the events of a page
 
 const lanesOfThread = (data, lane) => data.lanes.filter((one) => one.isNested && one.thread === lane.thread);
 
@@ -31,7 +31,7 @@ const within = (lane, start, end) => {
   return [lane.size && lane.start[from] >= start ? from : Math.min(from + 1, to), to];
 };
 
-// The events directly in one, at most so many.
+// The children of an event, at most `most`.
 const childrenOf = (data, lane, at, most) => {
   const found = [];
   for (const one of lanesOfThread(data, lane)) {
@@ -45,7 +45,7 @@ const childrenOf = (data, lane, at, most) => {
   return found.sort((a, b) => a.lane.start[a.at] - b.lane.start[b.at]);
 };
 
-// GPU work by the number of its launch, sorted: made once, when first asked for.
+// GPU work by the number of its launch, sorted; made on first use.
 const launchedBy = (data) => {
   if (data.launchedBy) return data.launchedBy;
   const lanes = data.lanes.filter((lane) => lane.launch);
@@ -60,7 +60,7 @@ const launchedBy = (data) => {
   return data.launchedBy;
 };
 
-// The GPU work that calls of an event's thread launched while it lasted: how much there is, and the first.
+// The GPU work that the event's thread launched during the event: count, time, all of it and the first.
 const workOf = (data, lane, at, most) => {
   const keys = launchedBy(data);
   const found = { count: 0, time: 0, first: [], numbers: [] };
@@ -80,7 +80,7 @@ const workOf = (data, lane, at, most) => {
   return found;
 };
 
-// All events of a source that have the name of this one: how many, and their time.
+// Count and time of all events with the name and the source of this one.
 const namesakes = (data, lane, at) => {
   const [name, found] = [lane.name?.[at], { count: 0, time: 0 }];
   for (const one of data.lanes) {
@@ -94,7 +94,7 @@ const namesakes = (data, lane, at) => {
   return found;
 };
 
-// What there is to go to from an event: [in words, events, how many there are in all].
+// The relations of an event: [{ what, events, count, time, all }].
 const relationsOf = (data, lane, at) => {
   const MOST = 12;
   const relations = [];
@@ -120,8 +120,8 @@ const relationsOf = (data, lane, at) => {
     const work = workOf(data, lane, at, MOST);
     add("launches", work.first, { count: work.count, time: work.time, all: work.numbers });
   }
-  const beside = (by) => (at + by >= 0 && at + by < lane.size ? { lane, at: at + by } : undefined);
-  add("before it", [beside(-1)]);
-  add("after it", [beside(1)]);
+  const neighbourBy = (by) => (at + by >= 0 && at + by < lane.size ? { lane, at: at + by } : undefined);
+  add("before it", [neighbourBy(-1)]);
+  add("after it", [neighbourBy(1)]);
   return relations;
 };

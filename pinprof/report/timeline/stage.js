@@ -1,4 +1,4 @@
-// The elements that a timeline is drawn on: canvases, and above them what is text or can be pressed.
+// The elements of a timeline (canvases, with texts and buttons above them) and the places of lanes, ticks and marks.
 
 const newElement = (tag, className, text = "") => {
   const element = document.createElement(tag);
@@ -7,8 +7,8 @@ const newElement = (tag, className, text = "") => {
   return element;
 };
 
-// As many children as there are things, each filled by `fill`; elements are kept, since a frame has no time to make them.
-const filled = (parent, tag, things, fill) => {
+// Gives a parent one child per thing and fills each. Reuses children: a frame has no time to create elements.
+const fillChildren = (parent, tag, things, fill) => {
   while (parent.children.length > things.length) parent.lastChild.remove();
   while (parent.children.length < things.length) parent.append(newElement(tag, ""));
   things.forEach((thing, at) => fill(parent.children[at], thing));
@@ -18,15 +18,15 @@ const setText = (element, text) => {
   if (element.textContent !== text) element.textContent = text;
 };
 
-const pressable = (text, action, className = "") => {
+const newButton = (text, action, className = "") => {
   const button = newElement("button", className, text);
   button.type = "button";
   button.addEventListener("click", action);
   return button;
 };
 
-const closing = (text, action) => {
-  const button = pressable("×", action, "close");
+const closeButton = (text, action) => {
+  const button = newButton("×", action, "close");
   button.setAttribute("aria-label", text);
   return button;
 };
@@ -77,7 +77,7 @@ class Stage {
     this.measure();
   }
 
-  // Asks how wide the plot is: not in each frame, since the browser has to lay out the page to tell.
+  // Asks for the width of the plot. Not in each frame: the browser has to lay out the page to answer.
   measure() {
     this.ownWidth = this.plot.clientWidth;
   }
@@ -90,7 +90,7 @@ class Stage {
     return this.paperWidth ?? this.ownWidth;
   }
 
-  // Pixels of the lanes.
+  // Width of the lanes in pixels.
   get width() {
     return Math.max(this.fullWidth - this.gutter - RIGHT, 100);
   }
@@ -99,7 +99,7 @@ class Stage {
     return Math.min(window.devicePixelRatio || 1, 3);
   }
 
-  // Gives a canvas its size and an empty surface.
+  // Resizes and clears a canvas; returns its context.
   cleared(canvas, width, height) {
     const { ratio } = this;
     const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -114,7 +114,7 @@ class Stage {
     return context;
   }
 
-  // Shows the lanes on top again below the axis, where these are scrolled away and enough of the others is in sight.
+  // Repeats the top lanes below the axis while they are scrolled out of sight and enough of the other lanes is in sight.
   pin(height, theme, texts) {
     const [{ top, bottom }, below] = [this.body.getBoundingClientRect(), this.head.getBoundingClientRect().bottom];
     this.pinned.hidden = !height || top >= below || bottom < below + height + PINNED_FROM || height > MOST_PINNED * window.innerHeight;
@@ -132,22 +132,20 @@ class Stage {
     }
   }
 
-  // How far a place of the window is below the top of the lanes: those that are pinned lie above others.
+  // Pixels from the top of the lanes to a pointer; pinned lanes lie above the others.
   below({ clientY }) {
     const { top, bottom } = this.pinned.getBoundingClientRect();
     const isPinned = !this.pinned.hidden && clientY >= top && clientY < bottom;
     return clientY - (isPinned ? top : this.body.getBoundingClientRect().top);
   }
 
-  // The part of the lanes that is on the screen, from the top, in pixels, with some more on both sides.
+  // The part of the lanes on the screen, in pixels from their top, with a margin on both sides.
   inSight() {
     const { top } = this.body.getBoundingClientRect();
     return [-top - 200, window.innerHeight - top + 200];
   }
 }
 
-// Where things are: the lanes from the top, the window of time on their width, the ticks of the axis; and the marks of a
-// finding or of what was clicked: outlines, their names, and a line from a launch to its work.
 
 const ROW = 20; // pixels of a lane
 const BAR = 16; // pixels of its rectangles
@@ -155,28 +153,28 @@ const HEADING = 24; // pixels of a group's name
 const GUTTER = 92; // pixels for the names of lanes
 const NARROW = 600; // pixels; on a smaller timeline the names have less room
 const NARROW_GUTTER = 66;
-const RIGHT = 8; // pixels beside the lanes
-const PINNED_FROM = 60; // pixels; pinned lanes leave at least that much to others
+const RIGHT = 8; // pixels to the right of the lanes
+const PINNED_FROM = 60; // pixels that pinned lanes leave to others, at least
 const MOST_PINNED = 0.4; // of the window's height; more lanes are not pinned
 const BELOW = 18; // pixels under the last lane, for the name of a mark
 const TICK_PIXELS = 90;
-const TICK_ROOM = 46; // pixels; a tick that is nearer to the end has no text
-const NEAREST = 20; // ns; no view is shorter
+const TICK_ROOM = 46; // pixels; a tick that is nearer to the right end has no text
+const SHORTEST_VIEW = 20; // ns
 
-// Lanes in their order: with the GPUs on top, these follow the steps.
-const inOrder = (lanes, gpus) => {
+// Sorts the lanes of pinned GPUs to the top, below the steps.
+const gpusFirst = (lanes, gpus) => {
   const rank = ({ source, group }) => (source === "steps" ? 0 : gpus.has(group) ? 1 : 2);
   return gpus.size ? [...lanes].sort((one, other) => rank(one) - rank(other)) : lanes;
 };
 
-// Tops of all headings and lanes, in pixels: a heading for each group, then its lanes unless it is folded.
+// Returns the tops of all headings and lanes in pixels: a heading for each group, then its lanes unless it is folded.
 const layOut = (data, folded, isPinned) => {
   const headings = [];
   const tops = new Map();
   let top = 0;
-  let pinned = 0; // pixels of the lanes on top
+  let pinned = 0; // height of the pinned lanes
   const gpus = new Set(data.lanes.filter(({ device }) => isPinned && device !== undefined).map(({ group }) => group));
-  for (const lane of inOrder(data.lanes, gpus)) {
+  for (const lane of gpusFirst(data.lanes, gpus)) {
     if (headings.at(-1)?.group !== lane.group) {
       headings.push({ group: lane.group, top, lanes: 0 });
       top += HEADING;
@@ -190,14 +188,14 @@ const layOut = (data, folded, isPinned) => {
   return { headings, tops, pinned, height: top + BELOW };
 };
 
-// The groups that are folded until somebody looks into them.
+// The groups that are folded until somebody opens them.
 const foldedAtFirst = (data) => {
   const open = new Set(data.lanes.filter((lane) => lane.folded !== true).map((lane) => lane.group));
   return new Set(data.lanes.map((lane) => lane.group).filter((group) => !open.has(group)));
 };
 
 const clamped = ([from, to], [least, most]) => {
-  const span = Math.min(Math.max(to - from, NEAREST), most - least);
+  const span = Math.min(Math.max(to - from, SHORTEST_VIEW), most - least);
   const start = Math.min(Math.max((from + to - span) / 2, least), most - span);
   return [start, start + span];
 };
@@ -209,15 +207,14 @@ const niceStep = (least) => {
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
 };
 
-// The step that times are read from: the one in which the view begins, or the next if that is about to begin.
+// The step from whose start the axis counts: the one in which the view begins, or the next if it is about to begin.
 const referenceStep = (data, [from, to]) => {
   const { start } = data.steps;
   const next = firstAbove(start, from);
   return next < start.length && (next === 0 || start[next] <= from + 0.05 * (to - from)) ? next : Math.max(next - 1, 0);
 };
 
-// The ticks of the axis and what it is: [{ time, text }] and a title. Several recordings may count from one time, which
-// the data then names as `since`.
+// Returns the ticks [{ time, text }] and the title of the axis. Timelines with a common zero name it in `data.since`.
 const axisOf = (data, view, width) => {
   const step = referenceStep(data, view);
   const zero = data.since ? 0 : (data.steps.start[step] ?? 0);
@@ -229,15 +226,15 @@ const axisOf = (data, view, width) => {
   for (let tick = Math.ceil(from / gap); tick * gap <= to; tick++) {
     ticks.push({ time: tick * gap + zero, text: `${((tick * gap) / scale).toFixed(digits)} ${unit}` });
   }
-  const fine = Math.max(0, Math.ceil(Math.log10((scale * width) / (to - from)))); // digits that tell pixels apart
+  const fine = Math.max(0, Math.ceil(Math.log10((scale * width) / (to - from)))); // digits that distinguish pixels
   const textOf = (time) => `${((time - zero) / scale).toFixed(Math.min(fine, Math.round(Math.log10(scale))))} ${unit}`;
   return { ticks, textOf, title: `since the start of ${data.since ?? data.steps.names[step] ?? "the trace"}` };
 };
 
-const WIDE_MARK = 160; // pixels; on what is wider, the name of a mark stands in the middle
+const WIDE_MARK = 160; // pixels; the name of a wider mark stands in its middle
 const MARK_LINE = 2; // pixels
 
-// Top and bottom of some lanes, in pixels; nothing if none of them is shown.
+// Top and bottom of some lanes in pixels, undefined if none of them is shown.
 const reachOf = (tops, lanes) => {
   const shown = lanes.filter((lane) => tops.has(lane)).map((lane) => tops.get(lane));
   return shown.length ? [Math.min(...shown) - 1, Math.max(...shown) + BAR + 2] : undefined;
@@ -258,7 +255,7 @@ const paintMark = (painter, theme, { isIdle, start, end }, [top, bottom]) => {
   context.setLineDash([]);
 };
 
-// An arrow from the end of one event to the start of another.
+// Paints an arrow from the end of one event to the start of another.
 const paintLink = (painter, theme, { from, to }, tops) => {
   if (!tops.has(from.lane) || !tops.has(to.lane)) return;
   const { context, ratio } = painter;
@@ -281,14 +278,14 @@ const paintLink = (painter, theme, { from, to }, tops) => {
   context.fill();
 };
 
-// Names of marks, as text above the canvas.
+// Writes the names of marks above the canvas.
 const nameMarks = (stage, view, marks, tops) => {
   const [from, to] = view;
   const scale = stage.width / (to - from);
   const shown = marks
     .map((mark) => ({ ...mark, reach: reachOf(tops, mark.lanes) }))
     .filter(({ reach, start, end }) => reach && start < to && end > from);
-  filled(stage.labels, "span", shown, (span, { what, isIdle, lanes, start, end, reach }) => {
+  fillChildren(stage.labels, "span", shown, (span, { what, isIdle, lanes, start, end, reach }) => {
     const [left, right] = [Math.max(start, from), Math.min(end, to)].map((time) => (time - from) * scale);
     const isWide = right - left > WIDE_MARK;
     const isBelow = lanes[0].source === "gpu" && !isIdle;

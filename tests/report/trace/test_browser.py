@@ -557,7 +557,7 @@ def test_a_notebook_has_plotly_once_and_each_report_its_charts(
 def scripts(pages: Pages) -> Iterator[Page]:
     """Return an empty page with the functions that word what one hovers over."""
     folder = files("pinprof.report.timeline")
-    texts = [folder.joinpath(f"{name}.js").read_text("utf-8") for name in ("data", "words", "rows")]
+    texts = [folder.joinpath(f"{name}.js").read_text("utf-8") for name in ("data", "event_text", "rows")]
     page = pages.browser.new_page()
     page.add_script_tag(content=constants() + "".join(texts))
     yield page
@@ -601,7 +601,8 @@ def words_of(scripts: Page, analysis: Analysis) -> list[list[list[str]]]:
     words: list[list[list[str]]] = scripts.evaluate(
         """async (text) => {
           const data = await readTimeline(text);
-          const ofLane = (lane) => Array.from({ length: lane.size }, (_, at) => wordsOf(data, newCell(lane, at)));
+          const places = (lane) => Array.from({ length: lane.size }, (_, at) => at);
+          const ofLane = (lane) => places(lane).map((at) => textOfEvent(data, cellOfEvent(lane, at)));
           return data.lanes.map(ofLane);
         }""",
         packed(trace, analysis, detailed(trace, analysis, view), view),

@@ -1,9 +1,9 @@
-// One timeline on the page: what it shows, marks and tells.
+// One timeline on the page: its view, marks, search and selection.
 
-const AROUND = 0.35; // of what a finding is about, shown before and after it
-const BESIDE = 20; // pixels around marks that are brought into sight
+const AROUND = 0.35; // of the length of an event or finding, shown before and after it
+const REVEAL_MARGIN = 20; // pixels around marks that the page scrolls to
 
-class Timeline extends Sheet {
+class Timeline extends TimelineDrawing {
   // Shows a part of the trace, in ns.
   show(view, quietly = false) {
     this.view = quietly ? view : clamped(view, this.whole); // a timeline that shares its view may end before it
@@ -13,16 +13,16 @@ class Timeline extends Sheet {
     return this.draw();
   }
 
-  // Shows `factor` times as much, with the time at a place (0 to 1) of the width staying there.
+  // Shows `factor` times as much time; the time at a place of the width (0 to 1) stays there.
   zoom(factor, place = 0.5) {
     const [from, to] = this.view;
     const [least, most] = this.whole;
-    const span = Math.min(Math.max((to - from) * factor, NEAREST), most - least);
+    const span = Math.min(Math.max((to - from) * factor, SHORTEST_VIEW), most - least);
     const start = from + place * (to - from) - place * span;
     return this.show([start, start + span]);
   }
 
-  // Moves by a share of what is shown.
+  // Moves by a share of the view's length.
   move(share) {
     const [from, to] = this.view;
     return this.show([from + (to - from) * share, to + (to - from) * share]);
@@ -33,12 +33,12 @@ class Timeline extends Sheet {
     if (step >= 0 && step < start.length) this.show(widenedBy([start[step], last[step]], EDGE));
   }
 
-  // The step that a view is of: the one from whose start the axis counts.
+  // The step from whose start the axis counts.
   get step() {
     return referenceStep(this.data, this.view);
   }
 
-  // Puts the lanes of GPUs on top, where they stay in sight, or back to their place.
+  // Puts the lanes of GPUs on top, where they stay in sight, or back.
   pinGpus() {
     this.isPinned = !this.isPinned;
     return this.draw();
@@ -58,18 +58,18 @@ class Timeline extends Sheet {
     this.version += 1;
   }
 
-  // Marks events: [what, lanes, start, end], and says what is known of them: lists of lines, or elements.
+  // Marks events [{ what, lanes, start, end }] and shows texts on them: lists of lines, or elements.
   mark(marks, link, words) {
     this.marks = marks;
     this.link = link;
     const chosen = this.root.querySelector(".chosen");
     chosen.hidden = !words?.length;
     chosen.replaceChildren(...(words ?? []).map((one) => (one instanceof Node ? one : asParagraphs(one))));
-    if (words?.length) chosen.append(closing("close", () => this.unmark()));
+    if (words?.length) chosen.append(closeButton("close", () => this.unmark()));
     return this.draw().then(() => words?.length && this.reveal(marks));
   }
 
-  // Marks an event and what launched it or what it waits for, and tells of them.
+  // Marks a cell and its launch or awaited work, and shows their details.
   choose(cell) {
     const { lane, first } = cell;
     const own = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
@@ -81,17 +81,17 @@ class Timeline extends Sheet {
     const its = { what: LINKED[column], lanes: [other.lane] };
     [its.start, its.end] = [other.lane.start[other.first], other.lane.end[other.first]];
     const link = lane.launch ? { from: other, to: cell } : undefined;
-    const details = detailsOf(this, newCell(other.lane, other.first), LINKED[column]);
+    const details = detailsOf(this, cellOfEvent(other.lane, other.first), LINKED[column]);
     return this.mark([own, its], link, [detailsOf(this, cell), details]);
   }
 
-  // Scrolls the page as far as marks are hidden, by what is told of them or by the axis; the first ones matter most.
+  // Scrolls the page so that neither the axis nor the details hide the marks, at least not the first.
   reveal(marks) {
     const reaches = marks.map(({ lanes }) => reachOf(this.placed.tops, lanes)).filter(Boolean);
     if (!reaches.length) return;
     const { top } = this.stage.body.getBoundingClientRect();
-    const above = this.stage.head.getBoundingClientRect().bottom + this.placed.pinned + BESIDE;
-    const below = this.root.querySelector(".drawer").getBoundingClientRect().top - BESIDE;
+    const above = this.stage.head.getBoundingClientRect().bottom + this.placed.pinned + REVEAL_MARGIN;
+    const below = this.root.querySelector(".drawer").getBoundingClientRect().top - REVEAL_MARGIN;
     const isTogether = Math.max(...reaches.flat()) - Math.min(...reaches.flat()) < below - above;
     const [first, last] = isTogether ? [Math.min(...reaches.flat()), Math.max(...reaches.flat())] : reaches[0];
     if (top + last > below) scrollBy(0, top + last - below);
@@ -103,7 +103,7 @@ class Timeline extends Sheet {
     return this.mark([], undefined);
   }
 
-  // Goes to an event and tells of it; what is wide enough to be seen stays where it is.
+  // Goes to an event and shows its details; the view stays if the event is in it and wide enough to see.
   goTo(lane, at) {
     this.folded.delete(lane.group);
     const [from, to] = this.view;
@@ -114,7 +114,7 @@ class Timeline extends Sheet {
       const middle = (lane.start[at] + lane.end[at]) / 2;
       this.show([middle - half, middle + half]);
     }
-    return this.choose(newCell(lane, at));
+    return this.choose(cellOfEvent(lane, at));
   }
 
   // Zooms to the worst instance of a finding, and marks the wait, the awaited work and the bubble.
@@ -130,7 +130,7 @@ class Timeline extends Sheet {
     });
     for (const { lanes } of found) for (const { group } of lanes) this.folded.delete(group);
     const events = found.filter(({ event }) => event);
-    const details = events.map(({ what, event }) => detailsOf(this, newCell(event.lane, event.first), what));
+    const details = events.map(({ what, event }) => detailsOf(this, cellOfEvent(event.lane, event.first), what));
     this.chosen = events.length ? { lane: events[0].event.lane, at: events[0].event.first } : undefined;
     this.mark(found, undefined, details);
     return this.show(widenedBy(range, AROUND));
@@ -140,11 +140,11 @@ class Timeline extends Sheet {
     return this.finder.search(text);
   }
 
-  // Shows some events among all others, which fade, and goes to the first: [{ lane, at }], or a test of (lane, at).
-  // A lane is one of data.lanes, or its number there.
+  // Fades all but some events and goes to the first of them. They are [{ lane, at }], where `lane` is a lane or its
+  // number, or a test of (lane, at).
   async showEvents(which) {
     this.root.querySelector(".find").value = "";
-    await this.finder.light(typeof which === "function" ? which : oneOf(this.data, which));
+    await this.finder.light(typeof which === "function" ? which : isListed(this.data, which));
     return this.finder.next(0);
   }
 
@@ -163,12 +163,12 @@ class Timeline extends Sheet {
     return this.search("");
   }
 
-  // Selects a time in some lanes, and says their sums; nothing ends it.
+  // Selects a time in some lanes and shows their sums; undefined ends the selection.
   select(selection) {
     return this.selectIn([[this, selection]]);
   }
 
-  // The same in several timelines that share the view: [timeline, selection]; the sums are of all, and stand here.
+  // Selects in several timelines that share the view: [[timeline, selection]]; this one shows the sums of all.
   selectIn(selections) {
     const wanted = new Map(selections);
     for (const one of new Set([this, ...drawnWith(this)])) {

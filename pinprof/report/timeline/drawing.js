@@ -1,37 +1,37 @@
-// What a timeline is drawn on: its state, and the drawing of it, once in a frame.
+// The state of a timeline and its drawing, once in a frame.
 
 const EDGE = 0.01; // of a step's length, shown before and after it
-const SETTLED = 120; // ms without a change, after which what takes time is done
+const SETTLED = 120; // ms without a change, after which slow work is done
 
-class Sheet {
+class TimelineDrawing {
   constructor(root, data) {
     this.root = root;
     this.data = data;
     this.plot = root.querySelector(".plot");
     this.stage = new Stage(this.plot);
     const [least, most] = widenedBy(data.whole, EDGE);
-    this.recorded = [least, Math.max(most, least + NEAREST)];
+    this.recorded = [least, Math.max(most, least + SHORTEST_VIEW)];
     this.whole = this.recorded; // of all timelines that share the view
     this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
     this.view = clamped(this.first, this.whole);
     this.folded = foldedAtFirst(data);
     this.hidden = new Set();
-    this.version = 0; // of what is hidden and lit
+    this.version = 0; // changes with what is hidden or lit
     this.rows = new Map();
     this.marks = [];
     this.flags = []; // times that somebody marked, in order
     this.link = undefined;
-    this.chosen = undefined; // the event that is told about
+    this.chosen = undefined; // the event whose details are shown
     this.selection = undefined; // { from, to, lanes }
     this.tool = "pan";
     this.isOnPaper = false;
     this.finder = new Finder(this);
     this.overview = new Overview(this);
-    this.isPinned = !root.dataset.shared; // whether the lanes of GPUs are on top; timelines under each other have no room
+    this.isPinned = !root.dataset.shared; // lanes of GPUs on top; timelines under each other have no room for that
     this.placed = layOut(data, this.folded, this.isPinned);
-    this.pointed = undefined; // the place from 0 to 1 on the width where a pointer is
+    this.pointed = undefined; // place of the pointer on the width, from 0 to 1
     this.textOf = () => "";
-    this.settled = []; // called when the view has come to rest
+    this.settled = []; // functions to call when the view has come to rest
   }
 
   get width() {
@@ -48,7 +48,7 @@ class Sheet {
     return row;
   }
 
-  // Draws in the next frame what is to be seen; returns when that is done.
+  // Draws in the next frame; the promise resolves when that is done.
   draw() {
     this.pending ??= new Promise((resolve) => requestAnimationFrame(() => {
       this.pending = undefined;
@@ -63,8 +63,8 @@ class Sheet {
 
   settle() {
     this.paint(true);
-    this.sayDrawn();
-    this.overview.tell();
+    this.writeDrawn();
+    this.overview.announce();
     this.finder.listAgain();
     for (const listener of this.settled) listener();
     delete this.plot.dataset.moving;
@@ -77,7 +77,7 @@ class Sheet {
     this.placed = layOut(this.data, this.folded, this.isPinned);
     const { tops, height, pinned } = this.placed;
     const { width, ratio } = stage;
-    if (drawnLead(this) === this) this.overview.paint(theme);
+    if (leadTimeline(this) === this) this.overview.paint(theme);
     const { ticks, textOf, title } = axisOf(this.data, view, width);
     const [above, below] = isWhole || this.isOnPaper ? [-Infinity, Infinity] : stage.inSight();
     const context = stage.cleared(stage.canvas, width, height);
@@ -110,7 +110,7 @@ class Sheet {
     for (const time of times) context.fillRect(Math.round((time - view[0]) * scale), 0, ratio, height * ratio);
   }
 
-  // The flags in view as ticks of the axis, each with its time and how long after the one before it is.
+  // The flags in view as ticks of the axis, each with its time and the time since the flag before.
   flagged(textOf) {
     const words = (time, at) => (at ? `${textOf(time)} (+${duration(time - this.flags[at - 1])})` : textOf(time));
     return this.flags.map((time, at) => ({ time, text: `⚑ ${words(time, at)}`, isFlag: true })).filter(({ time }) => time >= this.view[0]);
@@ -132,13 +132,13 @@ class Sheet {
     }
   }
 
-  // Ticks, names of lanes and groups, marks and the selected area, which are elements.
+  // Writes what is not on the canvas: ticks, names of lanes and groups, marks and the selection.
   writeAround(ticks, title) {
     const { stage, view, placed } = this;
     const scale = stage.width / (view[1] - view[0]);
     const x = (time) => stage.gutter + (time - view[0]) * scale;
     const end = stage.gutter + stage.width + RIGHT - TICK_ROOM;
-    filled(stage.ticks, "span", ticks.filter(({ time }) => x(time) < end), (span, { time, text, isFlag }) => {
+    fillChildren(stage.ticks, "span", ticks.filter(({ time }) => x(time) < end), (span, { time, text, isFlag }) => {
       setText(span, text);
       span.className = isFlag ? "flag" : "";
       span.style.transform = `translateX(${x(time)}px)`;
@@ -181,7 +181,7 @@ class Sheet {
   writeNames() {
     const { stage, placed } = this;
     const named = [...placed.tops.keys()].filter((lane) => lane.label);
-    filled(stage.names, "span", named, (span, lane) => {
+    fillChildren(stage.names, "span", named, (span, lane) => {
       setText(span, lane.label);
       span.title = lane.label;
       span.style.top = `${placed.tops.get(lane) + BAR / 2}px`;
@@ -192,11 +192,11 @@ class Sheet {
     if (focused) [...stage.headings.children].find(({ dataset }) => dataset.group === focused)?.focus();
   }
 
-  // The name of a group: a button that folds its lanes.
+  // The name of a group, as a button that folds its lanes.
   headingOf({ group, top, lanes }) {
     const isFolded = this.folded.has(group);
     const folded = isFolded ? `: ${howMany(lanes, "lane")} folded` : "";
-    const button = pressable(`${isFolded ? "▸" : "▾"} ${group}${folded}`, () => {
+    const button = newButton(`${isFolded ? "▸" : "▾"} ${group}${folded}`, () => {
       if (!this.folded.delete(group)) this.folded.add(group);
       this.draw();
     });
@@ -206,7 +206,7 @@ class Sheet {
     return button;
   }
 
-  // Where a pointer is: the time, the lane, and the place from 0 to 1 on the width.
+  // The place of a pointer: time, lane, and place on the width from 0 to 1.
   placeOf(event) {
     const bounds = this.stage.body.getBoundingClientRect();
     const x = event.clientX - bounds.left - this.stage.gutter;
@@ -217,16 +217,16 @@ class Sheet {
     return { x, y, place, time, lane };
   }
 
-  // What is drawn at a place of the window.
+  // The cell below a pointer, if there is one.
   at(event) {
     const { place, time, lane } = this.placeOf(event);
     if (!lane || place < 0 || place > 1) return undefined;
     const row = this.rowOf(lane);
     const found = row.find(time, (this.view[1] - this.view[0]) / this.width);
-    return found && cellOf(row, ...found);
+    return found && cellOfBlock(row, ...found);
   }
 
-  sayDrawn() {
+  writeDrawn() {
     let [events, blocks, alone] = [0, 0, 0];
     const pixel = (this.view[1] - this.view[0]) / this.width;
     for (const lane of this.placed.tops.keys()) {

@@ -1,9 +1,8 @@
-// All that is known of an event: what the trace's file says of it beside its times, as arguments.py packs it, and what it
-// has to do with others, as buttons that lead there.
+// The details of an event: its args in the trace's file, as arguments.py packs them, and related events as buttons.
 
 const NOTHING_RECORDED = { lines: [], others: [] };
 
-// The columns of a lane that hold it, read when first asked for.
+// The columns of a lane with args, read on first use.
 const recordedColumns = (data, lane) => {
   lane.recorded ??= {
     set: lane.later("set"),
@@ -13,7 +12,7 @@ const recordedColumns = (data, lane) => {
   return lane.recorded;
 };
 
-const ownOf = (data, lane, at) => {
+const argsOfEvent = (data, lane, at) => {
   const { args } = data;
   const { set, own } = recordedColumns(data, lane);
   const [lines, others] = args.sets[set?.[at] ?? 0].map((texts) => texts.map((text) => args.texts[text]));
@@ -22,28 +21,28 @@ const ownOf = (data, lane, at) => {
   return { lines, others: [...bytes, ...others, ...numbers] };
 };
 
-// The op in which a call was made, perhaps by frames and annotations in it.
+// The innermost op around a call.
 const opAround = (data, call) => {
   let found = parentOf(data, call.lane, call.first);
   while (found && found.lane.source !== "ops") found = parentOf(data, found.lane, found.at);
   return found;
 };
 
-// Of GPU work the inputs of the op that asked for it, too.
-const recordedOf = (data, lane, at) => {
+// The args of an event, and of GPU work also the inputs of the op that asked for it.
+const argsWithInputs = (data, lane, at) => {
   if (!lane.hasArgs) return NOTHING_RECORDED;
   if (data.args.why) return { lines: [`its args are not in this page: ${data.args.why}`], others: [] };
-  const { lines, others } = ownOf(data, lane, at);
+  const { lines, others } = argsOfEvent(data, lane, at);
   const launch = lane.launch && linked(data, lane.launch[at]);
   const asker = launch && opAround(data, launch);
   if (!asker || (asker.lane.count?.[asker.at] ?? 1) > 1) return { lines, others };
-  const inputs = ownOf(data, asker.lane, asker.at).lines.filter((line) => line.startsWith(INPUTS));
+  const inputs = argsOfEvent(data, asker.lane, asker.at).lines.filter((line) => line.startsWith(INPUTS));
   const name = labelOf(data, { lane: asker.lane, first: asker.at, last: asker.at });
   return { lines: [...lines, ...inputs.map((line) => `${INPUTS} of ${name}${line.slice(INPUTS.length)}`)], others };
 };
 
-// A list of the other args, folded until it was opened once.
-const othersOf = (timeline, others) => {
+// A list of the other args, folded until somebody opens one.
+const foldedArgs = (timeline, others) => {
   if (!others.length) return [];
   const list = newElement("dl", "");
   for (const [name, value] of others) {
@@ -65,7 +64,7 @@ const SHOWN = 12; // related events, each with its button
 const eventButton = (timeline, { lane, at }) => {
   const length = lane.end[at] - lane.start[at];
   const name = labelOf(timeline.data, { lane, first: at, last: at }, lane.count?.[at] ?? 1);
-  const button = pressable(`${name} ${duration(length)}`, () => timeline.goTo(lane, at), "event");
+  const button = newButton(`${name} ${duration(length)}`, () => timeline.goTo(lane, at), "event");
   button.title = nameOf(timeline.data, { lane, first: at });
   return button;
 };
@@ -75,7 +74,7 @@ const relationLine = (timeline, { what, events, count, time, all }) => {
   const sum = count > 1 ? ` ${counted(count)}${time ? `, ${duration(time)}` : ""}` : "";
   line.append(newElement("span", "relation", `${what}${sum}: `));
   line.append(...events.slice(0, SHOWN).map((event) => eventButton(timeline, event)));
-  if (count > 1 && all) line.append(pressable("show all", () => timeline.showEvents(all)));
+  if (count > 1 && all) line.append(newButton("show all", () => timeline.showEvents(all)));
   else if (count > SHOWN) line.append(newElement("span", "", " …"));
   return line;
 };
@@ -88,20 +87,20 @@ const namesakesLine = (timeline, lane, at) => {
   const isOne = (one, place) => one.source === lane.source && one.name?.[place] === name;
   line.append(
     newElement("span", "relation", `${counted(count)} of this name, ${duration(time)} in all: `),
-    pressable("show all", () => timeline.finder.light(isOne)),
+    newButton("show all", () => timeline.finder.light(isOne)),
   );
   return [line];
 };
 
-// An element that tells of what was clicked, or of one thing that a finding marks.
+// An element with the details of a cell; `what` is its part in a finding.
 const detailsOf = (timeline, cell, what = "") => {
   const { data } = timeline;
-  const [heading, ...lines] = wordsOf(data, cell);
-  const recorded = cell.count === 1 ? recordedOf(data, cell.lane, cell.first) : NOTHING_RECORDED;
+  const [heading, ...lines] = textOfEvent(data, cell);
+  const recorded = cell.count === 1 ? argsWithInputs(data, cell.lane, cell.first) : NOTHING_RECORDED;
   const item = asParagraphs([what ? `${what}: ${heading}` : heading, ...lines, ...recorded.lines]);
   const list = newElement("ul", "related");
   const { lane, first: at } = cell;
-  const zoom = pressable("zoom to it", () => timeline.show(widenedBy([cell.start, cell.end], AROUND)));
+  const zoom = newButton("zoom to it", () => timeline.show(widenedBy([cell.start, cell.end], AROUND)));
   const line = newElement("li", "");
   line.append(zoom);
   if (cell.count === 1 && lane.source !== "overlap") {
@@ -109,6 +108,6 @@ const detailsOf = (timeline, cell, what = "") => {
     if (lane.name) list.append(...namesakesLine(timeline, lane, at));
   }
   list.append(line);
-  item.append(list, ...othersOf(timeline, recorded.others));
+  item.append(list, ...foldedArgs(timeline, recorded.others));
   return item;
 };

@@ -1,7 +1,7 @@
-// Timelines that share one view are as one: one axis, strip, legend and set of tools, one search and one selection.
+// Timelines that share a view act as one: one axis, strip, legend, toolbar, search and selection; and links to a view.
 
-const TIMELINES = new Map(); // by their elements, as promises
-const DRAWN = new Map(); // those that are there
+const TIMELINES = new Map(); // by root element, as promises
+const DRAWN = new Map(); // by root element, those that are ready
 
 const roots = () => [...document.querySelectorAll(".timeline")];
 
@@ -10,41 +10,41 @@ const togetherWith = (root) => {
   return shared ? roots().filter(({ dataset }) => dataset.shared === shared) : [root];
 };
 
-// The timeline whose tools are shown.
-const leadOf = (root) => togetherWith(root).find(({ offsetParent }) => offsetParent) ?? root;
+// The timeline whose toolbar is shown.
+const leadRoot = (root) => togetherWith(root).find(({ offsetParent }) => offsetParent) ?? root;
 
 const drawnWith = ({ root }) => togetherWith(root).map((one) => DRAWN.get(one)).filter(Boolean);
 const seenWith = (timeline) => drawnWith(timeline).filter(({ root }) => root.offsetParent);
 
-// The drawn timeline that has the tools, itself if that one is not drawn yet.
-const drawnLead = (timeline) => DRAWN.get(leadOf(timeline.root)) ?? timeline;
+// The drawn timeline with the toolbar; the given one if that is not drawn yet.
+const leadTimeline = (timeline) => DRAWN.get(leadRoot(timeline.root)) ?? timeline;
 
-// Shows the others what one shows.
-const share = (timeline, view) => {
+// Gives the view of a timeline to the others.
+const showInOthers = (timeline, view) => {
   for (const root of togetherWith(timeline.root)) {
     if (root !== timeline.root) TIMELINES.get(root)?.then((one) => one.show(view, true));
   }
 };
 
-// Gives those that are drawn one range of time to move in, and says which of them has the tools.
+// Gives the drawn timelines one range of time, and shows the toolbar of the first alone.
 const arrangeTools = () => {
-  for (const root of roots()) root.classList.toggle("follows", leadOf(root) !== root);
+  for (const root of roots()) root.classList.toggle("follows", leadRoot(root) !== root);
   for (const [root, timeline] of DRAWN) {
     const ranges = drawnWith(timeline).map(({ recorded }) => recorded);
     timeline.whole = [Math.min(...ranges.map(([from]) => from)), Math.max(...ranges.map(([, to]) => to))];
-    if (leadOf(root) === root) drawLegend(timeline);
-    timeline.finder.tell();
+    if (leadRoot(root) === root) drawLegend(timeline);
+    timeline.finder.writeCount();
     timeline.draw();
   }
   for (const plot of document.querySelectorAll(".timeline[data-shared] .plot")) axisObserver.observe(plot);
 };
 
-// The axis is drawn once: above the first of the plots that are on the screen.
+// The axis is drawn once: above the first plot on the screen.
 const onScreen = new Set();
 const axisObserver = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) onScreen[isIntersecting ? "add" : "delete"](target);
   for (const root of roots()) {
-    const first = togetherWith(root).find((one) => onScreen.has(one.querySelector(".plot"))) ?? leadOf(root);
+    const first = togetherWith(root).find((one) => onScreen.has(one.querySelector(".plot"))) ?? leadRoot(root);
     root.classList.toggle("on-top", first === root);
   }
 });
@@ -63,17 +63,17 @@ const toggleInAll = (timeline, kind) => drawnWith(timeline).forEach((one) => one
 // Shows all that was recorded.
 const showAll = (timeline) => timeline.show(timeline.whole);
 
-// The one that a link is of: with what is chosen, if there is such.
+// The timeline that a link is about: the one with a chosen event, if there is one.
 const linkedOf = (timeline) => seenWith(timeline).find(({ chosen }) => chosen) ?? timeline;
 
 const focusSearch = (timeline) => {
-  const lead = leadOf(timeline.root);
+  const lead = leadRoot(timeline.root);
   drawOnce(lead);
   lead.querySelector(".find").focus();
 };
 
-// What was chosen for all holds for one that is drawn later, too.
-const joinOthers = (timeline) => {
+// Gives a timeline that is drawn later the tool, hidden kinds and search of the others.
+const adoptShared = (timeline) => {
   const other = drawnWith(timeline).find((one) => one !== timeline);
   const text = other?.root.querySelector(".find").value;
   if (other) {
@@ -84,21 +84,20 @@ const joinOthers = (timeline) => {
   arrangeTools();
 };
 
-// What is shown, for others: the view and what is chosen in it in the fragment of the page's address, so that a copied
-// link opens the same.
+// The fragment of the page's address holds the view, the chosen event and the selections, so that a link opens the same.
 
 const isAddressed = () => !location.protocol.startsWith("about") && !location.protocol.startsWith("blob");
 
 const rounded = (times) => times.map(Math.round);
 
-// Numbers that rise, as the first and the last of each run: folded lanes are left out between others.
+// The first and the last of each run in rising numbers: lanes of a selection have gaps where lanes are folded.
 const runsOf = (numbers) =>
   numbers.flatMap((number, at) => [
     ...(number - 1 === numbers[at - 1] ? [] : [number]),
     ...(number + 1 === numbers[at + 1] ? [] : [number]),
   ]);
 
-// The fragment of the page's so many-th timeline.
+// The fragment for a timeline, by its number on the page.
 const fragmentOf = (timeline, number) => {
   const { view, chosen, data } = timeline;
   const parts = [`t=${[number, ...rounded(view)].join()}`];
@@ -116,7 +115,7 @@ const numbersOf = (text, count) => {
   return text && (numbers.length === count || count === undefined) && numbers.every(Number.isFinite) ? numbers : undefined;
 };
 
-// What a fragment says, or nothing if it is of something else.
+// Returns the parts of a fragment, undefined if it is not about a timeline.
 const readFragment = (text) => {
   const parts = new URLSearchParams(text.replace(/^#/, ""));
   const where = numbersOf(parts.get("t"), 3);
@@ -140,9 +139,9 @@ const selectionOf = (timeline, [from, to, ...runs]) => {
 const openFragment = async (timeline, { view, event, areas }) => {
   const { lanes } = timeline.data;
   if (areas.length) {
-    const beside = areas.map(([number, area]) => [roots()[number - 1], area]);
-    const known = beside.filter(([root]) => togetherWith(timeline.root).includes(root));
-    const selections = known.map(async ([root, area]) => {
+    const ofRoots = areas.map(([number, area]) => [roots()[number - 1], area]);
+    const shared = ofRoots.filter(([root]) => togetherWith(timeline.root).includes(root));
+    const selections = shared.map(async ([root, area]) => {
       const one = await drawOnce(root);
       return [one, selectionOf(one, area)];
     });
@@ -151,12 +150,12 @@ const openFragment = async (timeline, { view, event, areas }) => {
   const lane = event && lanes[event[0]];
   if (lane && event[1] < lane.size) {
     timeline.folded.delete(lane.group);
-    timeline.choose(newCell(lane, event[1]));
+    timeline.choose(cellOfEvent(lane, event[1]));
   }
   return timeline.show(view);
 };
 
-// Writes the fragment when a timeline that somebody moved comes to rest; a page within a page has none.
+// Writes the fragment when a timeline that somebody moved has come to rest; a page in a frame has no address.
 const writeFragment = (timeline, number) => {
   if (!isAddressed() || !timeline.isLeading) return;
   const text = fragmentOf(timeline, number);

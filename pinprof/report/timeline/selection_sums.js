@@ -1,8 +1,8 @@
-// Sums of a selected time in some lanes: by name, by kind, by lane; and what each GPU did meanwhile.
+// Sums of a selected time in some lanes, by name, by kind or by lane, and the work of each GPU in that time.
 
 const MERGED_HERE = "merged in this page";
 const ROWS = 100; // of the table
-const COLUMNS_OF_SUMS = [
+const SUM_COLUMNS = [
   ["name", "name", String],
   ["count", "count", counted],
   ["total", "total", duration],
@@ -10,26 +10,26 @@ const COLUMNS_OF_SUMS = [
   ["share", "of the time", percent],
 ];
 
-// Of several timelines each has columns of its own; of two also what the second has more.
+// Several timelines have columns each; two also have the change from the first to the second.
 const columnsOf = (parts) => {
-  if (parts.length < 2) return COLUMNS_OF_SUMS;
+  if (parts.length < 2) return SUM_COLUMNS;
   const named = (what, format) => parts.map(({ root }, part) => [`${what} ${part}`, `${what} ${root.dataset.name}`, format]);
   const change = parts.length === 2 ? [["change", "change", signed]] : [];
-  return [COLUMNS_OF_SUMS[0], ...named("total", duration), ...change, ...named("count", counted)];
+  return [SUM_COLUMNS[0], ...named("total", duration), ...change, ...named("count", counted)];
 };
 
 const signed = (ns) => (ns > 0 ? `+${duration(ns)}` : duration(ns));
 const noneOf = (parts) => Object.fromEntries(parts.flatMap((_, part) => [[`count ${part}`, 0], [`total ${part}`, 0]]));
 
-// What events are summed by.
-const KEYS_OF_SUMS = {
+// The keys that events are summed by.
+const SUM_KEYS = {
   name: (data, lane, at) => (lane.count?.[at] > 1 ? MERGED_HERE : nameOf(data, { lane, first: at })),
   kind: (data, lane, at) => data.kinds[lane.kind[at]].label,
   lane: (data, lane) => `${lane.stream ?? (lane.label || lane.source)} (${lane.group})`,
 };
 
-// Calls visit(lane, at, ns within) for each event that is shown in the selection.
-const eachSelected = (timeline, { from, to, lanes }, visit) => {
+// Calls visit(lane, at, ns within the selection) for each selected event that is not hidden.
+const visitSelected = (timeline, { from, to, lanes }, visit) => {
   for (const lane of lanes) {
     for (let at = firstAbove(lane.end, from); at < lane.size && lane.start[at] < to; at++) {
       if (timeline.hidden.has(lane.kind[at])) continue;
@@ -41,7 +41,7 @@ const eachSelected = (timeline, { from, to, lanes }, visit) => {
   }
 };
 
-// The timelines in which something is selected: those that share a view are summed together.
+// The timelines with a selection: those that share a view are summed together.
 const selectedWith = (timeline) => {
   const parts = drawnWith(timeline).filter(({ selection }) => selection);
   return parts.length || !timeline.selection ? parts : [timeline];
@@ -49,9 +49,9 @@ const selectedWith = (timeline) => {
 
 const sumsBy = (parts, by) => {
   const sums = new Map();
-  const keyOf = KEYS_OF_SUMS[by];
+  const keyOf = SUM_KEYS[by];
   const span = parts[0].selection.to - parts[0].selection.from;
-  parts.forEach((timeline, part) => eachSelected(timeline, timeline.selection, (lane, at, time) => {
+  parts.forEach((timeline, part) => visitSelected(timeline, timeline.selection, (lane, at, time) => {
     if (lane.source === "overlap") return;
     const name = keyOf(timeline.data, lane, at);
     let sum = sums.get(name);
@@ -66,7 +66,7 @@ const sumsBy = (parts, by) => {
   return [...sums.values()].map((sum) => ({ ...sum, mean: sum.total / sum.count, share: sum.total / span }));
 };
 
-// What each GPU did in the selected time, from its overlap band; nothing where the trace cannot tell.
+// A line for each GPU on its work in the selected time, from its overlap band, if there is one.
 const gpuSums = (timeline, { from, to }) =>
   timeline.data.lanes.filter((lane) => lane.source === "overlap").map((lane) => {
     const times = new Map();
@@ -100,7 +100,7 @@ const tableOfSums = (timeline, state, redraw) => {
     const cell = newElement("th", column === "name" ? "" : "count");
     cell.setAttribute("aria-sort", state.column === column ? (state.isDown ? "descending" : "ascending") : "none");
     const arrow = state.column === column ? (state.isDown ? " ▾" : " ▴") : "";
-    cell.append(pressable((column === "name" ? state.by : title) + arrow, () => {
+    cell.append(newButton((column === "name" ? state.by : title) + arrow, () => {
       state.isDown = state.column === column ? !state.isDown : column !== "name";
       state.column = column;
       redraw();
@@ -112,7 +112,7 @@ const tableOfSums = (timeline, state, redraw) => {
     const row = body.insertRow();
     for (const [column, , format] of columns) {
       const cell = newElement(column === "name" ? "th" : "td", column === "name" ? "" : "count");
-      if (column === "name") cell.append(pressable(sum.name, () => lightSum(timeline, state.by, sum.name), "event"));
+      if (column === "name") cell.append(newButton(sum.name, () => lightSum(timeline, state.by, sum.name), "event"));
       else cell.textContent = format(sum[column]);
       row.append(cell);
     }
@@ -120,9 +120,9 @@ const tableOfSums = (timeline, state, redraw) => {
   return [table, sums];
 };
 
-// Lights up what a row of the table sums.
+// Lights up the events that a row of the table sums.
 const lightSum = (timeline, by, name) => {
-  const keyOf = KEYS_OF_SUMS[by];
+  const keyOf = SUM_KEYS[by];
   for (const one of selectedWith(timeline)) {
     const { from, to, lanes } = one.selection;
     const inside = new Set(lanes);
@@ -147,8 +147,8 @@ const showSums = (timeline, parts = selectedWith(timeline)) => {
   const what = `${howMany(events, "event")} in ${howMany(lanes.length, "lane")}`;
   const heading = newElement("strong", "", `${duration(to - from)} selected, ${what}`);
   const choice = newElement("div", "steer");
-  for (const by of Object.keys(KEYS_OF_SUMS)) {
-    const button = pressable(`by ${by}`, () => {
+  for (const by of Object.keys(SUM_KEYS)) {
+    const button = newButton(`by ${by}`, () => {
       state.by = by;
       redraw();
     });
@@ -156,7 +156,7 @@ const showSums = (timeline, parts = selectedWith(timeline)) => {
     choice.append(button);
   }
   choice.append(
-    pressable("zoom to it", () => timeline.show([from, to])),
+    newButton("zoom to it", () => timeline.show([from, to])),
   );
   const frame = newElement("div", "frame");
   frame.tabIndex = 0;
@@ -166,7 +166,7 @@ const showSums = (timeline, parts = selectedWith(timeline)) => {
   const lines = parts.flatMap(linesOf);
   const more = sums.length > ROWS ? [newElement("div", "drawn", `${counted(sums.length - ROWS)} more rows are not shown.`)] : [];
   const focused = panel.contains(document.activeElement) ? document.activeElement.textContent : undefined;
-  panel.replaceChildren(heading, ...lines, choice, frame, ...more, closing("end selection", () => timeline.select(undefined)));
+  panel.replaceChildren(heading, ...lines, choice, frame, ...more, closeButton("end selection", () => timeline.select(undefined)));
   if (focused) {
     const plain = (text) => text.replace(/ [▾▴]$/, "");
     [...panel.querySelectorAll("button")].find((one) => plain(one.textContent) === plain(focused))?.focus();

@@ -1,20 +1,20 @@
-// Keys of the timelines, which work from the whole page unless somebody writes.
+// The keys of the timelines, which work on the whole page unless somebody writes.
 
-const KEYS = [
+const HELP = [
   ["W S, + −, Ctrl + wheel", "zoom, at the pointer if it is over the timeline"],
   ["A D, ← →, Shift + wheel", "move"],
   ["drag", "moves; with Shift, or the other tool, selects a time in some lanes for its sums"],
-  ["wheel", "zooms once the timeline was clicked; else it scrolls the page"],
-  ["click", "shows all that is known of an event; a double click zooms to it, as F does"],
+  ["wheel", "zooms once you have clicked the timeline; before that it scrolls the page"],
+  ["click", "shows the details of an event; a double click zooms to it, as F does"],
   [", and .", "the event before and after the chosen one in its lane"],
   ["[ and ]", "the launch of the chosen GPU work; the work that a call or an op launches, or a wait waits for"],
   ["Shift + ↑ ↓", "the event in the lane above and below, at the same time; if none is chosen, the first one shown"],
   ["PageUp PageDown", "the step before and after"],
   ["0, Home", "all of the recording"],
   ["Tab to the strip", "Home, End and Page keys move the window in the recording; Shift + ← → makes it shorter and longer"],
-  ["Alt + ← →", "back and forward through what you looked at"],
+  ["Alt + ← →", "back and forward through the views you have looked at"],
   ["/ and Enter", "search, and go to the next match; with Shift to the one before"],
-  ["M", "leaves a flag at the pointer, else at the chosen event; on a flag, takes it away"],
+  ["M", "sets a flag at the pointer, or at the chosen event if the pointer is elsewhere; removes the flag at the pointer"],
   ["Esc", "clears marks, selection and search"],
   ["?", "these keys"],
 ];
@@ -28,16 +28,16 @@ const showKeys = () => {
   const dialog = newElement("dialog", "help");
   dialog.setAttribute("aria-label", "Keys of the timeline");
   const list = newElement("dl", "");
-  for (const [keys, what] of KEYS) list.append(newElement("dt", "", keys), newElement("dd", "", what));
-  const close = pressable("close", () => dialog.close());
+  for (const [keys, what] of HELP) list.append(newElement("dt", "", keys), newElement("dd", "", what));
+  const close = newButton("close", () => dialog.close());
   dialog.append(newElement("h3", "", "The timeline with keys, mouse and fingers"), list, close);
   document.body.append(dialog);
   dialog.showModal();
 };
 
-const FLAG = 6; // pixels around a flag that are on it
+const FLAG = 6; // pixels to each side of a flag that belong to it
 
-const HELD = {
+const WHILE_HELD = {
   "+": ["zoom", -1],
   "=": ["zoom", -1],
   "-": ["zoom", 1],
@@ -50,13 +50,13 @@ const HELD = {
   ArrowRight: ["move", 1],
 };
 
-const beside = (timeline, by) => {
+const goToNeighbour = (timeline, by) => {
   const { lane, at } = timeline.chosen ?? {};
   if (lane && at + by >= 0 && at + by < lane.size) timeline.goTo(lane, at + by);
 };
 
-// The first event of a lane that lasts into a time, else the last before it.
-const eventIn = (lane, start) => {
+// The place of the event of a lane that is nearest to a time.
+const nearestEvent = (lane, start) => {
   const at = Math.min(firstAbove(lane.end, start), lane.size - 1);
   return at > 0 && lane.start[at] > start && lane.start[at] - start > start - lane.end[at - 1] ? at - 1 : at;
 };
@@ -65,10 +65,10 @@ const goAcross = (timeline, by) => {
   const lanes = [...timeline.placed.tops.keys()];
   const { lane, at } = timeline.chosen ?? {};
   const next = lane ? lanes[lanes.indexOf(lane) + by] : lanes[0];
-  if (next) timeline.goTo(next, eventIn(next, lane ? lane.start[at] : timeline.view[0]));
+  if (next) timeline.goTo(next, nearestEvent(next, lane ? lane.start[at] : timeline.view[0]));
 };
 
-// Along the arrow of the chosen event: back to its launch, or on to what it launched or waits for.
+// Goes from the chosen event to the first event with one of these relations.
 const follow = (timeline, ...relations) => {
   const { lane, at } = timeline.chosen ?? {};
   const found = lane && relationsOf(timeline.data, lane, at).find(({ what }) => relations.includes(what));
@@ -82,8 +82,8 @@ const zoomToChosen = (timeline) => {
   else if (to > from) timeline.show([from, to]);
 };
 
-// Leaves a flag at the pointer, else at the chosen event; on a flag, takes it away.
-const flag = (timeline) => {
+// Sets a flag at the pointer, or at the chosen event; removes the flag that is there.
+const toggleFlag = (timeline) => {
   const { view, width, chosen, pointed, flags } = timeline;
   const [from, to] = view;
   const time = pointed === undefined ? chosen?.lane?.start[chosen.at] : from + pointed * (to - from);
@@ -93,13 +93,13 @@ const flag = (timeline) => {
   timeline.draw();
 };
 
-const PRESSED = {
-  m: flag,
+const ON_PRESS = {
+  m: toggleFlag,
   f: zoomToChosen,
   "Shift+ArrowUp": (timeline) => goAcross(timeline, -1),
   "Shift+ArrowDown": (timeline) => goAcross(timeline, 1),
-  ",": (timeline) => beside(timeline, -1),
-  ".": (timeline) => beside(timeline, 1),
+  ",": (timeline) => goToNeighbour(timeline, -1),
+  ".": (timeline) => goToNeighbour(timeline, 1),
   "[": (timeline) => follow(timeline, "launched by", "is the call"),
   "]": (timeline) => follow(timeline, "launches", "waits for", "is a wait"),
   0: showAll,
@@ -109,8 +109,8 @@ const PRESSED = {
   "/": focusSearch,
   Escape: clearAll,
 };
-const OF_THE_PAGE = new Set(["PageUp", "PageDown"]); // keys that scroll it, unless the timeline has the focus
-const OF_WHAT_IS_SEEN = new Set(["Home", "ArrowLeft", "ArrowRight", "Escape"]);
+const SCROLLS_PAGE = new Set(["PageUp", "PageDown"]); // unless a timeline has the focus
+const NEEDS_TIMELINE_IN_SIGHT = new Set(["Home", "ArrowLeft", "ArrowRight", "Escape"]);
 
 const isWriting = (element) => element?.closest?.("input, select, textarea, [contenteditable], dialog") != null;
 
@@ -119,43 +119,43 @@ const isTaken = (element, key) => element?.closest?.("pre, .scroll, .table") != 
 
 const onAlt = (timeline, event) => {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (by && timeline.trail.go(by)) event.preventDefault();
+  if (by && timeline.history.go(by)) event.preventDefault();
 };
 
-// A key by its name, a letter whatever its case.
+// The name of a key, with letters in lower case.
 const nameOfKey = ({ key, shiftKey }) => {
   if (shiftKey && (key === "ArrowUp" || key === "ArrowDown")) return `Shift+${key}`;
   return key.length === 1 ? key.toLowerCase() : key;
 };
 
-// Does what a key says; returns whether it was for the timeline.
+// Handles a key; returns whether it was for the timeline.
 const press = (timeline, event) => {
   const key = nameOfKey(event);
-  if (HELD[key]) timeline.motion.press(key, ...HELD[key]);
-  else if (PRESSED[key]) PRESSED[key](timeline);
+  if (WHILE_HELD[key]) timeline.motion.press(key, ...WHILE_HELD[key]);
+  else if (ON_PRESS[key]) ON_PRESS[key](timeline);
   else return false;
   event.preventDefault();
   return true;
 };
 
-// Moves the view while a key is held, and goes back and forward through what was seen.
+// The motion of the view while a key is held, and the history of views.
 
 const ZOOM = 1.6; // by one press of a key
 const SHIFT = 0.2; // of the view, by one press of a key
-const PRESS = 130; // ms; so long a press of a key takes, and from then on the view goes on as fast while it is held
-const LIKE = 0.001; // of a view's length; views that differ by less are one
+const PRESS = 130; // ms of the motion of one press; a held key goes on at the same speed
+const LIKE = 0.001; // of a view's length; views that differ by less are the same
 
 const movesLess = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 class Motion {
   constructor(timeline) {
     this.timeline = timeline;
-    this.owed = new Map(); // by "zoom" or "move": what is left of a press, in presses of a direction
+    this.owed = new Map(); // by "zoom" or "move": the part of a press that is still to be done, signed
     this.held = new Map(); // by key: [what, direction]
     this.last = undefined;
   }
 
-  // A key goes down, or repeats itself: the view moves a whole press at least.
+  // A key goes down or repeats: the view moves by at least one press.
   press(key, what, direction) {
     if (movesLess()) {
       this.apply(what, direction);
@@ -205,8 +205,8 @@ const isLike = (one, other) => {
   return Math.abs(one[0] - other[0]) < least && Math.abs(one[1] - other[1]) < least;
 };
 
-// The views that somebody has rested at.
-class Trail {
+// The views at which somebody has rested, to go back to.
+class ViewHistory {
   constructor(timeline) {
     this.timeline = timeline;
     this.views = [timeline.view];
@@ -220,7 +220,7 @@ class Trail {
       this.views.splice(this.place + 1, Infinity, view);
       this.place += 1;
     }
-    this.tell();
+    this.enableButtons();
   }
 
   go(by) {
@@ -228,11 +228,11 @@ class Trail {
     if (place < 0 || place >= this.views.length) return false;
     this.place = place;
     this.timeline.show(this.views[place]);
-    this.tell();
+    this.enableButtons();
     return true;
   }
 
-  tell() {
+  enableButtons() {
     const { root } = this.timeline;
     root.querySelector(".back").disabled = this.place === 0;
     root.querySelector(".forward").disabled = this.place === this.views.length - 1;

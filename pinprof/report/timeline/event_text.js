@@ -1,4 +1,4 @@
-// What is said of an event, as lines of plain text; units.py has the same rules for numbers and brings the units.
+// The text on an event, as lines of plain text. Numbers follow the rules of units.py, which brings the units.
 
 const threeDigits = (value) => {
   const size = Math.abs(value);
@@ -111,18 +111,18 @@ const linesOfWork = (data, lane, at) => {
 
 const linesOfBand = (data, lane, at) => [`lasts ${duration(lengthOf(lane, at))}`];
 
-// By the source of a lane; those that are not here are events.
+// By the source of a lane; other sources have linesOfEvent.
 const LINES = { steps: linesOfStep, stalls: linesOfStall, overlap: linesOfBand, gpu: linesOfWork };
 
-// What is around a call: of GPU work its launch, unless the line that asked for it is known.
-const around = (data, lane, at) => {
+// The surroundings of an event; of GPU work those of its launch, unless the line that asked for it is known.
+const surroundingsOf = (data, lane, at) => {
   const own = lane.around ? data.around[lane.around[at]] : [];
   const launch = lane.launch && linked(data, lane.launch[at]);
   return own.length || !launch ? own : data.around[launch.lane.around[launch.first]];
 };
 
-// What is said of a rectangle, which may stand for many events: a heading and lines below it.
-const wordsOf = (data, cell) => {
+// The text on a rectangle, which may stand for many events: a heading and lines.
+const textOfEvent = (data, cell) => {
   const { lane, longest: at, times, count: events, busy } = cell;
   const span = cell.end - cell.start;
   if (events > 1 && times) {
@@ -132,7 +132,7 @@ const wordsOf = (data, cell) => {
   }
   const own = (LINES[lane.source] ?? linesOfEvent)(data, lane, at);
   const name = nameOf(data, { lane, first: at });
-  const lines = [...own.filter(Boolean), ...around(data, lane, at)];
+  const lines = [...own.filter(Boolean), ...surroundingsOf(data, lane, at)];
   if (events === 1) return [name, ...lines];
   const most = cell.first === cell.last ? ", merged in this page" : `, most time in: ${data.kinds[cell.kind].label}`;
   return [`${counted(events)} events${most}`, `${duration(busy)} in ${duration(span)}`, `the longest: ${name}`, ...lines];
