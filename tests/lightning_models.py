@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pinprof.capture.integrations.lightning import PinprofCallback
+from pinprof.capture.lightning import PinprofCallback
 
 __all__ = ["Model", "PinprofCallback", "Trainer", "TwoOptimizers", "Validated"]
 

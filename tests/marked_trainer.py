@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from pinprof.capture.integrations.transformers import PinprofCallback
+from pinprof.capture.transformers import PinprofCallback
 
 __all__ = ["MarkedTrainer", "PinprofCallback", "transformers"]
 

@@ -76,15 +76,16 @@ def leave_job() -> None:
 
 
 NOT_HERE = "-"
+"""Stands in the store for the decision that the meeting is not at this place."""
 
 
 class Rendezvous:
-    """A step boundary at which all ranks do the same thing, after all have asked for it.
+    """A meeting of all ranks: a step boundary at which they do the same thing, after all have asked for it.
 
     The place of a boundary is the number of steps that the program has made. The first rank at a place decides for all:
-    the meeting is there if all ranks have asked, each at an earlier place. Then every rank still has to reach that
-    place, and looks for the decision. This works however far apart the hosts of the ranks are, and costs the program
-    neither a wait nor a collective. Raises the store's error if the store is gone.
+    the meeting is there if all ranks have asked at earlier places. Every rank still has to reach that place, and finds
+    the decision there. The ranks may be at different steps, and the program neither waits nor makes a collective.
+    Raises the store's error if the store is gone.
     """
 
     def __init__(self, store: "Store", name: str, ranks: int) -> None:
@@ -94,18 +95,18 @@ class Rendezvous:
         self._asked = False
 
     def reached(self, place: int, text: str) -> str | None:
-        """Return None if the meeting is not at this place, else the text of the first rank there.
+        """Return None if the meeting is not at this place, otherwise the text of the first rank there.
 
         The first call asks for the meeting.
         """
         self._ask(place)
-        have_all_asked = self.missing() <= 0  # first, because the last rank may ask between the two
+        have_all_asked = self.missing() <= 0  # before `_latest`, because the last rank may ask in between
         held = have_all_asked and place > self._latest(place)
         decided = self._store.compare_set(f"{self._name}/at/{place}", "", text if held else NOT_HERE).decode()
         return None if decided == NOT_HERE else decided
 
     def missing(self) -> int:
-        """Return how many ranks have not asked; negative after a rank has insisted."""
+        """Return how many ranks have not asked; negative once a rank has insisted."""
         return self._ranks - int(self._store.add(f"{self._name}/asked", 0))
 
     def insist(self) -> None:
@@ -123,7 +124,7 @@ class Rendezvous:
         latest = self._latest(place)
         while latest < place:
             latest = int(self._store.compare_set(f"{self._name}/latest", str(latest), str(place)))
-        self._store.add(f"{self._name}/asked", 1)  # last, so that a rank that counts all also sees the latest place
+        self._store.add(f"{self._name}/asked", 1)  # last: whoever counts all ranks must also see the latest place
         self._asked = True
 
     def _latest(self, place: int) -> int:
@@ -135,6 +136,7 @@ LOST = RuntimeError, ValueError
 """The errors of a store of torch.distributed that does not answer."""
 
 CONNECT_S = 10.0
+"""How long to try to connect to the store."""
 
 LOOK_S = 0.05
 """How often to look whether the other ranks have written their traces."""
@@ -167,8 +169,8 @@ class Written(NamedTuple):
 class Agreement:
     """The agreement of this rank with the others, through the job's own store.
 
-    The rank uses the store in the warm-up and after the windows, never within them. `apart` says why its windows may be
-    on other steps than those of the other ranks, or is None.
+    The rank uses the store in the warm-up and after the windows, never within them. `apart` says why the windows of the
+    ranks may be on different steps, or is None.
     """
 
     def __init__(self, rank: Rank, connect: Connect) -> None:
@@ -185,9 +187,9 @@ class Agreement:
     def begin(
         self, place: Callable[[], int], text: str, options: RecordingOptions, max_seconds: float = WARM_UP_S
     ) -> Generator[Progress, None, str]:
-        """Wait at every step boundary until all ranks begin; return the text of the rank that decided it.
+        """Wait at every step boundary until all ranks begin; return the text of the rank that decided.
 
-        `place` counts the steps of the program. It waits for ranks that are not ready as long as a warm-up may take.
+        `place` counts the steps of the program. The wait for other ranks may take as long as a warm-up.
         """
         steps, start = 0, time.monotonic()
         while (decided := self._reached(BEGIN, place(), text)) is None:
@@ -205,7 +207,7 @@ class Agreement:
         return self._reached(END, place, "stop") is not None
 
     def leave(self, path: Path | None) -> None:
-        """Tell the others where this rank has written its trace, if any, and let them go on without it."""
+        """Tell the other ranks where this one has written its trace, if any, and let them go on without it."""
         for name in (BEGIN, END):
             self._ask(name, Rendezvous.leave, alone=None)
         written = Written(platform.node(), str(path or ""), path.stat().st_size if path else 0)
@@ -241,7 +243,7 @@ class Agreement:
         return {name: Rendezvous(store, name, self.ranks) for name in (BEGIN, END)} if store is not None else {}
 
     def _reached(self, name: str, place: int, text: str) -> str | None:
-        """Return the decision, if any; a rank without contact decides alone."""
+        """Return the decision at this place, if any; a rank without contact decides alone."""
         alone: str | None = text
         return self._ask(name, lambda meeting: meeting.reached(place, text), alone=alone)
 
@@ -267,10 +269,9 @@ def agreement_of_process() -> Agreement | None:
 
 
 def store_of_job(environment: Mapping[str, str]) -> "Store | None":
-    """Return the store that all ranks share, or None.
+    """Return the store that all ranks share, with a prefix of pinprof's own; None without one.
 
-    It is a separate connection to the store of torchrun's agent, or the store of the default process group if that
-    exists, with a prefix of pinprof's own.
+    It is a separate connection to the store of torchrun's agent, or else the store of the default process group.
     """
     distributed: Any = import_module("torch.distributed")  # untyped: it defines its classes only on some platforms
     if not distributed.is_available():

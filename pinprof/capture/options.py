@@ -10,16 +10,18 @@ from pinprof.units import counted
 
 NS_PER_S = 1_000_000_000
 
-FEWEST_STEPS = 3  # a mean of fewer says nothing about the spread
+FEWEST_STEPS = 3
+"""The mean of fewer steps says nothing about their spread."""
 
-WARM_UP_STEPS = 2  # the first steps under a profiler pay for its start
+WARM_UP_STEPS = 2
+"""Steps that the profiler runs before it records: they pay for its start."""
 
 WARM_UP_S = 120.0
-"""A warm-up takes no longer than this, however many steps it has."""
+"""A warm-up takes no longer than this, whatever its number of steps."""
 
 
 class Progress(NamedTuple):
-    """The step that begins: the `step`-th of `of` in this window. The plain window may exceed its `of`."""
+    """The step that begins: number `step` of `of` in this window. The plain window may have more than `of`."""
 
     window: str
     step: int
@@ -27,7 +29,7 @@ class Progress(NamedTuple):
 
 
 class OptionNames(NamedTuple):
-    """What the options are called where the recording was asked for."""
+    """What the options are called where the user gave them."""
 
     shorter_plain: str
     without_plain: str
@@ -63,19 +65,19 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     plain_seconds: float = 1.0
     plain_max_seconds: float = 20.0
     plain_precision: float = 0.02
-    """1 asks for nothing. With a GPU it ends at the latest after 20 times `plain_steps` and 5 s."""
+    """1: any precision will do. With a GPU the window ends after 20 times `plain_steps` and 5 s at the latest."""
     line_steps: int = 3
     """Steps that show which source line calls each wait for the GPU; 0 omits this window."""
     line_stack: bool = True
-    """Whether these have Python stacks: slower, but the causes are more exact."""
+    """Whether these steps have Python stacks: slower, but the causes are more exact."""
     watch_steps: int = 200
-    """Steps to watch for waits without a profiler, for 30 s at most; a read every 100 steps comes twice in them."""
+    """Steps to watch for waits without a profiler, for 30 s at most; 200 steps show a wait every 100 steps twice."""
     with_stack: bool = False
     record_shapes: bool = False
     profile_memory: bool = False
     cuda_sync_events: bool = True
     every: int = 0
-    """After the windows, record `steps` steps again after every N, until the program ends; 0: do not."""
+    """After the windows, record `steps` steps again after every N steps, until the program ends; 0: do not."""
     force: bool = False
     """Whether to overwrite an existing file."""
 
@@ -98,7 +100,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def needed(self) -> int:
-        """The fewest steps that give a trace (warm-up and plain window may need more, by their times)."""
+        """The fewest steps that give a trace; warm-up and plain window may take more, depending on the steps' times."""
         if self.times_only:
             return self.warmup + FEWEST_STEPS
         return self.warmup + self.plain_steps + WARM_UP_STEPS + self.steps

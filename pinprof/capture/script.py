@@ -45,23 +45,22 @@ STOPPED_THREADS_END_WITHIN_S = 5.0
 """How long to wait for threads that make steps, after the program was stopped: each ends at its next one."""
 
 WORTH_A_STRETCH_S = 0.5
-"""How long a program must have worked so that a stretch of its time can be recorded."""
-
+"""Only a program that has worked for this long is told how to record a stretch of its time."""
 
 WAIT_S = 300.0
-"""How long to wait for processes that record after the script has ended: as long as for the ranks of a job."""
+"""How long to wait for processes that still record when the script has ended: as long as for the ranks of a job."""
 
 WAIT_AFTER_FAILURE_S = 10.0
-"""The same after a script that has failed, or that was stopped."""
+"""The same if the script has failed or was stopped."""
 
 
 @dataclass(frozen=True)
 class ScriptRun:
     """How a script ended, and its recording.
 
-    `path` is None if the script failed before a step was recorded. `regular` is the regular step without a profiler,
-    None where it was not timed. `marker` says what marked its steps, `stopped` whether pinprof ended it after
-    its windows. `children` are the processes it started that made steps; `remarks` say what could not be followed.
+    `path` is None if no step was recorded. `regular` is the regular step without a profiler, None where it was not
+    timed. `marker` says what marked the steps, `stopped` whether pinprof ended the script after its windows. `children`
+    are the processes it started that made steps; `remarks` say what could not be followed.
     """
 
     path: Path | None
@@ -134,7 +133,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
 
 
 class _Recorder:
-    """The parts that record one script: what finds its steps, advances its recording, ends it, and follows children."""
+    """Records one script: finds its steps, advances its recording, ends it, and follows the processes it starts."""
 
     def __init__(
         self,
@@ -162,7 +161,7 @@ class _Recorder:
             may_move=lambda: recording.may_move,
             stop=self.stepper.stop,
         )
-        may_stop = alone and not config.keep_going  # without a step, the other ranks wait somewhere for this one
+        may_stop = alone and not config.keep_going  # other ranks may wait for this one
         self.watchdog = Watchdog(
             self.marks,
             recording,
@@ -242,7 +241,7 @@ class _Recorder:
             join_threads()
 
     def _leave(self, how: str) -> None:
-        """End the recording of a program that leaves its process at once, and say what there is of it."""
+        """End the recording of a program that leaves its process at once, and say whether there is a trace."""
         recording = self.recording
         recording.end()
         self.membership.leave()
@@ -279,7 +278,7 @@ class _Recorder:
         )
 
     def _way_out(self, program: UserProgram) -> str:
-        """Return how to record a program like this one, which worked for so long."""
+        """Return how to record this program, in words; a stretch only if the program worked for long enough."""
         worked_s = self.watchdog.worked_s
         if worked_s < WORTH_A_STRETCH_S:
             return MARK_STEPS
@@ -289,13 +288,13 @@ class _Recorder:
 
 
 def _among_ranks(run: ScriptRun, rank: Rank) -> ScriptRun:
-    """Return the run of a script that was a rank itself, with its recording among those of the ranks."""
+    """Return the run of a script that was itself a rank, with its recording among those of the ranks."""
     own = ChildRun(run.path, *rank, run.marker, run.stopped, None if run.path else ENDED_EARLY, run.trains)
     return replace(run, path=None, children=tuple(sorted((own, *run.children), key=ChildRun.place)))
 
 
 def _as_its_own(run: ScriptRun, path: Path) -> ScriptRun:
-    """Return the run of a script that only started another one, with the recording of that at the script's path."""
+    """Return the run of a script that only started another one; the trace of that one moves to the script's path."""
     recorded = [child for child in run.children if child.path]
     if run.path or len(recorded) != 1 or recorded[0].path is None or recorded[0].rank is not None:
         return run

@@ -145,12 +145,12 @@ class Event:
 def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeClock) -> None:
     place = Place("train.py", 3, "train")
     step(journal, clock, 1)
-    journal.worked("checkpoint", 5, place)
+    journal.note_work("checkpoint", 5, place)
     clock.time_ns += MS
-    journal.waited_for_input(100)
-    journal.waited_for_input(10)
+    journal.note_input_wait(100)
+    journal.note_input_wait(10)
     step(journal, clock, 1)
-    journal.worked("evaluation", place=place)
+    journal.note_work("evaluation", place=place)
     log = journal.log()
     assert log.work == (IrregularWork(1, "checkpoint", 5, 0), IrregularWork(2, "evaluation", 0, 0))
     assert (log.places, log.input_ns) == ((place,), (0, 110))
@@ -159,15 +159,15 @@ def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeCl
 def test_a_wait_that_began_before_the_step_counts_only_since(journal: Journal, clock: FakeClock) -> None:
     step(journal, clock, 10, own_ms=500)
     clock.time_ns += 3 * MS
-    journal.waited_for_input(505 * MS)  # in this time the step ended, and pinprof started a profiler
+    journal.note_input_wait(505 * MS)  # in this time the step ended, and pinprof started a profiler
     step(journal, clock, 1)
     assert journal.log().input_ns == (0, 3 * MS)
 
 
 def test_other_threads_do_not_count(journal: Journal, clock: FakeClock) -> None:
     for thread in (
-        threading.Thread(target=journal.waited_for_input, args=(5,)),
-        threading.Thread(target=journal.worked, args=("checkpoint", 5)),
+        threading.Thread(target=journal.note_input_wait, args=(5,)),
+        threading.Thread(target=journal.note_work, args=("checkpoint", 5)),
     ):
         thread.start()
         thread.join()
@@ -178,7 +178,7 @@ def test_other_threads_do_not_count(journal: Journal, clock: FakeClock) -> None:
 def test_the_steps_of_a_long_run_are_summed(journal: Journal, clock: FakeClock) -> None:
     for _ in range(MOST_STEPS + 3):
         clock.time_ns += 500
-        journal.waited_for_input(2)
+        journal.note_input_wait(2)
         step(journal, clock, 0.0005)
     log = journal.log()
     assert len(log.step_ns) == MOST_STEPS

@@ -10,8 +10,8 @@ import pytest
 import torch
 from trace_steps import steps_of
 
-from pinprof.capture.integrations.training import TrainingRecording
 from pinprof.capture.job import path_of_rank
+from pinprof.capture.training import TrainingRecording
 from pinprof.errors import CaptureError
 
 SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 0, "steps": 2}  # with the profiler's warm-up: 5 steps
@@ -124,7 +124,7 @@ def test_ranks_are_not_stopped_each_at_its_own_step(tmp_path: Path) -> None:
 
 FAILING = """
 from pinprof.capture.job import path_of_rank
-from pinprof.capture.integrations.training import TrainingRecording
+from pinprof.capture.training import TrainingRecording
 training = TrainingRecording("out.json", stop=False, options={"warmup": 1, "plain_steps": 0, "steps": 2})
 training.begin(0, 1)
 for _ in range(5):
@@ -153,7 +153,7 @@ def test_a_framework_that_does_not_tell_of_a_failure_loses_nothing(tmp_path: Pat
 def test_a_missing_library_is_one_line_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, module: str, install: str
 ) -> None:
-    monkeypatch.delitem(sys.modules, f"pinprof.capture.integrations.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, f"pinprof.capture.{module}", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(ImportError, match=f"is not installed: pip install '?{install}"):
-        import_module(f"pinprof.capture.integrations.{module}")
+        import_module(f"pinprof.capture.{module}")

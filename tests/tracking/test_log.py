@@ -18,7 +18,7 @@ from trace_builder import TraceBuilder
 from wandb_reader import WandbRun, read_run
 
 import pinprof
-from pinprof.capture.integrations.training import TrainingRecording
+from pinprof.capture.training import TrainingRecording
 from pinprof.errors import PinprofError
 from pinprof.report.scalars import NUMBERS
 from pinprof.tracking import active_runs, destinations

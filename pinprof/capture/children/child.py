@@ -1,4 +1,4 @@
-"""Follows the processes that a program starts: each runs as without pinprof, and is recorded once a step ends in it."""
+"""Follows the processes that a program starts: each runs as without pinprof, and is recorded from its first step on."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ _stuck: StuckScript | None = None
 
 @contextmanager
 def followed(config: ChildConfig, stuck: StuckScript | None = None) -> Iterator[None]:
-    """Record the processes that the block starts, and those that they start; `stuck` watches from the first on."""
+    """Record the processes that the block starts, and their children; `stuck` watches once the first has started."""
     global _config, _stuck  # noqa: PLW0603  one for the process
     if _config is not None:  # a fork has all this from its parent
         if _stuck is not None:
@@ -179,7 +179,7 @@ class Child:
             yield
 
     def change_of_script(self) -> CodeChange | None:
-        """Return the change of the script's code, if a function of it marks its steps; imports torch then."""
+        """Return the change of the script's code if a function of the script marks the steps; imports torch then."""
         if ":" in self.config.step_marker or not is_function(self.config.step_marker):
             return None
         import_module("torch")  # first, for its import places the marks
@@ -204,14 +204,14 @@ class Child:
 
 
 class Followed:
-    """Takes the place of the `run` of a process of `multiprocessing`, once."""
+    """Stands in for the method `run` of a process of `multiprocessing`, once."""
 
     def __init__(self, process: BaseProcess, config: ChildConfig) -> None:
         self.process = process
         self.config = config
 
     def __call__(self) -> None:
-        """Run the process, and record it."""
+        """Run the process and record it."""
         vars(self.process).pop("run", None)
         child = Child(self.config)
         with child.watched():

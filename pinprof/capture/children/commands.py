@@ -31,24 +31,24 @@ LAUNCHERS = (
 """Modules that start a training script."""
 
 LAUNCHING = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fabric")
-"""Their names as programs."""
+"""The names of launchers as programs."""
 
 WITH_WORD = ("-W", "-X", "--check-hash-based-pycs")
-"""Options of python that the next word belongs to."""
+"""Options of python whose value is the next word."""
 
 SHEBANG_BYTES = 256
-"""How long the first line of a program may be, for Linux."""
+"""The longest first line of a program that Linux reads."""
 
 PROGRAM = (
     "import sys; first = [] if getattr(sys.flags, 'safe_path', False) else [sys.path.pop(0)]; "
     "{home!r} in sys.path or sys.path.append({home!r}); "
     "from pinprof.capture.children.child import main; sys.path[:0] = first; main({config!r}, module={module!r})"
 )
-"""Begins in a child; the working directory is not on the path while it imports, as under `python SCRIPT`."""
+"""What a followed child runs first. While it imports pinprof, the working directory is not on the path."""
 
 
 class PythonCommand(NamedTuple):
-    """A command of Python: its words before the script or module, which one that is, and the words after."""
+    """A command of Python: the words before the script or module, its name, and the words after it."""
 
     python: tuple[str, ...]
     module: bool
@@ -62,7 +62,7 @@ class PythonCommand(NamedTuple):
 
 
 def words_of(args: object) -> list[str] | None:
-    """Return the words of a command as `subprocess.Popen` takes it; None for a line of a shell."""
+    """Return the words of a command, given as to `subprocess.Popen`; None for a line of a shell."""
     if isinstance(args, (str, bytes, os.PathLike)):
         return None
     if isinstance(args, Sequence):
@@ -71,10 +71,10 @@ def words_of(args: object) -> list[str] | None:
 
 
 def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> PythonCommand | None:
-    """Return the command if it starts a script of the user, a launcher of one, or a rank; None for all others.
+    """Return the command if it starts a script of the user, a launcher, or a new rank; otherwise None.
 
-    Libraries start Python too, for helpers of their own: their scripts are installed. Those that this rank starts with
-    a rank of their own count all the same.
+    Libraries start Python for helpers of their own, whose scripts are installed. They count only if they get a rank of
+    their own.
     """
     command = python_command(words, environment, folder)
     if command is None:
@@ -86,20 +86,20 @@ def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path
 
 
 def may_train(line: str) -> bool:
-    """Return whether a command that is not followed, as one line, may start a training script."""
+    """Return whether a command line that is not followed may start a training script."""
     words = [Path(word).name for word in line.split()]
     return any(word in LAUNCHING or word.endswith(".py") for word in words)
 
 
 def as_line(args: object) -> str:
-    """Return a command as one line, to be named in a sentence."""
+    """Return a command as one line, for use in a sentence."""
     words = words_of(args)
     text = shlex.join(words) if words is not None else os.fsdecode(args) if isinstance(args, bytes) else str(args)
     return " ".join(text.split())
 
 
 def python_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> PythonCommand | None:
-    """Return a command as one of this Python; None for those of others, and for those without a script."""
+    """Return the command if it runs a script or module with this Python; otherwise None."""
     program = _path_of(words[0], environment, folder) if words else None
     if program is None:
         return None
@@ -120,7 +120,7 @@ def _path_of(program: str, environment: Mapping[str, str], folder: Path) -> Path
 
 
 def _is_this_python(program: Path) -> bool:
-    """Return whether a program is this very Python: another one may have other packages."""
+    """Return whether a program is the Python that runs now: another one may have other packages."""
     here = Path(sys.executable)
     same_folder = program.parent.resolve() == here.parent.resolve()
     return same_folder and program.name.startswith("python") and program.resolve() == here.resolve()
@@ -201,7 +201,7 @@ def may_make_steps(process: BaseProcess) -> bool:
 
 
 def serves_pool(process: BaseProcess) -> bool:
-    """Return whether a process works for a pool, which may give it functions that train: recorded, not stopped."""
+    """Return whether a process works for a pool: it may get functions that train, so it is recorded, never stopped."""
     return getattr(vars(process).get("_target"), "__module__", None) in POOLS
 
 

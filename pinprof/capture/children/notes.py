@@ -1,4 +1,4 @@
-"""The protocol of a script and its children: a child gets a config, and writes a document at its start and its end."""
+"""The protocol between a script and its children: a child gets a config, and writes notes at its start and its end."""
 
 import os
 import shutil
@@ -25,10 +25,11 @@ Document = TypeVar("Document")
 
 
 class ChildConfig(msgspec.Struct, frozen=True):
-    """How to record a child; `path` is the trace of the script itself, which gives the children's their names.
+    """How to record a child.
 
-    `options` are those of `profile()`. `notes` is the folder for what the children write. `inherited` is the rank that
-    the environment of the starting process gives: a child with the same is a helper of that rank.
+    `path` is the trace of the script itself; the names of the children's traces follow from it. `options` are those of
+    `profile()`. The children write into the folder `notes`. `inherited` is the rank in the environment of the starting
+    process: a child with the same rank is a helper of it.
     """
 
     path: str
@@ -40,7 +41,7 @@ class ChildConfig(msgspec.Struct, frozen=True):
 
 
 class ChildStart(msgspec.Struct, frozen=True):
-    """What a process writes when its first step ends: the trace that it alone is going to write."""
+    """The note of a process whose first step has ended: the path of the trace that it will write."""
 
     process: int
     path: str
@@ -48,7 +49,7 @@ class ChildStart(msgspec.Struct, frozen=True):
 
 
 class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process writes at its end; without values it has made no step. `why` says why nothing was recorded."""
+    """The note of a process at its end. The defaults say that it made no step; `why` says why nothing was recorded."""
 
     recorded: bool = False
     marker: str = ""
@@ -78,37 +79,37 @@ class ChildRun:
 
     @property
     def name(self) -> str:
-        """What to call it in a line."""
+        """Its name at the start of a sentence."""
         return "A child" if self.rank is None else f"Rank {self.rank}"
 
     def place(self) -> tuple[bool, int, str]:
-        """Return its place among others: the ranks in their order, then the others."""
+        """Return the key by which runs are sorted: the ranks in their order, then the others."""
         return self.rank is None, self.rank or 0, str(self.path)
 
 
 Held = Literal["recorded", "at work"]
-"""Why a process cannot start a trace: another one has ended its recording, or is at it."""
+"""Why a process cannot start a trace: another process has recorded it, or is recording it."""
 
 PREFIX = ".pinprof-"
-"""How the names of hidden folders begin; the process that made one follows."""
+"""How the names of hidden folders begin; the number of the process that made the folder follows."""
 
 FIRST_STEP_WITHIN_S = 60.0
 """How long a process may take to make its first step after the script has ended: it loads torch, model and data."""
 
 LEFT_S = 86_400.0
-"""How old a folder must be to count as left: its process may run in another container, where nobody here sees it."""
+"""Folders of dead processes are removed at this age: the process may run in another container, unseen from here."""
 
 LOOK_S = 0.05
 """How often to look whether a child has ended."""
 
 SAY_AFTER_S = 5.0
-"""After so long it says that it waits."""
+"""A longer wait is announced on standard error."""
 
 
 class Notes:
-    """The folder of the documents. The first child makes it, and the script's own process removes it.
+    """The folder of the notes. The first child makes it, and the script's own process removes it.
 
-    A child whose script is gone cannot note anything; nothing fails for that.
+    If the folder is gone, notes are dropped without an error.
     """
 
     def __init__(self, folder: str) -> None:
@@ -116,7 +117,7 @@ class Notes:
 
     @staticmethod
     def new_name() -> str:
-        """Return the name for a folder that does not exist so far."""
+        """Return the name of a folder that does not exist yet."""
         return str(Path(tempfile.gettempdir()) / f"{PREFIX}{os.getpid()}-{token_hex(8)}")
 
     def make(self) -> None:
@@ -126,12 +127,12 @@ class Notes:
             _remove_left_folders()
 
     def follow(self, process: int) -> None:
-        """Note that a process is followed; its parent does so."""
+        """Note that a process is followed; called in its parent."""
         with suppress(OSError):
             (self.folder / f"{process}.followed").touch()
 
     def start(self, base: Path, rank: Rank | None) -> "ChildStart | Held":
-        """Start the trace of a rank, or of the next child by number, in this process."""
+        """Claim the trace of a rank, or of the next numbered child, for this process."""
         if rank is not None:
             return self._start(f"rank{rank.rank}", path_of_rank(base, rank.rank), rank)
         starts = (self._start(f"child{number}", path_of_child(base, number), None) for number in count())
@@ -145,22 +146,22 @@ class Notes:
         holder = _read(file, ChildStart)
         end = self._end_of(holder.process) if holder else None
         if not self.folder.is_dir() or (holder and end is None and _is_running(holder.process)):
-            return "at work"  # or nobody is left who would report
+            return "at work"  # or the script is gone, and nobody would report
         if rank is None or holder is None or (end and end.recorded):
             return "recorded"
         file.unlink(missing_ok=True)  # it failed, and its launcher has started the rank again
         return self._start(name, path, rank)
 
     def end(self, end: ChildEnd) -> None:
-        """Note how this process has ended; the last child of a script that was killed removes the folder."""
-        with suppress(FileNotFoundError, FileExistsError):  # the latter where it left by os._exit at its end
+        """Note how this process has ended; the last child of a killed script removes the folder."""
+        with suppress(FileNotFoundError, FileExistsError):  # the latter if it leaves by os._exit after its end
             _write(self.folder / f"{os.getpid()}.end", end)
         maker = _maker_of(self.folder)
         if maker and not _is_running(maker) and not self.running:
             self.remove()
 
     def remark(self, text: str) -> None:
-        """Note a sentence for the user, once however many processes say it."""
+        """Note a sentence for the user; several processes may note the same one."""
         self.make()
         with suppress(OSError):
             (self.folder / f"{sha256(text.encode()).hexdigest()}.remark").write_text(text)
@@ -176,7 +177,7 @@ class Notes:
 
     @property
     def running(self) -> list[int]:
-        """Those of them that have not ended."""
+        """The followed processes that have not ended."""
         return [process for process in self.processes if not self._end_of(process) and _is_running(process)]
 
     @property
@@ -206,7 +207,7 @@ class Notes:
             time.sleep(LOOK_S)
 
     def remove(self) -> None:
-        """Remove the folder, and what children that were killed have left next to their traces."""
+        """Remove the folder, and the hidden folders of killed children next to their traces."""
         for start in self._starts().values():
             if not _is_running(start.process):
                 for left in Path(start.path).parent.glob(f"{PREFIX}{start.process}-*"):
@@ -239,13 +240,13 @@ def _remove_left_folders() -> None:
 
 
 def _maker_of(folder: Path) -> int:
-    """Return the process that named a folder; 0 if the name is another's."""
+    """Return the process that made a folder, by its name; 0 if the name is not one of pinprof's."""
     process = folder.name.removeprefix(PREFIX).partition("-")[0]
     return int(process) if process.isdigit() else 0
 
 
 def _write(file: Path, document: ChildStart | ChildEnd) -> None:
-    """Write a document that others see whole or not at all. Raises FileExistsError if there is one of this name."""
+    """Write a note, so that others see it whole or not at all. Raises FileExistsError if the file exists."""
     temporary = file.with_name(f"{os.getpid()}-{token_hex(4)}.part")
     temporary.write_bytes(msgspec.json.encode(document))
     try:
@@ -267,7 +268,7 @@ def _is_newer(path: Path, than: Path) -> bool:
 
 
 def _is_running(process: int) -> bool:
-    """Return whether a process runs; one that has ended and that nobody has waited for does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""Records a child: which rank it is, and so the name of its trace, is known only when its first step ends."""
+"""Records a child, from its first step on: only then its rank is known, and with it the name of its trace."""
 
 import os
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class ChildRecording:
 
     @contextmanager
     def placed(self) -> Iterator[None]:
-        """Watch the steps in the block; a function of the script that marks them is found in its main module."""
+        """Watch the steps in the block; if a function of the script marks them, mark it in the main module."""
         with ExitStack() as undo:
             undo.enter_context(noting_constructors())
             undo.enter_context(self.marks.placed())
@@ -80,7 +80,7 @@ class ChildRecording:
             self._stepper.end_step(marker)
 
     def _begin(self) -> None:
-        """Find out which rank this is, and begin to record, unless another process of this rank does or did."""
+        """Find out which rank this is, and begin to record unless another process has this rank's trace."""
         rank = self._rank()
         start = self._notes.start(Path(self._config.path), rank)
         if start == "at work" or (start == "recorded" and self._config.keep_going):
@@ -92,7 +92,7 @@ class ChildRecording:
             self._stepper = self._stepper_at(None, CaptureError(RECORDED_BEFORE))
 
     def _rank(self) -> Rank | None:
-        """Return the rank in a job of several; a helper that a rank starts has that one's variables, and is none."""
+        """Return the rank in a job of several; None for a helper, which has the variables of the rank it helps."""
         of_environment = rank_in(os.environ)
         rank = rank_in_group() or (of_environment if of_environment != self._config.inherited else None)
         return rank if rank is not None and rank.world_size > 1 else None
@@ -103,7 +103,7 @@ class ChildRecording:
         return Agreement(rank, store_of_group if rank_in_group() else partial(store_of_job, dict(os.environ)))
 
     def _stepper_at(self, path: str | None, failure: CaptureError | None) -> Stepper:
-        """Return what advances the recording at this path; with a failure it records nothing, and only stops."""
+        """Return a stepper of the recording at this path; without a path it records nothing, and only stops."""
         scratch = str(self._notes.folder / f"{os.getpid()}.json")
         try:
             recording = profile(path or scratch, self._config.options)
@@ -113,7 +113,7 @@ class ChildRecording:
             recording, self._agreement, keep_going=self._config.keep_going, is_training=lambda: self.marks.trains
         )
         stepper.failure = failure
-        recording.done = path is None  # it has nothing to record, and ends as one that has recorded
+        recording.done = path is None  # nothing to record: it ends like a finished recording
         recording.join(self._agreement, lambda: self.marks.place)
         if failure is None:
             recording.start()

@@ -1,4 +1,4 @@
-"""Waits for the children of a script at its end, and stops a script that stands still for children that are stopped."""
+"""Waits for a script's children at its end, and ends a script that stands still after its children were stopped."""
 
 import multiprocessing
 import os
@@ -16,7 +16,7 @@ IDLE_S = 20.0
 """How long the script may stand still after its children were stopped."""
 
 BUSY = 0.02
-"""The share of a core that a script uses which does not stand still: loading or evaluating something takes more."""
+"""A script that uses less than this share of a core stands still: loading or evaluating something takes more."""
 
 LOOK_S = 0.5
 """How often to look, once the children are stopped."""
@@ -25,8 +25,9 @@ LOOK_S = 0.5
 class StuckScript:
     """Raises Finished in the main thread of this process if the script stands still after its children were stopped.
 
-    `are_stopped` says whether they were, and is asked when a child has ended: a thread before that
-    could disturb a fork. `interrupted` says whether it has raised. Before a signal ends the process, it calls `tidy`.
+    `are_stopped` says whether they were. It is called when a child has ended, and only then a thread starts: earlier it
+    could disturb a fork. `interrupted` says whether Finished was raised. Before a signal ends the process, `tidy` is
+    called.
     """
 
     def __init__(self, are_stopped: Callable[[], bool], tidy: Callable[[], None]) -> None:

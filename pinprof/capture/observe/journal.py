@@ -1,4 +1,4 @@
-"""The journal of a run: how long each step took, how long it was in a DataLoader, and what else was in it."""
+"""The journal of a run: how long each step took, how long it waited in a DataLoader, and its irregular work."""
 
 import sys
 import time
@@ -27,20 +27,20 @@ from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, IrregularWork, Later, RunLog
 
 MOST_STEPS: Final = 20_000
-"""Steps after these are only summed: a run may have millions."""
+"""Further steps are only summed: a run may have millions."""
 
 MOST_WORK: Final = 5_000
-"""Work in steps is noted so often at most: a program may call `eval()` in every step."""
+"""Irregular work that is noted at most: a program may call `eval()` in every step."""
 
 MOST_UNTIMED: Final = 500
-"""Steps whose GPU times are asked for at once: seldom, since an answer takes a virtual machine some 50 us."""
+"""Steps whose GPU times are read together: on a virtual machine each read takes some 50 us."""
 
 LONG_PAUSE_NS: Final = 20_000_000
-"""In a pause between two steps that is so long, as where a profiler starts or stops, workers fill their queues."""
+"""A pause between two steps in which workers fill their queues, as where a profiler starts or stops."""
 
 
 class _Step(msgspec.Struct, gc=False):
-    """A step as it was noted; see `RunLog`. The garbage collector does not look at it: there may be thousands."""
+    """A step; its fields are those of `RunLog`. The garbage collector skips it, as there may be thousands."""
 
     window: str
     ns: int
@@ -53,8 +53,8 @@ class _Step(msgspec.Struct, gc=False):
 class Journal:
     """Notes the steps of a run as they end; `log()` returns what it noted.
 
-    Before the first `end_step` comes the first step, or the start-up if `begin` says so. It notes the work of one
-    thread: the one that made it, or that called `move`.
+    The first `end_step` ends the first step, or the start-up if `begin` says so. The journal notes the work of one
+    thread: the one that made the journal, or that called `move`.
     """
 
     def __init__(self, make_clock: Callable[[], Clock]) -> None:
@@ -87,23 +87,23 @@ class Journal:
 
     @property
     def steps_left(self) -> int | None:
-        """How many steps the program surely still makes in its first epoch; None where nobody knows, or in a later."""
+        """How many steps are left in the program's first epoch; None where that is unknown, and in later epochs."""
         left = self.supply.left
         return None if left is None else left // max(1, round(self.supply.drawn / max(1, len(self))))
 
     def begin(self, *, with_step: bool) -> None:
-        """Note the begin of the run: of its first step, or of its start-up."""
+        """Note where the run begins: with its first step, or with its start-up."""
         self._begins_with_step = with_step
         self.stops.resume()
         self._resumed_ns = self._ended_ns = self.clock.now_ns()
 
     def end_step(self, window: str) -> None:
-        """Note the end of a step, which pinprof used for this window; call `resume` when the next one begins."""
+        """Note the end of a step of this window; call `resume` when the next step begins."""
         if self._begins_with_step:
             self.stops.end_step(window)
         compiled_before, self._compiled = self._compiled, _compiled()
         if self._compiled > compiled_before:
-            self.worked(COMPILE)
+            self.note_work(COMPILE)
         now = self.clock.now_ns()
         took, own, waited = now - self._resumed_ns, self._resumed_ns - self._ended_ns, self._waited_ns
         self._ended_ns, self._waited_ns = now, 0
@@ -122,12 +122,12 @@ class Journal:
             self._settle()
 
     def move(self) -> None:
-        """Note from now on what this thread does."""
+        """Note the work of the calling thread from now on."""
         self._thread = get_ident()
         self.stops.begin_anew()
 
     def begin_anew(self) -> None:
-        """Take all steps so far for start-up, because they were marked otherwise than those that come."""
+        """Count all steps so far as start-up, because something else marks the next ones."""
         self._start_up_ns += sum(step.ns + step.own_ns for step in self._steps)
         self._steps.clear()
         self.stops.begin_anew()
@@ -147,13 +147,13 @@ class Journal:
             self.supply.stand_still()
 
     def renew_clock(self) -> Clock:
-        """Take the clock of the GPU that the program uses now, if any, and return it."""
+        """Return a new clock: that of the GPU which the program uses now, if any."""
         self.clock = self._make_clock()
         return self.clock
 
     @contextmanager
     def timing_gpu(self) -> Iterator[None]:
-        """Take the GPU's times of the steps that begin in the block too; enter it between two steps."""
+        """Time the steps that begin in the block on the GPU as well; enter it between two steps."""
         self.clock.make_ready(2 * MOST_UNTIMED)
         self._times_gpu = True
         try:
@@ -161,19 +161,19 @@ class Journal:
         finally:
             self._times_gpu = False
 
-    def waited_for_input(self, ns: int) -> None:
-        """Note a time in a DataLoader that ends now, as far as it lies in the current step."""
+    def note_input_wait(self, ns: int) -> None:
+        """Note the last `ns` as time in a DataLoader, as far as they lie in the current step."""
         if get_ident() == self._thread:
             self._waited_ns += min(ns, self.clock.now_ns() - self._resumed_ns)
 
-    def worked(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
+    def note_work(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
         """Note irregular work in the current step; see `IrregularWork`."""
         if len(self._work) < MOST_WORK and not self.is_full and get_ident() == self._thread:
             number = NOWHERE if place is None else self._places.setdefault(place, len(self._places))
             self._work.append(IrregularWork(len(self), kind, ns, number))
 
     def times_ns(self, first: int = 0) -> Times:
-        """Return the time of each step from this one on: the GPU's from end to end of its work, else the host's."""
+        """Return the time of each step from step `first` on: that of the GPU if it was timed, otherwise the host's."""
         self._settle()
         return np.array([step.gpu_ns or step.ns for step in self._steps[first:]], dtype=np.int64)
 
@@ -207,7 +207,7 @@ class Journal:
         )
 
     def _settle(self) -> None:
-        """Ask for the GPU's times of all steps to which it has come."""
+        """Read the GPU's times of the steps that the GPU has finished."""
         while self._untimed:
             step, start, end = self._untimed[0]
             time = self.clock.between(start, end)
@@ -218,7 +218,7 @@ class Journal:
 
 
 class Supply:
-    """The DataLoader from which the program drew last."""
+    """The batches that the program draws; its properties are about the DataLoader that it drew from last."""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -237,21 +237,20 @@ class Supply:
             self._last, self._yielded_before = ref(iterator), 0
 
     def end(self, iterator: Any) -> None:
-        """Note that this iterator had no batch left: whoever goes on after it goes on for longer."""
+        """Note that this iterator had no batch left: a program that goes on has several epochs."""
         self._ended.add(id(iterator._index_sampler))  # noqa: SLF001  which the iterators of a DataLoader share
 
     def stand_still(self) -> None:
-        """Note that the program draws nothing while pinprof works, so that its workers fill their queues."""
+        """Note a pause in which the program draws nothing, so that its workers fill their queues."""
         iterator = self._last() if self._last else None
         if iterator is not None:
             self._yielded_before = iterator._num_yielded  # noqa: SLF001
 
     @property
     def is_filling(self) -> bool:
-        """Whether the last batch may have waited: workers began it when the DataLoader started, or in a long pause.
+        """Whether workers may have begun the last batch when the DataLoader started, or in a long pause.
 
-        While the first steps of a program are slow, such batches wait in queues: the steps with them find their input
-        ready, and those after them may wait for each batch.
+        Such batches wait in the workers' queues. Steps find them ready, and later steps may wait for each batch.
         """
         iterator = self._last() if self._last else None
         if iterator is None or not iterator._num_workers:  # noqa: SLF001
@@ -262,7 +261,7 @@ class Supply:
 
     @property
     def left(self) -> int | None:
-        """The batches left in the first epoch; None in a later one, and where nobody knows."""
+        """The batches left in the first epoch; None in later epochs, and where that is unknown."""
         iterator = self._last() if self._last else None
         if iterator is None or id(iterator._index_sampler) in self._ended:  # noqa: SLF001
             return None
@@ -273,7 +272,7 @@ class Supply:
 
 @contextmanager
 def noticing_work(journal: Journal) -> Iterator[None]:
-    """Note in the journal the irregular work that the block does, and its time in DataLoaders; and what it makes."""
+    """Note in the journal the block's irregular work and its waits in DataLoaders; note what it constructs, too."""
     with ExitStack() as undo:
         undo.enter_context(noting_constructors())
         undo.enter_context(journal.stops.watching())
@@ -287,7 +286,7 @@ def noticing_work(journal: Journal) -> Iterator[None]:
 def _drawing(journal: Journal) -> Callable[[Any], Any]:
     @contained
     def note(iterator: Any, start_ns: int) -> None:
-        journal.waited_for_input(time.perf_counter_ns() - start_ns)
+        journal.note_input_wait(time.perf_counter_ns() - start_ns)
         journal.supply.drew(iterator)
 
     end, describe = contained(journal.supply.end), contained(constructors.drew)
@@ -332,7 +331,7 @@ def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int
     @contained
     def note(ns: int) -> None:
         line = calling_line(sys._getframe(3))  # noqa: SLF001  the caller of the changed function
-        journal.worked(kind, ns if timed else 0, Place(line.file, line.line, line.function) if line else None)
+        journal.note_work(kind, ns if timed else 0, line.place if line else None)
 
     return note
 

@@ -2,11 +2,11 @@
 
 The signal's handler runs on the main thread where Python next looks for signals: at the end of a call of a function in
 C, at the start of one in Python, and at the end of a loop's body. A thread that reads `sys._current_frames()` gets
-Python's lock only where the main thread lets it go, in calls of torch: pure Python would seem to take no time
-(measured: 0 of 14 %). But in a long call that lets the lock go (a wait for the GPU in `if loss > 3`), only a thread
-sees the line: the handler comes too late (measured: 2 of 37 %). So both watch the same clock, and the first to come
-takes the sample.
-What is still wrong: an operator shorter than `LATE_S` may be seen at the next call.
+Python's lock only where the main thread releases it, in calls of torch: pure Python would seem to take no time
+(measured: 0 of 14 %). But in a long call that releases the lock (a wait for the GPU in `if loss > 3`), only a thread
+sees the line: the handler runs too late (measured: 2 of 37 %). So both watch the same clock, and the first to notice
+that a sample is due takes it.
+A known error: the time of an operator shorter than `LATE_S` may count to the next call.
 
 `scripts/bench_sampling.py` measures what a sample costs.
 """
@@ -33,16 +33,16 @@ INTERVAL_S = 0.01
 signal and up to 80 us with the thread (a step of small operators, 25 frames deep): 0.8 % of what the host limits."""
 
 SPREAD = 0.5
-"""Each interval is longer or shorter than the mean by up to this share of it, so that they do not follow the steps."""
+"""Each interval differs from the mean by up to this share of it, at random, so that samples do not follow the steps."""
 
 LATE_S = 0.0003
-"""A signal that is handled so much later came in a long call, after which Python may be at another line."""
+"""A signal handled this much later came in a long call, after which Python may be at another line."""
 
 SOONEST_S = 1e-6
 """The shortest time that a timer takes; 0 would stop it."""
 
 MOST_SAMPLES = 100_000
-"""Sampling ends after these, about a quarter of an hour."""
+"""Sampling ends after this number of samples, about a quarter of an hour."""
 
 NOT_MAIN = "the steps do not run in the main thread"
 
@@ -55,13 +55,13 @@ FAILED = "pinprof failed at it"
 
 
 class HostSampler:
-    """The samples so far; `step()` says that a step ends and the next one begins."""
+    """Takes samples between `start()` and `stop()`; `step()` says that a step ends and the next one begins."""
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
         self.interval_s = interval_s
         self.samples: list[Sample] = []
         self.why_not: str | None = None
-        """Why it does not sample, or no more."""
+        """Why it does not sample, or stopped sampling."""
         self._marks = [time.perf_counter()]
         self._step = 0
         self._first = 0
@@ -79,7 +79,7 @@ class HostSampler:
     # What a window does
 
     def start(self) -> None:
-        """Begin to sample, if the alarm signal is free and this is the main thread; else `why_not` says why."""
+        """Begin to sample if the alarm signal is free and this is the main thread; otherwise set `why_not`."""
         self.why_not = _obstacle()
         if self.why_not is None:
             _never_compiled(
@@ -113,7 +113,7 @@ class HostSampler:
     def stop(self) -> None:
         """End sampling, and leave the signal as it was."""
         if self._is_on and signal.getsignal(signal.SIGALRM) != self._on_signal:
-            self._first = self._step  # when the program took it is not known
+            self._first = self._step  # the program took the signal at an unknown time
             self._stop_here(IN_USE)
         self._stop_here(self.why_not)
         self._undo.close()
@@ -156,7 +156,7 @@ class HostSampler:
             self._set_timer()
 
     def _take(self, now: float, frame: FrameType | None) -> None:
-        """Take a sample that stands for all times that are due: since the first of them, the program is there."""
+        """Take one sample for all times that are due: the program has been at this line since the first of them."""
         ticks = 0
         while self._due <= now:
             ticks += 1
@@ -178,7 +178,7 @@ class HostSampler:
         left = self._due + LATE_S - time.perf_counter()
         return min(max(left, LATE_S), 1.0)  # when it is off, nothing is ever due
 
-    # How it gives way
+    # How it leaves the signal to the program
 
     def _stop_here(self, why: str | None) -> None:
         if not self._is_on:
@@ -187,7 +187,7 @@ class HostSampler:
         self._last, self.why_not = self._step, why
         self._arm(signal.ITIMER_REAL, 0)
         if signal.getsignal(signal.SIGALRM) == self._on_signal:
-            with suppress(ValueError):  # another thread ends it, which may not change handlers: ours does nothing
+            with suppress(ValueError):  # only the main thread may change handlers; from now on ours does nothing
                 self._handle(signal.SIGALRM, signal.SIG_DFL)
 
     def _pausing(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,7 +200,7 @@ class HostSampler:
                 self._arm(signal.ITIMER_REAL, 0)
             try:
                 return function(*args, **kwargs)
-            finally:  # there was no such program
+            finally:  # the program could not be started
                 self._is_on = was_on
                 if was_on:
                     self._set_timer()
@@ -237,11 +237,11 @@ CLAIMS: dict[str, Callable[..., bool]] = {
     "setitimer": lambda which, *_: which == signal.ITIMER_REAL,
     "alarm": lambda *_: True,
 }
-"""Functions of `signal` with which a program takes the alarm signal for itself, and with which arguments."""
+"""Functions of `signal` by which a program takes the alarm signal, and whether given arguments do so."""
 
 
 def _never_compiled(*functions: Callable[..., object]) -> None:
-    """Keep torch.compile from looking at functions that a signal calls amid the functions that it compiles."""
+    """Keep torch.compile away from functions that a signal may call within the functions that it compiles."""
     dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
     skip = getattr(dynamo, "skip_code", None)
     if skip is None:  # nothing was compiled so far

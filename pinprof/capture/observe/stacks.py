@@ -1,4 +1,4 @@
-"""Python stacks as they are taken in passing, and as they are named and counted afterwards."""
+"""Python stacks: taken quickly in a sample, named and counted afterwards."""
 
 import os
 from collections import Counter
@@ -16,13 +16,13 @@ from pinprof.trace.sampled_stacks import DEEPEST, MOST_STACKS, HostFrame, HostPr
 from pinprof.units import shortened
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]
-"""Code and index of the instruction of each frame in turn, innermost first: one object for the garbage collector."""
+"""Code and instruction of each frame in turn, innermost first, in one flat tuple: one object to collect."""
 
 MOST_FRAMES = 200
 """Frames that are walked in a sample, innermost first: deep recursion must not make it slow."""
 
 OUTER = 16
-"""Frames that are kept at the outer end of a stack that is too deep; the rest are those at the inner end."""
+"""Frames that are kept at the outer end of a stack that is too deep; the other kept frames are at its inner end."""
 
 PACKAGE = str(Path(__file__).parents[2]) + os.sep
 
@@ -31,17 +31,17 @@ COMMANDS, PROGRAMS = str(Path(PACKAGE) / "cli") + os.sep, str(Path(PACKAGE) / "w
 TORCH = str(Path(torch.__file__).parent) + os.sep
 
 WINDOWS = str(Path(PACKAGE) / "capture" / "window") + os.sep
-"""Files whose functions work between two steps, and call nothing of the program."""
+"""Files whose functions run between two steps, and call no code of the program."""
 
 COMPILED = "<eval_with_key>"
-"""The file of code that torch.fx generates begins like this."""
+"""The file name of code that torch.fx generates begins like this."""
 
 LONGEST = 500
 """Characters of a file's or function's name that are kept."""
 
 
 class Sample(NamedTuple):
-    """Where the program was at some times that followed each other."""
+    """Where the program was at `ticks` successive sampling times."""
 
     step: int
     ticks: int
@@ -62,7 +62,7 @@ def raw_stack(frame: FrameType | None) -> RawStack:
 def summed(
     samples: Iterable[Sample], interval_s: float, steps: int, length_s: float, why_not: str | None
 ) -> HostProfile:
-    """Return samples as a profile of its frames' names."""
+    """Return samples as a profile, in which frames have names and each stack is counted."""
     naming = _Naming()
     counts: Counter[tuple[int, ...]] = Counter()
     for sample in samples:
@@ -125,14 +125,14 @@ def _is_between_steps(stack: RawStack) -> bool:
 
 
 def _storable(name: str) -> str:
-    """Return a name that can be stored: that of a file may have bytes that are no text."""
+    """Return a name that can be stored: the name of a file may hold bytes that are not text."""
     return shortened(name.encode(errors="replace").decode(), LONGEST)
 
 
 def _entered(stack: RawStack) -> Iterator[tuple[CodeType, int]]:
-    """Yield the frames of a stack, without an innermost one that has not run any of its code.
+    """Yield the frames of a stack, without an innermost one that has not run any of its code yet.
 
-    Python looks for signals before it does: what took the time was in its caller.
+    Python handles signals before that code runs, so the caller took the time.
     """
     codes, instructions = cast(Sequence[CodeType], stack[::2]), cast(Sequence[int], stack[1::2])
     for depth, (code, instruction) in enumerate(zip(codes, instructions, strict=True)):
@@ -145,7 +145,7 @@ def _is_entry(code: CodeType, instruction: int) -> bool:
 
 
 def _of_the_program(frames: Sequence[tuple[CodeType, int]]) -> Iterator[tuple[CodeType, int]]:
-    """Yield the frames outermost first, without those of pinprof and, under its commands, what is around them."""
+    """Yield the frames outermost first, without those of pinprof and those around a command of pinprof."""
     own = [place for place, (code, _) in enumerate(frames) if code.co_filename.startswith(COMMANDS)]
     for code, instruction in reversed(frames[: own[0]] if own else frames):
         file = code.co_filename

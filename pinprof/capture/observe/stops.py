@@ -1,4 +1,4 @@
-"""What keeps the host's thread from running within steps: Python's garbage collector, and others on its CPU."""
+"""What stops the host's thread within steps: Python's garbage collector, and other threads on its CPU."""
 
 import gc
 import sys
@@ -15,17 +15,17 @@ from pinprof.trace.lines import Place
 from pinprof.trace.run_log import PROFILED, WATCH, Collections, HostStops
 
 OLDEST: Final = 2
-"""The generation with all objects: its collections are few, and take long."""
+"""The generation of the oldest objects: its collections look at all objects, are few, and take long."""
 LEFT_OUT: Final = frozenset({"warm-up", WATCH, *PROFILED})
 """Windows whose steps differ from those of a run without pinprof."""
 MOST_PLACES: Final = 100
-"""Places that are kept: a collection may begin at any line."""
+"""Places that are kept at most: a collection may begin at any line."""
 
 
 class Stops:
-    """Sums up the stops of the steps that end with `end_step`; `resume` says that a step begins.
+    """Sums up the stops of steps; call `resume` where a step begins, and `end_step` where it ends.
 
-    Collections of all threads count, as no thread runs Python meanwhile.
+    Collections in all threads count, as no other thread runs Python during a collection.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Stops:
     def _note_place(self) -> None:
         """Note the line that asked for a collection."""
         try:
-            frame = sys._getframe(3)  # noqa: SLF001  of what ran, behind `_note` and what contains it
+            frame = sys._getframe(3)  # noqa: SLF001  of the code that ran, behind `_note` and its wrapper
         except ValueError:  # no Python code ran: the interpreter collects as it ends
             return
         if frame.f_code.co_names and "collect" in frame.f_code.co_names:

@@ -21,13 +21,13 @@ from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
 
 INTERVAL_S: Final = 0.005
 KEPT_AT_S: Final = (0.1, 0.3, 1.0)
-"""After so long in batches a worker writes its samples, as it may be killed at any time; the last ends the sampling."""
+"""A worker writes its samples after these times in batches, as it may be killed at any time; the last ends sampling."""
 FETCH: Final = "torch/utils/data/_utils/fetch.py"
 """The file whose functions call the dataset and the function that collates."""
 
 
 class WorkerSamples:
-    """The samples of workers, which pass them on in files."""
+    """The samples of DataLoader workers, which write them to files."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -36,7 +36,7 @@ class WorkerSamples:
     def sampling(self) -> Iterator[None]:
         """Sample the first worker of each DataLoader that the block starts."""
         with ExitStack() as undo:
-            with suppress(PinprofError, OSError):  # without room for files there are no samples
+            with suppress(PinprofError, OSError):  # without a folder for the files there are no samples
                 self._folder = undo.enter_context(temporary_folder("workers"))
                 undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, os.getpid())))
             yield
@@ -65,7 +65,7 @@ def _sampled(folder: Path, parent: int, loop: Callable[..., Any]) -> Callable[..
 
 def _begin(path: Path, undo: ExitStack) -> None:
     handler = getattr(signal.getsignal(signal.SIGALRM), "__self__", None)
-    if isinstance(handler, HostSampler):  # that of the process that was forked
+    if isinstance(handler, HostSampler):  # it samples the parent process
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
     batches = _Batches(path)
     if batches.begin():
@@ -75,7 +75,7 @@ def _begin(path: Path, undo: ExitStack) -> None:
 
 
 class _Batches:
-    """Samples a process in its batches: each is a step of the sampler, and what is between two of them is another."""
+    """Samples a worker: each batch is a step of the sampler, and so is the time between two batches."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -109,7 +109,7 @@ class _Batches:
         return fetch_and_mark
 
     def end(self) -> None:
-        """Keep what there is, and end the sampling."""
+        """Write the samples taken so far, and end the sampling."""
         if self._left:
             self._left.clear()
             self._write()
@@ -128,13 +128,13 @@ class _Batches:
         profile = _from_fetch_on(self._sampler.profile(batches))
         if profile.samples:
             part = self._path.with_suffix(".part")
-            with suppress(OSError):  # the folder is gone with the recording
+            with suppress(OSError):  # the recording has ended and removed the folder
                 part.write_bytes(msgspec.json.encode(profile))
                 part.replace(self._path)
 
 
 def _from_fetch_on(profile: HostProfile) -> HostProfile:
-    """Return samples without the frames around the fetcher, and without those that are not in it."""
+    """Return the samples within the fetcher, without the frames around it."""
     stacks = []
     for stack in profile.stacks:
         fetching = [place for place, index in enumerate(stack.frames) if _is_of_fetch(profile.frames[index])]

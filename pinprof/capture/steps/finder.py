@@ -16,29 +16,33 @@ FEW_STEPS = MIN_REPEATS + 1
 """Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_REPEATS whole cycles."""
 
 UNUSED_OPTIMIZER = 1000
-"""Calls that suffice for a program with an optimizer: fewer may be one step that accumulates gradients, or a rollout
-before the first."""
+"""Calls that suffice if the program has an optimizer that has not stepped: fewer may be one step that accumulates
+gradients, or a rollout before the first step."""
 
 PATIENCE = 50
 """Events of one source after which fewer cycles suffice for a choice, or a lost marker leads to a new one."""
 
 LONGEST_MEMORY = 2000
-"""How many events to remember; a long evaluation has more, and none of them matters."""
+"""How many events to remember; a long evaluation has more, which do not matter."""
 
 EVALUATED_BATCHES = 200
-"""Batches without an optimizer step after which a program with an optimizer counts as an evaluation; before that it may
-evaluate its model first and train it later."""
+"""Batches without an optimizer step after which a program with an optimizer counts as an evaluation. With fewer
+batches, it may evaluate its model first and train it later."""
 
 CYCLES = tuple(source for source in SOURCES if not source.is_certain and source is not LOADER)
 """The sources whose cycle is a step, the better sign first."""
 
 CALLS = tuple(source for source in CYCLES if source is not OPTIMIZER)
-"""What stands for optimizer steps in programs without; where there is something better, they do not matter."""
+"""The sources that mark the steps of programs without optimizer steps."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The event that marks the steps. `cycle` is the event other than a draw whose cycle is a step, or None."""
+    """The event that marks the steps.
+
+    A step lasts from one `cycle` event to the next; it differs from `event` where a draw marks the steps, and is None
+    if the program only draws batches.
+    """
 
     event: StepEvent
     cycle: StepEvent | None
@@ -51,12 +55,12 @@ class Choice:
 
 
 def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: Source | None = None) -> Choice | None:
-    """Return what marks the steps of a program with these events; None if it takes more of them.
+    """Return what marks the steps of a program with these events; None if more events are needed.
 
     A step is one cycle of the least frequent of the recurring optimizers. If a cycle draws one batch, the draw marks
-    the step, so that the wait for the input is in the step that uses it. Without optimizer steps, calls of backward
-    stand for them, without these calls of modules, and without all of them draws. `optimizers` returns how many
-    optimizers the program has, and is called only if that matters.
+    the step, so that the wait for the input is in the step that uses it. A program without optimizer steps has cycles
+    of backward calls, of module calls if it has no backward calls, and of draws if it has neither. `optimizers` returns
+    how many optimizers the program has, and is called only if that matters.
     """
     draws = Counter(event for event in events if event.source is LOADER)
     most_draws = max(draws.values(), default=0)
@@ -82,7 +86,7 @@ def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: S
 
 
 def _cycles_for(wanted: Source | None) -> Iterable[Source]:
-    """Return the sources of cycles to look at where this one is wanted, the better sign first."""
+    """Return the sources of cycles to look at, the better sign first; only the `wanted` one if its cycles are steps."""
     if wanted in CYCLES:
         return (wanted,)
     return [source for source in CYCLES if wanted is None or not source.is_costly]
@@ -100,7 +104,7 @@ def _are_enough_calls(most: int, source: Source, optimizers: Callable[[], int], 
 
 
 def _places(source: Source, events: Iterable[StepEvent]) -> dict[StepEvent, list[int]]:
-    """Return where each event of one source is in the sequence of all of that source."""
+    """Return the positions of each event among all events of one source."""
     places: dict[StepEvent, list[int]] = defaultdict(list)
     for place, event in enumerate(event for event in events if event.source is source):
         places[event].append(place)
@@ -108,7 +112,7 @@ def _places(source: Source, events: Iterable[StepEvent]) -> dict[StepEvent, list
 
 
 def _slowest(places: dict[StepEvent, list[int]]) -> StepEvent | None:
-    """Return the least frequent of the recurring optimizers or calls; of equally frequent ones, the last."""
+    """Return the least frequent of the recurring optimizers or calls; of equally frequent ones, the one seen last."""
     now = sum(map(len, places.values()))
     recurring = {
         event: at
@@ -124,7 +128,7 @@ def _cycle_of(cycle: StepEvent, events: Sequence[StepEvent], wanted: Source | No
     draws = [Counter(event for event in events[start:end] if event.source is LOADER) for start, end in pairwise(ends)]
     usual = {draw: median(of_cycle[draw] for of_cycle in draws) for of_cycle in draws for draw in of_cycle}
     drawn = [(draw, count) for draw, count in usual.items() if count >= 1]
-    draw, batches = min(drawn, key=itemgetter(1), default=(None, 0.0))  # an evaluation in the first steps draws more
+    draw, batches = min(drawn, key=itemgetter(1), default=(None, 0.0))  # the DataLoader of an evaluation yields more
     if draw is not None and (wanted is LOADER or (wanted is None and batches == 1)):
         return Choice(draw, cycle, draw.text)
     if wanted is LOADER:
@@ -136,12 +140,12 @@ def _cycle_of(cycle: StepEvent, events: Sequence[StepEvent], wanted: Source | No
 class StepFinder:
     """Decides for each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
 
-    It sees a batch before the program draws it. If the marker stops coming, because training goes on with another
-    optimizer or DataLoader, it chooses again.
+    It is told of a draw before the program gets the batch. If the marker stops coming, because training goes on with
+    another optimizer or DataLoader, it chooses again.
     """
 
     def __init__(self, optimizers: Callable[[], int], wanted: Source | None = None, *, group: bool = True) -> None:
-        """Watch for a marker; `group` says whether optimizer steps may be found to be parts of a longer step."""
+        """Watch for a marker; `group` says whether several optimizer steps may be one step."""
         self.choice: Choice | None = None
         self.source = OPTIMIZER
         """The source whose events make a step, as far as is known."""
@@ -155,12 +159,12 @@ class StepFinder:
         """How often `_since` contains each event."""
         self._exhausted = False
         self._has_trained = True
-        """Whether an optimizer step came since the last marker; else a batch of its DataLoader is an evaluation's."""
+        """Whether an optimizer step came since the last marker; if none came, the program is evaluating."""
         self._groups = Groups(wanted=group and wanted is None)
 
     @property
     def place(self) -> int:
-        """How many optimizer steps the program has made, or what else makes a step; all ranks of a job count alike."""
+        """How many optimizer steps the program has made, or other events that make a step; equal in all ranks."""
         return self.event_counts[self.source]
 
     @property
@@ -170,12 +174,12 @@ class StepFinder:
 
     @property
     def provisional(self) -> int:
-        """How many steps a program that has just begun has made, if its best source so far marks them."""
+        """How many steps the program has made so far if the best source seen marks them."""
         source = next((source for source in CYCLES if self.event_counts[source]), None)
         return max((times for event, times in self._all.items() if event.source is source), default=0)
 
     def has_made(self, steps: int) -> bool:
-        """Return whether a program has made at least `steps` provisional steps, and no better source can still come."""
+        """Return whether the program has made `steps` provisional steps, and no better source can still come."""
         return self.provisional >= steps and (self.event_counts[OPTIMIZER] > 0 or not self._optimizers())
 
     def evaluated(self) -> None:
@@ -218,8 +222,8 @@ class StepFinder:
     def exhausted(self, draw: StepEvent) -> None:
         """Undo the last draw: the DataLoader had no more batches.
 
-        If that draw ended a step, the first draw of the next epoch does not end one: the work between the two belongs
-        to the step that uses the first batch.
+        If that draw ended a step, the first draw of the next epoch does not end one: the work between the two draws
+        belongs to the step that uses the first batch.
         """
         self.event_counts[LOADER] -= 1
         if self._since and self._since[-1] == draw:
@@ -240,12 +244,12 @@ class StepFinder:
         if choice is None:
             return False
         self._take(choice)
-        at_end = self._groups.begin(choice.event, [one for one in self._since if one.source is OPTIMIZER])
+        at_end = self._groups.begin(choice.event, [earlier for earlier in self._since if earlier.source is OPTIMIZER])
         self._forget()
         return event == choice.event and at_end
 
     def _may_choose_at(self, event: StepEvent) -> bool:
-        """Return whether this event may decide; not at every call: a program can make thousands first."""
+        """Return whether to choose at this event; of calls, which may come by the thousand, only some are looked at."""
         if self._wanted is OPTIMIZER:
             return event.source is OPTIMIZER
         if event.source not in CALLS:
@@ -254,7 +258,7 @@ class StepFinder:
         return times % (event.source.enough if times < EVALUATED_BATCHES else EVALUATED_BATCHES) == 0
 
     def _marked(self) -> bool:
-        """Note the marker; return whether it ends a step."""
+        """Note that the marker came; return whether it ends a step."""
         self._forget()
         evaluates = self._wanted is None and self.source is OPTIMIZER and not self._has_trained
         after_the_last, self._exhausted, self._has_trained = self._exhausted, False, False
@@ -265,9 +269,9 @@ class StepFinder:
         self._counts.clear()
 
     def _follow(self, choice: Choice) -> None:
-        """Go on with the DataLoader of the last cycle, if that did not draw from the chosen one.
+        """Switch to the DataLoader from which the last cycle drew, if that is not the chosen one.
 
-        This happens in programs that make a new DataLoader for every epoch.
+        Programs that make a new DataLoader for every epoch need this.
         """
         if choice.cycle is None or not (self._exhausted or self._counts[choice.cycle] > 1):
             return
@@ -287,7 +291,7 @@ class StepFinder:
         self.choice, self.source, self._exhausted = choice, choice.source, False
 
     def _is_lost(self) -> bool:
-        """Return whether the marker will not come again, from the other events that came since."""
+        """Return whether the marker will not come again, judged by the events since it came last."""
         if len(self._since) < FEW_STEPS:
             return False
         most: Counter[Source] = Counter()

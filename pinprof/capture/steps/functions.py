@@ -20,9 +20,9 @@ DECORATOR = "__pinprof_marks_steps__"
 
 
 class FunctionCalls:
-    """Reports each call of a function, which ends the step before it; `source` is the row of this source.
+    """Reports each call of a function, which ends the step before it; `source` is its row.
 
-    The name is `MODULE:NAME` of one to import, or the NAME of one that the script defines, whose code `change` marks.
+    `name` is `MODULE:NAME` for a function to import. A plain NAME is a function of the script, which `change` marks.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,7 +45,7 @@ class FunctionCalls:
 
     @contextmanager
     def reporting(self, observer: Observer) -> Iterator[None]:
-        """Report the calls in the block; there, mark the function of another module."""
+        """Report the calls in the block; a function of another module is marked for the block."""
         self._observer = observer
         with ExitStack() as undo:
             if not self.in_script:
@@ -57,9 +57,9 @@ class FunctionCalls:
             self._observer.saw(StepEvent(self.source, self.name))
 
     def mark_in_main(self, undo: ExitStack) -> None:
-        """Mark a function of the script in the main module of a process of `multiprocessing`, if it is there.
+        """Mark the script's function in the main module of a process of `multiprocessing`, if it is there.
 
-        A spawned process has run the script under another name, in a namespace that only the functions still have.
+        A spawned process has run the script under another name. Only the functions still refer to that namespace.
         """
         if not self.in_script:
             return
@@ -70,7 +70,7 @@ class FunctionCalls:
                 holder = getattr(holder, attribute)
             function = getattr_static(holder, name)
         except AttributeError:
-            return  # a program of its own, whose code is changed
+            return  # the process runs another program, whose code is changed
         undo.enter_context(replaced(holder, name, self.mark))
         namespace = getattr(unwrap(function), "__globals__", {})
         if not path and namespace.get(name) is function:
@@ -117,9 +117,9 @@ def _imported(place: str) -> tuple[Any, str]:
 
 
 def _decorate(tree: ast.Module, qualname: str) -> bool:
-    """Put the decorator on every definition of the function in a script, in place; return whether it has one.
+    """Put the decorator on every definition of the function in a script, in place; return whether there is one.
 
-    It is the outermost decorator, because it must be around a compiled function, not in it. Line numbers do not change.
+    It becomes the outermost decorator: it must be around a compiled function, not in it. Line numbers do not change.
     """
     is_defined = False
     todo: list[tuple[ast.AST, str]] = [(tree, "")]
@@ -138,7 +138,7 @@ def _decorate(tree: ast.Module, qualname: str) -> bool:
 
 
 def _at(name: ast.Name, place: ast.expr | ast.stmt) -> ast.Name:
-    """Return the name with the position of another node, whose first line Python takes as the function's."""
+    """Return the name at the position of another node: Python takes its line as the first line of the function."""
     name.lineno = name.end_lineno = place.lineno
     name.col_offset = name.end_col_offset = place.col_offset
     return name

@@ -1,4 +1,4 @@
-"""Finds how many optimizer steps make a step of the program: by other optimizers, or by pauses for rollouts."""
+"""Finds how many optimizer steps make a step of the program, from the steps of other optimizers or rollout pauses."""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -10,10 +10,10 @@ from pinprof.trace.steps import MIN_REPEATS
 
 
 class Groups:
-    """Decides for each step of the optimizer that marks the steps whether a step of the program ends with it.
+    """Decides for each step of the marking optimizer whether a step of the program ends with it.
 
-    Its steps make a cycle with those of other optimizers; if these do the same between any two of its steps, they may
-    make iterations of reinforcement learning. Unless they are `wanted`, each step is one of the program.
+    Several steps of that optimizer are one step of the program if the other optimizers repeat a cycle over them, or if
+    they make one iteration of reinforcement learning. Unless groups are `wanted`, each step is one of the program.
     """
 
     def __init__(self, *, wanted: bool) -> None:
@@ -24,12 +24,12 @@ class Groups:
         """The one whose steps make the iterations."""
 
     def begin(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> bool:
-        """Begin with what marks the steps, and the optimizers that have stepped; return whether a step ends here."""
+        """Begin with the marking optimizer and those of all `earlier` steps; return whether a step ends here."""
         self._cycles = Cycles(optimizer, earlier) if self._wanted and optimizer in earlier else None
         return self._cycles is None or self._cycles.at_end
 
     def stepped(self, optimizer: Hashable, at_ns: int, *, draws: bool) -> bool:
-        """Return whether a step of the program ends with this one; a program that `draws` batches has no rollouts."""
+        """Return whether the program's step ends with this one; a program that `draws` batches has no rollouts."""
         cycles = self._cycles
         if cycles is not None and optimizer != cycles.optimizer:
             cycles.other(optimizer)
@@ -57,24 +57,24 @@ class Groups:
 
 
 def ordinal(number: int) -> str:
-    """Return the number as in "every 16th"."""
+    """Return the number as an ordinal: 16th."""
     endings = {1: "st", 2: "nd", 3: "rd"}
     teen = number % 100 in (11, 12, 13)
     return f"{number}{'th' if teen else endings.get(number % 10, 'th')}"
 
 
 LARGEST_CYCLE = 16
-"""Steps of the least frequent optimizer in a step of the program."""
+"""The most steps of the least frequent optimizer in a step of the program."""
 
 LONGEST_WATCH = (MIN_REPEATS + 1) * LARGEST_CYCLE
-"""Steps after which there is nothing to find."""
+"""The steps after which the search for a cycle ends."""
 
 Between = frozenset[tuple[Hashable, int]]
-"""How often each other optimizer steps between two steps of the one."""
+"""How often each other optimizer steps between two steps of the marking one."""
 
 
 def cycle_size(between: Sequence[Between]) -> int | None:
-    """Return after how many of its steps the others have recently done the same again; None if they have not."""
+    """Return the length of the cycle that the other optimizers have recently repeated, in steps; None without one."""
     for size in range(1, min(LARGEST_CYCLE, len(between) // MIN_REPEATS) + 1):
         late = between[-MIN_REPEATS * size :]
         if late[:-size] == late[size:]:
@@ -85,19 +85,19 @@ def cycle_size(between: Sequence[Between]) -> int | None:
 class Cycles:
     """Decides for each step of an optimizer, in order, whether a step of the program ends with it.
 
-    `size` is how many make one, 1 until it is known. `is_even` says that the others have recently done the same between
-    any two of them.
+    `size` is how many of its steps make one step of the program, 1 until that is known. `is_even` says that the other
+    optimizers have recently made the same steps between any two of its steps.
     """
 
     def __init__(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> None:
-        """Begin with what optimizers have done: which one has made each step."""
+        """Begin with the optimizer of each `earlier` step."""
         self.optimizer = optimizer
         self.size = 1
         self.is_even = True
         self._since_end = 0
         self._watches = True
-        ends = [place for place, one in enumerate(earlier) if one == optimizer]
-        # a program may begin in its own way: what comes before the second step does not count
+        ends = [place for place, stepping in enumerate(earlier) if stepping == optimizer]
+        # the start of a program may differ, so steps before the optimizer's second one do not count
         others = [Counter(earlier[begin + 1 : end]) for begin, end in islice(pairwise(ends), 1, None)]
         self._between: list[Between] = [frozenset(steps.items()) for steps in others]
         self._now: Counter[Hashable] = Counter(earlier[ends[-1] + 1 :])
@@ -129,7 +129,7 @@ class Cycles:
         size = cycle_size(between)
         if size is not None and size > 1:
             self.size, self._watches = size, False
-            # a round ends where the others do most before the next step of this one: between two bursts
+            # a cycle ends where the other optimizers make most steps before the next step of this one
             last = range(len(between) - size, len(between))
             longest = max(last, key=lambda place: sum(count for _, count in between[place]))
             self._since_end = (len(between) - longest) % size
@@ -140,25 +140,26 @@ class Cycles:
 
 
 LARGEST_GROUP = 64
-"""Optimizer steps per iteration; PPO has 4 to 40 by its usual settings."""
+"""The most optimizer steps per iteration; PPO has 4 to 40 by its usual settings."""
 
 PAUSE = 3.0
-"""A pause is PAUSE times as long as the usual time between optimizer steps, or longer."""
+"""A pause takes at least PAUSE times the usual time between optimizer steps."""
 
 LIKE_OTHER_PAUSES = 0.25
-"""A pause is at least this share of the second longest: a hiccup of the host does not count."""
+"""A pause takes at least this share of the second longest one: a hiccup of the host does not count."""
 
 MIN_SHARE = 0.1
-"""The share of all time that the pauses must take; below that, the optimizer step is the better step."""
+"""The share of all time that the pauses must take; if they take less, the optimizer step is the better step."""
 
 MIN_ROLLOUT_CALLS = 8
-"""Calls of modules in a rollout. A pause with fewer is one that prints or saves, or waits for a full queue."""
+"""The fewest calls of modules in a rollout. In a pause with fewer calls the program prints, saves, or waits for a
+queue."""
 
 MOST_OTHER_PAUSES = 3
-"""Pauses that are no rollouts, after which there is nothing to find; a busy machine makes one now and then."""
+"""The search ends after this number of pauses without a rollout; a busy machine makes one now and then."""
 
 LONGEST_SEARCH = (MIN_REPEATS + 1) * LARGEST_GROUP
-"""Optimizer steps after which there is nothing to find."""
+"""The search ends after this number of optimizer steps."""
 
 
 class Gap(NamedTuple):
@@ -181,10 +182,10 @@ def pauses(gaps: Sequence[Gap]) -> list[int]:
 
 
 def group_size(gaps: Sequence[Gap]) -> int | None:
-    """Return how many optimizer steps make an iteration, if the last ones came in MIN_REPEATS groups of that size.
+    """Return how many optimizer steps make an iteration, if the last steps came in MIN_REPEATS groups of that size.
 
-    The last group has to be complete: its last step is that behind the last gap. Only the first steps may differ, as
-    many as two groups have: those of a program's start take long.
+    The last group has to be complete: it ends with the step after the last gap. Only the first steps of the program,
+    which take long, may differ: at most as many as two groups have.
     """
     at = pauses(gaps)
     sizes = [later - earlier for earlier, later in pairwise([-1, *at, len(gaps)])]
@@ -196,7 +197,7 @@ def group_size(gaps: Sequence[Gap]) -> int | None:
 
 
 def _are_rollouts(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
-    """Return whether the pauses at these places matter, and those that were watched are rollouts."""
+    """Return whether these pauses take enough time, and those in which calls were counted are rollouts."""
     paused = [gaps[place] for place in at]
     if sum(gap.ns for gap in paused) < MIN_SHARE * sum(gap.ns for gap in gaps):
         return False
@@ -205,7 +206,7 @@ def _are_rollouts(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
 
 
 def _may_be_rollout(place: int, gaps: Sequence[Gap]) -> bool:
-    """Return whether modules are called in this gap far more often than in the usual one, as far as that is known."""
+    """Return whether far more modules are called in this gap than in the usual one, or their calls are not known."""
     gap = gaps[place]
     if gap.evaluated or gap.calls is None:
         return not gap.evaluated
@@ -216,8 +217,8 @@ def _may_be_rollout(place: int, gaps: Sequence[Gap]) -> bool:
 class Iterations:
     """Decides for each optimizer step of a program, in order, whether an iteration ends with it.
 
-    `size` is None until it knows; meanwhile every step ends one, except while it has seen two groups of the same size
-    and waits for the third. `wants_calls` says that it needs to know the calls of modules.
+    `size` is the number of steps of an iteration, None until it is known. Until then every step ends one, except while
+    the third of three equal groups is awaited. `wants_calls` says that calls of modules have to be counted.
     """
 
     def __init__(self) -> None:
@@ -233,7 +234,7 @@ class Iterations:
         self._other_pauses = 0
 
     def called(self) -> None:
-        """Note a call of a module that no other module makes."""
+        """Note a call of an outermost module."""
         if self._calls is not None:
             self._calls += 1
 
@@ -249,10 +250,10 @@ class Iterations:
         gap = Gap(at_ns - last_ns, self._calls, self._evaluated) if last_ns is not None else None
         self._evaluated, self._calls = False, 0 if self.wants_calls else None
         if self.size is not None:
-            return self._counted(self.size, gap)
+            return self._count(self.size, gap)
         if gap is not None:
             self._gaps.append(gap)
-        return self._looked()
+        return self._look()
 
     def give_up(self) -> None:
         """Let every optimizer step end an iteration from now on."""
@@ -260,14 +261,14 @@ class Iterations:
         self._gaps.clear()
 
     def _begin_anew(self) -> None:
-        """Look at the steps from here on, because of a pause without a rollout."""
+        """Forget the steps so far, because a pause had no rollout."""
         self._gaps.clear()
         self._other_pauses += 1
         if self._other_pauses >= MOST_OTHER_PAUSES:
             self.give_up()
 
-    def _counted(self, size: int, gap: Gap | None) -> bool:
-        """Count the steps of an iteration; a pause begins the count anew."""
+    def _count(self, size: int, gap: Gap | None) -> bool:
+        """Count a step of an iteration, and return whether it is the last; a pause begins the count anew."""
         if gap is not None and gap.ns >= self._pause_ns:
             self._since_end = 0
         self._since_end += 1
@@ -276,8 +277,8 @@ class Iterations:
         self._since_end = 0
         return True
 
-    def _looked(self) -> bool:
-        """Look at the gaps so far; return whether this step is one of its own."""
+    def _look(self) -> bool:
+        """Search the gaps so far for groups; return whether an iteration ends with this step."""
         gaps = self._gaps
         if not self.wants_calls:
             if _begins_like_rollouts(gaps):
@@ -299,13 +300,13 @@ class Iterations:
 
 
 def _is_nearly_sure(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
-    """Return whether all groups so far, but one too few, had the same size, and a rollout was seen."""
+    """Return whether only one more group of the same size is needed, and the pauses so far are rollouts."""
     sizes = {later - earlier for earlier, later in pairwise([-1, *at])}
     return len(at) >= MIN_REPEATS - 1 and len(sizes) == 1 and _are_rollouts(at, gaps)
 
 
 def _begins_like_rollouts(gaps: Sequence[Gap]) -> bool:
-    """Return whether the last gap is the first that may have been a rollout."""
+    """Return whether the last gap is long enough for a rollout."""
     if len(gaps) < 2 or gaps[-1].evaluated:  # noqa: PLR2004  the usual gap, and this one
         return False
     usual = median(gap.ns for gap in gaps[:-1])

@@ -34,13 +34,13 @@ from pinprof.program.hooks import replaced
 from pinprof.program.user_program import CodeChange, Stop, is_our_doing
 
 MANY_CALLS = 12
-"""Of several threads that call the step's marker, one counts once it has called it this many times more often."""
+"""If several threads call the step's marker, the steps move to a thread that has made this many calls more."""
 
 WAITING_FOR_THREAD = (("join", "threading.py"), ("result", "_base.py"))
 """The functions in which a thread waits for another, each with the name of its file."""
 
 LONGEST_FIRST_S = 120.0
-"""A program that has made only a few steps after this time is ended all the same."""
+"""After this time a program ends even if it has made fewer steps than asked for."""
 
 
 class Marks(Observer):
@@ -64,9 +64,9 @@ class Marks(Observer):
         self.step_marker = step_marker
         self.function = FunctionCalls(step_marker) if is_function(step_marker) else None
         self.last_ns = 0
-        """When the program last did what can mark a step; 0 before."""
+        """When the program last did something that can mark a step; 0 before."""
         self.longest_ns = 0
-        """The longest time between two such acts."""
+        """The longest time between two such events."""
         self._wanted = self.function.source if self.function is not None else NAMED.get(step_marker)
         self._end_step = end_step
         self._may_move = may_move
@@ -104,7 +104,7 @@ class Marks(Observer):
         return [source for source in SOURCES if not source.is_costly and (is_auto or not source.is_certain)]
 
     def watch_modules(self) -> None:
-        """Let calls of the outermost module mark the steps if nothing better does; this slows down all of them."""
+        """Let calls of the outermost module mark the steps if nothing better does; this slows down calls of modules."""
         if not self.watches_modules and not self.has_marker:
             self._watch(Module)
 
@@ -123,7 +123,7 @@ class Marks(Observer):
 
     @property
     def finder(self) -> StepFinder:
-        """The finder of the thread that counts; where that has no events, of the thread with most of them."""
+        """The finder of the thread that counts, or of the thread with most events if that thread has none."""
         finder = self._finders.get(self._owner)
         if finder is not None and finder.event_counts.total():
             return finder
@@ -137,7 +137,7 @@ class Marks(Observer):
 
     @property
     def threads(self) -> set[int]:
-        """The threads that made steps, or may."""
+        """The threads that have made steps, or may make some."""
         return set(self._finders)
 
     @property
@@ -147,7 +147,7 @@ class Marks(Observer):
 
     @property
     def trains(self) -> bool:
-        """Whether the steps that it found train: a loop that only draws batches or calls modules evaluates."""
+        """Whether the steps are those of a training: a loop that only draws batches or calls modules evaluates."""
         return self.has_marker and self.finder.source.trains
 
     @property
@@ -156,7 +156,7 @@ class Marks(Observer):
         return self.finder.place
 
     def saw(self, event: StepEvent, subject: Any = None) -> None:
-        """Note what the program does, and end a step if one ends with it."""
+        """Note an event, and end a step if one ends with it."""
         process, thread = here()
         if process != self._process or (self._is_by_hand and event.source is not BY_HAND):
             return
@@ -192,12 +192,12 @@ class Marks(Observer):
         return self._finders[thread]
 
     def _moves_to(self, thread: int, finder: StepFinder) -> bool:
-        """Let the steps of this thread count from now on if they are better than those of the one that counted."""
+        """Let the steps of this thread count from now on if they are better; return whether they count."""
         if finder.choice is None or not self._may_move():
             return False
         of_owner, frame = self._finders.get(self._owner), frame_of_thread(self._owner)
         if finder.source is LOADER and not is_waiting_for_thread(frame):
-            return False  # it may only prefetch them
+            return False  # it may only prefetch batches
         better = worth_of(finder) - worth_of(of_owner)
         leads = finder.source.is_certain and of_owner is not None and finder.place >= of_owner.place + MANY_CALLS
         if better > 0 or (better == 0 and (frame is None or leads)):
@@ -205,9 +205,9 @@ class Marks(Observer):
         return thread == self._owner
 
     def _settle(self, finder: StepFinder, event: StepEvent, subject: Any) -> None:
-        """Watch calls of modules only while they may decide what a step is, or those of one class that are the steps.
+        """Watch calls of modules while they may decide what a step is; if one class marks the steps, only its calls.
 
-        Calls of backward decide nothing more once optimizers or the program itself mark the steps.
+        Once optimizers or the program itself mark the steps, calls of backward are not needed any more.
         """
         self._choice = finder.choice
         self.needs_backward = finder.choice is None or not (finder.source is OPTIMIZER or finder.source.is_certain)
@@ -264,7 +264,7 @@ class FirstSteps(Observer):
             yield
 
     def saw(self, event: StepEvent, subject: Any = None) -> None:
-        """Pass on what the program does; count it, if it has done it."""
+        """Pass on the event, and count it; a call of a module counts when it returns."""
         if event.source is OPTIMIZER and here() != self._owner:
             return
         self._acts[event.source](subject)
@@ -296,12 +296,12 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def here() -> tuple[int, int]:
-    """Return the process, without a call of the system, and the thread; a forked process has that of its parent."""
+    """Return the process and the thread. It makes no system call; the thread of a fork has its parent's number."""
     return _process, threading.get_ident()
 
 
 def worth_of(finder: StepFinder | None) -> int:
-    """Return how good the steps of a thread are: one that trains goes before one that evaluates or prefetches."""
+    """Return how good the steps of a thread are: those of training are better than of evaluation or prefetching."""
     if finder is None or not finder.event_counts.total():
         return -1
     if finder.choice is None:
@@ -310,7 +310,7 @@ def worth_of(finder: StepFinder | None) -> int:
 
 
 def is_waiting_for_thread(frame: FrameType | None) -> bool:
-    """Return whether a thread waits for the end of another, or of its work, from its innermost frame."""
+    """Return whether a thread with this innermost frame waits for another thread, or for its result."""
     while frame is not None:
         if (frame.f_code.co_name, Path(frame.f_code.co_filename).name) in WAITING_FOR_THREAD:
             return True
@@ -319,7 +319,7 @@ def is_waiting_for_thread(frame: FrameType | None) -> bool:
 
 
 def silent_of_stops(show: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a `threading.excepthook` that shows all but our own end of a thread."""
+    """Return a `threading.excepthook` that shows all errors except those by which pinprof ends a thread."""
 
     def shown(failure: Any) -> None:
         if failure.exc_value is None or not is_our_doing(failure.exc_value):

@@ -1,7 +1,7 @@
-"""The sources of step boundaries: what a program does once per step, and the changes of torch that report it.
+"""The sources of step boundaries: events that a program has once per step, and the changes of torch that report them.
 
-A new source is one row `Source` in this file, with its hook. Hooks import torch when they are placed, because processes
-that never use it load this module too.
+A new source is one row `Source` in this file, with its hook. Hooks import torch only when they are placed, because
+processes without torch load this module too.
 """
 
 # ruff: noqa: PLC0415
@@ -34,7 +34,7 @@ class Observer:
     """Whether calls of backward may decide what a step is; otherwise they are not reported."""
 
     def saw(self, event: "StepEvent", subject: Any = None) -> None:
-        """Note what the program does, and with what: the optimizer, the losses, or the module."""
+        """Note an event, with its optimizer, its losses or its module as `subject`."""
         raise NotImplementedError
 
     def returned(self, call: "StepEvent", output: Any) -> None:
@@ -61,13 +61,13 @@ class Source:
     enough: int = 12  # a WGAN makes five critic steps per generator step, and two of these are necessary
     """Events that suffice to choose it, if the program has no better source."""
     is_certain: bool = False
-    """Whether the program or its user names it as the end of a step, so that nothing else counts."""
+    """Whether the program or its user says that a step ends here, so that nothing else counts."""
     is_costly: bool = False
     """Whether its hook slows the program down, so that it is placed only where nothing else marks a step."""
 
 
 class StepEvent(NamedTuple):
-    """A call by hand, an optimizer step or backward pass that was made, a call of a module, or a draw of a batch."""
+    """A call of `pinprof.step()`, an optimizer step, a backward pass, a call of a module, or a draw of a batch."""
 
     source: Source
     key: Hashable
@@ -77,7 +77,7 @@ class StepEvent(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What a marker at these events is called."""
+        """The name of a marker that these events make."""
         return self.source.words.format(name=self.name)
 
 
@@ -106,9 +106,9 @@ def step() -> None:
 
 @contextmanager
 def reporting_optimizers(observer: Observer) -> Iterator[None]:
-    """Report each step of an optimizer, with the optimizer; torch.compile leaves the call to Python.
+    """Report each step of an optimizer, with the optimizer; torch.compile does not compile the report.
 
-    torch makes the call within its own range of the step, which ends slightly later.
+    torch calls the hook within its own range of the step, which ends slightly later.
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -136,10 +136,10 @@ def count_optimizers() -> int:
 def reporting_backward(observer: Observer) -> Iterator[None]:
     """Report each backward pass by the line that calls it, with the differentiated tensors, the losses.
 
-    Passes within another one of the same thread do not count.
+    A pass within another one of the same thread does not count.
 
-    All of `Tensor.backward`, `torch.autograd.backward` and `torch.autograd.grad` run the engine through one function.
-    torch.compile knows the three by their identity and leaves that function alone, so it is the one to change.
+    `Tensor.backward`, `torch.autograd.backward` and `torch.autograd.grad` all run the engine through one function. This
+    changes that function, because torch.compile recognizes the three others by their identity.
     """
     import torch
 
@@ -173,9 +173,9 @@ def reporting_backward(observer: Observer) -> Iterator[None]:
 
 
 def _leave_to_python(function: Any, *, with_callees: bool) -> None:
-    """Keep torch.compile from compiling the function where a program's compiled code leads to it.
+    """Keep torch.compile from compiling the function where compiled code of the program calls it.
 
-    What torch offers publicly loads all of torch.compile. Torch before 2.8 cannot say it of callees.
+    The public way loads all of torch.compile. Torch before 2.8 cannot exempt callees.
     """
     import torch
 
@@ -194,11 +194,11 @@ MODULE_CALL: Final = "call_module"
 
 @contextmanager
 def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> Iterator[None]:
-    """Report each call of a module that no other module makes, before it with the module and after it with its output.
+    """Report each call of an outermost module: before it with the module, after it with the output.
 
-    Modules that are only functions, as a loss is, do not count. All calls of any module become slower, or only those of
-    the class `of`. This changes `__call__`: hooks of torch would take the slow way through every call, and make
-    torch.compile compile anew.
+    Modules without children and parameters, such as losses, do not count. Calls of all modules become slower, or only
+    those of the class `of`. This changes `__call__`: torch's own hooks would slow each call down more, and make
+    torch.compile compile again.
     """
     import torch
 
@@ -208,7 +208,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
     def event_of(module: "Module") -> StepEvent | None:
         if next(module.children(), None) is None and next(module.parameters(recurse=False), None) is None:
             return None
-        original = getattr(module, "_orig_mod", module)  # what torch.compile was given
+        original = getattr(module, "_orig_mod", module)  # the module that torch.compile wraps
         return StepEvent(MODULE, id(module), type(original).__name__)
 
     def change(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,9 +255,9 @@ def before_evaluation(act: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def reporting_draws(observer: Observer) -> Iterator[None]:
-    """Report each draw of a batch from any DataLoader before it, and afterwards where there was none left.
+    """Report each draw of a batch from any DataLoader before it is made, and afterwards if no batch was left.
 
-    Each epoch has a new iterator; the sampler, which an iterator shares with its DataLoader, identifies the DataLoader.
+    Each epoch has a new iterator. The sampler identifies the DataLoader: all its iterators share it.
     """
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 

@@ -1,4 +1,4 @@
-"""Advances a recording at the end of each step, joins the ranks of its process group, and ends the program at last."""
+"""Advances a recording at the end of each step, joins the ranks of its process group, and finally ends the program."""
 
 import sys
 from collections.abc import Callable
@@ -56,8 +56,8 @@ class Membership:
 class Stepper:
     """Advances the recording at the end of every step, and ends the script when that is done or has failed.
 
-    A rank of a job goes on until it can end together with the others, which would wait for it in a collective. A script
-    that only evaluates goes on while it `is_needed`, by children that train.
+    A rank of a job goes on until all ranks can end together, because the others would wait for it in a collective. A
+    script that only evaluates goes on while children that train need it (`is_needed`).
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Stepper:
         self.recording = recording
         self.failure: CaptureError | None = None
         self.trains = False
-        """Whether the steps that it has recorded train."""
+        """Whether the recorded steps train."""
         self.on_stop: Callable[[], None] = lambda: None
-        """Called before it asks the script to end."""
+        """Called before the script is asked to end."""
         self.is_faulty = False
         """Whether pinprof itself has failed, so that nothing is recorded."""
         self.stop = Stop()
@@ -95,7 +95,7 @@ class Stepper:
                 self._advance(marker)
             except CaptureError as exc:
                 self._give_up(exc)
-            except Exception as error:  # noqa: BLE001  whatever it is, it is not the program's
+            except Exception as error:  # noqa: BLE001  an error of pinprof, not of the program
                 self._give_up(self._note_fault(error))
         if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
             if not self.stops:
@@ -103,7 +103,7 @@ class Stepper:
             self.stop()
 
     def end(self) -> None:
-        """End the recording, however the program has ended; `failure` says then why it has failed, if it has."""
+        """End the recording, however the program has ended; if that fails, `failure` says why."""
         if self.stops > POLITE_STOPS:
             sys.settrace(None)
         try:
@@ -144,7 +144,7 @@ class Stepper:
             self.failure = exc
 
     def _may_end(self) -> bool:
-        is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have what they need
+        is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have their recordings
         return is_awaited or (self.recording.done and not self._keep_going and (self.trains or not self._is_needed()))
 
     @property

@@ -27,34 +27,35 @@ from pinprof.program.machine import uses_cuda
 from pinprof.program.user_program import OWN_FOLDERS, Stop
 
 STRETCH_AFTER_S = 30.0
-"""The work without a step after which a stretch of time is recorded: longer than a usual start with little of it."""
+"""Seconds of work without a step after which a stretch of time is recorded; a program's start usually takes less."""
 
 STRETCH_S = 3.0
 """How long to record: some steps of an inference with large models, or thousands of a small one."""
 
 MODULES_AFTER_S = 3.0
-"""The work without a step after which to watch modules, which slows their calls down by less than a microsecond: short
-enough for an inference of some seconds to have steps."""
+"""Seconds of work without a step after which modules are watched, which costs each call less than a microsecond. An
+inference of some seconds gets steps this way."""
 
 WITH_OPTIMIZER = 4
-"""How much longer to wait in a program that has an optimizer, or had steps: it probably trains after this."""
+"""How many times longer to wait in a program that has an optimizer, or had steps: it will probably train later."""
 
 LONGER_THAN_ANY = 5
-"""A marker no longer comes if it takes LONGER_THAN_ANY times as long as it ever did."""
+"""A marker is lost after this multiple of the longest time that it ever took."""
 
 LOOK_S = 0.25
+"""How often the thread looks at the program."""
 
 ENDS_WITHIN_S = 5.0
-"""Where a program goes on for longer after it was stopped, pinprof says where it is."""
+"""If a stopped program runs on for longer, pinprof says where it is."""
 
 LATE = "pinprof has its steps and waits for the script to end: it is in {line.function} ({line.file}:{line.line})"
 
 RETRY_S = 0.02
-"""How soon to try again to act, where the main thread was in a function of pinprof."""
+"""How soon to try again to act if the main thread was in a function of pinprof."""
 
 SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
-"""The signal whose Python handler acts. No process sends it: `_thread.interrupt_main` only notes in the interpreter
-that it came, so no system call of the program is interrupted. A handler may raise, as a pending call of C cannot."""
+"""The signal whose Python handler acts. No process sends it: `_thread.interrupt_main` only notes it in the interpreter,
+so it interrupts no system call of the program. Unlike a pending call of C, a handler may raise."""
 
 Due: TypeAlias = Literal["modules", "stretch"]
 """To watch modules, or to record a stretch of time."""
@@ -87,12 +88,12 @@ def due(stretch_after_s: float, now: Situation, has_optimizer: Callable[[], bool
 
 
 class Watchdog:
-    """Lets modules mark steps, and records a stretch of time, while `awake()`, if nothing else marks steps.
+    """In the block of `awake()`, lets modules mark steps and records a stretch of time if nothing else marks steps.
 
-    It does so after some seconds of work, `stretch_after_s` for the stretch; 0 waits for ever. If it `may_stop` the
-    program, it calls `stop` again and again after the stretch. `body` is the code of the function that runs it. Time in
-    which `waits_for_others`, for processes that it has started, does not count. It says where a program is that goes on
-    long after it was stopped.
+    The stretch begins after `stretch_after_s` seconds of work; 0: never. After it, `stop` is called again and again if
+    the watchdog `may_stop` the program. `body` is the code of the function that runs the program. Time in which the
+    program waits for processes that it has started (`waits_for_others`) does not count as work. If the program runs on
+    long after it was stopped, the watchdog says where it is.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Watchdog:
 
     @property
     def worked_s(self) -> float:
-        """How long the program was seen to work, in all."""
+        """How long the program was seen to work, in total."""
         return self._work.total_s
 
     def _sleep(self) -> None:
@@ -183,7 +184,7 @@ class Watchdog:
         return what if what == "modules" or not self._recording.options.times_only else None
 
     def _decide(self) -> None:
-        """Do what is due; in the program's own thread, because it looks at all objects."""
+        """Do what is due. Call it in the program's own thread, because it looks at all objects."""
         what, work = self._due(self._finds_optimizer), self._work
         if what is not None and not work.is_with_tensors():
             work.seconds = 0.0
@@ -205,9 +206,9 @@ class Watchdog:
         self._action, self._acts = None, True
         try:
             action()
-        except CaptureError:  # a profiler of the program's own, for one; this must not end the program
+        except CaptureError:  # such as that the program runs a profiler of its own; this must not end the program
             self._sleep()
-        except Exception as error:  # noqa: BLE001  nor must what nobody thought of
+        except Exception as error:  # noqa: BLE001  nor must an unexpected error
             self._sleep()
             faults.note(error)
         finally:
@@ -226,9 +227,9 @@ class Watchdog:
 
 
 def is_in_program(frame: FrameType | None, body: CodeType) -> bool:
-    """Return whether a frame is of the program that the function with the code `body` runs, and of none of pinprof's.
+    """Return whether a frame belongs to the program that the function with the code `body` runs, not to pinprof.
 
-    A frame that only passes on a call of a module counts as the program's.
+    A frame of pinprof that only passes on a call of a module counts as the program's.
     """
     depth = 0
     while frame is not None and frame.f_code is not body:
@@ -244,22 +245,22 @@ PREPARING = ("<frozen importlib._bootstrap>", f"_dynamo{os.sep}convert_frame.py"
 """Ends of the names of files whose functions run while a program imports modules, or torch.compile compiles."""
 
 DEEPEST = 200
-"""Frames to look at."""
+"""Frames that are looked at, at most."""
 
 FREED = 10
-"""Pieces of the GPU's memory given back between two looks. Temporary tensors come and go while a model works; while one
-is loaded they only come."""
+"""The program works if it has freed this number of blocks of GPU memory since the last look. A working model allocates
+and frees temporary tensors; a model that is being loaded only allocates."""
 
 QUIET_SHARE = 0.1
-"""The part of a second that counts in which none of that was seen: replayed graphs need no memory, but neither does a
-program that prepares its data on the host."""
+"""How much a second counts in which the program freed less: it may replay graphs, which need no memory, or only prepare
+data on the host."""
 
 LONGEST_LOOK_S = 1.0
-"""The most that counts from one look to the next: a thread that was not let run has seen nothing."""
+"""The most time that counts from one look to the next: if this thread could not run, it has seen nothing."""
 
 
 class Activity:
-    """The seconds in which a program was seen to work since something last marked a step, and in all."""
+    """The seconds in which a program worked: since something last marked a step, and in total."""
 
     def __init__(self, now_ns: int) -> None:
         self.seconds = 0.0
@@ -271,7 +272,7 @@ class Activity:
         self._tensors = set[int]() if self._has_gpu else tensors()
 
     def look(self, now_ns: int, frame: FrameType | None, marked_ns: int) -> None:
-        """Look at the program now: the innermost frame of its main thread, and when something last marked a step."""
+        """Look at the program: `frame` is the innermost of its main thread, `marked_ns` when a step was last marked."""
         worked_s = min((now_ns - self._now_ns) / NS_PER_S, LONGEST_LOOK_S) * self._share(frame)
         self._now_ns = now_ns
         self.total_s += worked_s
@@ -279,7 +280,7 @@ class Activity:
         self._marked_ns = marked_ns
 
     def is_with_tensors(self) -> bool:
-        """Return whether the program uses torch at all; call it in the program's own thread, as `tensors`."""
+        """Return whether the program uses torch; call it in the program's own thread, as `tensors`."""
         return self._has_gpu or not tensors() <= self._tensors
 
     def _share(self, frame: FrameType | None) -> float:
@@ -292,7 +293,7 @@ class Activity:
 
 
 def is_preparing(frame: FrameType | None) -> bool:
-    """Return whether a thread imports or compiles, from its innermost frame."""
+    """Return whether a thread with this innermost frame imports or compiles."""
     for _ in range(DEEPEST):
         if frame is None:
             return False
@@ -305,13 +306,14 @@ def is_preparing(frame: FrameType | None) -> bool:
 def tensors() -> set[int]:
     """Return the ids of all tensors that exist.
 
-    In another thread than the program's, this could hold on to a tuple that the program still builds, which breaks it.
+    Call it in the program's own thread: another thread could hold a tuple that the program is still building, and the
+    program would fail.
     """
     return {id(thing) for thing in gc.get_objects() if issubclass(type(thing), Tensor)}
 
 
 def _freed_pieces() -> int:
-    """Return how often the program has given back memory of a GPU."""
+    """Return how many blocks of GPU memory the program has freed."""
     if not uses_cuda():
         return 0
     devices = range(torch.cuda.device_count())

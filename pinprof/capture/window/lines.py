@@ -1,4 +1,4 @@
-"""The windows that learn which lines wait for the GPU: under a profiler, then over many steps without one."""
+"""The windows that find the lines which wait for the GPU: under a profiler, then over many steps without one."""
 
 import sys
 import threading
@@ -36,9 +36,9 @@ from pinprof.trace.run_log import WATCH
 
 
 class LineRecorder:
-    """The lines of the waits so far, each once; `waited()` marks in the trace that the current line has waited.
+    """The lines of the waits so far, each once; `waited()` marks a wait of the current line in the trace.
 
-    The thread that makes it is the main thread.
+    Make it in the main thread.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class LineRecorder:
 def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator[Progress, None, None]:
     """Record some steps with stacks, learn the lines of their waits, and store these in the trace at `path`.
 
-    It discards the recorded steps, which stacks and warnings slow down. A failure costs only the lines, never the
+    The recorded steps are discarded: stacks and warnings slow them down. A failure costs only the lines, never the
     existing trace.
     """
     recorder = LineRecorder()
@@ -108,8 +108,7 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: P
 
 
 MOST_IN_SEQUENCES = 20_000
-"""Entries of all sequences together; a detector with 500 waits in each of 200 steps, no two alike, would have 100,000
-of them."""
+"""The most waits in all sequences together; a detector with 500 waits in each of 200 different steps has 100,000."""
 
 THREAD = -1
 """Stands between the frames of a thread and those of the main thread."""
@@ -151,9 +150,9 @@ class _Entry(NamedTuple):
 
 
 class Watcher:
-    """The waits so far; the thread that makes it is the main thread.
+    """The waits so far. Make it in the main thread.
 
-    While the program waits, it only counts; it looks at the source in the end.
+    While the program runs, waits are only counted; their source lines are looked up at the end.
     """
 
     def __init__(self) -> None:
@@ -187,7 +186,7 @@ class Watcher:
                 self._sequences = None
 
     def watched(self) -> DebugModeWaits:
-        """Return what was seen so far."""
+        """Return the waits so far."""
         steps: dict[_Entry, Counter[int]] = {}
         entries = [caller.described() for caller in self._callers]
         for entry, of_caller in zip(entries, self._steps, strict=True):
@@ -222,7 +221,7 @@ class Watcher:
 
 
 WATCH_S = 30.0
-"""The time after which no further step is watched: a person waits for the report."""
+"""No further step is watched after this time: a person waits for the report."""
 
 
 def watch_window(
@@ -233,9 +232,9 @@ def watch_window(
     noticing: Noticing = noticing,
     now: Callable[[], float] = time.monotonic,
 ) -> Generator[Progress, None, None]:
-    """Watch steps without a profiler, and store what was seen in the trace at `path`.
+    """Watch steps without a profiler, and store their waits in the trace at `path`, even if the program ends early.
 
-    It stores also what it saw of a program that ended meanwhile. A failure costs only what was seen.
+    A failure costs only these waits.
     """
     if not steps:
         return

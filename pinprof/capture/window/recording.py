@@ -43,7 +43,7 @@ from pinprof.trace.run_log import PLAIN, RUN_KEY
 from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
 
 SPARE = 3
-"""The steps beyond those of the windows that a program must have left, or it is short of steps."""
+"""A program is short of steps if it has only this number more left than the windows take."""
 
 AFTER = "after"
 """The window of steps after all windows."""
@@ -52,7 +52,7 @@ OnWindow = Callable[[str, int, int], None]
 """Called at the start of every step with the name of the window, the step's number in it, and its number of steps."""
 
 TimeSteps = Callable[[Journal, list[int]], Generator[Progress, None, None]]
-"""Times steps, which it notes in the journal, and adds to the list how long the CPU was with others in each."""
+"""Notes timed steps in the journal, and appends to the list how long other programs had the CPU in each, in ns."""
 
 DEFAULTS = RecordingOptions()
 
@@ -98,11 +98,11 @@ def profile(
 class Recording:
     """One run through the windows, which `step()` advances; its results are `plain` and `recorded_steps`.
 
-    `done` says that all windows are finished, `steps_seen` how many steps it has counted. `plain`, and `host`, the
+    `done` says that all windows are finished, `steps_seen` how many steps were counted. `plain`, and `host`, the
     samples of the main thread's Python stack, stay None if that window was omitted or cut short. `regular`, the regular
     step without a profiler, is known at the end. The file at `path` exists when `recorded_steps` is not 0. `marker`
-    says what marks a step, and is stored in that file. Without a profiler, `time_steps` may time the steps
-    in place of a plain window. `beyond_epoch` says that the first epoch is not taken for the last.
+    says what marks a step, and is stored in that file. Without a profiler, `time_steps` may time the steps in place of
+    a plain window. If the program goes on `beyond_epoch`, the end of its first epoch cuts no window short.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Recording:
             raise CaptureError(self.why_nothing_recorded())
 
     def join(self, agreement: Agreement | None, count: Callable[[], int]) -> None:
-        """Begin the windows together with the other ranks of a job; `count` returns the program's number of steps.
+        """Begin the windows together with the other ranks of a job; `count` returns the program's steps so far.
 
         Call it before the warm-up ends.
         """
@@ -175,9 +175,9 @@ class Recording:
         return self._count()
 
     def watch(self) -> None:
-        """Notice the irregular work of the program from now until the end; `start` does so at the latest.
+        """Note the irregular work of the program from now until the end; `start` calls this if you did not.
 
-        What else changes DataLoaders has to come after it, and to undo that before the end.
+        Other changes of DataLoaders have to be made after it, and undone before the end.
         """
         if not self._watching:
             self._watching = True
@@ -185,13 +185,13 @@ class Recording:
             self._watched.enter_context(self._workers.sampling())
 
     def start(self, *, with_step: bool = True) -> None:
-        """Enter the first window. The first step begins now, or where the first `step()` is, after the start-up."""
+        """Enter the first window. The first step begins now, or at the first `step()` if not `with_step`."""
         self.watch()
         self.journal.begin(with_step=with_step)
         self._advance()
 
     def step(self) -> None:
-        """Mark the end of a training step; after `done` it is only noted."""
+        """Mark the end of a training step; once all windows are `done`, the step is only noted."""
         self.journal.end_step(AFTER if self.done else self._window)
         if not self.done:
             self.steps_seen += 1
@@ -200,7 +200,7 @@ class Recording:
 
     @property
     def may_move(self) -> bool:
-        """Whether the steps may be those of another thread from now on: a profiler ends where it began."""
+        """Whether another thread may make the steps from now on: a profiler must end in the thread that started it."""
         return not (self.done or self._lean.is_open or self.recorded_steps)
 
     def move(self) -> None:
@@ -210,7 +210,7 @@ class Recording:
             self.restart()
 
     def restart(self) -> None:
-        """Begin the windows anew, because steps are now marked otherwise; not if one was recorded already."""
+        """Begin the windows anew, because something else marks the steps now; not if a step was recorded already."""
         if self.done or self.recorded_steps or self._is_abandoned or self._agreement is not None:
             return
         self._boundaries.close()
@@ -220,14 +220,14 @@ class Recording:
         self._advance()
 
     def abandon(self) -> None:
-        """Leave the windows for good, because no step comes any more; keep the complete steps recorded so far."""
+        """Leave the windows for good, because no more steps will come; keep the complete steps recorded so far."""
         self._is_abandoned = True
         self._boundaries.close()
 
     def end(self) -> None:
-        """Leave the open window, if any; keep the complete steps recorded so far, and store what the run was.
+        """Leave the open window, if any; keep the complete steps recorded so far, and store the log of the run.
 
-        Without a complete step, keep the stretch of time, if any was recorded.
+        Without a complete step, keep the stretch of time, if one was recorded.
         """
         log, worker = self.journal.log(), self._workers.longest()
         self.regular = timed_regular_step(log)
@@ -291,11 +291,11 @@ class Recording:
         )
 
     def _may_wait(self) -> bool:
-        """Return whether to wait for steady steps; the rank may join the others meanwhile."""
+        """Return whether to wait for steady steps; this process may become a rank of a job meanwhile."""
         return not self._is_short() and (self._agreement is None or self._agreement.in_contact)
 
     def _is_short(self) -> bool:
-        """Return whether the program may soon be short of steps for the windows to come; a job is as long as agreed."""
+        """Return whether the program may have too few steps for the windows to come; the ranks of a job never do."""
         left, options = None if self.beyond_epoch else self.journal.steps_left, self.options
         if left is None:
             return False
@@ -324,6 +324,6 @@ class Recording:
         return {"pinprof": json.dumps(self._facts(self.marker)), **host}
 
     def _facts(self, marker: str) -> dict[str, object]:
-        """Return what the trace says of the program, whose steps this marker marks."""
+        """Return the facts about the program that the trace stores; `marker` says what marks its steps."""
         facts = description(self.plain, marker) | self._lean.facts()
         return facts | ({"apart": self._agreement.apart} if self._agreement else {})

@@ -1,4 +1,4 @@
-"""A long training, looked at again every so often: a few recorded steps each time, for a small share of its time."""
+"""Repeated looks at a long training: a few recorded steps each time, for a small share of its time."""
 
 import json
 from collections import deque
@@ -22,13 +22,13 @@ from pinprof.program.machine import Clock
 from pinprof.units import NS_PER_MS
 
 MOST_SHARE = 0.005
-"""The share of the program's time that a look may take: after a dear one, the next comes later."""
+"""The share of the program's time that looks may take: after a costly look, the next one comes later."""
 BETWEEN = "between"
 """The window of the steps between two looks."""
 KEPT_STEPS = 1000
-"""The most steps before a look that say how long a step takes without the profiler."""
+"""The last steps before a look, at most, from which the step without the profiler is calculated."""
 UNLIKE = 3.0
-"""Steps that take this many times the median are left out of it: an evaluation, a checkpoint."""
+"""Steps longer than this multiple of the median are left out of the mean: they evaluate, or write a checkpoint."""
 
 OnLook: TypeAlias = Callable[[Path, int], None]
 """Called after each look with its trace, which the next one replaces, and the number of the program's last step."""
@@ -52,7 +52,7 @@ class Rounds:
     def record(
         self, every: int, steps: int, path: Callable[[], Path], marker: str, on_look: OnLook
     ) -> Generator[Progress, None, None]:
-        """Record `steps` steps after `every` steps and more, without an end, and call `on_look` after each time."""
+        """Record `steps` steps again and again, at least `every` steps apart, and call `on_look` after each time."""
         clock, place = self._journal.clock, self._place
         tell = contained(on_look)
         begin_ns = clock.now_ns()
@@ -66,9 +66,9 @@ class Rounds:
             cost_ns = clock.now_ns() - begin_ns - int((place() - first) * step_ns)
 
     def _between(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
-        """Wait for `every` steps, and until what the last look cost is a small share of the time since.
+        """Wait for `every` steps, and until the cost of the last look is a small share of the time since.
 
-        Return the times of the last steps, and the mean of all, in ns.
+        Return the times of the last steps, and the mean time of all steps, in ns.
         """
         clock = self._journal.clock
         begin_ns, count = clock.now_ns(), 0
@@ -80,7 +80,7 @@ class Rounds:
         return [end - start for start, end in pairwise(ends_ns)], (ends_ns[-1] - begin_ns) / count
 
     def _look(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, bool]:
-        """Record these steps, and return whether they could be: later looks may succeed after one that fails."""
+        """Record these steps, and return whether that succeeded: after a look that fails, a later one may succeed."""
 
         def sections() -> dict[str, str]:
             return {"pinprof": json.dumps(description(plain, marker) | lean.facts())}
@@ -88,7 +88,7 @@ class Rounds:
         lean = LeanWindow(self._journal, self._make_profiler, sections)
         boundaries = lean.record(steps, lambda: path, self._place)
         try:
-            for progress in boundaries:  # noqa: UP028  `yield from` would close the look here, where it may fail
+            for progress in boundaries:  # noqa: UP028  `yield from` would close the look outside of this `try`
                 yield progress
         except CaptureError as error:
             faults.say(f"A look is left out: {error}")

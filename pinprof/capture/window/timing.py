@@ -20,7 +20,7 @@ from pinprof.trace.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
 
 COMPARED_STEPS = 5
-"""Steps are steady if the median of the last COMPARED_STEPS is close to that of as many before them."""
+"""Steps are steady if the median of the last COMPARED_STEPS is close to that of the COMPARED_STEPS before them."""
 
 STEADY = 0.1
 """How much the two medians may differ, as a share of the larger; host-bound steps vary by about that much."""
@@ -34,8 +34,8 @@ def warm_up(
 ) -> Generator[Progress, None, float]:
     """Wait at every step boundary until the steps are steady, or there were too many; return the time of a step in ns.
 
-    That is the median of the last steps. It does not touch the device. After the fewest steps, `may_wait` returns
-    whether to wait for steady ones; none is steady where a DataLoader `is_filling` its queues.
+    The time is the median of the last steps. The device is not touched. After the fewest steps, `may_wait` says whether
+    to go on until steps are steady; while a DataLoader `is_filling` its queues, they are not.
     """
     marks_ns = [clock.now_ns()]
     while not _is_over(marks_ns, options, is_filling) and (len(marks_ns) <= options.warmup or may_wait()):
@@ -63,10 +63,10 @@ def is_steady(times: Sequence[int]) -> bool:
 
 
 LONGER, ENOUGH_S = 20, 5.0
-"""With a GPU, the window is over after LONGER times its steps and ENOUGH_S, precise or not: many programs are short."""
+"""With a GPU, the window ends after LONGER times its steps and ENOUGH_S, precise or not: many programs are short."""
 
 NEXT_LOOK = 1.25
-"""The window looks at its precision again when it has NEXT_LOOK times the steps of the last look."""
+"""The precision is calculated again after NEXT_LOOK times the steps of the last time."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def plain_window(
 ) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
     """Wait at every step boundary until the window is long enough; return the step, and the stacks of regular steps.
 
-    It synchronizes the device at both ends only. The mean is the host's time between them, without pinprof's own, in
-    which the GPU may have worked; or the GPU's time in its current stream, in which it may have done only a part. Both
-    are at most the truth, so it is the larger one. With a GPU it goes on until it is precise enough: launches
-    stay slower after a profiler, by a third on an H100 (torch 2.11), so a later step adds nothing. Where the
-    program `is_short` of further steps, it ends after a few.
+    The device is synchronized at both ends only. The mean is the larger of two times, since both may be too short: the
+    host's time between the ends without pinprof's own, in which the GPU may have worked; and the GPU's time in its
+    current stream, which may have had only a part of the work. With a GPU the window goes on until the mean is precise
+    enough: launches stay slower after a profiler, by a third on an H100 (torch 2.11), so later steps cannot help. If
+    the program `is_short` of further steps, the window ends after a few.
     """
     clock, first = journal.renew_clock(), len(journal)
     clock.synchronize()
@@ -132,7 +132,7 @@ def until_precise(
 ) -> Generator[Progress, None, None]:
     """Wait at every step boundary until the steps of all plain windows make the regular step precise.
 
-    It ends before that where `is_over` says so of their number and seconds, or where their time is up.
+    It ends earlier if `is_over` says so of their number and seconds, or when their time is up.
     """
     seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
     before = journal.steps_in(PLAIN)
@@ -149,16 +149,14 @@ def until_precise(
         yield Progress(PLAIN, before + steps + 1, options.plain_steps)
 
 
-MOST_STEPS = 100
-
-MOST_SECONDS = 30.0
-"""So long it waits at most: irregular work in the recorded steps is recognized, and left out of the figures."""
+MOST_STEPS, MOST_SECONDS = 100, 30.0
+"""The longest wait for regular steps. If irregular work is recorded, it is recognized and left out of the figures."""
 
 
 def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, None]:
     """Wait at every step boundary until the next `steps` steps are expected to have no irregular work.
 
-    Where that cannot be had, it says so in the journal.
+    If that is not possible, the journal says why.
     """
     start, waited = time.monotonic(), 0
     while (coming := next_irregular_work(journal.log())) is not None and coming.ahead < steps:

@@ -1,4 +1,4 @@
-"""torch's profiler, and the file of a recording: how it is written, and what pinprof stores in it."""
+"""torch's profiler, and the file of a recording: writing it, and storing pinprof's own sections in it."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ from pinprof.version import VERSION
 
 COPIED_BYTES = 1 << 20
 ONLY_TRACES = "KINETO_LOG_LEVEL", "6"
-"""Keeps Kineto's log off standard error: torch 2.13 writes two lines there for each recording, as more than errors."""
+"""Keeps Kineto's log off standard error: torch 2.13 writes two lines for each recording, at a level above errors."""
 
 
 def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.profile:
@@ -50,10 +50,10 @@ def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.prof
 
 
 class _OneCycle(torch.profiler.profile):
-    """Records one cycle of steps, and says nothing of events of earlier ones.
+    """Records one cycle of steps, without torch's warnings.
 
-    torch up to 2.11 warns that it forgets them, unless it is asked to keep them; then it parses all events at once, for
-    half a minute in a trace of 200,000.
+    torch up to 2.11 warns that it forgets the events of earlier cycles. If asked to keep them, it parses all events at
+    once, which takes half a minute for 200,000.
     """
 
     def prepare_trace(self) -> None:
@@ -74,7 +74,7 @@ def _without_warning() -> Iterator[None]:
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """Set Kineto's level in the block alone, in which it reads it: programs that this one starts keep theirs."""
+    """Set Kineto's log level in the block, where Kineto reads it, and not for programs that this one starts later."""
     name, level = ONLY_TRACES
     if name in os.environ:
         yield
@@ -131,7 +131,7 @@ def as_capture_error(what: str) -> Iterator[None]:
 
 
 GZIP_LEVEL = 2
-"""Of isal's four: as quick as the first; the third takes four times as long, for 5 % less."""
+"""Of isal's levels 0 to 3: as fast as level 1; level 3 takes four times as long for 5 % fewer bytes."""
 
 
 def is_packed(path: Path) -> bool:
@@ -192,15 +192,15 @@ def writable_target(path: Path, *, force: bool) -> Path:
 
 
 def was_spawned() -> bool:
-    """Return whether multiprocessing started this process for the program: what it was sent lies in shared memory."""
+    """Return whether the program started this process by multiprocessing: tensors sent to it lie in shared memory."""
     return parent_process() is not None and current_process().name != OWN
 
 
 def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
-    """Return what pinprof stores in the trace.
+    """Return the facts that pinprof stores in the trace.
 
-    These are versions, GPU, rank, the marker of steps, the step without the profiler, the memory pinned now, and
-    whether multiprocessing started the process.
+    They are versions, GPU, rank, the marker of steps, the step without the profiler, the memory pinned now, and whether
+    multiprocessing started the process.
     """
     rank, memory = rank_of_process(), host_memory()
     return {
@@ -217,7 +217,7 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
 
 
 def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequence[int]) -> None:
-    """Write a file like that of a trace, without events; the log of the run is stored in it later."""
+    """Write a trace file without events; the log of the run is stored in it later."""
     on_gpu = uses_cuda()
     times = TimesFile(
         pinprof=description,

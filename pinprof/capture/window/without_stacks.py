@@ -1,4 +1,4 @@
-"""What torch.profiler records without stacks: a few steps, or a stretch of time in which nothing marks a step."""
+"""Recordings of torch.profiler without stacks: a few steps, or a stretch of time if nothing marks a step."""
 
 import json
 import time
@@ -23,9 +23,9 @@ MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
 
 @final
 class LeanWindow:
-    """The window whose steps are the trace. `steps` says how many complete ones that has, or will have so far.
+    """The window whose steps are the trace; `steps` is the number of complete ones so far.
 
-    `sections` returns what the trace stores besides its events, as JSON by name.
+    `sections` returns pinprof's sections of the trace, as JSON by name.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LeanWindow:
             self._write(profiler, path())
 
     def facts(self) -> dict[str, object]:
-        """Return what the trace says of the program at this window, or of a program that did not come so far."""
+        """Return the facts about the program at this window; without a recorded window, those known so far."""
         made = constructors.described(self._journal.supply.of_sampler - self._drawn_before)
         return {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin, "made": asdict(made)}
 
@@ -82,7 +82,7 @@ class LeanWindow:
 
 
 SHORTEST_KEPT_S = 0.02
-"""A shorter stretch shows little but the start of the profiler."""
+"""A shorter stretch mostly shows the start of the profiler."""
 
 UNTIL_STOPPED = 0
 """In place of a number of steps: the profiler records from its start until it is stopped."""
@@ -92,7 +92,8 @@ UNTIL_STOPPED = 0
 class Stretch:
     """A recording between two moments, for a program in which nothing marks a step.
 
-    `describe` returns what the trace stores, given the text of the marker. Call all of it in the thread to record.
+    `describe` returns the facts that the trace stores, given the text of the marker. Call the methods in the thread to
+    record.
     """
 
     def __init__(

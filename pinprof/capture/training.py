@@ -1,4 +1,4 @@
-"""The recording of a training that a framework drives, which its callbacks share."""
+"""The recording of a training that a framework drives: the common part of the callbacks."""
 
 import atexit
 import os
@@ -22,10 +22,10 @@ RANKS_STOP_APART = (
 
 
 class TrainingRecording:
-    """The recording of one training: it begins at the first step, ends with the training, and never fails it.
+    """The recording of one training: it begins at the first step and ends with the training.
 
-    After the training has begun, it reports an error of the recording on standard error and lets the training go on.
-    Where the training has runs of a tracker, the first rank logs the report to them as soon as the steps are recorded.
+    After the training has begun, an error of the recording goes to standard error, and the training goes on. If the
+    training has runs of a tracker, the first rank logs the report to them as soon as the steps are recorded.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, stop: bool, options: dict[str, Any], log: bool = True) -> None:
@@ -42,7 +42,7 @@ class TrainingRecording:
     def begin(self, rank: int, ranks: int, runs: Sequence[Any] = ()) -> None:
         """Prepare to record the first training; ignore a second one. Raises CaptureError as `profile()` does.
 
-        `runs` are what `pinprof.log` takes of them.
+        `runs` are tracker runs as `pinprof.log` takes them.
         """
         if self._recording is not None:
             return
@@ -88,7 +88,7 @@ class TrainingRecording:
     def end(self, *, at_exit: bool = False) -> None:
         """End the recording if it still runs, keep its complete steps, and say where they are.
 
-        At the exit of the program it logs no report: an interpreter that shuts down starts no threads to read with.
+        At the exit of the program it logs no report: Python starts no threads then, and reading needs some.
         """
         if self._recording is None or self._ended:
             return
@@ -103,7 +103,7 @@ class TrainingRecording:
             self._log_report(self._recording.path, at_exit=at_exit)
 
     def _log_report(self, path: Path, *, at_exit: bool) -> None:
-        """Log the report to the runs, if any; whatever goes wrong there is one line, for the training goes on."""
+        """Log the report to the runs, if any; an error is one line, and the training goes on."""
         try:
             runs = destinations(self._runs)
             if runs and at_exit:
@@ -116,7 +116,7 @@ class TrainingRecording:
             _say(f"did not log the report: {' '.join(str(error).split())}")
 
     def _say_look(self, path: Path, place: int) -> None:
-        """Say what a look at the training has found; without `every` there is none."""
+        """Say what a look at the training has found; without `every` there are no looks."""
         from pinprof.logbook import verdict_of  # noqa: PLC0415  reports: recording does not need them
 
         _say(f"step {place}: {verdict_of(path)}")

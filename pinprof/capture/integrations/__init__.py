@@ -1,1 +1,0 @@
-"""Recordings that frameworks drive by their callbacks."""
