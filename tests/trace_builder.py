@@ -134,6 +134,20 @@ class TraceBuilder:
             "gpu_memcpy", name, start, duration, correlation=correlation, device=device, stream=stream, bytes=size
         )
 
+    def memory(
+        self, at: float, allocated: int, reserved: int = 0, *, device: int | None = 0, thread: int = MAIN
+    ) -> dict[str, Any]:
+        """Add what torch's allocator holds after an allocation or release, as `profile_memory` does; None is the host.
+
+        Kineto writes it in `ChromeTraceLogger::handleGenericInstantEvent`, with the args of `MetadataFieldCatalog.h`.
+        """
+        args = {"Total Reserved": reserved, "Total Allocated": allocated, "Bytes": 512, "Addr": 140_000_000_000_000}
+        args |= {"Device Id": -1, "Device Type": 0} if device is None else {"Device Id": device, "Device Type": 1}
+        event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": MAIN, "tid": thread}
+        event |= {"ts": self.base_us + at, "args": args}
+        self.events.append(event)
+        return event
+
     def overhead(self, name: str, start: float, duration: float) -> None:
         """Add a cost of CUPTI, which says neither on which thread nor in which call."""
         event = self.event("overhead", name, start, duration)

@@ -177,6 +177,17 @@ class HostProfileJson(sampled_stacks.HostProfile, frozen=True, kw_only=True):
     functions: Annotated[Sequence[HostLine], doc("by function of any code")]
 
 
+class MemoryPeakJson(Document):
+    """The most memory that torch's allocator had given out on a GPU in the recording."""
+
+    device: Annotated[Count, doc("the GPU")]
+    allocated_bytes: Annotated[Size, doc("in tensors, at the peak")]
+    reserved_bytes: Annotated[Size | None, doc("the most that was taken from the GPU; null where not recorded")]
+    step: Annotated[Count | None, doc("the step of the first such peak, from 1; null in none")]
+    step_fraction: Annotated[Share | None, doc("how much of that step had passed")]
+    op: Annotated[str | None, doc("the innermost op then that is more than an allocation")]
+
+
 class HostMemoryJson(Document):
     """Memory that torch had pinned after the last recorded step."""
 

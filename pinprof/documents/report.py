@@ -12,6 +12,7 @@ from pinprof.documents.by_name import (
     KernelJson,
     KernelSumsJson,
     LaunchesJson,
+    MemoryPeakJson,
     Op,
     OpSumsJson,
     PauseJson,
@@ -268,6 +269,9 @@ class TraceJson(Document):
     findings: Annotated[Sequence[FindingJson], doc("what to do, the largest saving first")]
     joint: Annotated[JointJson | None, doc("all fixes together")]
     hta: Annotated[Hta | None, doc("HTA's figures; null without `--hta`")]
+    memory: Annotated[
+        Sequence[MemoryPeakJson], doc("the peak of each GPU's memory; none where `profile_memory` was off")
+    ] = []
 
 
 class MeasuredOn(Document):

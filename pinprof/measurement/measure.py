@@ -14,6 +14,7 @@ from pinprof.analyses.copies import CopyGroup, Overlap, measure_copies
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import measure_launches, measure_pause, measure_slow_launches
+from pinprof.analyses.memory import measure_memory
 from pinprof.analyses.step_parts import MeanStep, measure_mean
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Site, Stalled, WaitCost
@@ -108,6 +109,7 @@ class _Sums:
             slow_launches=None if no_sums else measure_slow_launches(trace, details.syncs.stalls.call, steps.divisor),
             kernels=_unless(self.no_kernels, lambda: measure_kernels(trace, details.sources)),
             ops=_unless(no_sums, self.ops),
+            memory=measure_memory(trace),
             host=measure_host(trace.info.host),
         )
 

@@ -10,6 +10,7 @@ from pinprof.analyses.host_samples import HostSums
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import Launches, Pause, SlowLaunches
 from pinprof.analyses.loader import LoaderSums
+from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Stalled, WaitCost
@@ -135,6 +136,8 @@ class Profile:
     """The kernels of the complete steps by name."""
     ops: KnownOrWithheld[OpSums]
     """The ops of the complete steps by name, as traced."""
+    memory: tuple[MemoryPeak, ...]
+    """The most memory on each GPU; none where it was not recorded."""
     host: HostSums | None
     """Where the host's time goes without the profiler; None where it was not sampled."""
 

@@ -23,6 +23,7 @@ from pinprof.trace.reader.rows import (
     TABLES,
     TEXTS,
     FilePart,
+    MemoryRows,
     Rows,
     Shared,
     as_integer,
@@ -35,6 +36,7 @@ from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
     CATEGORIES,
     DIRECTIONS,
+    HOST_DEVICE,
     HOST_MEMORIES,
     KERNEL,
     MEMCPY,
@@ -50,8 +52,10 @@ from pinprof.trace.tables import (
     Int8s,
     Int32s,
     Int64s,
+    MemoryUse,
     SyncEvents,
     Trace,
+    no_memory,
 )
 from pinprof.trace.threads import ThreadKey, name_threads
 
@@ -65,6 +69,9 @@ COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", 
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
 LONGEST_KIND = 1000
 """Only this many characters of a copy's name are searched for its kind."""
+
+CPU = 0
+"""The host's memory among the types of devices of c10/core/DeviceType.h."""
 
 KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH"}
 """torch's own CUPTI backend writes a kind that it cannot name as CUPTI's number for it (CUpti_ActivityMemcpyKind)."""
@@ -100,6 +107,7 @@ def assemble(
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
     malformed, repaired = sum(part.malformed for part in parts), sum(part.repaired for part in parts)
     rows = joined(part.rows for part in parts)
+    memory_rows = [part.memory for part in parts if part.memory]
     parts.clear()
     columns = _Columns(rows, shared, first)
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
@@ -110,6 +118,7 @@ def assemble(
     skipped_kinds = columns.skipped_kinds() | ({"unknown": malformed} if malformed else {})
     missing_end = Cut(cut, columns.last_ns) if cut else None
     tracks, absurd_sizes = columns.tracks, columns.absurd_sizes
+    memory = columns.memory(memory_rows) if memory_rows else no_memory()
     del rows, first, columns  # the tables have what is needed of them; to find links takes as much memory again
     launch = launches(calls, gpu)
     steps = find_steps(ops, annotations, calls, gpu, launch)
@@ -137,6 +146,7 @@ def assemble(
         tracks=tracks,
         absurd_sizes=absurd_sizes,
         run=run_of_metadata(_decoded(metadata.run)),
+        memory=memory,
     )
 
 
@@ -228,6 +238,23 @@ class _Columns:
             device=self._device(rows),
             stream=np.where(stream == NO_STREAM, NONE, stream),
             correlation=self._id(rows, "correlation"),
+        )
+
+    def memory(self, parts: list[MemoryRows]) -> MemoryUse:
+        """Return the events of memory; those outside of all other events have corrupt times."""
+        thread, at, timed = (np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:3])
+        kind, device, allocated, reserved = np.concatenate([part.numbers for part in parts], axis=1)
+        start, end = self._file.start_ns[self._usable], self._end[self._usable]
+        if len(start):
+            timed = timed & (at >= start.min()) & (at <= end.max())
+        rows = np.flatnonzero(timed & (allocated >= 0) & (allocated <= MOST_BYTES) & (device <= np.iinfo(np.int32).max))
+        rows = rows[np.argsort(at[rows], kind="stable")]
+        return MemoryUse(
+            at_ns=at[rows],
+            device=np.where(kind[rows] == CPU, HOST_DEVICE, device[rows]).astype(np.int32),
+            allocated=allocated[rows],
+            reserved=np.where((reserved[rows] < 0) | (reserved[rows] > MOST_BYTES), NONE, reserved[rows]),
+            thread=self._thread[thread[rows]],
         )
 
     @staticmethod

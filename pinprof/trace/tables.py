@@ -184,6 +184,35 @@ class SyncEvents(Table):
     correlation: Int64s
 
 
+HOST_DEVICE = NONE
+"""The device of what torch allocates in the memory of the host."""
+
+
+class MemoryUse(NamedTuple):
+    """What torch's allocators held after each allocation and release, in the order of time (`profile_memory=True`)."""
+
+    at_ns: Int64s
+    device: Int32s
+    """The GPU, or HOST_DEVICE; of the host only what was allocated since the recording began."""
+    allocated: Int64s
+    """Bytes in tensors on this device."""
+    reserved: Int64s
+    """Bytes that the allocator took from the device, in use or kept for later; -1 where not recorded."""
+    thread: Int32s
+    """Index into `Trace.threads`; -1 for a thread without other events."""
+
+    @property
+    def of_gpu(self) -> dict[int, Int64s]:
+        """The rows of each GPU, by its number."""
+        return {int(device): np.flatnonzero(self.device == device) for device in np.unique(self.device) if device >= 0}
+
+
+def no_memory() -> MemoryUse:
+    """Return what a trace without events of memory has."""
+    numbers, codes = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return MemoryUse(numbers, codes, numbers, numbers, codes)
+
+
 @dataclass(frozen=True)
 class Thread:
     """One host thread, by the ids that the trace gives it."""
@@ -304,6 +333,7 @@ class Trace:
     """Sizes of GPU work that no copy can have; they count as not recorded."""
     run: RunLog | None = None
     """What pinprof noted of the whole run; None where it did not record the trace."""
+    memory: MemoryUse = field(default_factory=no_memory)
 
     def __repr__(self) -> str:
         return one_line(f"trace {self.path!r}", (what for _, what in self._at_a_glance))

@@ -101,6 +101,7 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         findings=[finding_of(finding, step_ns) for finding in findings],
         joint=joint_of(findings.joint, step_ns),
         hta=_hta(hta) if hta else None,
+        memory=[filled(by_name.MemoryPeakJson, peak) for peak in profile.memory],
     )
 
 

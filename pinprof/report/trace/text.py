@@ -16,6 +16,7 @@ from pinprof.report.trace.actions import Action, actions, brief_actions, fix_com
 from pinprof.report.trace.by_name import FEW
 from pinprof.report.trace.host import named_lines, parts_of_line, time_of_line, way_out
 from pinprof.report.trace.kinds import collectives_in_short, kind_sections, kinds_in_short, phases_in_short
+from pinprof.report.trace.memory import memory_in_short
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import (
     advice,
@@ -162,6 +163,7 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
         phases_in_short(profile),
         kinds_in_short(profile),
         collectives_in_short(profile),
+        memory_in_short(profile),
         waits_in_short(profile, places),
     ):
         if line:

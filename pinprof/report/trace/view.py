@@ -14,6 +14,7 @@ from pinprof.report.sites import LINE
 from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.by_name import kernel_sections, op_sections
 from pinprof.report.trace.host import host_section
+from pinprof.report.trace.memory import memory_facts
 from pinprof.report.trace.step import AS_TRACED, bound, of_step, of_what, stalls, step, where_it_goes
 from pinprof.report.trace.waits import wait_sections
 from pinprof.report.trace.whole_run import course_sections, precision
@@ -127,6 +128,7 @@ def _lengths(profile: Profile) -> Iterator[Fact]:
         yield Fact("as traced", NOTHING, meaning, is_named=False)
     if limit:
         yield limit
+    yield from memory_facts(profile)
 
 
 def _in_short(mean: MeanStep) -> str:

@@ -46,6 +46,10 @@ class Args(msgspec.Struct, gc=False):
     input_dims: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
     input_type: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Strides")
+    allocated: Number = msgspec.field(default=NONE, name="Total Allocated")
+    reserved: Number = msgspec.field(default=NONE, name="Total Reserved")
+    device_type: Number = msgspec.field(default=NONE, name="Device Type")
+    device_id: Number = msgspec.field(default=NONE, name="Device Id")
 
     @property
     def message(self) -> str:
@@ -133,9 +137,13 @@ def decode_event(data: bytes | msgspec.Raw) -> Event | None:
     """Return the event in a JSON text, None if it is not one; of flow events only the kind is read."""
     try:
         kind = _PHASE.decode(data).ph
-        return _EVENT.decode(data) if kind in {"", "X", "M"} else Event(ph="other")
+        if kind in {"", "X", "M"}:
+            return _EVENT.decode(data)
     except NOT_EVENTS:
         return None
+    with suppress(*NOT_EVENTS):
+        return _EVENT.decode(data) if kind == "i" else Event(ph="other")
+    return Event(ph="other")
 
 
 def decode_each(entries: list[msgspec.Raw]) -> tuple[list[Event], int]:

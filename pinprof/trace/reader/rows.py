@@ -52,12 +52,16 @@ TABLES = {
 
 IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
+MEMORY_IDS = ("device_type", "device_id", "allocated", "reserved")
+"""The arguments of an event of memory, as `Args` names them."""
 TEXTS = ("collective", "group", "message", "copy")
 """The arguments that are read as texts, as `Args` names them."""
 
 Key = TypeVar("Key", bound=Hashable)
-Times: TypeAlias = tuple[Int64s, Int64s, Bools]
-"""Starts and durations in ns, and which events have both."""
+Times: TypeAlias = tuple[Int64s, Bools]
+"""Times in ns, and which of them are numbers."""
+MEMORY = "[memory]"
+"""The name of the instant events that Kineto writes with `profile_memory=True`."""
 
 PHASE, CATEGORY, NAME, START, DURATION = map(attrgetter, ("ph", "cat", "name", "ts", "dur"))
 THREAD = attrgetter("pid", "tid")
@@ -92,6 +96,18 @@ class Rows:
     def columns(self) -> tuple[Any, ...]:
         """Return the columns that have a value for every row."""
         return self.category, self.name, self.thread, self.start_ns, self.duration_ns, self.timed, self.entry
+
+
+class MemoryRows(NamedTuple):
+    """What torch's allocators held after each allocation and release, in the order of the file."""
+
+    thread: Int32s
+    """Index into the values of `Shared.threads`."""
+    at_ns: Int64s
+    timed: Bools
+    """Whether the time is a number."""
+    numbers: Int64s
+    """One line for each of `MEMORY_IDS`; -1 where not recorded."""
 
 
 def category_name(text: str) -> str:
@@ -163,6 +179,8 @@ class FilePart:
     """Entries that are not events."""
     entries: int
     """Entries of the list of events in all."""
+    memory: MemoryRows | None = None
+    """What torch's allocators held; None without such events."""
     repaired: int = 0
     """Events that were not JSON and have been repaired."""
 
@@ -190,20 +208,15 @@ def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, r
     return replace(part, malformed=malformed, entries=len(events) + malformed, repaired=repaired)
 
 
-def _exact_times(events: Sequence[Event]) -> Times:
-    start, duration = (exact_nanoseconds(list(map(get, events))) for get in (START, DURATION))
-    return start, duration, np.ones(len(events), bool)
+def _exact_times(microseconds: Sequence[float]) -> Times:
+    return exact_nanoseconds(microseconds), np.ones(len(microseconds), bool)
 
 
-def _decimal_times(events: Sequence[Event]) -> Times:
-    start, has_start = nanoseconds([bytes(event.ts) for event in events])
-    duration, has_duration = nanoseconds([bytes(event.dur) for event in events])
-    return start, duration, has_start & has_duration
+def _decimal_times(microseconds: Sequence[msgspec.Raw]) -> Times:
+    return nanoseconds(list(map(bytes, microseconds)))
 
 
-def _part(
-    events: Sequence[Event], shared: Shared, times: Callable[[Sequence[Event]], Times], arguments: Any
-) -> FilePart:
+def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], Times], arguments: Any) -> FilePart:
     phases = list(map(PHASE, events))
     is_duration = list(map("X".__eq__, phases))
     durations = list(compress(events, is_duration))
@@ -211,7 +224,7 @@ def _part(
     category = np.fromiter(map(shared.categories.__getitem__, categories), np.int8, len(categories))
     is_wanted = category != NONE
     chosen = list(compress(durations, is_wanted.tolist()))
-    start, duration, timed = times(chosen)
+    (start, has_start), (duration, has_duration) = (times(list(map(get, chosen))) for get in (START, DURATION))
     category = category[is_wanted]
     with_ids = compress(chosen, (category >= shared.wanted.first_with_ids).tolist())
     counts: Counter[str] = Counter()
@@ -223,17 +236,37 @@ def _part(
         thread=np.fromiter(map(shared.threads.__getitem__, map(THREAD, chosen)), np.int32, len(chosen)),
         start_ns=start,
         duration_ns=duration,
-        timed=timed,
+        timed=has_start & has_duration,
         entry=np.flatnonzero(is_duration)[is_wanted].astype(np.int32),
         ids=_ids(arguments(with_ids), shared),
     )
-    named = [event for event in compress(events, map("M".__eq__, phases)) if event.name == "thread_name"]
+    named = _of_phase("M", "thread_name", events, phases)
     labels = {
         (event.pid, event.tid): str(args.name).strip()
         for event, args in zip(named, arguments(named), strict=True)
         if args.name
     }
-    return FilePart(rows, counts, labels, malformed=0, entries=len(events))
+    memory = _memory(_of_phase("i", MEMORY, events, phases), shared, times, arguments)
+    return FilePart(rows, counts, labels, malformed=0, entries=len(events), memory=memory)
+
+
+def _of_phase(phase: str, name: str, events: Sequence[Event], phases: Sequence[str]) -> list[Event]:
+    """Return the events of a phase that have a name; most parts have none, which is soon seen."""
+    if phase not in phases:
+        return []
+    return [event for event in compress(events, map(phase.__eq__, phases)) if event.name == name]
+
+
+def _memory(
+    events: Sequence[Event], shared: Shared, times: Callable[[Any], Times], arguments: Any
+) -> MemoryRows | None:
+    if not events:
+        return None
+    at, timed = times(list(map(START, events)))
+    thread = np.fromiter(map(shared.threads.__getitem__, map(THREAD, events)), np.int32, len(events))
+    recorded = arguments(events)
+    numbers = np.array([_integers(list(map(attrgetter(name), recorded))) for name in MEMORY_IDS])
+    return MemoryRows(thread, at, timed, numbers)
 
 
 def _ids(arguments: Sequence[Args], shared: Shared) -> Int64s:

@@ -1,0 +1,63 @@
+"""The memory that torch's allocator held on each GPU, where it was recorded (`profile_memory=True`)."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.trace.links import enclosing, step_at
+from pinprof.trace.tables import NONE, HostEvents, Int64s, Trace
+
+ALLOCATION = re.compile(r"aten::(empty|zeros|ones|full|new_empty|resize|to|_to_copy|clone|contiguous)(_|$)")
+"""Ops that get memory for another one, around them."""
+
+
+@dataclass(frozen=True)
+class MemoryPeak:
+    """The most memory that was allocated on a GPU in the recording, the first time that it was."""
+
+    device: int
+    allocated_bytes: int
+    """In tensors, then."""
+    reserved_bytes: int | None
+    """The most that the allocator took from the GPU in the recording; None where not recorded."""
+    at_ns: int
+    step: int | None
+    """The step then, counted from 1 among those of the trace; None in none."""
+    step_fraction: float | None
+    """How much of that step had passed."""
+    op: str | None
+    """The innermost op then that is more than an allocation."""
+
+
+def measure_memory(trace: Trace) -> tuple[MemoryPeak, ...]:
+    """Return the peak of each GPU, by its number; nothing where no memory was recorded."""
+    return tuple(_peak(trace, device, rows) for device, rows in trace.memory.of_gpu.items())
+
+
+def _peak(trace: Trace, device: int, rows: Int64s) -> MemoryPeak:
+    memory, steps = trace.memory, trace.steps
+    row = rows[memory.allocated[rows].argmax()]
+    at, reserved = memory.at_ns[[row]], int(memory.reserved[rows].max())
+    step = int(step_at(steps, at)[0]) if steps.on_host else NONE
+    passed = (at[0] - steps.start_ns[step]) / (steps.end_ns[step] - steps.start_ns[step]) if step != NONE else None
+    return MemoryPeak(
+        device,
+        allocated_bytes=int(memory.allocated[row]),
+        reserved_bytes=None if reserved == NONE else reserved,
+        at_ns=int(at[0]),
+        step=None if step == NONE else step + 1,
+        step_fraction=None if passed is None else float(passed),
+        op=_op_at(trace, at, int(memory.thread[row])),
+    )
+
+
+def _op_at(trace: Trace, at: Int64s, thread: int) -> str | None:
+    ops = trace.ops
+    moment = HostEvents(ops.names, at, at, np.zeros(1, np.int32), np.full(1, thread, np.int32))
+    op = int(enclosing(ops, moment)[0]) if thread != NONE else NONE
+    inner = op
+    while op != NONE and ALLOCATION.match(ops.name_of(op)):
+        op = int(trace.links.op_parent[op])
+    named = inner if op == NONE else op
+    return None if named == NONE else ops.name_of(named)
