@@ -84,6 +84,21 @@ def complaints_of(page: Page, file: Path) -> Iterator[list[str]]:
         page.remove_listener(event, listener)
 
 
+def come_to_rest(page: Page) -> None:
+    """Wait until timelines stand still and what a key or a click asks for is painted, however slow the machine is."""
+    page.evaluate("""async () => {
+      const states = () => [...document.querySelectorAll(".plot")].map(({ dataset }) => dataset);
+      const end = performance.now() + 30_000;
+      for (let still = 0, before; still < 3; ) {
+        await new Promise(requestAnimationFrame);
+        const views = states().map(({ view }) => view).join();
+        still = views === before && states().every((state) => state.moving === undefined) ? still + 1 : 0;
+        before = views;
+        if (performance.now() > end) throw new Error("a timeline does not come to rest");
+      }
+    }""")
+
+
 def painted(page: Page) -> list[str]:
     """Return the texts that the timeline paints anew."""
     found: list[str] = page.evaluate("""async () => {

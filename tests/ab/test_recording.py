@@ -22,7 +22,7 @@ for _ in range(int(sys.argv[1])):
     for x in loader:
         (weight * x).sum().backward()
         optimizer.step()
-        time.sleep(0.005)
+        time.sleep(0.003)
 """
 
 pytestmark = pytest.mark.usefixtures("warm")

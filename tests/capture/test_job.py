@@ -75,7 +75,7 @@ class Ran:
         return values[0]
 
 
-def record(folder: Path, source: str, *options: str, launcher: Sequence[str] = TORCHRUN, timeout: float = 60) -> Ran:
+def record(folder: Path, source: str, *options: str, launcher: Sequence[str] = TORCHRUN, timeout: float = 180) -> Ran:
     (folder / "train.py").write_text(source)
     done = subprocess.run(
         [warm_python(), *launcher, *RUN, *options, "train.py"],
@@ -188,7 +188,7 @@ def launch(folder: Path, source: str, *options: str) -> list[subprocess.Complete
         )
         for rank in range(2)
     ]
-    outputs = [process.communicate(timeout=60) for process in started]
+    outputs = [process.communicate(timeout=180) for process in started]
     return [
         subprocess.CompletedProcess(process.args, process.returncode, *output)
         for process, output in zip(started, outputs, strict=True)

@@ -120,7 +120,7 @@ def test_run_says_a_line_per_look_while_the_script_goes_on(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pinprof.capture.window.rounds.MOST_SHARE", 1e3)  # whatever a look costs here
     (tmp_path / "train.py").write_text(TRAINING)
-    result = invoke("run", "--every", "30", "--plain-steps", "3", "--steps", "2", "train.py")
+    result = invoke("run", "--every", "30", "--max-warmup", "10", "--plain-steps", "3", "--steps", "2", "train.py")
     assert result.exit_code == 0, result.stderr
     places = [int(place) for place in re.findall(r"^Step (\d+): .* per step", result.stderr, re.MULTILINE)]
     assert len(places) >= 3

@@ -121,12 +121,14 @@ def test_only_the_steps_asked_for_are_in_the_profile() -> None:
 
 def test_what_comes_after_the_last_step_is_no_step() -> None:
     with sampling(FAST_S) as sampler:
+        begin = time.perf_counter()
         sleep(0.02)
         sampler.step()
+        took_ms = (time.perf_counter() - begin) * 1e3
         pure_python(0.02)
     host = sampler.profile()
     assert "pure_python" not in functions(host)
-    assert host.window_ms == pytest.approx(20, rel=5)
+    assert host.window_ms <= took_ms + 5
 
 
 def test_without_steps_there_are_no_samples() -> None:
@@ -277,9 +279,8 @@ def test_torch_does_not_compile_the_handler(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(ConvertFrame, "__call__", note)
     with sampling(FAST_S) as sampler:
-        for _ in range(50):
+        for _ in steps_until(sampler, 1):
             compiled(torch.ones(2))
-            sampler.step()
     assert sampler.profile().samples > 0
     assert seen == []
 

@@ -27,7 +27,7 @@ class Slow(Dataset[torch.Tensor]):
     """Each of its samples takes a worker some time."""
 
     def __len__(self) -> int:
-        return 100
+        return 200
 
     def __getitem__(self, _: int) -> torch.Tensor:
         time.sleep(MAKES_S)
@@ -104,7 +104,7 @@ def test_the_plain_window_begins_when_the_queues_of_workers_hold_no_batch_of_the
     windows = dict(recording.journal.log().windows)
     assert windows["warm-up"] >= 16
     assert recording.regular is not None
-    assert recording.regular.step_ns >= 0.9 * MAKES_S / 2 * 1e9
+    assert recording.regular.step_ns >= 0.5 * MAKES_S / 2 * 1e9  # of a full queue, a batch is drawn in no time
 
 
 def test_a_short_epoch_is_recorded_instead_of_timed_to_its_end(tmp_path: Path) -> None:
@@ -131,7 +131,9 @@ def test_a_short_epoch_of_several_is_timed_to_its_end_where_it_is_known_to_be_on
 
 def test_of_several_epochs_the_step_is_timed_as_asked_for(tmp_path: Path) -> None:
     loader = batches(20)
-    with profile(tmp_path / "trace.json", warmup=25, plain_steps=40, plain_seconds=0.0, steps=4) as recording:
+    with profile(
+        tmp_path / "trace.json", warmup=25, max_warmup=25, plain_steps=40, plain_seconds=0.0, steps=4
+    ) as recording:
         for _ in range(6):
             for _ in loader:
                 torch.ones(8).sum()

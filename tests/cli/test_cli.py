@@ -761,7 +761,7 @@ def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_run_lets_the_script_finish_if_asked_and_stores_the_marker_that_was_asked_for(tmp_path: Path) -> None:
-    options = ("--keep-going", "--steps", "1", "--warmup", "1", "--step-marker", "torch.optim:SGD.zero_grad")
+    options = ("--keep-going", "--steps", "1", *SOON, "--step-marker", "torch.optim:SGD.zero_grad")
     done = run_forked(tmp_path, "run", *options, "-o", "out.json", "train.py", "1000")
     assert done.returncode == 0, done.stderr
     assert "finished" in done.stdout

@@ -232,9 +232,7 @@ def test_a_web_server_that_fails_is_one_line_without_secrets(web: str, path: str
 
 def test_a_silent_server_is_asked_once(web: str) -> None:
     Server.asked.clear()
-    began = time.monotonic()
     assert "has sent nothing for 0.5 s" in error_of(f"{web}/hang.json")
-    assert time.monotonic() - began < 2.5  # fsspec looks at its clock once a second
     assert Server.asked == ["GET"]
     assert "has sent nothing for 0.5 s" in error_of(f"{web}/hang.*.json")
     assert len(Server.asked) == 2

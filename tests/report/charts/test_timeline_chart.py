@@ -1,6 +1,6 @@
 """The plotly timeline: bars that can be checked by eye, identities with the report, and the page in Chromium."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +268,9 @@ def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
         yield page
 
 
-def shown_ms(page: Page) -> list[float]:
+def shown_ms(page: Page, *, before: Sequence[float] = ()) -> list[float]:
+    """Return the range that is shown, once it differs from the one before."""
+    page.wait_for_function("(old) => document.querySelector('.canvas').layout.xaxis.range[0] !== old[0]", arg=before)
     found: list[float] = page.evaluate("document.querySelector('.canvas').layout.xaxis.range")
     return found
 
@@ -296,14 +298,12 @@ def test_the_wheel_zooms_and_dragging_moves(page: Page) -> None:
     before = shown_ms(page)
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
     page.mouse.wheel(0, -400)
-    page.wait_for_timeout(1000)
-    zoomed = shown_ms(page)
+    zoomed = shown_ms(page, before=before)
     assert before[0] < zoomed[0] < zoomed[1] < before[1]
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2 - 100, box["y"] + 60, steps=4)
     page.mouse.up()
-    page.wait_for_timeout(1000)
-    moved = shown_ms(page)
+    moved = shown_ms(page, before=zoomed)
     assert moved[0] > zoomed[0]
     assert moved[1] - moved[0] == pytest.approx(zoomed[1] - zoomed[0])
 
@@ -311,10 +311,10 @@ def test_the_wheel_zooms_and_dragging_moves(page: Page) -> None:
 @pytest.mark.slow
 @pytest.mark.browser
 def test_buttons_show_a_step_and_hovering_tells_the_line(page: Page) -> None:
+    before = shown_ms(page)
     page.locator(".canvas .updatemenu-button").nth(2).click()
-    page.wait_for_timeout(1000)
     layout = page.evaluate("document.querySelector('.canvas').layout")
-    assert shown_ms(page) == layout["updatemenus"][0]["buttons"][2]["args"][0]["xaxis.range"]
+    assert shown_ms(page, before=before) == layout["updatemenus"][0]["buttons"][2]["args"][0]["xaxis.range"]
     place = page.evaluate(
         """() => {
           const canvas = document.querySelector(".canvas");

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from chromium import Pages, painted
+from chromium import Pages, come_to_rest, painted
 from playwright.sync_api import Locator, Page
 from recordings import TRACES
 
@@ -88,13 +88,13 @@ def test_the_name_of_a_timeline_does_not_hide_its_axis_on_a_phone(page: Page) ->
     second = page.locator(".timeline").nth(1)
     second.locator(".title").evaluate("title => scrollTo(0, title.getBoundingClientRect().top + scrollY - 2)")
     page.wait_for_function("() => document.querySelectorAll('.timeline')[1].matches('.on-top')")
-    page.wait_for_selector(".plot:not([data-moving]) >> nth=1")
+    come_to_rest(page)
     ticks, title = box(second.locator(".ticks")), box(second.locator(".title"))
     assert ticks["y"] >= title["y"] + title["height"] - 1
     assert second.locator(".ticks span").first.is_visible()
     page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
     page.set_viewport_size({"width": 1440, "height": 900})
-    page.wait_for_selector(".plot:not([data-moving]) >> nth=1")
+    come_to_rest(page)
 
 
 def test_one_selection_sums_both(page: Page) -> None:
@@ -110,6 +110,7 @@ def test_one_selection_sums_both(page: Page) -> None:
     page.mouse.move(rows["x"] + 0.8 * rows["width"], names[1]["y"] + 5, steps=5)
     page.mouse.up()
     page.keyboard.up("Shift")
+    come_to_rest(page)
     assert page.locator(".sums:visible").count() == 1
     heads = first.locator(".sums thead button").all_inner_texts()
     assert heads == ["name", "total before ▾", "total after", "change", "count before", "count after"]
@@ -135,7 +136,7 @@ def test_one_legend_is_of_both(page: Page) -> None:
     assert second.locator(".legend button").count() == 0
     before = painted(page)
     first.locator(".legend button", has_text="kernels alone").click()
-    page.wait_for_selector(".plot:not([data-moving])")
+    come_to_rest(page)
     assert {"kernels alone"} & set(before)
     assert not {"kernels alone"} & set(painted(page))
     first.locator(".legend button", has_text="kernels alone").click()
@@ -149,12 +150,8 @@ def box(locator: Locator) -> dict[str, float]:
 
 def span(page: Page) -> float:
     """Return how much both plots show, once they agree and stand still."""
-    page.wait_for_timeout(300)
-    shown, before = ranges(page), None
-    while shown != before:
-        page.wait_for_timeout(150)
-        shown, before = ranges(page), shown
-    start, end = shown[0]
+    come_to_rest(page)
+    start, end = ranges(page)[0]
     return end - start
 
 
@@ -192,7 +189,7 @@ def test_the_first_has_the_tools_for_both(page: Page) -> None:
     chosen = set()
     for _ in range(8):
         first.get_by_role("button", name="next", exact=True).click()
-        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        come_to_rest(page)
         chosen |= {at for at, one in enumerate((first, second)) if one.locator(".chosen").is_visible()}
     assert first.locator(".found").inner_text().startswith("8 of ")
     assert chosen == {0, 1}

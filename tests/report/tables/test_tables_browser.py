@@ -96,7 +96,8 @@ def test_waits_are_gathered_by_line_and_by_library_function_and_have_their_stack
 def test_tables_follow_the_search_of_the_timeline_until_it_is_given_up(opened: Callable[..., Page]) -> None:
     page = opened(TRACES / "loader_pageable.stack.json.gz")
     page.locator(".find").fill("mm")
-    assert 0 < len(column(page, "op")) < 10
+    page.wait_for_function("() => document.querySelectorAll('.sheet tbody tr').length < 10")
+    assert column(page, "op")
     page.locator(".find").press("Escape")
     page.wait_for_function("() => document.querySelectorAll('.sheet tbody tr').length === 45")
     assert page.locator(".grids .rows").inner_text() == ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Pages
+from chromium import Pages, come_to_rest
 from playwright.sync_api import Locator, Page
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder
@@ -38,8 +38,7 @@ class Hands:
 
     def view(self) -> tuple[float, float]:
         """Return what is shown, in ms, once it has come to rest."""
-        self.page.wait_for_timeout(50)
-        self.page.wait_for_selector(".plot:not([data-moving])")
+        come_to_rest(self.page)
         start, end = self.page.evaluate(VIEW)
         return start, end
 
@@ -53,6 +52,14 @@ class Hands:
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)
+
+    def click(self, name: str) -> tuple[float, float]:
+        self.button(name).click()
+        return self.view()
+
+    def move(self, x: float, y: float) -> None:
+        self.page.mouse.move(x, y)
+        self.view()
 
     def area(self) -> dict[str, float]:
         box = self.page.locator(".plot .rows").first.bounding_box()
@@ -158,11 +165,11 @@ def test_a_held_key_moves_on_until_it_is_let_go(opened: Opened) -> None:
     hands = opened()
     hands.press("0")
     hands.page.keyboard.down("w")
-    hands.page.wait_for_timeout(700)
+    hands.page.wait_for_function(f"() => {{ const [start, end] = {VIEW}; return end - start < 10 / 1.6 ** 3 }}")
     hands.page.keyboard.up("w")
     span = hands.span()
     hands.page.wait_for_timeout(200)
-    assert hands.span() == span < 10 / 1.6**3
+    assert hands.span() == span
     still = opened(reduced_motion="reduce")
     whole = still.press("0")
     assert still.press("+")[1] - still.view()[0] == pytest.approx((whole[1] - whole[0]) / 1.6)
@@ -204,16 +211,17 @@ def test_dragging_moves_or_selects_as_the_tool_says(opened: Opened) -> None:
     start, end = hands.view()
     moved = hands.drag(hands.place("ops", start + 2), hands.place("ops", start + 3))
     assert moved == pytest.approx((start - 1, end - 1), abs=0.02)
-    hands.button("select").click()
+    hands.click("select")
     assert hands.button("select").get_attribute("aria-pressed") == "true"
     assert hands.drag(hands.place("ops", 2), hands.place("ops", 3)) == pytest.approx(moved)
     assert hands.page.locator(".sums").is_visible()
-    hands.button("move").click()
+    hands.click("move")
     hands.press("Escape")
     assert not hands.page.locator(".sums").is_visible()
 
 
 def rows(hands: Hands) -> list[list[str]]:
+    hands.view()
     return [row.locator("th, td").all_inner_texts() for row in hands.page.locator(".sums tbody tr").all()]
 
 
@@ -228,19 +236,19 @@ def test_a_selection_is_summed_by_name_kind_and_lane(opened: Opened) -> None:
     assert re.fullmatch(r"GPU 0: idle 7\d\d µs \(76 %\), kernels alone 180 µs \(18 %\), .* copies 60.0 µs \(6 %\)", gpu)
     assert rows(hands)[-1] == ["Memcpy DtoH (Device -> Pinned)", "1", "60.0 µs", "60.0 µs", "6 %"]
     names = [row[0] for row in rows(hands)]
-    hands.button("name").click()
+    hands.click("name")
     assert [row[0] for row in rows(hands)] == sorted(names, key=str.casefold)
-    hands.button("by kind").click()
+    hands.click("by kind")
     kinds = {row[0]: row[1:] for row in rows(hands)}
     assert kinds["kernel"] == ["3", "240 µs", "80.0 µs", "24 %"]
-    hands.button("by lane").click()
+    hands.click("by lane")
     assert {row[0] for row in rows(hands)} == {"stream 7 (GPU 0)", f"stream {SIDE} (GPU 0)"}
-    hands.button("by name").click()
-    hands.button("gemm1").click()
+    hands.click("by name")
+    hands.click("gemm1")
     assert hands.page.locator(".found").inner_text() == "1 found"
-    hands.button("zoom to it").click()
+    hands.click("zoom to it")
     assert hands.span() == pytest.approx(1, rel=0.01)
-    hands.button("end selection").click()
+    hands.click("end selection")
     assert not hands.page.locator(".sums").is_visible()
 
 
@@ -283,7 +291,7 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     assert hands.details().startswith("gemm2")
     hands.press("f")
     assert hands.span() == pytest.approx(0.08 * 1.7, rel=0.02)
-    hands.button("close").click()
+    hands.click("close")
     assert not hands.page.locator(".chosen").is_visible()
 
 
@@ -364,8 +372,8 @@ def test_the_overview_shows_the_window_and_is_dragged_resized_and_clicked(opened
     def at(time: float) -> tuple[float, float]:
         return strip["x"] + (time - whole[0]) * scale, y
 
-    hands.button("zoom in").click()
-    hands.button("zoom in").click()
+    hands.click("zoom in")
+    hands.click("zoom in")
     start, end = hands.view()
     middle = (start + end) / 2
     assert hands.drag(at(middle), at(middle + 1)) == pytest.approx((start + 1, end + 1), abs=0.02)
@@ -431,11 +439,11 @@ def test_one_goes_back_and_forward_through_what_was_seen(opened: Opened) -> None
     assert hands.button("back").is_disabled()
     whole = hands.press("0")
     closer = hands.press("+")
-    hands.button("back").click()
+    hands.click("back")
     assert hands.view() == pytest.approx(whole)
     assert hands.press("Alt+ArrowLeft") == pytest.approx(first)
     assert hands.press("Alt+ArrowRight") == pytest.approx(whole)
-    hands.button("forward").click()
+    hands.click("forward")
     assert hands.view() == pytest.approx(closer)
     assert hands.button("forward").is_disabled()
 
@@ -450,7 +458,7 @@ def test_a_copied_link_opens_the_same_window_event_and_selection(opened: Opened)
     hands.page.keyboard.up("Shift")
     hands.page.mouse.click(*hands.place("stream 7", 4.24))
     shown, sums = hands.view(), rows(hands)
-    hands.button("copy link").click()
+    hands.click("copy link")
     address = hands.page.evaluate("location.hash")
     assert address.startswith("#t=1,")
     again = opened(address=address)
@@ -517,7 +525,7 @@ def test_the_axis_says_the_time_at_the_pointer(opened: Opened) -> None:
     tick = hands.page.locator(".plot .ticks span", has_text="4 ms").bounding_box()
     assert tick
     lane = hands.place("host", 4)[1]
-    hands.page.mouse.move(tick["x"], lane)
+    hands.move(tick["x"], lane)
     assert now.inner_text().endswith(" ms")
     assert float(now.inner_text().split()[0]) == pytest.approx(4, abs=0.02)
     after = hands.press("d")  # which takes the time away from under the pointer
@@ -526,11 +534,11 @@ def test_the_axis_says_the_time_at_the_pointer(opened: Opened) -> None:
     area, label = hands.area(), now.bounding_box()
     assert label
     assert label["x"] == pytest.approx(tick["x"], abs=2)
-    hands.page.mouse.move(area["x"] + area["width"] - 2, lane)
+    hands.move(area["x"] + area["width"] - 2, lane)
     label = now.bounding_box()
     assert label
     assert label["x"] + label["width"] <= area["x"] + area["width"] + 1
-    hands.page.mouse.move(2, 2)
+    hands.move(2, 2)
     assert not now.is_visible()
 
 

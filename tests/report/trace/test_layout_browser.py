@@ -1,5 +1,6 @@
 """How the page is laid out in a real Chromium: nothing that decides is cut off, on no screen."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,10 +10,12 @@ from chromium import Pages, Scheme
 from playwright.sync_api import Page
 from recordings import TRACES, analysis_of
 
+from pinprof.analysis import analyse
 from pinprof.comparison import compare
 from pinprof.report.comparison.page import to_html as compared
 from pinprof.report.elements import Markup
 from pinprof.report.trace.page import to_html
+from pinprof.trace import read_trace
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -47,8 +50,11 @@ def opened(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture(scope="module")
-def report() -> Markup:
-    return to_html([analysis_of(TRACES / "mask_loss.stack.json.gz")])
+def report(tmp_path_factory: pytest.TempPathFactory) -> Markup:
+    """Return the report on a recording that is newer than the sources: of a file that is edited, no line is quoted."""
+    trace = tmp_path_factory.mktemp("report") / "mask_loss.stack.json.gz"
+    shutil.copyfile(TRACES / trace.name, trace)
+    return to_html([analyse(read_trace(trace))])
 
 
 def cut_off(page: Page, what: str) -> int:
