@@ -35,7 +35,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class Hidden:
-    """How much of the time of copies lies under kernels, in ns; each copy counts by itself."""
+    """How much of the time of copies is overlapped by kernels, in ns; each copy counts by itself."""
 
     overlapped_ns: int
     exposed_ns: int
@@ -91,10 +91,9 @@ def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
     gpu = trace.gpu
     overlapped = np.zeros(len(rows), np.int64)
     for on_device in rows_by(gpu.device[rows]):
-        of_device = gpu.of_device[int(gpu.device[rows[on_device[0]]])]
-        kernels = of_device[gpu.category[of_device] == KERNEL]
-        busy = gpu.times(kernels)
-        overlapped[on_device] = covered(busy, gpu.start_ns[rows[on_device]], gpu.end_ns[rows[on_device]])
+        copies = rows[on_device]
+        busy = gpu.times(gpu.on(int(gpu.device[copies[0]]), KERNEL))
+        overlapped[on_device] = covered(busy, gpu.start_ns[copies], gpu.end_ns[copies])
     return overlapped
 
 
@@ -130,14 +129,14 @@ EXPOSED: Final = {
         "neither in shares nor per step",
     ),
 }
-"""By name, as in JSON, in the order in which `_reasons` checks them; the end of the recording comes first."""
+"""By name, as in JSON. `_reasons` checks them in this order, but the end of the recording first."""
 REASONS: Final = tuple(EXPOSED)
 
 CUT = REASONS.index("end_of_recording")
 
 USUAL = 0.5
-"""If kernels hid at least this share of the time of earlier copies, on one stream and in one direction, then the
-kernels that hide a copy after the last kernel are taken to be cut off."""
+"""If kernels hid at least this share of the time of earlier copies of the same stream and direction, a copy after the
+last kernel is taken to be exposed only because the recording ended."""
 
 LAUNCH_LATENCY_NS = 20_000
 """A copy that starts this soon after its launch call began was not queued behind other work. A launch takes
@@ -173,7 +172,7 @@ class Overlap:
 
     @property
     def counts(self) -> Bools:
-        """Whether each copy counts per step and in `fraction`: not if the recording ended before what would hide it."""
+        """Whether each copy counts per step and in `fraction`: not if it is exposed because the recording ended."""
         return self.reason != CUT
 
     @property
@@ -197,8 +196,7 @@ def measure_overlap(trace: Trace) -> Overlap:
     for on_device in rows_by(gpu.device[copies]):
         rows = copies[on_device]
         device = int(gpu.device[rows[0]])
-        of_device = gpu.of_device[device]
-        kernels = of_device[gpu.category[of_device] == KERNEL]
+        kernels = gpu.on(device, KERNEL)
         busy = gpu.times(kernels)
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
         reason[on_device] = _reasons(trace, rows, kernels, exposed[on_device])
@@ -223,8 +221,7 @@ def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
     `Overlap.exposed_ns` has their sums; copies are rows of `Trace.gpu`.
     """
     gpu = trace.gpu
-    on_device = gpu.of_device[device]
-    rows, kernels = (on_device[gpu.category[on_device] == category] for category in (MEMCPY, KERNEL))
+    rows, kernels = gpu.on(device, MEMCPY), gpu.on(device, KERNEL)
     own_start, own_end = _own_times(gpu.start_ns[rows], gpu.end_ns[rows])
     lasting = own_end > own_start
     rows, own_start, own_end = rows[lasting], own_start[lasting], own_end[lasting]
@@ -252,7 +249,7 @@ def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> In
     """Return the first reason that holds for each copy, as an index into REASONS."""
     conditions = {
         "pageable": trace.gpu.host_memory[rows] == PAGEABLE,
-        "same_stream": _beside_own_stream(trace, rows, kernels),
+        "same_stream": _next_to_kernel_of_its_stream(trace, rows, kernels),
         "no_kernels_to_overlap": ~_kernels_were_queued(trace, rows, kernels)
         | _came_first(trace, rows, kernels, exposed),
         "launched_late": _started_at_once(trace, rows),
@@ -273,7 +270,7 @@ def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bo
     return result
 
 
-def _beside_own_stream(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
+def _next_to_kernel_of_its_stream(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
     """Return whether the last kernel before the copy or the first one after it is on the copy's own stream."""
     gpu = trace.gpu
     if len(kernels) == 0:
@@ -289,7 +286,7 @@ def _beside_own_stream(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
 
 
 def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
-    """Return whether a kernel launched before the copy's end, on another stream, had still to start or was running."""
+    """Return whether another stream had a kernel to run during the copy, launched before the copy ended."""
     gpu, launched, never = trace.gpu, trace.launched_ns, np.iinfo(np.int64).min
     queue = kernels[np.argsort(launched[kernels], kind="stable")]
     stream, end = gpu.stream[queue], gpu.end_ns[queue]
@@ -306,9 +303,9 @@ def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
 
 
 def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
-    """Return whether the copy began before any kernel that was queued, and is exposed mostly until the first starts.
+    """Return whether the copy was launched before the next kernel, and is exposed mostly until that kernel starts.
 
-    If it were launched earlier, it would run earlier, but still alone.
+    Launched earlier, it would run earlier, but still alone.
     """
     gpu, launched = trace.gpu, trace.launched_ns
     if len(kernels) == 0:
@@ -323,6 +320,6 @@ def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) ->
 
 
 def _started_at_once(trace: Trace, rows: Int64s) -> Bools:
-    """Return whether the copy began as soon as it was launched: launched earlier, it would have run earlier."""
+    """Return whether the copy began as soon as it was launched; launched earlier, it would have run earlier."""
     known = trace.links.launch[rows] != NONE
     return known & (trace.gpu.start_ns[rows] - trace.launched_ns[rows] <= LAUNCH_LATENCY_NS)

@@ -13,16 +13,14 @@ from pinprof.trace.reader.arguments import input_sizes
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PINNED, Bools, Int8s, Int64s, Trace, rows_by
 
 RATES_GBPS = (0.05, 500.0)
-"""Ops on the CPU read or write memory at such rates: aten::mean at 85 GB/s on an H200's host, a sort at a thousandth of
-that. A slower or faster op works on other memory."""
+"""The slowest and the fastest rate at which ops on the CPU read or write memory: aten::mean at 85 GB/s on an H200's
+host, a sort at a thousandth of that. A slower or faster op works on other memory."""
 MAKES = re.compile(r"aten::(rand|empty|zeros|ones|full|arange|linspace|eye|zero_|fill_|(normal|uniform|random)_$)")
-"""Names of ops that read no memory: they make values, or write them over others."""
-
-
+"""Names of ops that read no memory: they make values, or overwrite others."""
 WRITES = re.compile(r"aten::\w*[^\W_]_$")
-"""Names of ops that write in place, as torch has them: one underscore at the end."""
+"""Names of ops that write in place: torch's end with one underscore."""
 ALLOCATES = re.compile(r"aten::(new_)?empty")
-"""Names of ops that allocate memory: it is new when it is written next, and no copy reads it."""
+"""Names of ops that allocate memory: the next op writes to new memory, which no copy reads."""
 
 
 @dataclass(frozen=True)
@@ -30,29 +28,29 @@ class Touches:
     """Copies in flight, and for each the op on the host that may touch its memory meanwhile."""
 
     copy: Int64s
-    """Rows of `Trace.gpu`: non-blocking copies of pinned host memory that have not ended when the op begins, on the
-    thread that made them, before that waits or records an event."""
+    """Rows of `Trace.gpu`: non-blocking copies of pinned host memory that have not ended when the op begins. The op is
+    on the thread that made the copy, before that thread waits or records an event."""
     op: Int64s
     """Rows of `Trace.ops`."""
     is_sized: Bools
-    """Whether an input of the op has the size of the copy; else the trace has no sizes."""
+    """Whether an input of the op has the size of the copy; False if the trace has no sizes."""
 
 
 @dataclass(frozen=True)
 class Hazards:
     """Copies whose memory the host may touch before they have ended, as far as the trace shows.
 
-    What the host reads and writes is not recorded, so each is a suspicion.
+    A trace does not record what the host reads and writes, so each is a suspicion.
     """
 
     unawaited: Int64s
-    """Rows of `Trace.gpu`: non-blocking copies into pinned host memory after which their thread waited for nothing in
-    the whole trace: what reads the memory may read it too early. Copies of the last step are left out: what awaits them
-    may come after the recording."""
+    """Rows of `Trace.gpu`: non-blocking copies into pinned host memory after which their thread never waited in the
+    trace, so that the memory may be read too early. Copies of the last step are left out: the wait may come after the
+    recording."""
     read: Touches
-    """Copies to the host, with an op that may read what has not arrived; no kernel is launched before it."""
+    """Copies to the host, with an op that may read data before it has arrived; no kernel is launched before the op."""
     written: Touches
-    """Copies to the GPU, with an op that may write in place, in the same step, what has not left."""
+    """Copies to the GPU, with an op of the same step that may overwrite data before it has been copied."""
 
 
 def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
@@ -81,7 +79,7 @@ def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
 
 
 def _non_blocking(trace: Trace, kind: Int8s, direction: int) -> Int64s:
-    """Return the copies of pinned memory in this direction that were launched to run by themselves."""
+    """Return the copies of pinned memory in this direction whose calls did not wait for them."""
     gpu, launch = trace.gpu, trace.links.launch
     copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.direction == direction) & (gpu.host_memory == PINNED))
     copies = copies[launch[copies] != NONE]
@@ -89,14 +87,14 @@ def _non_blocking(trace: Trace, kind: Int8s, direction: int) -> Int64s:
 
 
 def _launches_kernel(trace: Trace) -> Bools:
-    """Return the calls that launch a kernel: the host goes on to other work."""
+    """Return which calls launch a kernel: the host goes on to other work there."""
     launches = np.zeros(len(trace.calls), bool)
     launches[trace.links.launch[(trace.gpu.category == KERNEL) & (trace.links.launch != NONE)]] = True
     return launches
 
 
 def _writers(trace: Trace, long: Int64s) -> Int64s:
-    """Return which of these outermost ops write in place, in memory that was not allocated right before."""
+    """Return which of these ops write in place, in memory that the op before did not allocate."""
     ops = trace.ops
     outermost = np.flatnonzero(trace.links.op_parent == NONE)
     outermost = outermost[np.argsort(ops.thread[outermost], kind="stable")]
@@ -107,9 +105,9 @@ def _writers(trace: Trace, long: Int64s) -> Int64s:
 
 
 def _touched(trace: Trace, copies: Int64s, candidates: Int64s, ends: Bools, *, in_step: bool = False) -> Touches:
-    """Return which copies are in flight when the first of the candidates, ops on the host, begins after their call.
+    """Return the copies that are in flight when the first candidate op on the host begins after their call.
 
-    It must begin before one of the calls `ends`, and with `in_step` in the step in which the copy was made.
+    The op must begin before the next call of `ends`, and with `in_step` in the step in which the copy was made.
     """
     gpu, calls, ops = trace.gpu, trace.calls, trace.ops
     launch = trace.links.launch[copies]
@@ -132,6 +130,8 @@ def _touched(trace: Trace, copies: Int64s, candidates: Int64s, ends: Bools, *, i
     likely = (speed >= RATES_GBPS[0]) & (speed <= RATES_GBPS[1])
     copy, op = copy[likely], op[likely]
     sizes = input_sizes(trace, distinct(op))
-    fits = [gpu.bytes[one] in sizes[row] if row in sizes else None for one, row in zip(copy, op.tolist(), strict=True)]
+    fits = [
+        size in sizes[row] if row in sizes else None for size, row in zip(gpu.bytes[copy], op.tolist(), strict=True)
+    ]
     kept = np.array([fit is not False for fit in fits], bool)
     return Touches(copy[kept].astype(np.int64), op[kept], np.array([fit is True for fit in fits], bool)[kept])

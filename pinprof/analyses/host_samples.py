@@ -1,8 +1,8 @@
-"""Where the host's time goes, by the stacks that were sampled without the profiler: sums by line and by function."""
+"""Where the host's time goes: sums, by line and by function, of the stacks that were sampled without the profiler."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -13,9 +13,9 @@ from pinprof.trace.lines import Place, Placed
 from pinprof.trace.sampled_stacks import HostFrame, HostProfile, Origin
 
 Kind: TypeAlias = Literal["user", "torch", "library", "input"]
-"""What a sample is of: the innermost Python code is the program's, torch's, or another package's; or it is under a
-DataLoader, which loads or waits. A call in C counts to the code that makes it: `x.relu()` in the program to the
-program."""
+"""Whose code a sample is in: the innermost Python code is the program's, torch's, or another package's; `input` if it
+is under a DataLoader, which loads or waits. A call in C counts to the code that makes it: `x.relu()` in the program to
+the program."""
 KINDS: tuple[Kind, ...] = ("user", "torch", "library", "input")
 
 LOADER = "torch/utils/data/dataloader.py"
@@ -26,7 +26,7 @@ MODULE = "torch/nn/modules/module.py"
 OPTIMIZERS = "torch/optim/"
 """Files whose frames show the phase of a step: those of the backward pass, of a call of a module, and of optimizers."""
 ONE_WAY = 0.9
-"""A function with this share of the samples is only on the way to what takes the time."""
+"""If one function has this share of the samples, the stacks have not parted yet: look at what it calls."""
 
 IMPORT = "<frozen importlib"
 """The files of the machinery of imports begin like this."""
@@ -44,7 +44,7 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class HostPlace(Placed):
-    """A line or a function, and in how many samples it is."""
+    """A line or a function, and how many samples it is in."""
 
     file: str
     line: int | None
@@ -52,13 +52,13 @@ class HostPlace(Placed):
     function: str
     origin: Origin
     own: int
-    """Samples in which it is the innermost Python code: itself, and what it calls in C."""
+    """Samples in which it is the innermost Python code; calls in C that it makes count to it."""
     total: int
     """Samples in which it is in the stack."""
 
 
 class LibraryCall(NamedTuple):
-    """A function of a library that a line of the program calls, and the innermost that it is in."""
+    """A function of a library that a line of the program calls, and the innermost function of the stack."""
 
     package: str
     called: str
@@ -66,7 +66,7 @@ class LibraryCall(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Both functions, or the one."""
+        """Both functions; only one if they are the same."""
         return tuple(dict.fromkeys((self.called, self.innermost)))
 
 
@@ -85,8 +85,8 @@ class CalledLine(Placed):
     imports: int = 0
     """Its samples in imports, which a program does once."""
     parts: tuple[tuple[str, int], ...] = ()
-    """Its samples by what runs below it, most first: a phase of the step, else the function of a library in which the
-    stacks part."""
+    """Its samples by what it calls, most first: a phase of the step, otherwise the function in which the stacks
+    part."""
 
     @property
     def count(self) -> int:
@@ -121,7 +121,7 @@ class HostSums:
         """Return by how much this share may be off, as half of the interval that holds it in 95 of 100 recordings.
 
         Agresti and Coull, "Approximate is better than 'exact' for interval estimation of binomial proportions" (1998).
-        The sampled times are as good as random, whatever the program does, so each is a draw of its own.
+        Sampling times are random, whatever the program does, so the samples are independent.
         """
         drawn = self.samples + NORMAL**2
         share = (count + NORMAL**2 / 2) / drawn
@@ -133,22 +133,21 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
     if profile is None or not profile.stacks:
         return None
     kinds: Counter[Kind] = Counter()
-    called: dict[Place, Counter[Kind]] = {}
-    libraries: defaultdict[Place, Counter[LibraryCall]] = defaultdict(Counter)
-    imports: Counter[Place] = Counter()
-    below: defaultdict[Place, Counter[tuple[HostFrame, ...]]] = defaultdict(Counter)
+    called: defaultdict[Place, _LineSamples] = defaultdict(_LineSamples)
     lines, functions = _Counts(), _Counts()
     for stack in profile.stacks:
         frames = [_with_origin(profile.frames[index]) for index in stack.frames]
         kind = _kind_of_sample(frames)
         kinds[kind] += stack.count
-        users = _users(frames)
-        called.setdefault(users, Counter())[kind] += stack.count
-        below[users][tuple(_below(frames))] += stack.count
+        users = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
+        of_line = called[frames[users].place if users >= 0 else Place()]
+        below = frames[users + 1 :]
+        of_line.kinds[kind] += stack.count
+        of_line.below[tuple(below)] += stack.count
         if any(frame.file.startswith(IMPORT) for frame in frames):
-            imports[users] += stack.count
+            of_line.imports += stack.count
         elif kind == "library":
-            libraries[users][_library_call(frames)] += stack.count
+            of_line.libraries[_library_call(below)] += stack.count
         lines.add([_Line(frame.place, frame.origin) for frame in frames], stack.count)
         functions.add([_Line(frame.place._replace(line=None), frame.origin) for frame in frames], stack.count)
     return HostSums(
@@ -157,35 +156,41 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         steps=profile.steps,
         interval_ms=profile.interval_ms,
         kinds=tuple(kinds.most_common()),
-        called=_called(called, libraries, imports, below),
+        called=tuple(sorted((_called(*item) for item in called.items()), key=lambda line: -line.count)),
         lines=lines.places(),
         functions=functions.places(),
     )
 
 
+@dataclass
+class _LineSamples:
+    """The samples whose innermost line of the program is one line; `below` are the frames that it calls."""
+
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    libraries: Counter[LibraryCall] = field(default_factory=Counter)
+    below: Counter[tuple[HostFrame, ...]] = field(default_factory=Counter)
+    imports: int = 0
+
+
+def _called(place: Place, samples: _LineSamples) -> CalledLine:
+    return CalledLine(
+        *place,
+        kinds=tuple(samples.kinds.most_common()),
+        libraries=tuple(samples.libraries.most_common()),
+        parts=_phase_samples(samples.below),
+        imports=samples.imports,
+    )
+
+
 def _kind_of_sample(frames: list[HostFrame]) -> Kind:
-    """Return what a sample of this stack is of; the outermost frame comes first."""
+    """Return whose code a sample of this stack is in; the outermost frame comes first."""
     if any(frame.file.replace("\\", "/").endswith(LOADER) for frame in frames):
         return "input"
     return frames[-1].origin
 
 
-def _users(frames: list[HostFrame]) -> Place:
-    """Return the program's innermost line that is not called by a DataLoader: there it says `for batch in loader`."""
-    for frame in reversed(frames):
-        if frame.origin == "user":
-            return frame.place
-    return Place()
-
-
-def _below(frames: list[HostFrame]) -> list[HostFrame]:
-    """Return the frames that the program's innermost line calls."""
-    last = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
-    return frames[last + 1 :]
-
-
 def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[str, int], ...]:
-    """Return the samples of stacks by phase of the step; those of none by the function in which they part."""
+    """Return the samples of stacks by phase of the step, or by the function in which the stacks of no phase part."""
     parts: Counter[str] = Counter()
     others: Counter[tuple[str, ...]] = Counter()
     for frames, count in stacks.items():
@@ -200,9 +205,9 @@ def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[s
 
 
 def _phase(frames: tuple[HostFrame, ...]) -> str:
-    """Return the phase of the step that a stack is in; nothing where none is certain.
+    """Return the phase of the step that a stack is in; empty if none is certain.
 
-    An optimizer may call the step that it is given, and that the model: the innermost work counts.
+    An optimizer may call a closure that runs the model, so backward and forward are looked for first.
     """
     calls = [(frame.file.replace("\\", "/"), frame.function) for frame in frames]
     if any(file.endswith(BACKWARD_IN) and function == "backward" for file, function in calls):
@@ -225,37 +230,17 @@ def _parted(stacks: Mapping[tuple[str, ...], int]) -> Counter[str]:
         depth += 1
 
 
-def _library_call(frames: list[HostFrame]) -> LibraryCall:
-    """Return what the program's innermost line calls in a stack that ends in a library."""
-    last = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
-    inner = [frame for frame in frames[last + 1 :] if not frame.file.startswith("<")] or frames[-1:]
+def _library_call(below: list[HostFrame]) -> LibraryCall:
+    """Return the call of a library in the frames that the program's innermost line calls."""
+    inner = [frame for frame in below if not frame.file.startswith("<")] or below[-1:]
     return LibraryCall(package_of(inner[0].file), inner[0].function, inner[-1].function)
 
 
 def _with_origin(frame: HostFrame) -> HostFrame:
-    """Return a frame as a library's where its file is one that people install, wherever that was."""
+    """Return a frame of origin `library` if its file is one that people install, in whatever folder."""
     if frame.origin == "user" and not is_user_file(frame.file):
         return replace(frame, origin="library")
     return frame
-
-
-def _called(
-    counts: Mapping[Place, Counter[Kind]],
-    libraries: Mapping[Place, Counter[LibraryCall]],
-    imports: Mapping[Place, int],
-    below: Mapping[Place, Mapping[tuple[HostFrame, ...], int]],
-) -> tuple[CalledLine, ...]:
-    lines = (
-        CalledLine(
-            *place,
-            kinds=tuple(kinds.most_common()),
-            libraries=tuple(libraries.get(place, Counter()).most_common()),
-            parts=_phase_samples(below.get(place, {})),
-            imports=imports.get(place, 0),
-        )
-        for place, kinds in counts.items()
-    )
-    return tuple(sorted(lines, key=lambda line: -line.count))
 
 
 class _Counts:
@@ -266,13 +251,13 @@ class _Counts:
         self._total: Counter[_Line] = Counter()
 
     def add(self, stack: list[_Line], count: int) -> None:
-        """Add samples of a stack, the innermost last; what is in it twice counts once."""
+        """Add samples of a stack, the innermost line last; a line that is in it twice counts once."""
         self._own[stack[-1]] += count
         for line in dict.fromkeys(stack):
             self._total[line] += count
 
     def places(self) -> tuple[HostPlace, ...]:
-        """Return what was counted, most of its own first, and of equal counts by name and file."""
+        """Return the places, those with most samples of their own first; equal ones by name and file."""
         ordered = sorted(self._total, key=self._order)
         return tuple(
             HostPlace(
@@ -287,5 +272,5 @@ class _Counts:
         )
 
     def _order(self, line: _Line) -> tuple[int, int, str, str, str]:
-        """Return the key by which lines are sorted; it has the file, as functions of several files may share a name."""
+        """Return the key by which lines are sorted; functions of several files may share a name."""
         return -self._own[line], -self._total[line], str(line.place), line.place.file or "", line.origin

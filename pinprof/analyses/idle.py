@@ -16,15 +16,15 @@ from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 @dataclass(frozen=True)
 class Idle:
-    """The times in which one device is idle, and the facts about their causes; a row each."""
+    """The times in which one device is idle, a row each, and the facts that show their causes."""
 
     times: Intervals
     queued: Bools
-    """Whether its next activity was launched before it began, or waited for most of it."""
+    """Whether the next activity was launched before the idle time began, or waited during most of it."""
     launched: Bools
-    """Whether the launch of its next activity is known."""
+    """Whether the launch of the next activity is known."""
     blocked: Bools
-    """Whether the host was blocked when it began, or had just got what it awaited."""
+    """Whether the host was blocked when the idle time began, or a wait of the host had just ended."""
     input: Intervals
     """When the host asked for a batch."""
     communication: Intervals
@@ -40,12 +40,11 @@ class IdleCause:
     """Why a GPU is idle."""
 
     holds: Callable[[Idle], Bools]
-    """When it is the cause, unless an earlier one holds."""
-
+    """For which idle times this is the cause, unless an earlier cause holds."""
     does: str
     """What the GPU does meanwhile, to follow "the GPU"."""
     why: str
-    """Why, as a clause that stands by itself."""
+    """Why the GPU is idle, as a clause that stands by itself."""
     bound: Literal["host", "input", "communication"]
     """What sets the pace of a step that is idle for this cause; where work is queued it may be the GPU itself."""
     colour: str
@@ -140,16 +139,15 @@ def idle_gaps(
 ) -> tuple[IdleGaps, ...]:
     """Return when each device was idle, and why.
 
-    `blocked` are the times in which the host stood in a stall that waited for work, `released_ns` the ends of what it
-    awaited, `waiting_for_input` the times in which it asked for a batch. A gap has one cause, the first that holds: its
-    next activity was launched before the gap began, or waited for most of it (`kernel_wait`); the host spent most of it
-    waiting for input, or in a collective; the host was blocked when it began (`sync_bubble`); the next launch came
-    later (`host_wait`); the next launch is unknown (`other`).
+    `blocked` are the times in which the host stood in a stall that waited for work, `released_ns` the ends of the
+    awaited work, `waiting_for_input` the times in which the host asked for a batch. A gap has one cause, the first that
+    holds: its next activity was launched before the gap began, or waited during most of it (`kernel_wait`); the host
+    spent most of it waiting for input, or in a collective; the host was blocked when it began (`sync_bubble`); the next
+    launch came later (`host_wait`); the next launch is unknown (`other`).
 
-    A bubble of `Stalls` is a whole gap, mostly of cause `sync_bubble`; if the host spent most of it waiting for input
-    or in a collective, it has that cause. Conversely, a `sync_bubble` is the bubble of one stall, with two exceptions,
-    which are bubbles of none: the gap began while the host waited for another device, or the host had got what it
-    waited for while other work ran on.
+    A bubble of `Stalls` is a whole gap, usually of cause `sync_bubble`; if the host spent most of it waiting for input
+    or in a collective, it has that cause. Conversely, a `sync_bubble` is the bubble of one stall, except in two cases:
+    the gap began while the host waited for another device, or the awaited work ended while other work still ran.
     """
     communicating, released = collective_times(trace), distinct(released_ns)
     all_gaps = []
@@ -174,22 +172,15 @@ def _is_among(times: Int64s, ordered: Int64s) -> Bools:
 
 
 def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
-    gpu = trace.gpu
-    on_device = gpu.of_device[idle.device]
-    busy = gpu.times(on_device)
-
-    def time_of(category: int) -> int:
-        rows = on_device[gpu.category[on_device] == category]
-        return length(gpu.times(rows))
-
-    lasts = idle.times.end - idle.times.start
-    by_cause = [(name, int(lasts[idle.cause == code].sum())) for code, name in enumerate(IDLE_CAUSES)]
+    gpu, lengths = trace.gpu, idle.times.end - idle.times.start
+    busy = gpu.times(gpu.of_device[idle.device])
+    by_cause = [(name, int(lengths[idle.cause == code].sum())) for code, name in enumerate(IDLE_CAUSES)]
     return DeviceTime(
         device=idle.device,
         span_ns=int(busy.end[-1] - busy.start[0]) if len(busy.start) else 0,
         busy_ns=length(busy),
-        kernel_ns=time_of(KERNEL),
-        memcpy_ns=time_of(MEMCPY),
+        kernel_ns=length(gpu.times(gpu.on(idle.device, KERNEL))),
+        memcpy_ns=length(gpu.times(gpu.on(idle.device, MEMCPY))),
         idle_ns=length(idle.times),
         idle_by_cause=tuple(sorted((row for row in by_cause if row[1]), key=lambda row: -row[1])),
     )

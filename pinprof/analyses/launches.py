@@ -1,4 +1,4 @@
-"""How the host launches kernels, by phase; which launches are slow; and where the host pauses longest."""
+"""How the host launches kernels, by phase; which launches are slow; and the host's longest pause."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,17 +16,17 @@ from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.units import shortened
 
 SLOW_NS = 1_000_000
-"""A launch takes some microseconds, the launch of a large graph some hundred. A launch that takes this long does other
-work, too."""
+"""A launch takes some microseconds, the launch of a large graph some hundreds. A launch of this length does other work,
+too."""
 
 FEW = 8
 """A step with fewer launches is not slow because of their number: one layer makes more in forward, backward and
 update."""
 LONGEST = 10
-"""A time until a launch counts as the cost of a launch up to this multiple of the median. In the rest the host does
-other work, waits, or loads the kernel."""
+"""The time before a launch counts as its cost up to this multiple of the median. Beyond that the host does other work,
+waits, or loads the kernel."""
 MOST_NAMES = 50
-"""Ops, and modules, that are kept: those of most launches."""
+"""Ops, and modules, that are kept: those with most launches."""
 LONGEST_NAME = 200
 """Characters of the name of an op that are kept."""
 
@@ -56,11 +56,11 @@ class LaunchSums:
     """The launches of a phase, or of all ops or modules with one name; sums per step, in ns as traced."""
 
     name: str | None
-    """None for launches outside of any."""
+    """None for launches outside of all ops or modules."""
     launches: float
     """Calls that launch kernels."""
     host_ns: float
-    """The host's time from one launch to the next, until each of these."""
+    """The host's time before these launches, each counted from the launch before."""
     kernel_ns: float
     """How long the kernels run."""
 
@@ -74,17 +74,17 @@ class Launches:
     host_ns: float
     """The host's time per launch, without waits and long pauses: the median from one launch to the next."""
     many_ns: float
-    """The host's time per step that goes into launches, at most: the times from one launch to the next, each limited to
-    `LONGEST` medians; 0 where a step has few launches."""
+    """The most of the host's time per step that launches can take: the times from one launch to the next, each limited
+    to `LONGEST` medians; 0 if a step has few launches."""
     phases: tuple[LaunchSums, ...]
     ops: tuple[LaunchSums, ...]
-    """By the outermost op, without autograd's nodes: the names with most launches, the most first."""
+    """By the outermost op, without autograd's nodes: the names with most launches, most first."""
     modules: tuple[LaunchSums, ...]
     """By the innermost module; none where torch recorded no calls of modules. Backward launches belong to none."""
 
 
 def measure_launches(trace: Trace, divisor: int) -> Launches | None:
-    """Return how kernels are launched in the complete steps; None where none is. `divisor` is the number of steps."""
+    """Return how kernels are launched in the complete steps; None if none are. `divisor` is the number of steps."""
     gpu, launch = trace.gpu, trace.links.launch
     rows = np.flatnonzero((gpu.category == KERNEL) & (launch != NONE) & trace.steps.holds(trace.links.activity_step))
     calls = distinct(launch[rows]).astype(np.int64)
@@ -125,7 +125,7 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
 
 
 class _PerCall(NamedTuple):
-    """The sums of each launch."""
+    """The times of each launching call, and the number of steps."""
 
     since_ns: Int64s
     kernel_ns: Int64s
@@ -177,7 +177,7 @@ class Pause:
 
     @property
     def between(self) -> str:
-        """What it lies between, in words; the names are those of the trace."""
+        """The ops or calls around it, in words; the names are those of the trace."""
         return f"after {self.after or 'the beginning of the step'} and before {self.before or 'its end'}"
 
 

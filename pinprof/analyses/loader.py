@@ -1,4 +1,4 @@
-"""How long the training loop waited for its DataLoader, and whether that pins its batches."""
+"""How long the training loop waited for its DataLoader, and whether the DataLoader pins its batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -28,12 +28,11 @@ class LoaderSums:
     pinned: bool | None
     """Whether the batches of the steps came from pinned memory; None if none were copied to the device, or mixed."""
     pin_thread: bool
-    """Whether a pin-memory thread is at work."""
+    """Whether a DataLoader has a pin-memory thread."""
     pins: bool | None
     """Whether the DataLoader pins (`pin_memory=True`); None where the trace does not show it.
 
-    Pageable batches do not show it: a DataLoader passes on batches of a class without a method `pin_memory()` as they
-    are.
+    Pageable batches do not show it: a DataLoader does not pin batches of a class without a method `pin_memory()`.
     """
     in_process: bool
     """Whether the main process makes the batches itself (`num_workers=0`)."""
@@ -52,7 +51,7 @@ class LoaderWaits(LoaderSums):
 
     @property
     def sums(self) -> LoaderSums:
-        """The same without the times of each."""
+        """The same without the time of each wait."""
         return LoaderSums(**{field.name: getattr(self, field.name) for field in fields(LoaderSums)})
 
 
@@ -87,7 +86,7 @@ def _is_in_process(name: str) -> bool:
 def _batches_are_pinned(trace: Trace) -> bool | None:
     """Return whether the batches of the steps came from pinned memory.
 
-    Small copies are labels and scalars if there are large ones; else they are batches, if the DataLoaders yield
+    If there are large copies, small ones are labels and scalars; otherwise they are batches if the DataLoaders yield
     tensors.
     """
     gpu, constructed = trace.gpu, trace.info.made
@@ -116,7 +115,7 @@ def _pins(trace: Trace, times: Intervals, *, pin_thread: bool, in_process: bool)
         return True
     source = ("data/_utils/fetch.py", "fetch") if in_process else ("multiprocessing/queues.py", "get")
     unpinned = _any_within(times, trace, functions, lambda name: _is_function(name, *source))
-    return False if unpinned else None  # with workers: it gets a batch from them, and not from a thread that pins
+    return False if unpinned else None  # with workers: it gets batches from them, not from a thread that pins
 
 
 def _any_within(times: Intervals, trace: Trace, events: HostEvents, wanted: Callable[[str], bool]) -> bool:

@@ -1,8 +1,7 @@
-"""Which code of Python runs in the pauses of the host, by the Python functions that a trace recorded.
+"""Which Python code runs in the pauses of the host, by the Python functions that a trace recorded.
 
-The time of a pause belongs to the innermost function that is open. A library is named by its outermost function that
-launches nothing: what is above it runs the step, too. From there the path of most time leads on to the function that
-takes it.
+The time of a pause belongs to the innermost open function. A library is named by two functions: the outermost one that
+launches no work (functions above it run the step, too), and the function within it that takes most of the time.
 """
 
 from collections import defaultdict
@@ -20,13 +19,13 @@ from pinprof.trace.sources import ANONYMOUS, Sources
 from pinprof.trace.tables import NONE, Int64s, Trace
 
 MOSTLY: Final = 0.5
-"""A function that takes a larger share of what is above it is where the time goes."""
+"""A function that takes a larger share of its caller's time than this is where the time goes."""
 PROFILERS: Final = ("torch/profiler/", *OWN)
-"""Files of profilers: without one that time is none of the step."""
+"""Files of profilers: without a profiler the step does not have their time."""
 WRAPPERS: Final = frozenset(
     {"_call_impl", "_wrapped_call_impl", "decorate_context", "wrapper", "wrapped", "inner", "__call__", "__enter__"}
 )
-"""Functions that only call others: their names say nothing."""
+"""Functions that only call others: their names say nothing about the code."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,11 @@ class PauseCode(Placed):
     line: int | None
     function: str | None
     called: tuple[str, ...]
-    """The library's function, and the one within it that takes the time if it is another; empty for own code."""
+    """The library's function, and the one within it that takes the time if that is another; empty for own code."""
     package: str
-    """Of the library's function; empty for own code."""
+    """The package of the library's function; empty for own code."""
     ns: float
-    """In all complete steps."""
+    """The time in all complete steps."""
 
 
 @dataclass(frozen=True)
@@ -50,26 +49,26 @@ class PausedCode:
     """What runs in the pauses of the complete steps; times in ns."""
 
     total_ns: float
-    """Of all pauses in which a Python function is open."""
+    """The length of all pauses in which a Python function is open."""
     outside_ns: float
-    """The part of it in calls into torch that run no op: there runs no code of Python."""
+    """The part in calls into torch that run no op: no Python code runs there."""
     places: tuple[PauseCode, ...]
-    """The rest by place, most first."""
+    """The rest by place, the longest first."""
 
 
 class _Tree(NamedTuple):
-    """The calls of Python functions, those of one name under one caller together, in columns; callers come first."""
+    """A tree of Python calls, in columns; calls of one name with one caller are one node, and callers come first."""
 
     parent: Int64s
     name: Int64s
     row: Int64s
     """One of its calls: a row of `Trace.functions`."""
     own_ns: Int64s
-    """In pauses, without what it calls."""
+    """Time in pauses, without the functions that it calls."""
     paused_ns: Int64s
-    """In pauses, with that."""
+    """Time in pauses, with them."""
     launches: Int64s
-    """Calls in it that launch work, also in what it calls."""
+    """How many calls launch work in it, and in the functions that it calls."""
 
 
 def code_in_pauses(trace: Trace, sources: Sources, pauses: Intervals) -> PausedCode | None:
@@ -100,7 +99,7 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
     node = np.full(len(functions), NONE, np.int64)
     columns: list[tuple[Int64s, Int64s, Int64s]] = []
     count = 0
-    while len(rows):  # a level of calls after the other
+    while len(rows):  # one level of the tree after the other
         above = parents[rows]
         is_ready = (above == NONE) | (node[above] != NONE)
         level, rows = rows[is_ready], rows[~is_ready]
@@ -117,10 +116,6 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
     launching = calling_function(trace, np.flatnonzero(trace.launches_work))
     launching = node[launching[launching != NONE]]
     launches = np.bincount(launching[launching != NONE], minlength=count)
-    for caller, number in reversed(
-        list(zip(np.concatenate([above for above, _, _ in columns]), range(count), strict=True))
-    ):
-        launches[caller] += launches[number] if caller != NONE else 0
 
     def summed(times: Int64s) -> Int64s:
         return np.bincount(node[known], times[known], minlength=count).astype(np.int64)
@@ -133,7 +128,7 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
 
 
 class _Key(NamedTuple):
-    """What is one place: the user's function and what it calls, as names, and what is said of the library."""
+    """Identifies a place: the user's function, what it calls, and the library's functions and package."""
 
     user: int
     """A node, -1 for none."""
@@ -144,7 +139,7 @@ class _Key(NamedTuple):
 
 
 class _Walk:
-    """Goes through a tree, and gives each part of the pauses to a place."""
+    """Walks through a tree, and assigns each part of the pauses to a place."""
 
     def __init__(self, trace: Trace, sources: Sources, tree: _Tree) -> None:
         self.outside_ns = 0.0
@@ -154,7 +149,7 @@ class _Walk:
             self._children[int(tree.parent[node])].append(node)
 
     def places(self) -> list[PauseCode]:
-        """Return the places, most first."""
+        """Return the places, the longest time first."""
         times: defaultdict[_Key, float] = defaultdict(float)
         for key, ns in self._parts():
             times[key] += ns
@@ -168,7 +163,7 @@ class _Walk:
         return sorted(merged.values(), key=lambda code: -code.ns)
 
     def _parts(self) -> Iterator[tuple[_Key, float]]:
-        """Yield what parts of the pauses are of, the callers before what they call."""
+        """Yield the time of each part of the pauses with the key of its place, callers first."""
         open_nodes = [(node, NONE, NONE) for node in self._children[NONE]]
         while open_nodes:
             node, user, called = open_nodes.pop()
@@ -194,7 +189,7 @@ class _Walk:
             open_nodes += [(child, user, called) for child in self._children[node]]
 
     def _of_library(self, node: int, user: int, called: int, place: Frame) -> tuple[_Key, float]:
-        """Return what a library's function takes that launches nothing, without what is outside of Python in it."""
+        """Return the key and the Python time of a library's function that launches nothing."""
         outside = self._outside(node)
         self.outside_ns += outside
         inner = self._innermost(node)

@@ -1,10 +1,10 @@
-"""How the time of steps divides on each GPU: kernels, copies, both, or nothing; and how long collectives take."""
+"""How the time of steps divides on each GPU (kernels, copies, both, or nothing), and how long collectives take."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, intersect, length, subtract
+from pinprof.intervals import covered, intersect, length, subtract
 from pinprof.trace.collectives import Collectives, collectives_of, is_collective_kernel
 from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
@@ -28,7 +28,7 @@ class StepParts:
     """Only memsets run."""
     idle_ns: Int64s
     collective_ns: Int64s
-    """The part of `compute_ns` in which no kernels run but those of collectives."""
+    """The part of `compute_ns` in which only kernels of collectives run; they may mostly wait for other ranks."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class MeanStep:
     """The mean of the complete steps on one device, without the profiler; times in ns, which add up to `length_ns`.
 
     The work is what these steps launched, as recorded: a profiler slows the host, not the GPU. The rest of the step is
-    idle. The work alone may be longer than the step, as the host stages copies of pageable memory more slowly under the
-    profiler: then `length_ns` is the work.
+    idle time. If the work alone is longer than the step, `length_ns` is the work: under the profiler the host stages
+    copies of pageable memory more slowly.
     """
 
     device: int
@@ -54,7 +54,7 @@ class MeanStep:
 
     @property
     def work_ns(self) -> float:
-        """The device works."""
+        """The time in which the device works."""
         return self.compute_ns + self.both_ns + self.copy_ns + self.memset_ns
 
     @property
@@ -107,25 +107,22 @@ def _sums(trace: Trace, rows: Int64s, exposed_ns: int) -> tuple[int, int, int, i
 def measure_parts(trace: Trace) -> tuple[StepParts, ...]:
     """Return how the complete steps divide on each device that works for them.
 
-    A host that runs ahead starts steps long before the GPU does: only the ends of their GPU work divide its time. When
-    the first step began is thus not known and it is left out; if it is the only one, it counts from its first work.
+    A host that runs ahead starts steps long before the GPU does, so only the ends of their GPU work divide its time.
+    The beginning of the first step is thus unknown: that step is left out, or, if it is the only one, counts from its
+    first work.
     """
     return tuple(parts for device in trace.gpu.of_device if len((parts := _of_device(trace, device)).step))
 
 
 def _of_device(trace: Trace, device: int) -> StepParts:
     gpu = trace.gpu
-    on_device = gpu.of_device[device]
+    on_device, kernel_rows = gpu.of_device[device], gpu.on(device, KERNEL)
     step, start, end = step_windows(trace, on_device)
-
-    def times(category: int | None = None) -> Intervals:
-        rows = on_device if category is None else on_device[gpu.category[on_device] == category]
-        return gpu.times(rows)
-
-    kernels, copies = times(KERNEL), times(MEMCPY)
+    kernels, copies = gpu.times(kernel_rows), gpu.times(gpu.on(device, MEMCPY))
     compute, copy, both, busy = (
-        covered(active, start, end) for active in (kernels, copies, intersect(kernels, copies), times())
+        covered(active, start, end) for active in (kernels, copies, intersect(kernels, copies), gpu.times(on_device))
     )
+    computing = gpu.times(kernel_rows[~is_collective_kernel(gpu)[kernel_rows]])
     return StepParts(
         device=device,
         step=step,
@@ -135,22 +132,15 @@ def _of_device(trace: Trace, device: int) -> StepParts:
         copy_ns=copy - both,
         memset_ns=busy - compute - copy + both,
         idle_ns=end - start - busy,
-        collective_ns=covered(_in_collectives(trace, on_device, kernels, copies), start, end),
+        collective_ns=covered(subtract(subtract(kernels, copies), computing), start, end),
     )
 
 
-def _in_collectives(trace: Trace, rows: Int64s, kernels: Intervals, copies: Intervals) -> Intervals:
-    """Return when a device runs nothing but collectives, which may mostly wait for other ranks."""
-    gpu = trace.gpu
-    computing = rows[(gpu.category[rows] == KERNEL) & ~is_collective_kernel(gpu)[rows]]
-    return subtract(subtract(kernels, copies), gpu.times(computing))
-
-
 def step_windows(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the complete steps with work on a device, and the times from where the step before ended to their end.
+    """Return the complete steps with work on a device, when each begins (where the step before ended), and its end.
 
-    `rows` are the rows of the device in `Trace.gpu`. The begin of the first step with work is unknown: it is left out,
-    unless it is the only one.
+    `rows` are the rows of the device in `Trace.gpu`. The beginning of the first step with work is unknown: that step is
+    left out, unless it is the only one.
     """
     step, start, end = steps_on_gpu(trace, rows)
     first = trace.links.activity_step[rows]
@@ -179,7 +169,7 @@ class Communication:
 
     collectives: Collectives
     time_ns: int
-    """In which a kernel of a collective runs, waiting for other ranks included."""
+    """The time in which a kernel of a collective runs, waits for other ranks included."""
     exposed_ns: int
     """The part of it in which no other kernel runs on the device."""
 

@@ -31,31 +31,31 @@ class StepTimes:
     """The larger of the two: the step as the trace shows it, with the profiler's cost in it."""
     busy_ns: float | None
     """Mean time per step in which the busiest device worked on what the steps launched, without copies of pageable
-    memory, whose pace the host sets: nothing on the host can make the step shorter, nor does a profiler lengthen it."""
+    memory, whose pace the host sets. No change on the host makes a step shorter, and no profiler changes this time."""
     host_lengths_ns: Int64s
     """Time between the starts of consecutive complete steps."""
 
     @property
     def divisor(self) -> int:
-        """What divides sums over the trace into sums per step; 1 without steps, for the whole trace."""
+        """The number by which sums over the trace are divided to get sums per step; 1 for a trace without steps."""
         return max(self.count, 1)
 
     @property
     def whole(self) -> str:
-        """What counts as a step, in words: one, or the trace in which none was found."""
+        """The noun for what counts as a step: the whole trace if no step was found in it."""
         return "trace" if self.source == WHOLE_TRACE else "step"
 
     @property
     def per(self) -> str:
-        """What sums that are divided by `divisor` refer to, in words."""
+        """The words after a sum that was divided by `divisor`."""
         return "in the whole trace" if self.source == WHOLE_TRACE else "per step"
 
 
 def measure_steps(trace: Trace) -> StepTimes:
     """Return the length of the trace's complete steps.
 
-    A step on the host lasts as long as the host takes to issue it. Where the host runs ahead of the GPU, only the ends
-    of the GPU work show the length of the step; where the host is late, both do.
+    A step on the host lasts as long as the host takes to launch it. If the host runs ahead of the GPU, only the ends of
+    the GPU work show the length of the step; if the host is late, both do.
     """
     steps = trace.steps
     complete = np.flatnonzero(steps.complete)
@@ -67,7 +67,7 @@ def measure_steps(trace: Trace) -> StepTimes:
 
 
 def _host_times(steps: Steps) -> Int64s:
-    """Return the times from the start of each complete step to the next start; of a single step its own length."""
+    """Return the times from the start of each complete step to the next start; for a single step, its length."""
     followed = steps.followed
     if len(followed) == 0:
         return (steps.end_ns - steps.start_ns)[steps.complete]
@@ -94,7 +94,7 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
 
 
 def _around_unlike(ends: Int64s, unlike: Bools) -> Int64s:
-    """Return the times from end to end that a step unlike the others makes long: before its own work, or after it."""
+    """Return the times between ends of GPU work that an irregular step makes longer, at its own end or at the next."""
     working = ends != NO_WORK
     times = np.diff(ends)[working[1:] & working[:-1]]
     adjacent = (unlike[1:] | unlike[:-1])[working[1:] & working[:-1]]
@@ -115,8 +115,8 @@ def _busy_time(trace: Trace) -> float | None:
 
 
 AHEAD = 0.9
-"""If the host's steps take less than this share of the GPU's, the host runs ahead: its steps scatter, and the GPU's
-count."""
+"""If the host's steps take less than this share of the GPU's, the host runs ahead. Then its steps scatter, and the
+GPU's times show which steps are irregular."""
 
 GPU, HOST = "gpu", "host"
 WHY = {
@@ -144,7 +144,7 @@ class IrregularStep:
 
 
 def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) -> tuple[IrregularStep, ...]:
-    """Return the complete steps that take much longer than the usual one for another reason than input.
+    """Return the complete steps that take much longer than the usual one, and not because of input.
 
     Input that comes in bursts is a part of the cost of a batch, so a step that waits for it is regular.
     `waiting_for_input` is called only if some step is longer.
@@ -167,7 +167,7 @@ def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) ->
 
 
 def without_irregular(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Trace:
-    """Return the trace without these steps among those that are measured."""
+    """Return the trace in which these steps do not count as complete, so that they are not measured."""
     if not irregular:
         return trace
     left_out: Bools = np.zeros(len(trace.steps), bool)
@@ -176,12 +176,12 @@ def without_irregular(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Tra
 
 
 def with_irregular(trace: Trace) -> Trace:
-    """Return the trace with all steps that were recorded whole: it undoes `without_irregular`."""
+    """Return the trace in which all steps that were recorded whole count: it undoes `without_irregular`."""
     return replace(trace, steps=replace(trace.steps, complete=trace.steps.whole, unlike=None))
 
 
 def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Return steps and how long each takes: to the next start on the host, or from end to end of their GPU work."""
+    """Return steps and their lengths: to the next start on the host, or between the ends of their GPU work."""
     steps = trace.steps
     complete = np.flatnonzero(steps.complete)
     followed = steps.followed if steps.on_host else complete[:0]
@@ -195,11 +195,11 @@ def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
     return followed, on_host
 
 
-def _reasons(trace: Trace, step: Int64s, is_unlike: Bools, away: np.ndarray) -> list[str]:
-    """Return per step the reason for most of its time beyond the usual one."""
+def _reasons(trace: Trace, step: Int64s, is_unlike: Bools, excess: np.ndarray) -> list[str]:
+    """Return per step the reason for most of its `excess`, its time beyond the usual one in ns."""
     of_work = trace.links.activity_step
     worked = np.bincount(of_work[of_work != NONE], trace.gpu.duration_ns[of_work != NONE], minlength=len(trace.steps))[
         step
     ]
     more = worked - np.median(worked[~is_unlike])
-    return [GPU if is_work else HOST for is_work in (more >= MOSTLY * away).tolist()]
+    return [GPU if is_work else HOST for is_work in (more >= MOSTLY * excess).tolist()]

@@ -168,6 +168,11 @@ class Activities(Table):
         """The rows of each device, by its number."""
         return {int(self.device[rows[0]]): rows for rows in rows_by(self.device)}
 
+    def on(self, device: int, category: int) -> Int64s:
+        """Return the rows of a device and a category; none of a device without work."""
+        rows = self.of_device.get(device, np.empty(0, np.int64))
+        return rows[self.category[rows] == category]
+
     @cached_property
     def of_stream(self) -> list[Int64s]:
         """The rows of each stream, by device and number."""

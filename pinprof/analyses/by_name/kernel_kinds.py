@@ -1,7 +1,7 @@
 """What kernels do: products, attention, convolutions and so on, and which of these run on tensor cores.
 
-The kind of a kernel follows from its phase, from what the trace calls a collective, and from its name, which cuBLAS,
-cuDNN, torch or Triton chose; where the name says nothing, from the outermost op that launched it.
+A kernel of a collective or of an optimizer's step has that kind. The kind of others follows from the name, which
+cuBLAS, cuDNN, torch or Triton chose; if the name says nothing, from the outermost op that launched the kernel.
 """
 
 import re
@@ -25,7 +25,7 @@ class KernelKind:
     kernels: re.Pattern[str] | None = None
     ops: re.Pattern[str] | None = None
     all_of_op: bool = False
-    """Whether all kernels of such an op are of this kind; else those alone whose own name says nothing."""
+    """Whether all kernels of such an op are of this kind; otherwise only those whose own name says nothing."""
     multiplies: bool = False
     """Whether tensor cores can do most of its work."""
 
@@ -94,9 +94,9 @@ TENSOR_CORES = re.compile(
     r"tensorop|[sh](884|1688|16816|16832)|i8816|wgmma|hmma|gmma|nvjet|flash|"
     r"_(f16|bf16|tf32)(f16|bf16|tf32|f32)*_|(ampere|turing|volta|sm\d+)_(h|fp16_s|bf16_s|fp16|bf16)"
 )
-"""How products on tensor cores are named: by their instruction, by their types, or since Hopper by cuBLAS's `nvjet`."""
+"""Names of products on tensor cores: by their instruction, by their types, or since Hopper by cuBLAS's `nvjet`."""
 NO_TENSOR_CORES = re.compile(r"sgemm|simt|_f32f32_f32f32_f32_|scudnn|dgemm|gemv", re.IGNORECASE)
-"""And those that are not."""
+"""Names of products that are not on tensor cores."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,11 @@ class KindTime:
     count: int
     time_ns: int
     tensor_core_ns: int | None
-    """The part on tensor cores, as far as names say; None where the kind has no use for them."""
+    """The part on tensor cores, judged by names; None where the kind has no use for them."""
 
 
 def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
-    """Return of each of these kernels its kind, as an index into `KERNEL_KINDS`."""
+    """Return the kind of each of these kernels, as an index into `KERNEL_KINDS`."""
     gpu, launch = trace.gpu, trace.links.launch[rows]
     op = follow(outermost_op(trace, np.arange(len(trace.calls))), launch)
 

@@ -18,7 +18,7 @@ from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.units import shortened
 
 MOST_LANES = 8
-"""Streams of a kernel that are kept, those in which it runs longest."""
+"""Streams of a kernel that are kept: those in which it runs longest."""
 
 
 class GpuStream(NamedTuple):
@@ -36,7 +36,7 @@ class KernelTime:
     count: int
     time_ns: int
     kind: str
-    """What they do, one of `KERNEL_KINDS`: of kernels of several kinds, that of most time."""
+    """What they do, one of `KERNEL_KINDS`; if they are of several kinds, the one with most time."""
     communication: bool
     """Whether they are kernels of collectives, whose time includes waits for other ranks."""
     lanes: tuple[GpuStream, ...]
@@ -138,7 +138,7 @@ def _lanes(trace: Trace, names: NamedRows, rows: Int64s) -> list[tuple[GpuStream
 
 
 SAME = 0.8
-"""From this share of equal kernels on, two traces are of one program: a fix may remove some kernels."""
+"""Two traces are of one program if at least this share of their kernels is equal: a fix may remove some kernels."""
 
 
 def kernels_alike(before: Trace, after: Trace) -> float:

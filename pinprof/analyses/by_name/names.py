@@ -1,4 +1,4 @@
-"""Rows gathered by their name: sums of each name, the costliest names, and where most of each comes from."""
+"""Rows by name: the sums of each name, the costliest names, and where most of the time of each comes from."""
 
 from dataclasses import dataclass
 
@@ -18,27 +18,27 @@ LONGEST_NAME = 500
 
 @dataclass(frozen=True)
 class NamedRows:
-    """Rows of a table by name, the one of most time first."""
+    """Rows of a table by name, the name with most time first."""
 
     codes: Int64s
-    """The names."""
+    """The names, as indices into those of the table."""
     which: Int64s
-    """Per row the place of its name among these."""
+    """Per row: the place of its name in `codes`."""
     count: Int64s
-    """Rows of each name."""
+    """Per name: its number of rows."""
     time_ns: Int64s
-    """Time of each name."""
+    """Per name: its time."""
     most: int = MOST_NAMES
-    """How many are kept."""
+    """How many names are kept."""
 
     @property
     def kept(self) -> range:
-        """The names that are kept: by default those of a profile."""
+        """The places in `codes` of the names that are kept."""
         return range(min(len(self.codes), self.most))
 
     @property
     def left_ns(self) -> int:
-        """Time of the others."""
+        """The time of the names that are not kept."""
         return int(self.time_ns[self.most :].sum())
 
     def sums(self, values: Int64s) -> Int64s:
@@ -46,7 +46,7 @@ class NamedRows:
         return _sums(self.which, values, len(self.codes))
 
     def leading(self, value: Int32s, weight: Int64s) -> tuple[Int64s, Int64s]:
-        """Return per name the value with most weight, -1 for none, and the number of its different values.
+        """Return per name the value with most weight, -1 for none, and how many different values it has.
 
         Rows with the value -1 do not count.
         """
@@ -86,18 +86,18 @@ class Origin(Placed):
     """None where only the function is certain."""
     function: str | None
     places: int
-    """How many known places of the user's code there are."""
+    """How many known places of the user's code the name comes from."""
     module: str | None
-    """The innermost module around most of it, as torch numbers those of a class: `Linear_3`."""
+    """The innermost module around most of the time, as torch numbers those of a class: `Linear_3`."""
     modules: int
-    """How many there are."""
+    """How many modules the name comes from."""
 
 
 class Origins:
-    """The places and modules of rows."""
+    """The places and modules from which rows come."""
 
     def __init__(self, trace: Trace, function: Int32s, sources: Sources) -> None:
-        """Find them by the innermost Python function around each row."""
+        """Find the origins by `function`, the innermost Python function around each row."""
         self._names = trace.functions.names
         functions, self._which = np.unique(function, return_inverse=True)
         lines, of_line = places_of(trace, users_of(trace, functions), sources)
@@ -108,7 +108,7 @@ class Origins:
         self._module = follow(trace.functions.name, module_around(trace, functions))
 
     def of(self, names: NamedRows, weight_ns: Int64s) -> list[Origin]:
-        """Return the origin of each name that is kept; each row counts for its time."""
+        """Return the origin of each name that is kept; rows count by their time."""
         origins = []
         place, places = names.leading(self._place[self._which], weight_ns)
         module, modules = names.leading(self._module[self._which], weight_ns)

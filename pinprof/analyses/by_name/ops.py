@@ -1,4 +1,4 @@
-"""The time that the host spends in ops, by name: each moment counts to the innermost op of its thread."""
+"""The time that the host spends in ops, by name: each moment counts to the innermost op of the thread."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int32s, Int64s
 from pinprof.units import shortened
 
 TRAINING = ("main", "autograd")
-"""Roles of threads whose ops count; those of others do that launch work for the GPU."""
+"""Roles of threads whose ops count; ops of other threads count if the thread launches GPU work."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class OpTime:
     name: str
     count: int
     own_ns: int
-    """Without the time in ops that they call."""
+    """Their time without that of ops that they call."""
     stall_ns: int | None
-    """The part of it that the host stands in calls that can block; None where that is withheld."""
+    """The part of their own time in calls that can block; None if it is withheld."""
     kernels: int | None
-    """Kernels that they launch themselves, not by an op that they call; None where kernels are withheld."""
+    """Kernels that they launch themselves, not through an op that they call; None if kernels are withheld."""
     kernel_ns: int | None
     """How long these kernels run."""
     origin: Origin
@@ -43,7 +43,7 @@ class OpSums:
     left_ns: int
     """Own time of the names that are left out."""
     own_ns: int
-    """Own time of all."""
+    """Own time of all ops."""
     host_ns: int
     """How long the complete steps are on the host."""
 
@@ -53,8 +53,8 @@ def measure_ops(
 ) -> OpSums:
     """Return the ops of the threads that train, by name.
 
-    `own_ns` are the `own_times` of all ops. `stalls` are rows of `Trace.calls` and their times in ns; None where they
-    are withheld. `kernels` says whether those that ops launch are given.
+    `own_ns` are the `own_times` of all ops. `stalls` are rows of `Trace.calls` and their times in ns; None if they are
+    withheld. `kernels` says whether the kernels that ops launch are given.
     """
     rows = np.flatnonzero(_inside(trace) & _training(trace)[trace.ops.thread])
     own = own_ns[rows]
@@ -95,7 +95,7 @@ def own_times(ops: HostEvents) -> Int64s:
     """Return the time in ns in which each op was the innermost one of its thread."""
     own = np.zeros(len(ops), np.int64)
     for of_thread in rows_by(ops.thread):
-        rows = of_thread[ops.duration_ns[of_thread] > 0]  # one of no length would seem open until something follows
+        rows = of_thread[ops.duration_ns[of_thread] > 0]  # an op of no length would seem open until the next event
         lasting = HostEvents(ops.names, ops.start_ns[rows], ops.end_ns[rows], ops.name[rows], ops.thread[rows])
         time = np.sort(np.concatenate((lasting.start_ns, lasting.end_ns)))
         zeros = np.zeros(len(time), np.int32)
@@ -106,7 +106,7 @@ def own_times(ops: HostEvents) -> Int64s:
 
 
 def _stalled(trace: Trace, call: Int64s, stall_ns: Int64s) -> Int64s:
-    """Return how long the host stands in the calls of each op itself."""
+    """Return how long the host stands in the calls that each op makes itself."""
     op = trace.links.op[call]
     return _per_op(trace, op[op != NONE], stall_ns[op != NONE])
 

@@ -1,4 +1,4 @@
-"""The work of the GPU that a call awaits: on which device and stream, and when it ended."""
+"""The GPU work that a call awaits: on which device and stream, and when it ended."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from pinprof.trace.calls import (
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace, rows_by
 
 SKEW_NS = 2_000
-"""GPU and host clocks agree to about a microsecond; a wait may seem to end this much before what it waited for."""
+"""GPU and host clocks agree to about a microsecond; a wait may seem to end this much before the awaited work."""
 
 NOTHING = np.iinfo(np.int64).min
 """In place of a time where there was no work."""
@@ -27,13 +27,13 @@ def awaited_work(trace: Trace, call: Int64s, kind: Int64s, copy: Int32s) -> tupl
 
 
 def _issued(trace: Trace, rows: Int64s, copy: Int32s) -> Int64s:
-    """Return the time before which work was issued that the call waits for: its own copy's launch, or its start."""
+    """Return the time before which the awaited work was launched: the launch of the call's own copy, or its start."""
     start = trace.calls.start_ns[rows]
     return np.where(copy == NONE, start, trace.launched_ns[copy]) if len(trace.gpu) else start
 
 
 def _targets(trace: Trace, rows: Int64s, copy: Int32s) -> tuple[Int32s, Int64s]:
-    """Return device and stream that each call waits for; the stream is -1 where it is unknown.
+    """Return the device and the stream that each call waits for; the stream is -1 where it is unknown.
 
     The call's own copy has both; CUPTI's record of the synchronization has the stream. Otherwise the device is that
     of the thread's last launch.
@@ -68,11 +68,11 @@ def _last_device(trace: Trace, rows: Int64s) -> Int32s:
 def _prior_end(
     trace: Trace, kind: np.ndarray, device: Int32s, stream: Int64s, start: Int64s, end: Int64s, issued: Int64s
 ) -> Int64s:
-    """Return the end of the last work that was issued before and that the call waited for; its start if none.
+    """Return the end of the last awaited work that was launched before `issued`; the call's start if there is none.
 
-    A synchronize of a known stream, or of the device, waits for all that was issued there. If the target of a call is
-    not known (an event, an unnamed stream, an allocation), only work that had ended when it returned was awaited. The
-    same holds for work whose launch is not in the trace: whether it was issued before is unknown.
+    A synchronize of a known stream, or of the device, waits for all work launched there. If the target of a call is not
+    known (an event, an unnamed stream, an allocation), only work that had ended when it returned counts as awaited. The
+    same holds for work whose launch is not in the trace, as it may have been launched later.
     """
     gpu = trace.gpu
     latest = start.copy()
@@ -110,7 +110,7 @@ class Queued:
         self._launched = launched_ns[order]
 
     def last_on(self, stream: Int64s, issued_ns: Int64s) -> Int64s:
-        """Return for each wait the last end of what was launched on its stream before a time, NOTHING for none."""
+        """Return for each wait when the last work launched on its stream before a time ended; NOTHING for none."""
         queue = np.searchsorted(self._streams, stream)
         known = np.append(self._streams, 0)[queue] == stream
         known &= queue < len(self._streams)
@@ -123,9 +123,9 @@ class Queued:
         return result
 
     def last_before(self, issued_ns: Int64s, ended_ns: Int64s) -> Int64s:
-        """Return for each wait the last end of what was launched before one time and had ended by another.
+        """Return for each wait the last end of work that was launched before one time and had ended by another.
 
-        Work has ended with all that was launched before it on its stream. NOTHING if there is none.
+        Work counts as ended only together with all earlier work of its stream. NOTHING if there is none.
         """
         order = np.argsort(self._reach_rank, kind="stable")
         reach, launched = self._ends[self._reach_rank[order]], self._launched[order]

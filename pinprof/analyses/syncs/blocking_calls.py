@@ -1,4 +1,4 @@
-"""Host calls that can block: which wait for the GPU, and which were held up by other things."""
+"""Host calls that can block, because they wait for the GPU or were held up for another reason."""
 
 import numpy as np
 
@@ -31,13 +31,14 @@ KIND_OF_OVERHEAD = {
     "Lazy Function Loading": MODULE_LOAD,
     "Runtime Triggered Module Loading": MODULE_LOAD,
 }
-"""The other names (`Activity Buffer Request`, `Buffer Flush`, `Instrumentation`, `Resource`) are costs of profiling."""
+"""Kinds by the names of overheads; all others (`Activity Buffer Request`, `Buffer Flush`, `Instrumentation`,
+`Resource`) are costs of profiling."""
 
 NEARLY_FULL = QUEUE_DEPTH - 22
-"""A stream with this many pending launches has a full queue: a few may be the profiler's own."""
+"""A stream with this number of pending launches has a full queue: a few launches may be the profiler's own."""
 
 LONG_LAUNCH_NS = 50_000
-"""A launch takes 4 µs under the profiler; one of this length was held up."""
+"""A launch takes 4 µs under the profiler; a longer one than this was held up."""
 
 SURE_KERNEL_NS = 20_000
 """A launch returns long before a kernel of this length can have ended, unless the launch waits for it."""
@@ -46,8 +47,8 @@ SURE_KERNEL_NS = 20_000
 def blocking_calls(trace: Trace) -> tuple[Int64s, Int64s, Int32s]:
     """Return the calls that can block, what each may wait for, and the copy that it made or awaits, -1 for none.
 
-    Calls are rows of `Trace.calls`; kinds are those of `pinprof.trace.calls`. In place of a copy stands the kernel that
-    a launch waits for.
+    Calls are rows of `Trace.calls`; kinds are constants of `pinprof.trace.calls`. For a launch that waits, its kernel
+    takes the place of the copy.
     """
     kind, held_up = call_kinds(trace.calls), _held_up(trace)
     copy = _own_copies(trace, kind)
@@ -78,10 +79,10 @@ def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
 
 
 def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
-    """Return the calls that can block: of asynchronous copies those of pageable memory that the driver must stage.
+    """Return which calls can block; an asynchronous copy only if the driver must stage its pageable memory.
 
     Copies within the device do not block the host (CUDA Runtime API, "API synchronization behavior"). But HIP records a
-    copy to pinned host memory as one within the device: `.item()` on an MI300. Such a copy blocks if the call waited
+    copy to pinned host memory as one within the device (`.item()` on an MI300). Such a copy blocks if the call waited
     for it.
     """
     staged = np.zeros(len(kind), bool)
@@ -96,7 +97,7 @@ def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
 
 
 def _has_waited(trace: Trace, copy: Int32s) -> Bools:
-    """Return the calls of HIP's copy and wait in one that returned after their copy had ended."""
+    """Return which calls of HIP's `WAITING_COPY` returned after their copy had ended."""
     result = np.zeros(len(copy), bool)
     rows = np.flatnonzero(trace.calls.named(WAITING_COPY.__eq__) & (copy != NONE))
     result[rows] = trace.calls.end_ns[rows] + SKEW_NS >= gpu_end(trace, copy[rows])
@@ -115,7 +116,7 @@ def _last_kernels(trace: Trace) -> Int32s:
 
 
 def _held_up(trace: Trace) -> Int8s:
-    """Return per call what held it up, as `pinprof.trace.calls` numbers it; -1 for nothing.
+    """Return per call what held it up, a constant of `pinprof.trace.calls`; -1 for nothing.
 
     CUPTI records the reason (category `overhead`) from CUDA 12.4 on. In older traces long launches show a full queue.
     """
@@ -140,7 +141,7 @@ def _by_overhead(trace: Trace, held: Int8s) -> None:
 
 
 def _calls_around(trace: Trace, start: Int64s, end: Int64s) -> Int64s:
-    """Return the call around each range, on whatever thread: CUPTI does not say on which; of several the latest."""
+    """Return the call around each range, the latest of several. All threads count: CUPTI does not record the thread."""
     calls = trace.calls
     return last_below(-calls.end_ns, np.searchsorted(calls.start_ns, start, side="right"), 1 - end)
 
@@ -157,7 +158,7 @@ def _behind_full_queue(trace: Trace) -> Int64s:
 
 
 def _launches(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Return the calls that launched something, in order, and when the last that each launched had ended."""
+    """Return the calls that launched work, in order, and when the last work of each ended."""
     rows = np.flatnonzero(trace.links.launch != NONE)
     last = np.full(len(trace.calls), np.iinfo(np.int64).min)
     np.maximum.at(last, trace.links.launch[rows], trace.gpu.end_ns[rows])

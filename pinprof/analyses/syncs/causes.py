@@ -28,32 +28,32 @@ class Cause:
     label: str
     """What the host calls, or what happens in the call; text in backticks is code."""
     colour: str
-    """By what to do about it, see `pinprof.hues`: read later, copy otherwise, remove, keep memory."""
+    """The colour of its kind of remedy, see `pinprof.hues`: read later, copy otherwise, remove, keep memory."""
     _: KW_ONLY
     ops: tuple[str, ...] = ()
     """Ops whose calls have this cause; of several around a call the outermost decides."""
     methods: tuple[str, ...] = ()
-    """Methods of tensors; like functions they say more than the ops inside."""
+    """Methods of tensors that have this cause; methods and functions count before the ops inside."""
     functions: tuple[str, ...] = ()
-    """Parts of the names of Python functions."""
+    """Parts of the names of Python functions that have this cause."""
     call: int | None = None
-    """The kind of call of `trace.calls` that has this cause where nothing else names one."""
+    """The kind of call of `trace.calls` that has this cause if nothing else names one."""
     copy: str = ""
     """The direction of the copy, if the call that makes it also waits for it."""
     is_called: bool = False
-    """Whether the label is something that people call, so that a title can name it."""
+    """Whether the label is something that code calls, so that a title can name it."""
     empties_stream: bool = False
-    """Whether the GPU has then done all that it was given on the stream of the program."""
+    """Whether, after the wait, the GPU has done all work of the program's stream."""
     gives_size: bool = False
     """Whether values on the GPU decide how large its result is."""
     goes_with_op: bool = False
-    """Whether the fix removes all that the op does: its kernels, its copy, and the host's time in it."""
+    """Whether the fix removes the whole op: its kernels, its copy, and the host's time in it."""
     is_blocking_copy: bool = False
-    """Whether `non_blocking=True` ends it."""
+    """Whether `non_blocking=True` removes it."""
     goes_with_copies: bool = False
-    """Whether it is of copies to the GPU, and goes with these."""
+    """Whether it is a wait for copies to the GPU, and disappears with them."""
     held_up: str = ""
-    """What the host's time in it is, where a launch takes long and the host waits for no work of the GPU."""
+    """The host's time in it, in words; only of causes for which a launch takes long without a wait for the GPU."""
 
     @property
     def plain(self) -> str:
@@ -187,9 +187,9 @@ CAUSES: Final = tuple(WAITS)
 CODE: Final = {cause: code for code, cause in enumerate(CAUSES)}
 
 SYNCHRONIZES: Final = tuple(name for name, cause in WAITS.items() if cause.call in (STREAM, DEVICE, EVENT))
-"""Causes that the program asked for by name, when no op is around."""
+"""Causes that the program asked for by name, if no op is around the call."""
 ALLOCATIONS: Final = frozenset(name for name, cause in WAITS.items() if cause.call in ALLOCATING)
-"""Causes that hold the host up whether or not it waits for the GPU meanwhile."""
+"""Causes that take the host's time whether or not it waits for the GPU."""
 BLOCKING_COPIES: Final = frozenset(name for name, cause in WAITS.items() if cause.is_blocking_copy)
 OF_COPIES_TO_GPU: Final = frozenset(name for name, cause in WAITS.items() if cause.goes_with_copies)
 HELD_UP: Final = frozenset(name for name, cause in WAITS.items() if cause.held_up)
@@ -197,5 +197,5 @@ HELD_UP: Final = frozenset(name for name, cause in WAITS.items() if cause.held_u
 
 
 def label_of(name: str) -> str:
-    """Return what people call a cause; a name that is none of a cause as it is."""
+    """Return the label of a cause; any other name is returned as it is."""
     return WAITS[name].label if name in WAITS else name

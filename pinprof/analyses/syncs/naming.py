@@ -1,4 +1,4 @@
-"""Why the host waited, in the user's terms: from the ops and Python functions around a call, and the call itself."""
+"""Names the cause of each wait, from the ops and Python functions around the call, and from the call itself."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -31,15 +31,15 @@ ASKED_FOR = INDEX_OPS | {
     "aten::to",
     "aten::type_as",
 }
-"""Ops by which the code asks for an op of `OF_OP`. Within any other op of torch, an op of `OF_OP` is how that op works:
-`aten::linalg_inv` reads a number, and no code can keep it on the GPU."""
+"""Ops by which code asks for an op of `OF_OP`. Any other op of torch calls an op of `OF_OP` for its own purpose:
+`aten::linalg_inv` reads a number, and the user's code cannot prevent that."""
 
 DEEPEST = 200
 """How many nested ops around a call are looked at; no known program nests half as many."""
 
 COMPILED = "Torch-Compiled Region"
-"""How torch names the op around what it compiled. A synchronize within it is its own, such as that before it captures a
-CUDA graph (torch/_inductor/cudagraph_trees.py); a value that is read there was asked for by the user's code."""
+"""How the name of the op around compiled code begins. A synchronize within it is torch's own, such as the one before a
+CUDA graph is captured (torch/_inductor/cudagraph_trees.py); a read of a value there comes from the user's code."""
 
 OF_AUTOGRAD = ("autograd::", "torch::autograd::")
 """How nodes of the autograd engine are named: hooks of the user's own run within them."""
@@ -49,18 +49,18 @@ OF_FUNCTION = tuple((part, cause) for cause, row in WAITS.items() for part in ro
 OF_CALL = {row.call: cause for cause, row in WAITS.items() if row.call is not None}
 
 OPTIMIZER_FILE, OPTIMIZER_READ = "torch/optim/optimizer.py", "_get_value"
-"""The function by which torch's optimizers read a number of their state, as the step count of each parameter: it calls
-`item()` on a tensor, and waits where that is on the GPU."""
+"""The function by which torch's optimizers read a number of their state, such as the step count of each parameter: it
+calls `item()`, and waits if the tensor is on the GPU."""
 
 AROUND_NEW_TENSOR = ("aten::empty", "aten::to", "aten::lift_fresh")
-"""Ops that follow each other in `torch.tensor(..., device="cuda")`, the second of them with the copy
-(torch/csrc/utils/tensor_new.cpp). Without Python functions they distinguish it from `x.to("cuda")`."""
+"""The ops of `torch.tensor(..., device="cuda")` in order; the second makes the copy (torch/csrc/utils/tensor_new.cpp).
+In a trace without Python functions they distinguish it from `x.to("cuda")`."""
 
 
 def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None] = ()) -> Int32s:
     """Return the cause of each stall as an index into CAUSES; `lines` are recorded source lines, one per stall.
 
-    A wait that an op makes by itself is `other`: the fix for code that asks for such a wait does not help there.
+    A wait that an op makes for its own purpose is `other`: fixes for code that asks for such a wait do not help there.
     """
     cause = _by_call(trace, stalls)
     of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
@@ -112,7 +112,7 @@ def in_library(trace: Trace, call: Int64s) -> Bools:
 
 
 class _OpFacts(NamedTuple):
-    """Facts from the ops around each call, without the ops around the innermost function of the user's own."""
+    """Facts from the ops around each call, but within the innermost function of the user's own code."""
 
     cause: Int32s
     """As an index into CAUSES; -1 where the ops show none."""
@@ -121,7 +121,7 @@ class _OpFacts(NamedTuple):
     within_library: Bools
     """Whether an op of a library or an extension is around the call."""
     within_compiled: Bools
-    """Whether the call is made within what torch compiled."""
+    """Whether the call is made within code that torch compiled."""
 
 
 def _facts_of_ops(trace: Trace, call: Int64s) -> _OpFacts:
@@ -149,8 +149,8 @@ def _facts_of_ops(trace: Trace, call: Int64s) -> _OpFacts:
 def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
     """Yield the innermost op around each call, then the one around that, and so on, -1 where there is none.
 
-    Ops around the innermost function of the user's own code are left out: it may be their body. Where no function was
-    recorded, all ops count.
+    Ops around the innermost function of the user's own code are left out, since that function may be their body. If no
+    functions were recorded, all ops count.
     """
     function, op = user_calls(trace, call).function, trace.links.op[call]
     for _ in range(DEEPEST):
@@ -169,7 +169,7 @@ def _is_of_a_library(op: str) -> bool:
 
 
 def _is_read_of_optimizer(line: SourceLine) -> bool:
-    """Return whether the innermost frame is torch's, in which an optimizer reads a number of its state."""
+    """Return whether an optimizer reads a number of its state in the innermost frame."""
     innermost = line.stack[0] if line.stack else ""
     return innermost.startswith(f"{OPTIMIZER_FILE}:") and innermost.endswith(f":{OPTIMIZER_READ}")
 
@@ -211,5 +211,5 @@ def _in_collective(trace: Trace, call: Int64s) -> Bools:
 
 
 def _per_name(events: HostEvents, code_of: Callable[[str], int]) -> Int32s:
-    """Return a code per event, asked for once per name."""
+    """Return a code per event; `code_of` is called once per name."""
     return np.fromiter(map(code_of, events.names), np.int32, len(events.names))[events.name]

@@ -1,4 +1,4 @@
-"""Whether a wait can go: it may be asked for, guard a copy, or only move to another place."""
+"""Whether a wait can be removed: it may be asked for, guard a copy, or only move to another place."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -22,16 +22,16 @@ LIMITERS = frozenset({"FullyShardedDataParallel.rate_limiter"})
 """Annotations of waits that keep the host from running too far ahead (torch/distributed/fsdp/_runtime_utils.py)."""
 
 SYNCHRONIZERS = re.compile(r"(^|-packages/)torch/(cuda|_C|accelerator)/")
-"""Files of the functions that a program calls to wait, and of what they call in turn. In recorded lines they are named
-from the working directory, where an environment may be (`.venv/lib/python3.12/site-packages/torch/…`)."""
+"""Files of the functions that a program calls to wait, and of those that they call. Recorded lines name files from the
+working directory on, in which an environment may lie (`.venv/lib/python3.12/site-packages/torch/…`)."""
 
 
 def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack: Sequence[str], limited: Bools) -> str:
     """Return `hidden`, `explicit`, `benign` or `profiler` for the waits of a site; `limited` comes from `in_limiter`.
 
-    A wait is benign if no change of it can save time: it waits for room in the launch queue, which is full only while
-    the GPU is behind; it is in a limiter; or it is for an event or another stream, and kernels queued before kept the
-    GPU busy during every wait of the site. Loading of code is benign, too: no later step pays for it.
+    A wait is benign if no change of it can save time. Either it waits for room in the launch queue, which is full only
+    while the GPU is behind; or it is in a limiter; or it is for an event or another stream, and kernels queued before
+    kept the GPU busy during every wait of the site. Loading of code is benign, too: no later step pays for it.
     """
     if stalls.profiler[members[0]]:
         return "profiler"
@@ -97,14 +97,14 @@ QUIET = 0.1
 """The GPU ran dry at a wait if it is busy for at most this share of the time until work comes after the next wait."""
 
 USUAL = 0.5
-"""Two sites form one group if this share of the later one's waits follow the earlier one on a dry GPU."""
+"""Two sites form one group if at least this share of the later one's waits follow the earlier one on a dry GPU."""
 
 
 def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
     """Return the number of the group for each site that is in one; `site` is the number of each stall's site.
 
-    Waits that follow each other on a dry GPU are one group: removing one alone saves at most the time that the host
-    stood in it. It counts only if the GPU is idle for longer than that after the last of them.
+    Waits that follow each other on a dry GPU are one group: removing one alone saves at most the host's time in it.
+    They form a group only if the GPU is idle for longer than that after the last of them.
     """
     last, waited_ns = _last_stalls(trace, stalls)
     behind = np.flatnonzero(_follows_on_dry_gpu(trace, stalls, last))
@@ -124,7 +124,7 @@ def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
 
 
 def _last_stalls(trace: Trace, stalls: Stalls) -> tuple[Int64s, Int64s]:
-    """Return the waits that awaited work, by thread and start: the last stall of each, and its length in ns.
+    """Return the waits that awaited work, by thread and start: the last stall and the length in ns of each wait.
 
     The call that makes a copy and the one that awaits it are one wait.
     """

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pinprof.analyses.syncs.sites import Site, SiteIdentity
 
 GONE = 0.5
-"""A wait has been taken out of the code if the trace after has at most this share of it per step: one that is left in
-every third step comes from another place or another case."""
+"""A wait was removed from the code if the trace after has at most this share of it per step: if it is left in every
+third step, another place or another case makes it."""
 
 SiteCount = tuple[Site, float]
 """A site, and its waits per step."""
@@ -16,12 +16,12 @@ SiteCount = tuple[Site, float]
 
 @dataclass(frozen=True)
 class Match:
-    """Sites of two traces that are the same waits: either side may be empty, and may be several lines of a function."""
+    """Sites of two traces that are the same waits: either side may be empty, or several lines of a function."""
 
     before: tuple[SiteCount, ...]
     after: tuple[SiteCount, ...]
     moved: bool = False
-    """Whether only cause and op are the same: the wait is in another function now, as far as recorded."""
+    """Whether only cause and op are the same: as far as recorded, the wait is in another function now."""
 
     def gone(self) -> Iterator[Site]:
         """Yield the sites before that are missing, or much rarer, in the trace after."""

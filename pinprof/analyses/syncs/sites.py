@@ -1,4 +1,4 @@
-"""Stalls gathered by site: the same cause, called from the same line of the user through the same library function."""
+"""Stalls by site: those of one cause that one line of the user makes, through one function of a library if any."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -39,10 +39,10 @@ Member = TypeVar("Member")
 
 @dataclass(frozen=True)
 class Stalled:
-    """How many waits there are, and how long the host stands in them."""
+    """How many waits there are, and how long they take the host."""
 
     count: int
-    """Waits; the calls that make and await one copy are one wait."""
+    """The number of waits; the calls that make and await one copy are one wait."""
     stall_ns: int
 
 
@@ -55,9 +55,9 @@ class WaitCost(Stalled):
     """The part of the drain in which the GPU works: `Stalls.worked_ns`."""
     own_ns: int
     idle_ns: int
-    """The GPU is idle because of them: `Stalls.idle_ns`."""
+    """How long the GPU is idle because of them: `Stalls.idle_ns`."""
     within_ns: int
-    """The part of that within calls that await no work; the rest comes after the work that was awaited."""
+    """The part of the idle time within calls that await no work; the rest comes after the awaited work."""
 
     @classmethod
     def of(cls, costs: Iterable["WaitCost"]) -> "WaitCost":
@@ -67,7 +67,7 @@ class WaitCost(Stalled):
 
     @property
     def overhead_ns(self) -> int:
-        """What is left of the stall besides drain and own: the call itself, staging of a copy, waking up."""
+        """The stall without drain and own: the call itself, staging of a copy, waking up."""
         return self.stall_ns - self.drain_ns - self.own_ns
 
 
@@ -82,26 +82,26 @@ class BareSite(Placed):
     """The runtime call with most of the stall: a blocking copy has two, the copy and the synchronize after it."""
     file: str | None
     line: int | None
-    """The line of the call in the user's own code, only where pinprof recorded it or the source leaves no other."""
+    """The line of the call in the user's own code, if pinprof recorded it or the source has only one such line."""
     function: str | None
     """The innermost function of the user's own code around the call."""
     stack: tuple[str, ...]
-    """`FILE:LINE:FUNCTION`, innermost first. Where `line` is not recorded, lines are those at which functions begin."""
+    """`FILE:LINE:FUNCTION`, innermost first. If `line` was not recorded, lines are those at which functions begin."""
     devices: tuple[int, ...]
-    """The GPUs that are idle because of these waits; if none is, those that the waits are for."""
+    """The GPUs that are idle because of these waits; if none is, the GPUs that the host waits for."""
     thread: str
     verdict: str
     """`hidden`, `explicit`, `benign` or `profiler`."""
     group: int | None = None
-    """Number of the group of sites whose waits only move when one of them alone is removed."""
+    """The number of its group: if one site of a group is removed alone, its wait only moves to another one."""
     library: Place | None = None
-    """The innermost function outside of torch around the call, with its line where that was recorded; None where that
-    is the user's own function, or not known. Files are named from the folder of installed libraries on."""
+    """The innermost function outside of torch around the call, with its line if that was recorded; None if that is the
+    user's own function, or unknown. Files are named from the folder of installed libraries on."""
     path: tuple[str, ...] = ()
     """`FILE:LINE:FUNCTION` from the user's line to `library`, without the frames of torch and Python, as in `stack`."""
     guards: tuple[str, ...] = ()
-    """Directions of the asynchronous copies of pinned memory that are in flight when a wait begins and that it awaits,
-    besides its own: without it the host might read, or write, their memory too early."""
+    """Directions of asynchronous copies of pinned memory that these waits await besides their own copy: without the
+    wait the host might read or write their memory too early."""
 
     @property
     def is_wait(self) -> bool:
@@ -115,20 +115,20 @@ class BareSite(Placed):
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is a synchronize that guards a copy: another wait must come in its place."""
+        """Whether it is a synchronize that guards a copy: another wait must replace it."""
         return bool(self.guards) and self.cause in SYNCHRONIZES
 
     @property
     def must_stay(self) -> bool:
         """Whether a replacement may take as long as the wait.
 
-        It does not where a hidden wait guards copies to the GPU only: batches that are written anew in the next step.
+        It does not if a hidden wait guards only copies to the GPU: their memory is next written in the next step.
         """
         return self.is_kept or DIRECTIONS[DTOH] in self.guards
 
     @property
     def identity(self) -> SiteIdentity:
-        """What identifies it in another trace of the program; a line moves with every edit above it."""
+        """Identifies the site in another trace of the program; it has no line, as edits above would move that."""
         library = self.library or Place()
         return self.cause, self.file, self.function, self.op, library.file, library.function
 
@@ -139,7 +139,7 @@ class BareSite(Placed):
 
 
 def by_line(members: Iterable[Member], site_of: Callable[[Member], BareSite]) -> list[list[Member]]:
-    """Group things by site, in their order: waits in libraries that one place of the user calls are one group."""
+    """Group members in their order: those of library waits that one place of the user calls are one group."""
     groups: dict[object, list[Member]] = {}
     for number, member in enumerate(members):
         site = site_of(member)
@@ -159,20 +159,20 @@ class Site(BareSite):
 
 @dataclass(frozen=True)
 class Syncs:
-    """All waits of the host: each by itself and gathered by site, the longest bubble first."""
+    """All waits of the host, singly and by site; sites with the longest idle time first."""
 
     stalls: Stalls
     cause: Int32s
     """Per stall: index into CAUSES."""
     lines: tuple[SourceLine | None, ...]
-    """Per stall: the recorded line of the user's code, None where none is certain."""
+    """Per stall: the line of the user's code, None where none is certain."""
     sites: tuple[Site, ...]
     site: Int64s
     """Per stall: index into `sites`."""
     op: Int32s
     """Per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none."""
     guarded: GuardedCopies
-    """The copies in flight that stalls await."""
+    """The copies in flight that stalls await besides their own."""
 
     @cached_property
     def rows(self) -> list[Int64s]:
@@ -180,7 +180,7 @@ class Syncs:
         return rows_by(self.site)
 
     def at(self, sites: Iterable[int]) -> Int64s:
-        """Return the waits at sites, which are given by their numbers, as rows of `stalls`, in order."""
+        """Return the waits at these sites, given by number, as rows of `stalls`, in order."""
         return np.sort(np.concatenate([np.empty(0, np.int64), *(self.rows[site] for site in sites)]))
 
     def has_cause(self, *names: str, rows: Int64s | slice = slice(None)) -> Bools:
@@ -189,7 +189,7 @@ class Syncs:
 
     @cached_property
     def hidden(self) -> Int64s:
-        """The waits that the code does not ask for, as rows of `stalls`."""
+        """The waits at hidden sites, as rows of `stalls`."""
         return self.at(number for number, site in enumerate(self.sites) if site.verdict == "hidden")
 
     @cached_property
@@ -212,7 +212,7 @@ class Syncs:
 
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
-    """Return where the host waited for the GPU, for how long, and what that left idle.
+    """Return where the host waited for the GPU, for how long, and how long the GPU was idle because of it.
 
     Lines that were not recorded are looked up in `sources`, by default in the folder of the trace.
     """
@@ -242,19 +242,20 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
 
 
 class _Around(NamedTuple):
-    """What is around each stall; -1 or None for none."""
+    """The code around each stall; -1 or None for none."""
 
     line: list[SourceLine | None]
     """The line of the user's code, recorded or found in its source."""
     library: list[Place | None]
     """The innermost function outside of torch, None where that is the user's own."""
     op: Int32s
+    """The outermost op."""
     function: Int32s
-    """Of the user's own code."""
+    """The innermost function of the user's own code."""
     innermost: Int32s
-    """The innermost function."""
+    """The innermost function of any code."""
     limited: Bools
-    """Whether a limiter is around it."""
+    """Whether the stall is within one of `LIMITERS`."""
 
 
 def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Around:
@@ -270,7 +271,7 @@ def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Arou
 
 
 def _libraries(trace: Trace, lines: list[SourceLine | None], functions: Int32s) -> list[Place | None]:
-    """Return per stall the library's place: from the stack of its recorded line, else that of the Python function."""
+    """Return per stall the place in a library: by the stack of its line, otherwise by its Python function."""
     of_line, of_function = cache(_path_of), cache(library_place)
     names = [trace.functions.name_of(row) if row != NONE else "" for row in functions.tolist()]
     return [

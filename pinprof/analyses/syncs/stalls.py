@@ -30,7 +30,7 @@ class Stalls:
     call: Int64s
     """Row in `Trace.calls`."""
     kind: Int64s
-    """What the call may wait for, as `pinprof.trace.calls` numbers it."""
+    """What the call may wait for: a constant of `pinprof.trace.calls`."""
     copy: Int32s
     """Row in `Trace.gpu` of the copy that the call made or awaited, or the kernel that a launch waits for; else -1."""
     device: Int32s
@@ -38,28 +38,28 @@ class Stalls:
     """The stream that the call waits for; -1 for a device, and where it is unknown."""
     stall_ns: Int64s
     drain_ns: Int64s
-    """Part in which earlier queued work of the stream or device was still to be done."""
+    """The first part, in which earlier queued work of the stream or device is still to be done."""
     worked_ns: Int64s
-    """Part of the drain in which the device worked, as far as that was recorded; in the rest of the drain that work
+    """The part of the drain in which the device worked, as far as that was recorded. In the rest of the drain its work
     waited for other work, or to start."""
     own_ns: Int64s
-    """Part after that in which the call's own copy ran."""
+    """The part after the drain in which the call's own copy runs."""
     bubble_ns: Int64s
-    """From the end of the awaited work to the next start of GPU work on the device; 0 if other work was running, or if
-    the next work was already queued: then the wait did not delay it. A bubble after several stalls belongs to the last
-    of them: each bubble is a whole gap in the work of its device, and no gap counts twice (`idle_gaps` has their
+    """From the end of the awaited work to the next start of GPU work on the device. It is 0 if other work was running,
+    or if the next work was already queued: then the wait did not delay it. A bubble after several stalls belongs to the
+    last of them: each bubble is a whole gap in the work of its device, and no gap counts twice (`idle_gaps` has their
     causes)."""
     idle_ns: Int64s
-    """The idle time of the device that the stall causes; no moment counts twice. It is the bubble without the times in
-    which the host already stands in calls that get or give back memory and await no work; for each of these calls it is
-    the idle time within the call."""
+    """The idle time of the device that the stall causes; no moment counts twice. It is the bubble, without times in
+    which the host is in calls that allocate or free memory and await no work. For each of these calls it is the idle
+    time within the call."""
     awaited_end_ns: Int64s
     """End of the awaited work."""
     kept_busy: Bools
-    """Whether kernels that were queued before the call still kept the device busy when it returned: the host waited for
-    another stream or an event, and the GPU lost nothing."""
+    """Whether kernels that were queued before the call still kept the device busy when the call returned: the host
+    waited for another stream or an event, and the GPU lost no time."""
     profiler: Bools
-    """The profiler's own synchronize, or its buffers; to be left out of every sum."""
+    """Whether the profiler waits here, in a synchronize of its own or for its buffers; left out of every sum."""
     call_step: Int32s
 
     @cached_property
@@ -120,12 +120,11 @@ def measure_stalls(trace: Trace) -> Stalls:
 
 
 def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bools:
-    """Return whether the busiest stream of the device still ran kernels, launched before the call, when it returned."""
+    """Return whether the device's busiest stream ran kernels from before the call even after the call returned."""
     gpu, launched = trace.gpu, trace.launched_ns
     result = np.zeros(len(device), bool)
     for waits in rows_by(device):
-        on_device = gpu.of_device.get(int(device[waits[0]]), waits[:0])
-        kernels = on_device[gpu.category[on_device] == KERNEL]
+        kernels = gpu.on(int(device[waits[0]]), KERNEL)
         if len(kernels) == 0:
             continue
         streams, which = np.unique(gpu.stream[kernels], return_inverse=True)
@@ -185,7 +184,7 @@ def _own_idle(
     bubble: tuple[Int64s, Int64s],
     holding: Bools,
 ) -> Int64s:
-    """Return `Stalls.idle_ns`; `call` and `bubble` are starts and ends, `holding` are the calls that await nothing."""
+    """Return `Stalls.idle_ns`; `call` and `bubble` are starts and ends, `holding` says which calls await nothing."""
     own = bubble[1] - bubble[0]
     for waits in rows_by(device):
         if int(device[waits[0]]) not in idle_of:

@@ -1,4 +1,4 @@
-"""Where the time of a whole run went: which work made steps longer, and a ledger whose rows add up to the run."""
+"""Where the time of a whole run went: the work that made steps longer, and a ledger whose rows add up to the run."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -22,11 +22,11 @@ from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PROFILED, RunLog
 
 FIRST, LOGGING, OTHER = "first", "logging", "other"
-"""Reasons besides the kinds of noted work; `logging` is any work that comes back at a regular distance."""
+"""Reasons besides the kinds of noted work; `logging` is any other work that comes back regularly."""
 FIRST_STEPS = 10
-"""A step among the first ten that is irregular for no other reason is so because caches are cold."""
+"""If one of the first ten steps is irregular for no other reason, the reason is cold caches: `first`."""
 LEAST_SHARE = 0.1
-"""A reason for a smaller share of what makes a step longer is not named."""
+"""A reason is not named if it makes up a smaller share of a step's excess."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Irregular:
     every: int | None
     """After how many steps it comes back; None where it does not do so regularly."""
     ns: int
-    """What it adds to these steps together."""
+    """The time that it adds to these steps, in total."""
     per_step_ns: float
-    """The same, divided by the number of all steps without profiler."""
+    """The same, divided by the number of all steps without the profiler."""
     places: tuple[Place, ...]
-    """Where the program calls such work, as far as pinprof noticed."""
+    """Where the program calls such work, as far as pinprof noted it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,8 @@ def split_steps(log: RunLog, steps: NotedSteps) -> StepSplit:
 def irregular_work(log: RunLog, steps: StepSplit, returning_waits: Iterable[tuple[Place, int]]) -> list[Irregular]:
     """Return what makes the irregular steps longer, by reason, the reason of the first such step first.
 
-    `returning_waits` are the places of waits that come back after a number of steps: they show where work is called
-    that comes back as often, if nothing else does.
+    `returning_waits` are the places of waits that come back after a number of steps. If nothing else shows where
+    logging is called, waits that come back as often do.
     """
     work_in, free, rows = _work_by_step(log), max(int((~steps.profiled).sum()), 1), []
     waits = list(returning_waits)
@@ -105,7 +105,7 @@ class Expected(NamedTuple):
 
 
 def next_irregular_work(log: RunLog) -> Expected | None:
-    """Return which irregular work comes next, if some came regularly; else None."""
+    """Return which irregular work is expected next; None if none comes regularly."""
     expected = []
     for reason, excess in _excess_by_reason(_work_by_step(log), split_steps(log, noted_steps(log))).items():
         steps = list(excess)
@@ -133,11 +133,11 @@ def _work_by_step(log: RunLog) -> dict[int, _StepWork]:
 
 
 def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[str, dict[int, int]]:
-    """Return by reason which steps it makes longer, in order, and by how many ns each."""
+    """Return by reason the steps that it makes longer, in order, and by how many ns each."""
     excess: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for step in np.flatnonzero(steps.excess_ns).tolist():
         for reason, ns in _divided(int(steps.excess_ns[step]), work_in[step].ns, step):
-            excess[reason][step] += ns  # of a new epoch there may be two parts: the timed one, and the rest
+            excess[reason][step] += ns  # a new epoch may come twice: with its timed part, and as the rest's reason
     other, first = excess[OTHER], excess[FIRST]
     every = period_of(list(other))
     if every is not None:  # other work that comes back regularly is logging, also among the first steps
@@ -148,7 +148,7 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
 
 
 def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple[str, int]]:
-    """Yield the reasons why a step is longer, with the ns of each: what was timed, and the reason of the rest."""
+    """Yield the reasons for the excess of a step, with the ns of each: those that were timed, and that of the rest."""
     left, timed = excess, []
     for reason in (CHECKPOINT, EPOCH):
         ns = min(noted_ns.get(reason, 0), left)
@@ -176,7 +176,7 @@ class LedgerRow:
     what: str
     ns: int
     steps: int | None = None
-    """In how many steps it is; None for what lies outside of steps."""
+    """How many steps it is in; None for time outside of steps."""
     places: tuple[Place, ...] = ()
 
 
@@ -185,14 +185,14 @@ class WholeRun:
     """A run in sums; the times of the ledger add up to `wall_ns`."""
 
     regular: int
-    """The number of regular steps without profiler, timed or not."""
+    """The number of regular steps without the profiler, timed or not."""
     timed: RegularStep | None
     irregular: tuple[Irregular, ...]
     """The largest sum first."""
     ledger: tuple[LedgerRow, ...]
     wall_ns: int
     unavoidable: str | None
-    """Why the recorded steps may hold irregular work although it was expected; None if they do not."""
+    """Why the recording could not avoid expected irregular work; None if it could."""
     runs: Runs | None = None
     """The other runs of the program; None where it ran once."""
 

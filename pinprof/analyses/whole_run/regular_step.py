@@ -18,19 +18,20 @@ from pinprof.step_statistics import (
 from pinprof.trace.run_log import EPOCH, PLAIN, RunLog
 
 LEAST_PRECISION = 0.005
-"""The mean is never known better than to this share: GPU clocks change, and timing the steps costs something."""
+"""The mean is never known more precisely than to this share: GPU clocks change, and timing the steps takes time."""
 RARE, FEW, MUCH_LONGER = 0.05, 3, 3.0
-"""Steps that are longer for no known reason are irregular if they are rare (this share of all steps, or this number)
-and take more than `MUCH_LONGER` usual steps. On a busy machine, steps of twice the usual length are common."""
+"""Steps that are longer for no known reason are irregular if they are few (at most the share `RARE` of all steps, or
+`FEW` steps) and take more than `MUCH_LONGER` usual steps. On a busy machine, steps of twice the usual length are
+common."""
 FEWEST_GAPS = 2
-"""Two returns are the fewest that show a period."""
+"""Fewer returns do not show a period."""
 MOSTLY_SO = 0.8
-"""The share of gaps that have the usual length, where the other gaps are a multiple of it."""
+"""In a period, at least this share of the gaps has the usual length, and the other gaps are multiples of it."""
 QUICK = 25
 """Percentile of a step's time in a DataLoader."""
 PART_NS, FEWEST_IN_PART, FEWEST_PARTS = 250_000_000, 8, 3
-"""To see whether the machine's speed changes, the steps are split into consecutive parts of at least this time and this
-number of steps. A thread loses its core for some milliseconds; other programs come and go in seconds."""
+"""To see whether the machine's speed changes, the steps are split into consecutive parts of at least this time and
+number of steps, and at least three parts. A thread loses its core for milliseconds; other programs run for seconds."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class RegularStep:
     input_fraction: float
     """The share of their time in a DataLoader."""
     quick_input_ns: float
-    """A quarter of the steps are in a DataLoader for at most this time: with workers, close to the cost of a batch that
-    is ready."""
+    """A quarter of the steps are in a DataLoader for at most this time: with workers, about the cost of a ready
+    batch."""
     others: int = 0
     """How many timed steps were left out because they are irregular."""
     other_ns: float = 0.0
@@ -93,10 +94,10 @@ class NotedSteps(NamedTuple):
     noted: Bools
     """Whether irregular work was noted in the step."""
     filling: Bools
-    """Whether workers began the step's batch at the start of a DataLoader, together with others."""
+    """Whether workers began the step's batch at the start of a DataLoader, ahead of need."""
 
     def of(self, rows: Times) -> "NotedSteps":
-        """Return these steps alone."""
+        """Return only these steps."""
         return NotedSteps(*(column[rows] for column in self))
 
 
@@ -118,10 +119,10 @@ def noted_steps(log: RunLog) -> NotedSteps:
 
 
 def _without_lead(host_ns: Times, usual_ns: float) -> Times:
-    """Return how long steps take, from times of a host that may run ahead of the GPU until it waits for it.
+    """Return how long steps take, from the times of a host that may run ahead of the GPU and wait for it later.
 
-    A step shorter than the usual one builds up a lead. The host waits for that lead to be used up in a later step. That
-    wait does not make the later step longer than the others.
+    A step shorter than the usual one builds up a lead. In a later step the host waits until the lead is used up. That
+    wait does not count as a part of the later step.
     """
     lead, times = 0.0, []
     for time in host_ns.tolist():
@@ -136,8 +137,8 @@ def regular_steps(steps: NotedSteps) -> Bools:
     """Return which steps are regular, by their times and the work in them.
 
     Waiting for input that comes in bursts is part of a regular step; waiting at the start of an epoch is not. Steps
-    that are longer for no noted reason and at no regular distance count as regular if there are many of them, or if
-    they are not much longer: they show how the steps scatter.
+    that are longer for no noted reason and without a period count as regular if there are many of them, or if they are
+    not much longer: they show how the steps scatter.
     """
     regular = ~unlike_others(steps.time_ns, steps.noted, lambda: np.where(steps.epochs, 0, steps.input_ns))
     unexplained = np.flatnonzero(~regular & ~steps.noted)
@@ -152,7 +153,7 @@ def regular_steps(steps: NotedSteps) -> Bools:
 
 
 def period_of(steps: Sequence[int] | Times) -> int | None:
-    """Return after how many steps something comes back, given the steps in which it came; None without a period.
+    """Return the period of something that came in these steps, in steps; None without a period.
 
     Steps under the profiler are unknown, so one of the returns may be missing.
 

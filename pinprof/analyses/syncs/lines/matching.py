@@ -1,4 +1,4 @@
-"""Matches the waits of a trace with the lines that pinprof recorded and watched, where only one line fits."""
+"""Matches the waits of a trace with recorded and watched lines, where only one line fits."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,18 +19,19 @@ Lines: TypeAlias = list[SourceLine | None]
 """Per stall."""
 
 NEAR = 6
-"""Ops on each side that suffice if all recorded waits after the same ops, or before the same ops, are of one line."""
+"""Ops on each side of a near context. It suffices if all recorded waits after the same ops, or before them, have one
+line."""
 
 APART = {EVALUATION, CHECKPOINT}
-"""Work with waits of its own among the same ops as those of training: a copy of the batch, a read of the loss."""
+"""Irregular work whose waits are among the same ops as in training: a copy of the batch, a read of the loss."""
 
 
 def lines_of_waits(trace: Trace, stalls: Stalls) -> Lines:
     """Return per stall the source line that was recorded or watched for it, None where none is certain.
 
-    Of lines recorded with the contexts of their waits, the context decides, unless watching saw another line where the
-    same op may run. Then all steps that were watched with as many such waits must agree. Lines recorded without
-    contexts are given by order alone.
+    If lines were recorded with the contexts of their waits, the context decides, unless watching saw another line that
+    may run the same op. Then all watched steps with the same number of such waits must agree. If lines were recorded
+    without contexts, the order of the waits decides.
     """
     kinds = kinds_of_calls(trace, stalls.call)
     by_step: dict[tuple[WaitKind, int], list[int]] = defaultdict(list)
@@ -64,9 +65,9 @@ def _by_number(recorded: Iterable[RecordedLines]) -> dict[WaitKind, dict[int, tu
 def _in_order(
     by_number: dict[int, tuple[SourceLine | None, ...]], count: int, *, or_one: bool
 ) -> tuple[SourceLine | None, ...]:
-    """Return the lines of the waits of a kind in a step: those of a recorded step with as many waits, in order.
+    """Return the lines of `count` waits of a kind in a step: those of a recorded step with the same number, in order.
 
-    With another number of waits, and `or_one`, they are certain if all recorded lines are one.
+    With `or_one`, a step with another number of waits gets the recorded line if there is only one.
     """
     lines = {line for at in by_number.values() for line in at}
     one = lines.pop() if or_one and len(lines) == 1 else None
@@ -74,22 +75,22 @@ def _in_order(
 
 
 class ContextMatch(NamedTuple):
-    """What the contexts of the recorded lines say of one wait."""
+    """What the contexts of the recorded lines show about one wait."""
 
     line: SourceLine | None = None
     """The line of all recorded waits with this context."""
     is_whole: bool = False
-    """Whether the contexts are equal as far as they are kept; else near the wait."""
+    """Whether the whole contexts are equal; otherwise only the ops near the wait are."""
     is_apart: bool = False
-    """Whether the op before the wait is enough to tell this line, and the op after it too."""
+    """Whether the next op on each side of the wait alone identifies this line."""
     most: int = 0
-    """How many waits of a step had this whole context."""
+    """The most waits of a step that had this whole context."""
     one_sided: frozenset[SourceLine] = frozenset()
-    """The lines that one side of the context is enough for, by the ops near there and by the next op."""
+    """The lines that one side of the context identifies, by its near ops and by its next op."""
 
 
 class RecordedContexts:
-    """The contexts of the recorded lines, to be looked up."""
+    """Looks up waits among the contexts of the recorded lines."""
 
     def __init__(self, contexts: Contexts) -> None:
         self._waits: dict[WaitKind, list[tuple[Context, SourceLine | None]]] = defaultdict(list)
@@ -97,7 +98,7 @@ class RecordedContexts:
             line = contexts.lines[wait.line] if wait.line != NONE else None
             self._waits[WaitKind(wait.op, wait.thread)].append((wait, line))
         self.lines = {kind: list(dict.fromkeys(line for _, line in waits)) for kind, waits in self._waits.items()}
-        """The lines of all recorded waits by kind, None for waits without."""
+        """The lines of all recorded waits by kind, None for waits without a line."""
         self._matches: dict[tuple[WaitKind, Around], ContextMatch] = {}
 
     @cached_property
@@ -110,7 +111,7 @@ class RecordedContexts:
         return by_context
 
     def match(self, kind: WaitKind, around: Around) -> ContextMatch:
-        """Return what is known of a wait with this context."""
+        """Return what is known about a wait with this context."""
         if (kind, around) not in self._matches:
             self._matches[kind, around] = self._match(kind, around)
         return self._matches[kind, around]
@@ -129,7 +130,7 @@ class RecordedContexts:
 
 
 def _keys(kind: WaitKind, around: Around) -> Iterator[tuple[object, ...]]:
-    """Yield the keys of a whole context, of a near one, of what is near on each side, and of the next op there."""
+    """Yield the keys of the whole context, the near one, the near ops on each side, and the next op on each side."""
     near_before, near_after = (side[:NEAR] for side in around)
     yield "whole", kind, around
     yield "near", kind, near_before, near_after
@@ -140,15 +141,15 @@ def _keys(kind: WaitKind, around: Around) -> Iterator[tuple[object, ...]]:
 
 
 class _Matcher:
-    """Gives the waits of a trace their lines."""
+    """Assigns lines to the waits of a trace, where contexts were recorded."""
 
     def __init__(self, trace: Trace, stalls: Stalls, contexts: Contexts, kinds: list[WaitKind], ordered: Lines) -> None:
         self._contexts = RecordedContexts(contexts)
         self._waits = waits_of(trace, stalls, contexts.names)
-        self._watched = WatchedWaits(self._contexts.lines, _that_may_be_recorded(trace))
+        self._watched = WatchedWaits(self._contexts.lines, _without_irregular_work(trace))
         self._candidates = candidate_lines(trace, stalls, kinds, self._watched)
         self._ordered = ordered
-        """The lines of the stalls by their order alone."""
+        """The lines of the stalls by the order of waits alone."""
 
     def lines(self, kind: WaitKind, stalls: list[int]) -> Iterator[tuple[int, SourceLine | None]]:
         """Yield a step's stalls of one kind, each with its line."""
@@ -168,7 +169,7 @@ class _Matcher:
         )
         for wait, own in stalls_of.items():
             by_order, lines = agreed(self._ordered[stall] for stall in own), candidates[wait]
-            if lines is None or is_new:  # a new step is unlike all that were watched
+            if lines is None or is_new:  # the step is unlike all watched steps
                 line = self._by_context(kind, matches[wait], alike[around[wait]], by_order, is_new=is_new)
             else:
                 line = agreed([*lines, by_order] if by_order and by_order.line is not None else lines)
@@ -176,9 +177,9 @@ class _Matcher:
             yield from ((stall, line) for stall in own)
 
     def _candidates_of(self, kind: WaitKind, stalls: list[int]) -> Candidates:
-        """Return the candidates for the stalls of one op; of an op of torch, those of one stall hold for all.
+        """Return the candidates for the stalls of one op; in an op of torch, those of one stall hold for all.
 
-        A line at which only waits of other kinds were recorded is none where another is left.
+        A line at which only waits of other kinds were recorded is left out, unless no other candidate is left.
         """
         known = [lines for stall in stalls if (lines := self._candidates[stall]) is not None]
         if not known or (len(known) < len(stalls) and not kind.op.startswith("aten::")):
@@ -188,7 +189,7 @@ class _Matcher:
         return [line for line in candidates if line.place in possible] or candidates
 
     def _among(self, candidates: list[SourceLine], kind: WaitKind, match: ContextMatch) -> SourceLine | None:
-        """Return the line of a wait with several candidates, all of them recorded with their contexts."""
+        """Return the line of a wait with several candidates, if its context identifies one of them."""
         if match.line is None or match.line.place not in {line.place for line in candidates}:
             return None
         is_certain = match.is_apart or (match.is_whole and not self._watched.is_contested(match.line, kind))
@@ -197,7 +198,7 @@ class _Matcher:
     def _by_context(
         self, kind: WaitKind, match: ContextMatch, alike: int, by_order: SourceLine | None, *, is_new: bool
     ) -> SourceLine | None:
-        """Return the line of a wait in a step unlike those that were watched; `alike` waits of it have its context."""
+        """Return the line of a wait in a step unlike the watched ones, in which `alike` waits have its context."""
         watched, has_rivals = self._watched, bool(self._watched.rivals(kind))
         if match.line:
             if not has_rivals and match.is_apart:
@@ -213,14 +214,14 @@ class _Matcher:
 
 
 def _fits(match: ContextMatch, candidates: Candidates) -> bool:
-    """Return whether the line by context is one of the candidates by order; True where one of them is unknown."""
+    """Return whether the line by context is one of the candidates by order; True if line or candidates are unknown."""
     if match.line is None or match.line.line is None or candidates is None:  # a match may know the function alone
         return True
     return match.line.place in {line.place for line in candidates}
 
 
-def _that_may_be_recorded(trace: Trace) -> DebugModeWaits | None:
-    """Return what was watched without waits that come only with work that no recorded step has, as an evaluation."""
+def _without_irregular_work(trace: Trace) -> DebugModeWaits | None:
+    """Return the watched waits, without those that came only with irregular work which no recorded step has."""
     watched, run = trace.info.watched, trace.run
     if watched is None or run is None:
         return watched
@@ -228,7 +229,7 @@ def _that_may_be_recorded(trace: Trace) -> DebugModeWaits | None:
     apart = [kinds & APART - recorded for kinds in run.noted_in(WATCH)]
     if len(apart) != watched.steps:
         return watched
-    apart.append(set())  # the step in which the run ended: what was in it is not known to the end
+    apart.append(set())  # the step in which the run ended: not all of its work is known
     return watched.without(
         [number for number, wait in enumerate(watched.waits) if set.intersection(*(apart[step] for step in wait.at))]
     )

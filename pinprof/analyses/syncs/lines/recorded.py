@@ -1,4 +1,4 @@
-"""Learns the lines of waits from marks in a trace, and stores each line with its order and with the ops around it."""
+"""Finds the lines of waits by marks in a trace, to be stored with the order of the waits and the ops around them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,14 @@ from pinprof.trace.links import outermost, step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
 FAR = 16
-"""Ops on each side in a whole context. A layer of a transformer has about as many, so a context that repeats with the
-layers repeats at the same lines."""
+"""Ops on each side in a whole context. A layer of a transformer has about this number, so a context that repeats with
+the layers repeats at the same lines."""
 
 OWN_OP = "aten::is_pinned"
-"""pinprof itself asks this of copies while it records lines (pinprof/program/waits.py), and only then."""
+"""The op of pinprof's own that tests copies while lines are recorded (pinprof/program/waits.py), and only then."""
 
 UNKNOWN = -2
-"""Stands in a context for an op that was not recorded with the lines, or for the end of the trace: it fits none."""
+"""Stands in a context for an op that was not recorded with the lines, or for the end of the trace: it matches no op."""
 
 Names: TypeAlias = tuple[int, ...]
 Around: TypeAlias = tuple[Names, Names]
@@ -32,7 +32,7 @@ Around: TypeAlias = tuple[Names, Names]
 
 
 class WaitKind(NamedTuple):
-    """What distinguishes waits whose lines are unknown."""
+    """The kind of a wait, by which waits are matched with recorded lines."""
 
     op: str
     """The outermost op around the wait, or the call itself."""
@@ -49,7 +49,7 @@ def kinds_of_calls(trace: Trace, call: Int64s) -> list[WaitKind]:
 
 
 def agreed(lines: Iterable[SourceLine | None]) -> SourceLine | None:
-    """Return the line if all are at one place, else None; without its stack, or its cause, where these differ."""
+    """Return the line if all are at one place, otherwise None; its stack and cause are left out if they differ."""
     first, *others = [*lines] or [None]
     if first is None or any(line is None or line.place != first.place for line in others):
         return None
@@ -73,7 +73,7 @@ class OpWaits(NamedTuple):
 
 
 def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> OpWaits:
-    """Return the waits of a trace with their contexts, in which ops are indices into `names`."""
+    """Return the waits of a trace and their contexts; ops in contexts are indices into `names`."""
     op = outermost_op(trace, stalls.call).astype(np.int64)
     key, first, wait = np.unique(
         np.where(op != NONE, op, len(trace.ops) + stalls.call), return_index=True, return_inverse=True
@@ -95,7 +95,7 @@ class _Sequence(NamedTuple):
 
 
 def _sequence(trace: Trace, key: Int64s, call: Int64s) -> _Sequence:
-    """Return the sequence of a trace; `key` has the row of the op of each wait, or the number of ops plus its call."""
+    """Return the sequence of a trace; `key` is the op's row of each wait, or the number of ops plus the call's row."""
     ops, calls, parents = trace.ops, trace.calls, trace.links.op_parent
     in_op = key < len(ops)
     wait_name, wait_start = len(ops.names) + calls.name[call].astype(np.int64), calls.start_ns[call].copy()
@@ -138,7 +138,7 @@ def _up_to_edge(side: list[int]) -> Names:
 
 
 def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]) -> Contexts:
-    """Return the contexts of the waits of complete steps, each once; `lines` are those of the stalls."""
+    """Return the different contexts of the waits of complete steps; `lines` has a line per stall."""
     names = tuple(sorted({*trace.ops.names, *trace.calls.names}))
     waits, stalls_of = waits_of(trace, stalls, names), defaultdict[int, list[int]](list)
     for stall in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
@@ -165,10 +165,10 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
 
 
 def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]) -> tuple[RecordedLines, ...]:
-    """Return the lines of a step's waits, by kind and order; `lines` are those of the stalls.
+    """Return the lines of a step's waits, by kind and order; `lines` has a line per stall.
 
-    A line is certain where it is the same in all complete steps with the same number of waits of the kind: a program
-    that prints in every second step has two sorts of steps.
+    A line is certain if it is the same in all complete steps with the same number of waits of the kind: a program that
+    prints in every second step has two sorts of steps.
     """
     kinds = kinds_of_calls(trace, stalls.call)
     by_step: dict[WaitKind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
@@ -197,7 +197,7 @@ def lines_of_stalls(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -
 
 
 def _functions_alone(trace: Trace, call: Int64s) -> list[SourceLine | None]:
-    """Return the places of calls that no mark follows: the Python functions around them, without a line."""
+    """Return per call the Python function around it, without a line: the place of a call that no mark follows."""
     places = []
     around = user_calls(trace, call).function.tolist()
     for function, innermost in zip(around, calling_function(trace, call).tolist(), strict=True):
@@ -209,8 +209,8 @@ def _functions_alone(trace: Trace, call: Int64s) -> list[SourceLine | None]:
 def _marks_of_stalls(trace: Trace, stalls: Stalls) -> Int64s:
     """Return per stall the number of the line mark that follows it, -1 for none.
 
-    The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, unless it
-    is part of the same outermost op. Waits of the autograd threads are marked on the main thread, after `backward`.
+    The mark is set as soon as control is back in Python. Between a stall and its mark no other stall begins, except in
+    the same outermost op. Waits of the autograd threads are marked on the main thread, after `backward`.
     """
     annotations = trace.annotations
     marks = np.flatnonzero(annotations.named(lambda name: name.startswith(LINE_MARK)))
@@ -228,9 +228,9 @@ def _marks_of_stalls(trace: Trace, stalls: Stalls) -> Int64s:
 
 
 def _with_whole_calls(trace: Trace, stalls: Stalls, marks: Int64s) -> Int64s:
-    """Return the marks, with the mark of a built-in function for all stalls of that call: one line calls it once.
+    """Return the marks; all stalls within one call of a built-in function get its mark, as one line makes that call.
 
-    A function that reads several tensors, as `pad` does of a list, comes back to Python after the last of them.
+    A function that reads several tensors, such as `pad` with a list, returns to Python only after the last read.
     """
     function = trace.links.function[stalls.call]
     in_builtin = (function != NONE) & np.append(trace.functions.named(is_builtin), values=False)[function]

@@ -1,7 +1,7 @@
-"""Which waits that pinprof watched without the profiler a wait in the trace may be: by its kind, and by its order.
+"""Finds the watched waits that a wait in the trace may be, by its kind and by its order.
 
-Each side may have waits that the other lacks: torch's sync debug mode does not warn of a synchronize that a library
-calls, and a copy that was watched may be too small to stall.
+pinprof watched them without the profiler. Each side may have waits that the other lacks: torch's sync debug mode does
+not warn of a synchronize that a library calls, and a watched copy may be too small to stall.
 """
 
 from collections import defaultdict
@@ -21,8 +21,8 @@ from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
 
 ENOUGH_STEPS = 20
-"""After this number of watched steps, a line that was not seen is taken not to wait: four times as many steps as are
-recorded."""
+"""After this number of watched steps, a line that was not seen is taken not to wait: it is four times the number of
+recorded steps."""
 
 _SCALAR = frozenset({"aten::item"})
 _COPY = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})
@@ -48,16 +48,16 @@ OPS_OF = {
     "_cuda_emptyCache": _SYNCHRONIZE | {"cudaFree", "hipFree"},
     BACKWARD_CALL: frozenset(),
 }
-"""The outermost ops that these Python calls run where they wait, or the runtime calls that they make outside of ops.
+"""By Python call: the outermost ops that it runs when it waits, or the runtime calls that it makes outside of ops.
 `pinprof.program.frames` gives the names. The autograd engine runs its ops on threads of its own."""
 
 _NOT_ALWAYS = frozenset({"synchronize", "_cuda_emptyCache"})
-"""Calls that watching notices even where they do not wait: an event that was not recorded is not awaited, and an empty
+"""Calls that watching notices even if they do not wait: nobody awaits an event that was not recorded, and an empty
 cache has nothing to free."""
 
 
 def is_shown(wait: WatchedWait) -> bool:
-    """Return whether each such wait is in the trace of any step, as a wait or as a copy of pageable memory."""
+    """Return whether the trace shows every such wait, as a wait or as a copy of pageable memory."""
     return wait.waited is not None and wait.waited not in _NOT_ALWAYS
 
 
@@ -81,7 +81,7 @@ def _on_thread(wait: WatchedWait, kind: WaitKind) -> bool:
 
 
 class WatchedWaits:
-    """The watched waits of a program, compared with the recorded lines of its waits by kind."""
+    """The watched waits of a program, compared with the recorded lines of the same kind."""
 
     def __init__(
         self, recorded: Mapping[WaitKind, Sequence[SourceLine | None]], watched: DebugModeWaits | None
@@ -89,11 +89,11 @@ class WatchedWaits:
         self._recorded = recorded
         self._waits = watched.waits if watched else ()
         self.sequences = (watched.sequences or ()) if watched else ()
-        """The waits of the main thread in each step, in order, as numbers; none where they were too many."""
+        """The waits of the main thread in each step, in order, as numbers; empty if they were too many."""
         self.are_enough = watched is not None and watched.steps >= ENOUGH_STEPS
-        """Whether enough steps were watched that a line that was not seen does not wait."""
+        """Whether so much was watched that a line which was not seen does not wait."""
         self.shown = frozenset(number for number, wait in enumerate(self._waits) if is_shown(wait))
-        """The waits that the trace of any step shows."""
+        """The waits for which `is_shown` holds."""
         self._rivals: dict[WaitKind, list[int]] = {}
         self._contested: dict[tuple[Place, WaitKind], bool] = {}
         self._kinds: dict[Place, set[WaitKind]] = defaultdict(set)
@@ -104,12 +104,12 @@ class WatchedWaits:
                 self._lines[kind, line.place, line.stack] = line
 
     def line(self, number: int, kind: WaitKind) -> SourceLine:
-        """Return the line of a watched wait; as it was recorded, with its cause, if it was."""
+        """Return the line of a watched wait; if the line was recorded, too, with the recorded cause."""
         line = self._waits[number].line
         return self._lines.get((kind, line.place, line.stack), line)
 
     def rivals(self, kind: WaitKind) -> list[int]:
-        """Return the watched waits that may be of a kind, and whose place is not one of its recorded lines."""
+        """Return the watched waits that may be of a kind, and whose place is not among its recorded lines."""
         if kind not in self._rivals:
             recorded = {line.place for line in self._recorded.get(kind, ()) if line}
             self._rivals[kind] = [
@@ -126,18 +126,15 @@ class WatchedWaits:
         return {self._waits[number].line.place for number in self._possible(kind)}
 
     def only_line(self, kind: WaitKind) -> SourceLine | None:
-        """Return the line of a wait of a kind without recorded lines, if only one watched line fits; else None."""
+        """Return the only watched line that fits a kind without recorded lines; None if there are several or none."""
         if not self.are_enough or self._recorded.get(kind):
             return None
         waits = [self._waits[number] for number in self.rivals(kind)]
-        return (
-            agreed(wait.line for wait in waits)
-            if all(self._fits(wait, kind, is_known_to_run) for wait in waits)
-            else None
-        )
+        is_sure = all(self._fits(wait, kind, is_known_to_run) for wait in waits)
+        return agreed(wait.line for wait in waits) if is_sure else None
 
     def is_contested(self, line: SourceLine, kind: WaitKind) -> bool:
-        """Return whether a wait at another line, which may be of the kind, was seen between the same waits."""
+        """Return whether a wait of another line that may be of the kind was seen between the same two waits."""
         if (line.place, kind) not in self._contested:
             here = {number for number, wait in enumerate(self._waits) if wait.line.place == line.place}
             others = set(self._possible(kind)) - here
@@ -146,7 +143,7 @@ class WatchedWaits:
         return self._contested[line.place, kind]
 
     def fitting(self, kind: WaitKind, op: str) -> frozenset[int]:
-        """Return the watched waits that may be of a kind, or wait in an op on its thread."""
+        """Return the watched waits that may be of a kind, or may wait in this op on a thread of that kind."""
         return frozenset(
             number
             for number, wait in enumerate(self._waits)
@@ -166,7 +163,7 @@ class WatchedWaits:
         return neighbours
 
     def _fits(self, wait: WatchedWait, kind: WaitKind, runs: Callable[[WatchedWait, str], bool]) -> bool:
-        """Return whether a watched wait is of a kind: as recorded at its place, if what waited runs the op recorded."""
+        """Return whether a watched wait is of a kind: one recorded at its place if its call may run the recorded op."""
         recorded = {there for there in self._kinds.get(wait.line.place, set()) if _on_thread(wait, there)}
         if any(may_run(wait, there.op) for there in recorded):
             return kind in recorded
@@ -177,7 +174,7 @@ class WatchedWaits:
 
 
 class Slot(NamedTuple):
-    """A wait of the trace, as far as it decides which watched waits it may be."""
+    """A wait of the trace, to be aligned with watched waits."""
 
     fits: frozenset[int]
     """The watched waits that it may be by its kind."""
@@ -188,7 +185,7 @@ class Slot(NamedTuple):
 def align(
     slots: Sequence[Slot], sequences: Sequence[Sequence[int]], shown: frozenset[int]
 ) -> list[frozenset[int] | None] | None:
-    """Return per slot the watched waits that it is in some alignment; None where it is none of them in one.
+    """Return per slot the watched waits that it may be, over all alignments; None for a slot that may be none of them.
 
     `slots` and each of `sequences` are waits of a step in order. Return None if the slots can be aligned with no
     sequence. `shown` are the watched waits that every trace shows.
@@ -215,7 +212,7 @@ def align(
 
 
 def _states(slots: Sequence[Slot], sequence: Sequence[int], shown: frozenset[int]) -> list[int]:
-    """Return how many waits of a sequence may lie before each slot, and before the end: bit j stands for j of them."""
+    """Return for each slot, and for the end, how many waits of a sequence may precede it: bit j stands for j waits."""
     masks = _masks(slots, sequence)
     skipped = sum(1 << place for place, wait in enumerate(sequence) if wait not in shown)
 
@@ -252,13 +249,13 @@ def _bits(number: int) -> Iterator[int]:
 # By order, of all waits of a trace
 
 Candidates: TypeAlias = list[SourceLine] | None
-"""The lines that a wait may have; None where watching does not limit them."""
+"""The lines that a wait may have; None if watching does not limit them."""
 
 IN_ORDER = {"main", "autograd"}
-"""Threads whose waits a watched step holds in order: the main thread waits for those of the autograd engine."""
+"""Roles of threads whose waits are in order in a watched step: the main thread waits for the autograd threads."""
 
 WATCHED_CALLS = (STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, FREE)
-"""Kinds of calls that watching may notice; calls that free memory only as `torch.cuda.empty_cache()`."""
+"""Kinds of calls that watching may notice; it notices freeing only by `torch.cuda.empty_cache()`."""
 
 WAITING_FOR_STREAM = {"cudaStreamSynchronize", "hipStreamSynchronize", WAITING_COPY}
 
@@ -271,11 +268,11 @@ NOTICED_OPS = {
 
 
 class _Event(NamedTuple):
-    """The calls of one wait, or of a copy that does not wait, but that watching may notice."""
+    """The calls of one wait, or of a copy that does not wait but may be noticed by watching."""
 
     slot: Slot
     stalls: list[int]
-    """Its stalls; none of a copy that does not wait."""
+    """Its stalls; empty for a copy that does not wait."""
 
 
 def candidate_lines(trace: Trace, stalls: Stalls, kinds: Sequence[WaitKind], watched: WatchedWaits) -> list[Candidates]:
@@ -338,9 +335,9 @@ def _slots(trace: Trace, call: Int64s, kinds: Sequence[WaitKind], watched: Watch
 
 
 def _torch_op(trace: Trace, call: Int64s) -> Int32s:
-    """Return the op of torch around each call that no other op of torch's own calls; -1 for none.
+    """Return the outermost op around each call in an unbroken chain of torch's own ops; -1 for none.
 
-    Around it may be ops of others, in which the user's own code may run.
+    Ops of other libraries may be around it, in which the user's own code may run.
     """
     if not len(trace.ops):
         return trace.links.op[call]
