@@ -46,6 +46,8 @@ class Score(NamedTuple):
     after: float
     held: bool
     """Whether the range of the prediction holds the measured step."""
+    saving_held: bool
+    """Whether the range of the saving, as findings state it, holds the measured one; longer counts as nothing saved."""
     waits: float
     """How long the host waits per step in the calls that the fix spares; of ranks, the longest."""
     idle: float
@@ -96,6 +98,7 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         prediction.predicted_ns / MS,
         after,
         prediction.range_ns[0] <= after * MS <= prediction.range_ns[1],
+        abs(max(before - after, 0.0) - max(prediction.saving_ms, 0.0)) * MS <= prediction.unsure_ns,
         max(waited_ns(rank, scenario) for rank in replay.ranks) / MS,
         max(before - busy / MS, 0.0),
     )
@@ -166,6 +169,7 @@ def main() -> None:
     for name, chosen in (("all", pairs), ("not looked at", [pair for pair in pairs if not pair.looked_at])):
         print(f"\nPredicted step after the fix, {name}, {len(chosen)} pairs: {of_errors([e.error for e in chosen])}")
         print(f"the range holds the measured step in {sum(pair.held for pair in chosen)} of {len(chosen)}")
+        print(f"the range of the saving holds the measured one in {sum(pair.saving_held for pair in chosen)}")
         print(f"No change predicted: {of_errors([pair.before / pair.after - 1 for pair in chosen])}")
         for forecast, saving in FORECASTS.items():
             print(f"Saving, {forecast}: {of_points([pair.points(saving(pair)) for pair in chosen])}")

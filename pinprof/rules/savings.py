@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.bench.rates import Pinning
 from pinprof.prediction import Edits
-from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, pace_after
+from pinprof.prediction.predict import NOISE, pace_after, unsure_ns
 from pinprof.replay import Replay
 from pinprof.rules.rule import Evidence, Finding, Joint, Rule, Saving
 from pinprof.trace.tables import Int64s, Trace
@@ -126,7 +126,7 @@ def saving_of(replay: Replay, edits: Edits) -> Saving:
     saving = max(before - pace_after(replay, [edits]).step_ns, 0.0)
     if saving < NOTHING * before:
         saving = 0.0
-    unsure = UNSURE_CHANGE * saving + (NOISE + replay.left_out) * before
+    unsure = unsure_ns(replay, saving)
     return Saving(saving, (max(saving - unsure, 0.0), saving + unsure))
 
 

@@ -28,6 +28,11 @@ def test_the_predicted_step_is_that_of_the_fixed_program(found: list[Score]) -> 
         assert percentile_90(errors) <= 0.09
 
 
+def test_ranges_of_savings_hold_in_nine_of_ten(found: list[Score]) -> None:
+    for chosen in (found, [pair for pair in found if not pair.looked_at]):
+        assert sum(pair.saving_held for pair in chosen) >= 0.9 * len(chosen)
+
+
 def test_the_step_that_the_host_bounds_is_told_from_the_trace_alone(found: list[Score]) -> None:
     chosen = [pair for pair in found if pair.host_bound]
     errors = [abs(pair.estimate_error) for pair in chosen]
