@@ -1,4 +1,4 @@
-"""The command line: parse, call, print or write; the only room that knows the terminal."""
+"""The command line: parse the arguments, call the library, print or write; nothing else knows the terminal."""
 
 import click
 

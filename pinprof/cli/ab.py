@@ -1,4 +1,4 @@
-"""`pinprof ab` and `pinprof bisect`: versions of a program against each other."""
+"""`pinprof ab` and `pinprof bisect`: compare versions of a program by measurement."""
 
 import os
 import shlex
@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, page_options, say, show, write
+from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, print_result, say
 from pinprof.standard_streams import is_terminal
 from pinprof.temporary import temporary_folder
 from pinprof.units import counted
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
     from pinprof.ab.bisection import Attempt
     from pinprof.ab.checkout import Repository
 
-OURS, THEIRS, CANNOT = 0, 1, 2
+NOT_SLOWER, SLOWER, CANNOT_TELL = 0, 1, 2
+"""Exit status."""
 WORKING_TREE = "working tree"
 OVERTIME = 1.0
-"""The share of --minutes by which a comparison goes on whose pairs all agree, and are only too few."""
+"""The share of --minutes by which a comparison goes on if all pairs agree but are too few to be certain."""
+TELL_EVERY_S = 30.0
+"""How often to tell the progress where no terminal shows it."""
+MOST_LISTED = 4
+"""Untracked files that a remark names."""
 
 
 def positive_option(name: str, default: float, text: str) -> Callable[[Command], Command]:
@@ -35,12 +41,12 @@ def positive_option(name: str, default: float, text: str) -> Callable[[Command],
 
 
 def seconds_option(default: float) -> Callable[[Command], Command]:
-    """Return the option of how long each process is measured."""
+    """Return the option for the time that each process is measured."""
     return positive_option(
         "--seconds",
         default,
-        "Time steps for so long in each process. To start one takes longer, so that more seconds cost little; with "
-        "DataLoader workers, they allow for more turns.",
+        "Seconds of steps to time in each process. Starting a process takes longer than that, so more seconds cost "
+        "little; with DataLoader workers they allow more turns.",
     )
 
 
@@ -54,17 +60,19 @@ def measuring_options(command: Command) -> Command:
             positive_option(
                 "--limit-percent",
                 2.0,
-                "The share of the step that matters: pinprof measures until it can tell such a difference.",
+                "The smallest difference that matters, in percent of the step: pinprof measures until it can tell such "
+                "a difference.",
             ),
-            positive_option("--minutes", 10.0, "Measure for so long at most, after a first run of each version."),
+            positive_option("--minutes", 10.0, "Minutes to measure at most, after a first run of each version."),
             click.option(
                 "--turns",
                 type=click.Choice(["auto", "steps", "runs"]),
                 default="auto",
                 show_default=True,
-                help="steps: both versions are in memory and take turns every few steps, which tells much smaller "
-                "differences on a busy machine; runs: one process after the other; auto: steps, unless the program "
-                "has ranks, most of the GPU's memory, or DataLoader workers and no room for several pairs at once.",
+                help="steps: both versions are in memory and take turns every few steps, which shows much smaller "
+                "differences on a busy machine. runs: one process runs after the other. auto: steps, unless the "
+                "program has ranks, fills most of the GPU's memory, or has DataLoader workers and no room for several "
+                "pairs at once.",
             ),
             seconds_option(3.0),
             step_marker_option,
@@ -104,17 +112,17 @@ def ab(
     compares the working tree with the revision --base in a folder of its own, removed afterwards. Ignored files (data,
     for one) are linked there from the working tree, submodules copied; files that git does not know are missing.
 
-    After a first run of each version, pinprof measures pairs of fresh processes, never under a profiler: either both
-    take turns of some steps, or one runs after the other. Which is first in each pair is random. It ends when
-    the difference can be told from noise, or can only be less than --limit-percent, or the time is over. In 200
-    comparisons of a program with itself, one says faster or slower on average at most, whatever the noise. It compares
-    the usual step: the median, without steps that evaluate, save or compile.
+    After a first run of each version, pinprof measures pairs of fresh processes, never under a profiler. The two take
+    turns of some steps, or one runs after the other; which is first in a pair is random. pinprof stops when it can tell
+    the difference from noise, when the difference can only be less than --limit-percent, or when the time is over. Of
+    200 comparisons of a program with itself, on average at most one says faster or slower, whatever the noise. pinprof
+    compares the usual step: the median, without steps that evaluate, save or compile.
 
-    At the end it records a run of each with the profiler, and says what changed, the likely cause first. Ctrl-C ends
-    the measurement, and what is known is printed.
+    At the end pinprof records a run of each version with the profiler, and says what changed, the likely cause first.
+    After Ctrl-C it prints what it knows so far.
 
-    Exit status: 0 if it is not slower, or by less than the limit; 1 if it is certainly slower, and by more than the
-    limit as far as is known; 2 if pinprof cannot tell or cannot measure it.
+    Exit status: 0 if the new version is not slower, or slower by less than the limit; 1 if it is certainly slower, and
+    probably by more than the limit; 2 if pinprof cannot tell, or cannot measure it.
 
     \b
     Examples:
@@ -126,7 +134,7 @@ def ab(
     if against is not None and (base is not None or patch is not None):
         fail("--against compares two commands; --base and --patch compare two versions of one")
     check_outputs((json_file,), force=force, reads=(patch,))
-    kept = _kept_in(traces, force=force, no_trace=no_trace) if traces is not None else None
+    traces_folder = _traces_folder(traces, force=force, no_trace=no_trace) if traces is not None else None
     wishes = _wishes(options)
     with ExitStack() as stack:
         remarks: list[str] = []
@@ -136,19 +144,23 @@ def ab(
         measurement = _measured((before, after), wishes)
         recorded = None
         if not no_trace and not measurement.test.interrupted:
-            folder = kept or stack.enter_context(temporary_folder("ab"))
+            folder = traces_folder or stack.enter_context(temporary_folder("ab"))
             recorded = _record_versions(measurement, wishes, folder)
-        _print(measurement, recorded, remarks, json_file)
+        from pinprof.report.ab.json import ab_to_json
+        from pinprof.report.ab.text import ab_to_text
+
+        result = measurement, recorded, remarks
+        print_result(partial(ab_to_text, *result), partial(ab_to_json, *result), json_file)
     judgement = measurement.test.judgement
-    if kept and recorded and len(recorded.traces) > 1:
+    if traces_folder and recorded and len(recorded.traces) > 1:
         say(f"Next: pinprof compare {shlex.join(map(str, recorded.traces))}")
     if judgement.is_too_slow:
-        return THEIRS
-    return CANNOT if judgement.verdict == "cannot_tell" else OURS
+        return SLOWER
+    return CANNOT_TELL if judgement.verdict == "cannot_tell" else NOT_SLOWER
 
 
-def _kept_in(folder: str, *, force: bool, no_trace: bool) -> Path:
-    """Return the folder for the traces, wherever a version runs. Refuses what cannot be one, before minutes go by."""
+def _traces_folder(folder: str, *, force: bool, no_trace: bool) -> Path:
+    """Return the absolute path of the folder for the traces. Fails before the measurement if it cannot be written."""
     if no_trace:
         fail("--traces keeps what --no-trace does not record; choose one")
     path = Path(folder).absolute()
@@ -157,9 +169,9 @@ def _kept_in(folder: str, *, force: bool, no_trace: bool) -> Path:
         fail(f"{folder}: {nearest} is a file; name a folder" if folder else "--traces: name a folder")
     if not os.access(nearest, os.W_OK):
         fail(f"{folder}: you may not write into the folder {nearest}; name another one")
-    there = next((file for name in ("before", "after") for file in (path / name).glob("*.json.gz")), None)
-    if there and not force:
-        fail(f"{there}: exists already; name another folder, or overwrite it with --force")
+    existing = next((file for name in ("before", "after") for file in (path / name).glob("*.json.gz")), None)
+    if existing and not force:
+        fail(f"{existing}: exists already; name another folder, or overwrite it with --force")
     return path
 
 
@@ -223,21 +235,21 @@ def _words(command: str) -> list[str]:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    most = 4
-    return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")
+    more = len(paths) - MOST_LISTED
+    return ", ".join(paths[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _measured(programs: "tuple[ProgramVersion, ProgramVersion]", wishes: "Wishes") -> "Measurement":
     from pinprof.ab import measure_versions
 
-    with telling() as tell:
+    with status_line() as tell:
         return measure_versions(programs, wishes, say=tell, tell=lambda progress: tell(so_far(progress)))
 
 
 def _record_versions(measurement: "Measurement", wishes: "Wishes", folder: Path) -> "RecordedChanges":
     from pinprof.ab import record
 
-    with telling() as tell:
+    with status_line() as tell:
         return record(measurement, wishes.options, folder, tell)
 
 
@@ -254,13 +266,9 @@ def so_far(progress: "PairsProgress") -> str:
     return f"pair {progress.pairs + 1}: {percent(known.ratio)} so far ({span(known)}), {left}"
 
 
-EVERY_S = 30.0
-"""How often to tell the progress where no terminal shows it."""
-
-
 @contextmanager
-def telling() -> Iterator[Callable[[str], None]]:
-    """Give a callback that shows a text: on one line of a terminal, or, without a terminal, now and then."""
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Give a callback that shows a text on one line of the terminal; without a terminal, it prints one now and then."""
     on_terminal, last = is_terminal(sys.stderr), 0.0
 
     def tell(text: str) -> None:
@@ -268,7 +276,7 @@ def telling() -> Iterator[Callable[[str], None]]:
         if on_terminal:
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
-        elif time.monotonic() - last >= EVERY_S:
+        elif time.monotonic() - last >= TELL_EVERY_S:
             last = time.monotonic()
             say(text)
 
@@ -280,20 +288,6 @@ def telling() -> Iterator[Callable[[str], None]]:
             sys.stderr.flush()
 
 
-def _print(
-    measurement: "Measurement", recorded: "RecordedChanges | None", remarks: Sequence[str], json_file: str | None
-) -> None:
-    if json_file != "-":
-        from pinprof.report.ab.text import ab_to_text
-
-        width, color = page_options()
-        show(ab_to_text(measurement, recorded, remarks, width=width, color=color))
-    if json_file:
-        from pinprof.report.ab.json import ab_to_json
-
-        write(json_file, ab_to_json(measurement, recorded, remarks))
-
-
 @click.command(short_help="Find the revision that made a program slower.")
 @click.argument("good")
 @click.argument("bad")
@@ -302,9 +296,9 @@ def _print(
 def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | None, force: bool, **options: Any) -> int:
     """Find the first revision between GOOD and BAD that is slower than GOOD.
 
-    COMMAND is as for pinprof ab. pinprof compares BAD with GOOD as pinprof ab does, then the middle of what is left,
-    along first parents. It leaves out revisions that do not run. Where it cannot tell whether a revision is slower, it
-    says between which revisions the search ended, and names none. --minutes is for each comparison.
+    COMMAND is as for pinprof ab. pinprof compares BAD with GOOD as pinprof ab does, and then always the revision in the
+    middle of those that are left, along first parents. It leaves out revisions that do not run. If it cannot tell
+    whether a revision is slower, it says between which revisions the search ended. --minutes is for each comparison.
 
     Exit status: 0 if the revision is found, else 2.
 
@@ -313,8 +307,10 @@ def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | No
       pinprof bisect v1.2 HEAD -- python train.py --epochs 1
       pinprof bisect --minutes 5 v1.2 HEAD -- train.py
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.ab.bisection import bisect as searched
+    from pinprof.ab.bisection import bisect as search_revisions
     from pinprof.ab.checkout import Repository
+    from pinprof.report.ab.json import bisection_to_json
+    from pinprof.report.ab.text import bisection_to_text, sentence
 
     check_outputs((json_file,), force=force)
     repository, wishes = Repository.around(Path.cwd()), _wishes(options)
@@ -329,28 +325,22 @@ def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | No
         return f"{repository.short(commit)} {repository.subject(commit)}"
 
     def tell(tried: "Attempt", left: int) -> None:
-        from pinprof.report.ab.text import sentence
-
         outcome = sentence(tried.judgement) if tried.judgement else f"left out: {tried.why}"
         say(f"{describe(tried.commit)}: {outcome}; {left} left")
 
-    search = searched(first, commits, compare, tell)
-    if json_file != "-":
-        from pinprof.report.ab.text import bisection_to_text
-
-        width, color = page_options()
-        show(bisection_to_text(search, describe, width=width, color=color))
-    if json_file:
-        from pinprof.report.ab.json import bisection_to_json
-
-        write(json_file, bisection_to_json(search, repository.subject))
+    search = search_revisions(first, commits, compare, tell)
+    text = partial(bisection_to_text, search, describe)
+    print_result(text, lambda: bisection_to_json(search, repository.subject), json_file)
     if search.found:
         say(f"Next: git show {repository.short(search.found)}")
-    return OURS if search.found else CANNOT
+    return 0 if search.found else CANNOT_TELL
 
 
 def _comparing(repository: "Repository", command: Sequence[str], wishes: "Wishes") -> Callable[[str, str], "Judgement"]:
-    """Return the comparison of two revisions; after the first one, half of that difference is what matters."""
+    """Return a function that compares two revisions.
+
+    Its first comparison is that of the whole range. In the later ones, half of its difference is what matters.
+    """
     limit: float | None = None
 
     def compare(good: str, commit: str) -> "Judgement":

@@ -1,4 +1,4 @@
-"""`pinprof bench` and `pinprof workload`: the seed experiments, all on this machine, or one that is run or recorded."""
+"""`pinprof bench` and `pinprof workload`: run all seed experiments on this machine, or run or record one."""
 
 import re
 import shlex
@@ -62,7 +62,7 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
     if len(set(chosen)) < len(chosen):
         fail(f"--only {only}: names an experiment twice")
     check_outputs((json_file, html_file), force=force)
-    need_gpu(chosen, on_paper="-" not in (json_file, html_file))
+    need_gpu(chosen, to_people="-" not in (json_file, html_file))
     results = measured(chosen, quick=quick)
     if "-" not in (json_file, html_file):
         print_bench(results)
@@ -108,11 +108,11 @@ def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
     show(bench_to_text(bench, width=width, color=color, recorded=recorded))
 
 
-def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> None:
-    """Without a GPU, print the figures of another machine, marked as such, and exit.
+def need_gpu(experiments: Sequence[Experiment], *, to_people: bool = True) -> None:
+    """Without a GPU, print the recorded figures of another machine, marked as such, and exit.
 
-    The exit status is that of unusable input, so that no script takes these figures for its own; `on_paper` is false
-    if standard output is for a program.
+    The exit status is that of unusable input, so that no script takes these figures for its own. `to_people` is false
+    if a program reads standard output.
     """
     from pinprof.bench.results import BenchError
     from pinprof.workloads.gpu import why_no_gpu
@@ -120,7 +120,7 @@ def need_gpu(experiments: Sequence[Experiment], *, on_paper: bool = True) -> Non
     why = why_no_gpu()
     if why is None:
         return
-    if on_paper:
+    if to_people:
         with suppress(BenchError):  # the missing GPU is the error to report
             _show_recorded({known.number for known in experiments})
     fail(f"nothing was measured: {why}")

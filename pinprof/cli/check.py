@@ -1,4 +1,4 @@
-"""`pinprof check`: a gate for CI."""
+"""`pinprof check`: fail in CI if a trace breaks a limit."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -64,9 +64,9 @@ def check(
     figures that break their limit and are worse than in the baseline. Without limits it compares every figure.
 
     Only what pinprof can judge passes. These are unknown, and the check gives the reason and the way out: a trace that
-    cannot be read or has lost its end, a rank of the job without a trace, and a limit on a figure that the trace cannot
-    tell. In a folder pinprof judges every .json, .json.gz and .json.zst at the top; if it holds other JSON, give a
-    pattern.
+    cannot be read or has lost its end, a rank of the job without a trace, and a limit on a figure that the trace does
+    not show. In a folder pinprof judges every .json, .json.gz and .json.zst at the top; if it holds other JSON, give
+    a pattern.
 
     Exit status: 0 if all limits are kept; 1 if a limit is certainly broken, whatever else is unknown; 2 if none is
     broken but something is unknown, no limit is set, or the input is unusable.

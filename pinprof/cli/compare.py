@@ -1,4 +1,4 @@
-"""`pinprof compare`: what changed between two traces."""
+"""`pinprof compare`: show what changed between two traces."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""`pinprof doctor`: what is installed here, what is missing, and whether torch and the driver fit."""
+"""`pinprof doctor`: say what is installed here, what is missing, and whether torch and the driver fit."""
 
 import platform
 
@@ -31,8 +31,8 @@ def doctor() -> None:
 
 
 def _line(package: Package) -> str:
-    said = package.version or f"missing, for {package.use.replace('`', '')}: {package.install}"
-    return f"  {package.name:{WIDTH}} {said}\n"
+    state = package.version or f"missing, for {package.use.replace('`', '')}: {package.install}"
+    return f"  {package.name:{WIDTH}} {state}\n"
 
 
 def _gpu() -> str:

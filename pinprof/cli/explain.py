@@ -1,4 +1,4 @@
-"""`pinprof explain` and `pinprof schema`: the rules and the guides in words, and what is in the JSON."""
+"""`pinprof explain` and `pinprof schema`: show rules, guides, and the schemas of the JSON."""
 
 import shutil
 import sys
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pinprof.rules.rule import Rule
 
 SIMILAR = 0.7
-"""How alike a mistyped name is to the one that was meant, by difflib."""
+"""Of difflib: a name less like the given one than this is not taken for it."""
 MOST_NAMED = 6
 """The most names that an error suggests."""
 WIDEST = 110

@@ -1,4 +1,4 @@
-"""`pinprof export`: the trace again, with pinprof's own tracks, for Perfetto."""
+"""`pinprof export`: write the trace again with pinprof's own tracks, for Perfetto."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from pinprof.cli.traces import one_trace
 from pinprof.urls import shown
 
 GZIP_LEVEL = 2
-"""Of isal's four; the best that still packs faster than Perfetto unpacks."""
+"""Of isal's levels 0 to 3, the best that still packs faster than Perfetto unpacks."""
 MEGABYTE = 10**6
 
 
@@ -40,8 +40,8 @@ def export(trace: str, output: str, *, force: bool) -> None:
       exposed    copies during which no kernel runs, with the reason
       counters   share of the time with kernels, copies and both; GB/s of copies
 
-    The trace itself passes through byte by byte. pinprof leaves out what the trace is not fit for, and says so. TRACE
-    is one trace, a file, a URL or - for standard input, as for pinprof report.
+    The bytes of the trace itself stay as they are. pinprof leaves out tracks for which the trace is not fit, and says
+    so. TRACE is one trace, a file, a URL or - for standard input, as for pinprof report.
 
     \b
     Examples:

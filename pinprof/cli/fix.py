@@ -1,4 +1,4 @@
-"""`pinprof fix`: the changes of the program that are mechanical and certain."""
+"""`pinprof fix`: make the changes of the program that are mechanical and certain."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -70,17 +70,17 @@ def fix(  # noqa: PLR0913  options of one command
 
     pinprof edits the syntax tree, so comments and layout stay. Above each diff it names the rule, the predicted saving,
     whether the program still computes the same numbers, and when the change is safe. The whole output is a patch: pipe
-    it to git apply, or let --write do it.
+    it to git apply, or let --write apply it.
 
     TRACE must be a recording of pinprof run: only that has the lines of the waits, and where DataLoaders and optimizers
-    are made. SCRIPT names files that are not where the trace says. Files of libraries, outside of the git
-    repository (without one: of the working directory), or changed since the recording stay as they are.
+    are made. SCRIPT names files that are not where the trace says. pinprof leaves alone the files of libraries, files
+    outside of the git repository (without one: of the working directory), and files changed since the recording.
 
-    With --propose it also shows what matches a form that it changes and is not certain, with the reason: because of
-    a clock, of memory that other code may write to, of a number whose type the source does not show. Proposals stand
-    behind a #, and --write leaves them out; pinprof try --propose measures them and checks their numbers.
+    With --propose it also shows changes that match the form of a fix but are not certain, with the reason: a clock,
+    memory that other code may write to, or a number whose type the source does not show. Proposals stand behind a #,
+    and --write leaves them out; pinprof try --propose measures them and checks their numbers.
 
-    What it changes stands in the guide: pinprof explain fix.
+    The guide says what pinprof fix changes: pinprof explain fix.
 
     \b
     Examples:
@@ -106,14 +106,14 @@ def fix(  # noqa: PLR0913  options of one command
     _tell(patches, analysis, json_file, writes=writes, backup=backup)
     if patches.patches and not writes and "-C" in (words := git_apply(patches)):
         say(f"Note: some files are above the working directory; apply the diffs by {shlex.join(words)}")
-    for nothing in found_nothing(wanted, patches, analysis, scripts):
-        say(f"Note: {nothing}")
+    for note in notes_on_choice(wanted, patches, analysis, scripts):
+        say(f"Note: {note}")
     given = _again(trace, scripts, wanted) + (machine.words if machine and not machine.is_default else "")
     say(f"Next: {_next(trace, given, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
 
 
 def _again(trace: str, scripts: Sequence[str], wanted: "Chosen") -> str:
-    """Return the words that ask for the same changes again."""
+    """Return the arguments of pinprof fix for the same changes."""
     words = [shlex.quote(word) for word in (trace, *scripts)]
     words += [f"--rule {rule}" for rule in sorted(wanted.rules)]
     words += [f"--only {shlex.quote(place)}" for place in wanted.places]
@@ -152,12 +152,12 @@ def known_rules(names: tuple[str, ...]) -> frozenset[str]:
     wanted = frozenset(name.upper() for name in names)
     unknown = wanted - {rule.id for rule in RULES}
     if unknown:
-        fail(f"{min(unknown)}: there is no such rule; for a list of all rules: pinprof explain")
+        fail(f"{min(unknown)}: unknown rule; pinprof explain lists all rules")
     return wanted
 
 
 def as_places(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the places. Refuses one that is none."""
+    """Return the places. Refuses what is not a place."""
     for name in names:
         file, _, line = name.rpartition(":")
         if not file or not line.isdigit():
@@ -165,10 +165,10 @@ def as_places(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def found_nothing(
+def notes_on_choice(
     wanted: "Chosen", patches: "Patches", analysis: "Analysis", scripts: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Yield what was asked for and is in no finding, with what could be."""
+    """Yield a note for each chosen rule, place and script that has no finding, with those that have one."""
     from pinprof.fix import Chosen
 
     found = {(finding.rule.id, site.evidence.place) for finding in analysis.findings for site in finding.sites}
@@ -177,7 +177,7 @@ def found_nothing(
     found |= {(patch.mend.rule.id, place) for patch in changes for place in patch.mend.places}
     rules = sorted({rule for rule, _ in found})
     for rule in sorted(wanted.rules.difference(rules)):
-        yield f"there is no finding of {rule}; of these there is one: {', '.join(rules) or 'none'}"
+        yield f"{rule} has no finding; rules with findings: {', '.join(rules) or 'none'}"
     places = sorted({str(place) for rule, place in found if place.line and rule in (wanted.rules or rules)})
     for named in wanted.places:
         if not any(Chosen(places=(named,)).has(place) for rule, place in found if rule in (wanted.rules or rules)):
@@ -186,12 +186,12 @@ def found_nothing(
     names = {Path(file).name for file in files}
     for script in scripts:
         if Path(script).name not in names:
-            there = ", ".join(files) or "no known file"
-            yield f"{script}: no finding is in a file of this name; findings are in {there}"
+            others = ", ".join(files) or "no known file"
+            yield f"{script}: no finding is in a file of this name; findings are in {others}"
 
 
 def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:
-    """Return what to do next; `given` are the words that make the same changes again."""
+    """Return what to do next; `given` are the arguments for the same changes."""
     from pinprof.fix import UNRECORDED, FixError, check_patches
     from pinprof.fix.core.files import RECORD_AGAIN
 

@@ -1,4 +1,4 @@
-"""`pinprof` itself: its help by use, the command that a file means, and errors as one line."""
+"""The group of all commands: its help by use, the command for a file alone, and errors in one line."""
 
 import os
 import signal
@@ -42,13 +42,13 @@ OTHERS = "More"
 TRACE_NAMES = (".json", ".gz", ".zst")
 OPTIONS = {"help": "--help", "version": "--version"}
 """Words that other tools take for commands, and what they are here."""
-ALIKE = 0.6
-"""A word that is less like a command than this is not taken for it."""
+LEAST_SIMILARITY = 0.6
+"""Of difflib: a word less like a command than this is not taken for a mistyped one."""
 
 OUTPUTS = {"json_file", "html_file", "output"}
 """Parameters that name a file to write."""
 PAGE = {"-o", "--output", "-f", "--out"}
-"""Options that people try for the file to write, where it has another name."""
+"""Options that people try for the page, which is --html."""
 BY_SIGNAL = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 
@@ -72,7 +72,7 @@ class Pinprof(click.Group):
         except click.exceptions.Abort as abort:  # click's own, of an interruption before a command runs
             _interrupted(abort.__cause__)
         except click.UsageError as error:
-            fail(f"{error.format_message()}{_way_out(error)} ({self._asked(error, args)} --help explains)")
+            fail(f"{error.format_message()}{_correction(error)} ({self._command_path(error, args)} --help explains)")
         except click.ClickException as error:
             fail(error.format_message())
         except PinprofError as error:
@@ -87,7 +87,7 @@ class Pinprof(click.Group):
             _unexpected(error)
         sys.exit(status if isinstance(status, int) else 0)
 
-    def _asked(self, error: click.UsageError, args: Sequence[str] | None) -> str:
+    def _command_path(self, error: click.UsageError, args: Sequence[str] | None) -> str:
         """Return the command that was used wrongly; click does not name it for an option without its value."""
         if error.ctx:
             return error.ctx.command_path
@@ -96,12 +96,12 @@ class Pinprof(click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments; click prints the help here."""
-        with _unread():
+        with _quiet_if_unread():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command."""
-        with _unread():
+        with _quiet_if_unread():
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt as interruption:
@@ -130,7 +130,7 @@ class Pinprof(click.Group):
         name = command_for(word)
         if name is None:
             raise click.UsageError(
-                f"{word} is neither a command nor a file{_meant(word, self.list_commands(ctx))}", ctx
+                f"{word} is neither a command nor a file{_did_you_mean(word, self.list_commands(ctx))}", ctx
             )
         return name, self.get_command(ctx, name), args
 
@@ -159,22 +159,22 @@ def command_for(word: str) -> str | None:
     return "report" if Path(word).exists() else None
 
 
-def _meant(word: str, commands: list[str]) -> str:
-    """Return the most similar command as a question; empty if none is similar."""
+def _did_you_mean(word: str, commands: list[str]) -> str:
+    """Ask for the most similar command; empty if none is similar."""
     if word.lower() in OPTIONS:
         return f"; did you mean pinprof {OPTIONS[word.lower()]}?"
-    close = get_close_matches(word.lower(), commands, n=1, cutoff=ALIKE)
+    close = get_close_matches(word.lower(), commands, n=1, cutoff=LEAST_SIMILARITY)
     return f"; did you mean pinprof {close[0]}?" if close else ""
 
 
-def _way_out(error: click.UsageError) -> str:
-    """Return how to mend a wrong usage, to append to the message of click; empty if that message is enough."""
+def _correction(error: click.UsageError) -> str:
+    """Return how to correct a wrong usage, to append to click's message; empty if that message is enough."""
     ctx = error.ctx
     if ctx is None:
         return ""
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
-        taken = next((param for param in ctx.command.params if _took_a_file(ctx, param)), None)
-        return f" {taken.opts[-1]} took {ctx.params[taken.name or '']} for the file to write" if taken else ""
+        output = next((param for param in ctx.command.params if _took_a_file(ctx, param)), None)
+        return f" {output.opts[-1]} took {ctx.params[output.name or '']} for the file to write" if output else ""
     options = {name for param in ctx.command.params for name in param.opts}
     if isinstance(error, click.NoSuchOption) and error.option_name in PAGE and "--html" in options:
         return " --html FILE writes the page, and --json FILE the figures"
@@ -189,7 +189,7 @@ def _took_a_file(ctx: click.Context, param: click.Parameter) -> bool:
 
 
 @contextmanager
-def _unread() -> Iterator[None]:
+def _quiet_if_unread() -> Iterator[None]:
     """Exit quietly if the reader of standard output has closed it, as in `pinprof ... | head`."""
     try:
         yield

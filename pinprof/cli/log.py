@@ -1,4 +1,4 @@
-"""`pinprof log`: the report on a trace or a job into a run of MLflow or Weights & Biases."""
+"""`pinprof log`: log the report on a trace or a job to a run of MLflow or Weights & Biases."""
 
 import shlex
 from collections.abc import Iterator
@@ -58,11 +58,11 @@ def log(
 
     The run gets the figures, named as in the JSON of pinprof report: pinprof/steps/step_ms, pinprof/overlap/fraction,
     pinprof/joint/saving_ms. It gets the verdict in words, and report.html and report.json as artifacts. A figure that
-    the trace cannot tell is not logged, and pinprof/withheld says why. Of a job it gets the figures of the rank that
+    the trace does not show is not logged, and pinprof/withheld says why. Of a job it gets the figures of the rank that
     the report shows.
 
     Each library finds its server, its credentials and its defaults as it always does, environment variables included.
-    With --run-id the report goes into a run that is there, such as that of the training; MLflow keeps its status.
+    With --run-id the report goes into an existing run, such as that of the training; MLflow keeps its status.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def log(
 def _runs(
     *, mlflow: bool, wandb: bool, run_id: str | None, run_name: str | None, **options: Any
 ) -> "Iterator[AbstractContextManager[Destination]]":
-    """Yield the runs to log to, none open so far. Refuses options that do not fit, and a library that is not there."""
+    """Yield the runs to log to, not yet open. Refuses options that do not fit, and a library that is not installed."""
     from pinprof.tracking import mlflow as of_mlflow
     from pinprof.tracking import wandb as of_wandb
 

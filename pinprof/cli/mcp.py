@@ -1,4 +1,4 @@
-"""`pinprof mcp`: the commands as tools for programs that write programs."""
+"""`pinprof mcp`: serve the commands to AI agents as tools."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Options that several commands share: page, text, job, processes that read, and the bench of this machine."""
+"""Options that several commands share: page, text, job, processes that read, and the bench of the machine."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ JOBS = "pinprof.jobs"
 def grouped(
     name: str, make: Callable[..., Any], *options: Callable[[Command], Command]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds options to a command, which gets what `make` makes of them, by name."""
+    """Return a decorator that adds options to a command; `make` makes one argument of them, called `name`."""
     names = signature(make).parameters
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,22 +67,20 @@ html_options = grouped(
         f"vscode://file/{{path}}:{{line}}  [env var: {EDITOR_VARIABLE}; default: no links].",
     ),
 )
-"""Adds the options about the page to a command, which gets them as `html`."""
+"""Adds the options about the page to a command, as its argument `html`."""
 
 
 class TextOptions(NamedTuple):
-    """How much the text of a report has."""
+    """Which tables the text of a report has."""
 
     waits_by: str | None = None
-    """Waits in libraries are added up by `line` or `library`; None: by line, and only in the full report."""
+    """How waits in libraries are added up: by `line` or `library`; None: by line, if there are tables at all."""
     full: bool = False
-    """Whether the text has all tables."""
     all_rows: bool = False
-    """Whether it has them with all rows."""
 
     @property
     def has_tables(self) -> bool:
-        """Whether the text is the full report."""
+        """Whether the text has tables; without, it is the short report."""
         return bool(self.full or self.all_rows or self.waits_by)
 
 
@@ -103,7 +101,7 @@ text_options = grouped(
     ),
     click.option("--all", "all_rows", is_flag=True, help="Print the tables with all rows."),
 )
-"""Adds the options about the text of a report to a command, which gets them as `text`."""
+"""Adds the options about the text of a report to a command, as its argument `text`."""
 
 
 class JobOptions(NamedTuple):
@@ -131,7 +129,7 @@ job_options = grouped(
         help="Report on the Nth of several runs  [the run with the most ranks; of several such, the last recorded].",
     ),
 )
-"""Adds the options about the traces of a job to a command, which gets them as `job`."""
+"""Adds the options about the traces of a job to a command, as its argument `job`."""
 
 
 def _keep_jobs(context: click.Context, _option: click.Parameter, value: int | None) -> None:
@@ -155,7 +153,7 @@ def jobs() -> int | None:
 
 
 def code_of(editor: str | None = None, *, quotes: bool = True) -> "Code":
-    """Return how pages show code: with the editor of this name, else with that of the environment, if any.
+    """Return how pages show code: with this editor or, without a name, that of the environment.
 
     Raises PinprofError if the editor is unknown.
     """
@@ -203,7 +201,7 @@ machine_option = click.option(
 
 
 def say_if_of_other_gpu(machine: MachineFile | None, traces: "Iterable[Info]") -> None:
-    """Warn if the bench is of another GPU than the traces."""
+    """Warn if the bench was measured on another GPU than the traces."""
     names = sorted({device.name for info in traces for device in info.devices if device.name})
     if machine and names and (gpu := machine.pinning.rates.gpu) not in names:
         say(f"Note: {machine.path} was measured on {gpu}, the trace is of {' and '.join(names)}")

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     HtaFigures: TypeAlias = dict[str, Breakdown]
     """HTA's figures on traces, by the paths that the report shows."""
 
-NAMED = 60
-"""Characters of several traces up to which a command names each."""
+LONGEST_LIST = 60
+"""Characters: a command names several traces if their names are no longer than this together, else only the first."""
 
 
 @click.command(short_help="Say why a recorded step is slow, and what to change.")
@@ -108,16 +108,11 @@ def report(  # noqa: PLR0913  options of one command
       pinprof report trace.json.gz
       pinprof report 's3://bucket/run/*.json.gz'
       ssh host cat trace.json.gz | pinprof report -
-      pinprof report trace.json.gz --html report.html
+      pinprof report trace.json.gz --full
       pinprof report trace.json.gz --html report.html --editor vscode
-      pinprof report trace.json.gz --plotly timeline.html
       pinprof report trace.json.gz --json | jq '.traces[0].overlap'
       pinprof report trace.json.gz --json --brief
-      pinprof report trace.json.gz --hta
       pinprof report trace.json.gz --waits-by library
-      pinprof report trace.json.gz --full
-      pinprof report traces/
-      pinprof report trace.json.gz --machine bench.json
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
@@ -128,7 +123,7 @@ def report(  # noqa: PLR0913  options of one command
     files = [path for argument in arguments for path in argument.files]
     if plotly_file and len(files) > 1:
         fail(f"--plotly draws one trace, and here are {len(files)}; pinprof timeline TRACE -o FILE --plotly draws each")
-    wanted = _Wanted(json_file, html, plotly_file, with_hta, machine, text, brief, _again(traces, machine))
+    wanted = _Wanted(json_file, html, plotly_file, with_hta, machine, text, brief, _arguments(traces, machine))
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(*measured_ranks(files, job, machine), job, wanted)
     else:
@@ -141,10 +136,10 @@ def report(  # noqa: PLR0913  options of one command
         say(f"Next: pinprof report {wanted.again} --html report.html")
 
 
-def _again(traces: Sequence[str], machine: MachineFile | None) -> str:
-    """Return what follows `pinprof report` for the same report, without the secrets of URLs."""
+def _arguments(traces: Sequence[str], machine: MachineFile | None) -> str:
+    """Return the arguments of `pinprof report` for the same report, without the secrets of URLs."""
     named = shlex.join(traces)
-    if len(traces) > 1 and len(named) > NAMED:
+    if len(traces) > 1 and len(named) > LONGEST_LIST:
         named = f"{shlex.join(traces[:1])} ..."
     return redacted(named + (machine.words if machine else ""))
 
@@ -157,17 +152,17 @@ def _refuse_brief(*, brief: bool, json_file: str | None, with_hta: bool) -> None
 
 
 class _Wanted(NamedTuple):
-    """The outputs of the report, whether to ask HTA, the user's bench, and how much text and JSON have."""
+    """The outputs that the user asked for, and how much each has."""
 
     json_file: str | None
     html: HtmlPage
     plotly_file: str | None
     with_hta: bool
     machine: MachineFile | None
-    of_text: TextOptions
+    text_options: TextOptions
     brief: bool
     again: str
-    """What follows `pinprof report` for the same report."""
+    """The arguments of `pinprof report` for the same report."""
 
     @property
     def files(self) -> list[str]:
@@ -175,7 +170,7 @@ class _Wanted(NamedTuple):
         return [file for file in (self.json_file, self.html.file, self.plotly_file) if file]
 
     @property
-    def text(self) -> bool:
+    def prints_text(self) -> bool:
         """Whether standard output is free for the text."""
         return "-" not in self.files
 
@@ -207,11 +202,11 @@ class _Wanted(NamedTuple):
 
     def has_overview(self, traces: int) -> bool:
         """Return whether the text of traces that are no job is a line for each."""
-        return traces > 1 and self.text and not self.of_text.has_tables
+        return traces > 1 and self.prints_text and not self.text_options.has_tables
 
     def print(self, part: "Analysis | RankPart", again: str) -> None:
         """Print the report on one trace; `again` is as for `to_brief`."""
-        print_report(part, self.of_text, self.html.code, again=again, has_page=bool(self.html.file))
+        print_report(part, self.text_options, self.html.code, again=again, has_page=bool(self.html.file))
 
 
 def _report_several(measured: "MeasuredFiles", skipped: dict[str, str], job: JobOptions, wanted: _Wanted) -> None:
@@ -240,17 +235,17 @@ def _report_each(
     wanted: _Wanted,
     skipped: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Report on traces in a line each, or one by one where there is one, or their tables are wanted.
+    """Report on traces that are not a job: several in a line each, one or those with tables in full.
 
-    `analyses` returns them with their rows, which only the page needs; `skipped` are the files that are no trace, with
-    the reason.
+    `analyses` returns them with their rows, which only the page needs; `skipped` are the files that are not traces,
+    with the reason.
     """
     if wanted.has_overview(len(measured)):
         _print_overview(measured, skipped, wanted.again)
-    elif wanted.text:
+    elif wanted.prints_text:
         for part in measured:
             wanted.print(part, wanted.again if len(measured) == 1 else "")
-    if wanted.text:
+    if wanted.prints_text:
         print_hta(hta)
     wanted.write_json(measured, hta)
     if wanted.html.file:
@@ -274,15 +269,15 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
 
     parts = [part for _, part in measured]
     ranks = compare_ranks(parts, remarks)
-    for remark in () if wanted.text else remarks:
+    for remark in () if wanted.prints_text else remarks:
         say(remark)
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     place = numbers.index(ranks.shown_rank)
     slowest = measured[place]
     hta = wanted.hta([path for path, _ in measured], numbers)
-    if wanted.text:
+    if wanted.prints_text:
         width, color = page_options()
-        text = job_to_text if wanted.of_text.full or wanted.of_text.all_rows else to_brief
+        text = job_to_text if wanted.text_options.full or wanted.text_options.all_rows else to_brief
         show(text(ranks, parts, width=width, color=color) + "\n")
         wanted.print(slowest[1], wanted.again)
         print_hta(hta)
@@ -321,7 +316,7 @@ def print_hta(figures: "HtaFigures") -> None:
 
 
 def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
-    """Return the page of a job, for which the ranks that it draws are read again."""
+    """Return the page of a job; reads the ranks that it draws again."""
     from pinprof.report.job.page import files_to_draw, to_html
 
     others = {rank: _read_again(path, machine) for rank, path in files_to_draw(ranks, measured).items()}

@@ -9,16 +9,16 @@ import click
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
 from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
-from pinprof.cli.run_report import give_up, report_outcome, say_look, say_times
+from pinprof.cli.run_report import give_up, report_outcome, say_times, say_verdict
 from pinprof.cli.script import (
     BeforeScript,
     Outputs,
+    advice_on_options,
     as_given,
     guard_script,
     name_of,
     outputs_of,
     refuse_no_script,
-    sent_to_script,
 )
 from pinprof.cli.step_counter import Spent, step_counter
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, users_program
@@ -44,7 +44,7 @@ records a few steps (the trace), and a few more show the source line of every wa
 show which lines wait only now and then (--watch-steps). Then pinprof stops the script.
 
 Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: through the
-store of the job they agree when to start and stop. Rank 0 reports on itself, or with --job-report on all ranks.
+store of the job they agree when to start and stop. Rank 0 reports on itself; with --job-report, on all ranks.
 Give -o a folder that all machines share; otherwise each machine keeps its own traces.
 
 pinprof follows the processes that the script starts: torch.multiprocessing.spawn, multiprocessing, and launchers
@@ -53,11 +53,11 @@ trace: out.rank3.json.gz in a job, else out.child0.json.gz. pinprof stops these 
 ranks at the same step; the script itself runs to its end. Then pinprof reports on all ranks.
 
 With --repeat N pinprof runs the script N times, each time in a fresh process, and reports on the run whose step is
-the middle one. The steps of two processes may differ by some 15 %; N runs show by how much. A run
-that fails or is interrupted is the last, and does not count.
+in the middle. The steps of two processes may differ by some 15 %; N runs show by how much. A run that fails or is
+interrupted ends the series, and does not count.
 
-With --every N the script runs to its end, and pinprof looks at it again after every N steps: it records 5 steps, and
-says in a line how long a step takes now, and why. The trace of the latest look is out.latest.json.gz.
+With --every N the script runs to its end, and pinprof records 5 steps again after every N steps. It says in a line how
+long a step takes now, and why. The latest trace is out.latest.json.gz.
 
 With --guard pinprof records nothing. The script runs to its end, but slower. pinprof reports each use of host
 memory that a non-blocking copy still reads or writes: in one line when it happens, and at the end with both stacks
@@ -138,7 +138,7 @@ Examples:
 @click.option(
     "--plain-seconds",
     type=click.FloatRange(min=0, min_open=True),
-    help="Time steps without the profiler for so long, and 20 or more, however precise their mean is.",
+    help="Time at least 20 steps without the profiler for this many seconds, however precise their mean is.",
 )
 @click.option(
     "--windows",
@@ -161,7 +161,7 @@ Examples:
     show_default=True,
     type=click.IntRange(min=0),
     help=(
-        "Watch this many more steps for waits, without a profiler, for at most 30 s: this shows a read every 100 steps."
+        "Watch this many more steps for waits, without a profiler, for at most 30 s: finds a read in every 100th step."
     ),
 )
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
@@ -180,7 +180,7 @@ Examples:
     metavar="N",
     type=click.IntRange(min=0),
     help="Let the script go on, record some steps again after every N steps, and say in a line how long one takes and "
-    "why. That takes at most 0.5 % of the time: after a look that took long, the next comes later.",
+    "why. That takes at most 0.5 % of the time: after a recording that took long, the next comes later.",
 )
 @click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
 @click.option("--job-report", is_flag=True, help="Report on all ranks of the job together.")
@@ -226,7 +226,7 @@ def run(
     if repeat > 1:
         outcome, status = _repeated(script, args, outputs, repeat, **task)
     else:
-        outcome = recorded(outputs, agreement, spent, script=script, args=args, on_look=say_look, **task)
+        outcome = recorded(outputs, agreement, spent, script=script, args=args, on_look=say_verdict, **task)
         status = outcome.exit_status
         for remark in outcome.remarks:
             say(remark)
@@ -238,7 +238,7 @@ def run(
     if outputs.is_first and not options["keep_going"] and (text := spent.summary()):
         say(text)
     if status and repeat == 1:
-        say(f"The script failed with exit status {status}.{sent_to_script(args, script, status)}")
+        say(f"The script failed with exit status {status}.{advice_on_options(args, script, status)}")
     sys.exit(status)
 
 
@@ -273,7 +273,7 @@ def _checked_outputs(
 
 
 def _say_without_gpu() -> None:
-    """Say before the script runs that its report will not tell of a GPU."""
+    """Say before the script runs that its report will not have a GPU."""
     from pinprof.program.machine import sees_gpu
 
     if not sees_gpu():
@@ -304,7 +304,7 @@ def recorded(outputs: Outputs, agreement: "Agreement | None", spent: Spent, **op
 def _repeated(
     script: str, args: tuple[str, ...], outputs: Outputs, times: int, *, module: bool, **task: Any
 ) -> "tuple[ScriptRun, int]":
-    """Run and record the script so often; return the run to report on, and the exit status. The runs say the rest."""
+    """Run and record the script `times` times; return the run to report on, and the exit status."""
     from pinprof.ab.repetition import record_repeatedly
     from pinprof.ab.worker import Record
     from pinprof.program.user_program import UserProgram
@@ -337,7 +337,7 @@ def _recording_options(chosen: set[str], options: dict[str, Any], *, force: bool
 
 
 def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dict[str, Any]:
-    """Return the options of the recording for the plain window; given steps or seconds are enough for it."""
+    """Return the options for the plain window; with steps or seconds given, it need not be precise."""
     if not is_wanted:
         return {"plain_steps": 0}
     if steps is None and seconds is not None:

@@ -31,7 +31,7 @@ TRACES_WITHIN_S = 300.0
 """How long rank 0 waits for the other traces after it has written its own."""
 VISIBLE_WITHIN_S = 5.0
 """How long a file that another machine wrote to a shared folder may take to appear here."""
-SHOWN = 4
+MOST_CHILDREN = 4
 """The most children without ranks to report on at once."""
 
 
@@ -64,7 +64,7 @@ def report_outcome(
 
 
 def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
-    """Report on one trace, and return what was found."""
+    """Report on one trace, and return its analysis."""
     from pinprof.report.trace.whole_run import unsteady
 
     path = outputs.trace
@@ -79,11 +79,11 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
     return analysis
 
 
-def say_look(path: Path, place: int) -> None:
-    """Say what one look at a long training has found."""
+def say_verdict(path: Path, step: int) -> None:
+    """Say in a line why the steps are slow that were recorded at this step of a long training."""
     from pinprof.logbook import verdict_of
 
-    say(f"Step {place}: {verdict_of(path)}")
+    say(f"Step {step}: {verdict_of(path)}")
 
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:
@@ -182,7 +182,7 @@ def report_children(
         report_ranks(paths, page, machine, code)
         _say_others([child for child in children if child.rank is None])
         return
-    shown = traces_of(sorted(children, key=lambda child: not child.trains))[:SHOWN]
+    shown = traces_of(sorted(children, key=lambda child: not child.trains))[:MOST_CHILDREN]
     analyses = [read(path, analysing(machine)) for path in shown]
     for analysis in analyses:
         print_report(analysis, code=code, has_page=True)
@@ -198,7 +198,7 @@ def say_where_children(children: "Sequence[ChildRun]") -> None:
 
 
 def say_what_is_missing(children: "Sequence[ChildRun]") -> None:
-    """Name the children that made steps and were not recorded, and the ranks that nobody has heard of."""
+    """Name the children that made steps and were not recorded, and the ranks without any process here."""
     for child in children:
         if child.path is None:
             say(f"{child.name}: recorded nothing ({child.why})")

@@ -1,4 +1,4 @@
-"""The script of `pinprof run`: its own options, why it cannot run, the files that are named after it, and the guard."""
+"""The script of `pinprof run`: its options, errors if it cannot run, the files named after it, and the guard."""
 
 import os
 import shlex
@@ -26,8 +26,8 @@ LAUNCHERS = {
     "deepspeed": "pinprof run -m deepspeed.launcher.runner {script}",
 }
 """Programs that start scripts, and how to start them with pinprof."""
-ALIKE = 0.7
-"""A file whose name is less like the given one is not taken for it."""
+LEAST_SIMILARITY = 0.7
+"""Of difflib: a file whose name is less like the given one than this is not suggested."""
 
 
 class BeforeScript(click.Command):
@@ -60,7 +60,7 @@ def refuse_no_script(script: str, args: tuple[str, ...]) -> None:
 
 
 def _not_a_script(word: str, args: Sequence[str]) -> str:
-    """Return what to write instead of a script that is not there: without `python`, or the name that it is like."""
+    """Return why a word is not a script, and what to write instead."""
     script = next((arg for arg in args if arg.endswith(".py")), None)
     shown = shlex.quote(script) if script else "SCRIPT"
     if Path(word).name in PYTHONS:
@@ -69,20 +69,20 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
         return f"is not a Python script; write: {LAUNCHERS[word].format(script=shown)}"
     if Path(word).is_dir():
         return "is a folder; name the script in it"
-    near = _like(word)
-    return f"no such script; did you mean {near}?" if near else "no such script"
+    similar = _similar_script(word)
+    return f"no such script; did you mean {similar}?" if similar else "no such script"
 
 
-def _like(word: str) -> str:
+def _similar_script(word: str) -> str:
     """Return the script in the same folder with the most similar name; empty if none is similar."""
     folder = Path(word).parent
     scripts = [path.name for path in folder.glob("*.py")] if folder.is_dir() else []
-    close = get_close_matches(Path(word).name, scripts, n=1, cutoff=ALIKE)
+    close = get_close_matches(Path(word).name, scripts, n=1, cutoff=LEAST_SIMILARITY)
     return str(folder / close[0]) if close else ""
 
 
-def sent_to_script(args: tuple[str, ...], script: str, status: int) -> str:
-    """Return advice if an option of pinprof follows a script that refused its arguments; empty if none does."""
+def advice_on_options(args: tuple[str, ...], script: str, status: int) -> str:
+    """Return advice if an option of pinprof follows a script that refused its arguments; otherwise nothing."""
     own = {name for param in click.get_current_context().command.params for name in param.opts}
     wrong = next((word for word in args if word.partition("=")[0] in own), None)
     if status != WRONG_USAGE or wrong is None:
@@ -98,22 +98,18 @@ class Outputs(NamedTuple):
     is_first: bool
     """Whether this process reports."""
     again: str
-    """The command that reports on the traces of all ranks."""
+    """The command that reports on the traces of all ranks again."""
 
 
 def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
     """Return the files of this process; make their folder if the user names one."""
-    base, rank = _base(output, name), rank_of_job()
-    trace = _path_of(base, rank)
-    again = _command_for(base, is_folder=_is_folder(output))
-    return Outputs(trace, _page_of(base if of_job else trace), rank is None or rank.rank == 0, again)
-
-
-def _command_for(base: Path, *, is_folder: bool) -> str:
-    """Return the command that reports on the traces of all ranks."""
     from pinprof.capture.job import path_of_rank
 
-    return f"pinprof report {shlex.quote(f'{base.parent}/' if is_folder else str(path_of_rank(base, '*')))}"
+    base, rank = _base(output, name), rank_of_job()
+    trace = str(base if rank is None else path_of_rank(base, rank.rank))
+    traces = f"{base.parent}/" if _is_folder(output) else str(path_of_rank(base, "*"))
+    again = f"pinprof report {shlex.quote(traces)}"
+    return Outputs(trace, _page_of(base if of_job else trace), rank is None or rank.rank == 0, again)
 
 
 def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
@@ -125,7 +121,7 @@ def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
 
 
 def _base(output: str | None, name: str) -> Path:
-    """Return the trace to write, without the number of a rank; make its folder, where it gets this name."""
+    """Return the trace to write, without the number of a rank; in a folder, which this makes, it has this name."""
     if output == "-":
         fail("standard output cannot hold a recording; name a file")
     if output is None or not _is_folder(output):
@@ -148,12 +144,6 @@ def rank_of_job() -> "Rank | None":
 
     rank = rank_of_process()
     return rank if rank and rank.world_size > 1 else None
-
-
-def _path_of(base: Path, rank: "Rank | None") -> str:
-    from pinprof.capture.job import path_of_rank
-
-    return str(base if rank is None else path_of_rank(base, rank.rank))
 
 
 def _page_of(path: str | Path) -> str:

@@ -1,4 +1,4 @@
-"""What a recording does with each step: on one line of the terminal, and at the end what took long."""
+"""Show on one line of the terminal what a recording uses each step for, and say at the end what took long."""
 
 import time
 from collections import defaultdict
@@ -27,7 +27,7 @@ NEEDED = ("warm-up", "plain", "profiler warm-up", RECORDED)
 """The windows that a trace of measured steps needs."""
 
 LONG_S = 30.0
-"""If a run takes longer than this beyond the steps that it needs, it says what for."""
+"""A run that takes longer than this beyond the steps that it needs says what took the time."""
 
 SHORT_S = 3.0
 """What took less than this is not named."""

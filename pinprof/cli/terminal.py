@@ -1,4 +1,4 @@
-"""What all commands share at the terminal: outputs, one-line errors, progress, and signals."""
+"""Outputs, one-line errors, progress and signals: what all commands do at the terminal."""
 
 import os
 import shutil
@@ -23,17 +23,17 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 UNUSABLE = 2
 """Exit code for unusable input and wrong usage."""
 PIPED_WIDTH = 100
-"""Columns of a text if standard output is not a terminal, and COLUMNS does not say more."""
+"""Columns of a text if standard output is not a terminal, and COLUMNS is not set."""
 NARROWEST, WIDEST = 40, 10_000
-"""Columns that a text is laid out for, whatever the terminal says."""
+"""The least columns for which a text is laid out, and the most that COLUMNS may say."""
 PLAIN = str.maketrans(
     {"█": "#", "▓": "=", "▒": "~", "░": ".", "─": "-", "→": "->", "·": "|", "…": "...", "µ": "u", "±": "+-", "←": "<-"}
 )
-"""Plain characters in place of ours, for a stream that cannot encode these."""
+"""ASCII in place of our characters, for a stream that cannot encode them."""
 OUR_ERRORS = "backslashreplace"
 """What standard output and error do with characters that they cannot encode, while pinprof writes."""
 _errors_before: dict[str, tuple[Any, str]] = {}
-"""The standard streams that handled them in another way, by name, each with that way."""
+"""The standard streams whose error handler pinprof replaced, by name, each with the handler that it had."""
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a program to end."""
 
@@ -77,7 +77,7 @@ def users_program() -> Iterator[None]:
 
 @contextmanager
 def _usual_errors() -> Iterator[None]:
-    """In the block, let standard output and error handle characters that they cannot encode as python set them up."""
+    """Give standard output and error the error handlers in the block that Python set up for them."""
     ours = [(stream, errors) for name, (stream, errors) in _errors_before.items() if stream is getattr(sys, name)]
     for stream, errors in ours:
         stream.reconfigure(errors=errors)
@@ -115,7 +115,7 @@ def make_writable() -> None:
 
 
 def give_up_output() -> None:
-    """Send standard output nowhere, with what its buffer still holds: Python would complain about that at exit."""
+    """Discard standard output and what its buffer holds: otherwise Python would complain about that at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -132,7 +132,7 @@ def on_one_line(message: str) -> str:
 
 
 def json_option(what: str) -> Callable[[Command], Command]:
-    """Return the option that writes something as JSON; it is `-`, for standard output, without a file."""
+    """Return the option that writes `what` as JSON; without a file its value is `-`, standard output."""
     return click.option(
         "--json",
         "json_file",
@@ -176,13 +176,22 @@ def _local_files(reads: Iterable[str]) -> Iterator[str]:
 
 
 def write(path: str, text: str, *, is_said: bool = True) -> None:
-    """Write a text whole or not at all, and say where if it `is_said`; `-` is standard output."""
+    """Write a text whole or not at all, and say where if `is_said`; `-` is standard output."""
     if path == outputs.STANDARD:
         show(text)
         return
     outputs.write_whole(Path(path), text)
     if is_said:
         say_written([path])
+
+
+def print_result(to_text: Callable[..., str], to_json: Callable[[], str], json_file: str | None) -> None:
+    """Print the text, as wide as the terminal, and write the JSON to its file; with `-`, print only the JSON."""
+    if json_file != outputs.STANDARD:
+        width, color = page_options()
+        show(to_text(width=width, color=color))
+    if json_file:
+        write(json_file, to_json())
 
 
 def say_written(paths: Sequence[str]) -> None:
@@ -204,7 +213,7 @@ def show(text: str | bytes) -> None:
 
 
 def _encodable(text: str) -> str:
-    """Return a text with plain characters for ours if standard output cannot encode it."""
+    """Return a text in ASCII if standard output cannot encode it."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -215,8 +224,8 @@ def _encodable(text: str) -> str:
 def page_options() -> tuple[int, bool]:
     """Return the width of standard output in columns, and whether it shows colours.
 
-    The environment's COLUMNS holds for a pipe, too. NO_COLOR takes colours away, FORCE_COLOR and CLICOLOR_FORCE bring
-    them to a pipe; a terminal that is TERM=dumb has none.
+    COLUMNS sets the width of a pipe. NO_COLOR takes colours away, FORCE_COLOR and CLICOLOR_FORCE bring them to a pipe;
+    with TERM=dumb a terminal has none.
     """
     on_terminal = is_terminal(sys.stdout)
     size = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if on_terminal else _columns()
@@ -224,7 +233,7 @@ def page_options() -> tuple[int, bool]:
 
 
 def _columns() -> int:
-    """Return the columns that the environment names, else those of a pipe."""
+    """Return the columns that the environment names, or those of a pipe."""
     named = os.environ.get("COLUMNS", "")
     return int(named) if named.isascii() and named.isdigit() and 0 < int(named) <= WIDEST else PIPED_WIDTH
 
@@ -238,7 +247,7 @@ def _has_colors(*, on_terminal: bool) -> bool:
 
 
 def say(text: str) -> None:
-    """Print a line that is not a result to standard error, without the secrets of a URL."""
+    """Print a line to standard error, without the secrets of a URL."""
     with suppress(OSError, ValueError):  # there is nowhere left to report it
         click.echo(on_one_line(redacted(text)), file=own_error())
 

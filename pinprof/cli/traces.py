@@ -1,4 +1,4 @@
-"""Traces as commands need them: read, measured, and reported on."""
+"""Read, measure and report on the traces that a command is given."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from pinprof.trace import Trace
     from pinprof.trace_pool import MeasuredFiles
 
-Made = TypeVar("Made")
-Maker: TypeAlias = "Callable[[Trace, Callable[[], None]], Made]"
-"""What is made of a trace; its second argument is to be called when all is measured, before steps are replayed."""
+Result = TypeVar("Result")
+Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
+"""A function of a trace; it calls its second argument when all is measured, before steps are replayed."""
 
 
-def read(path: str, make: "Maker[Made]", which: str = "") -> Made:
-    """Return what `make` makes of the trace in a file; `which` says, for the progress, which file of several it is."""
+def read(path: str, analyze: "Analyzer[Result]", which: str = "") -> Result:
+    """Read a trace, and return what `analyze` returns; `which` says in the progress which file of several it is."""
     from pinprof.trace import read_trace
 
     name = f"{PurePath(shown(path)).name}{which}"
     with progress(f"reading {name}") as update:
         trace = read_trace(path)
         update(f"measuring {name}")
-        return make(trace, lambda: update(f"replaying {name}"))
+        return analyze(trace, lambda: update(f"replaying {name}"))
 
 
-def analysing(machine: MachineFile | None = None) -> "Maker[Analysis]":
+def analysing(machine: MachineFile | None = None) -> "Analyzer[Analysis]":
     """Return the analysis for `read` and `read_all`, with the user's bench."""
     from pinprof.analysis import analyse
 
@@ -65,13 +65,13 @@ def expanded(arguments: Sequence[str]) -> list[Argument]:
     return [Argument(text, trace_files(text)) for text in arguments]
 
 
-def read_all(arguments: Sequence[Argument], make: "Maker[Made]") -> Iterator[Made]:
-    """Yield what `make` makes of each trace; names and skips the files of a folder or a pattern that are no trace."""
+def read_all(arguments: Sequence[Argument], analyze: "Analyzer[Result]") -> Iterator[Result]:
+    """Yield what `analyze` returns of each trace; name and skip files of a folder or a pattern that are not traces."""
     from pinprof.errors import TraceError
 
     for argument in arguments:
         usable = 0
-        for _, outcome in _outcomes(argument, make):
+        for _, outcome in _outcomes(argument, analyze):
             if isinstance(outcome, TraceError):
                 if argument.is_file:
                     raise outcome
@@ -83,8 +83,8 @@ def read_all(arguments: Sequence[Argument], make: "Maker[Made]") -> Iterator[Mad
             raise TraceError(f"{shown(argument.text)}: none of the files here is a trace")
 
 
-def each_outcome(arguments: Sequence[str], make: "Maker[Made]") -> "Iterator[tuple[str, Made | TraceError]]":
-    """Yield the name of each trace with what `make` makes of it, or with the reason why it cannot be read."""
+def each_outcome(arguments: Sequence[str], analyze: "Analyzer[Result]") -> "Iterator[tuple[str, Result | TraceError]]":
+    """Yield the name of each trace with what `analyze` returns of it, or with the reason why it cannot be read."""
     from pinprof.errors import TraceError
     from pinprof.trace.files import trace_files
 
@@ -95,16 +95,16 @@ def each_outcome(arguments: Sequence[str], make: "Maker[Made]") -> "Iterator[tup
         except TraceError as error:
             yield shown(text), error
             continue
-        yield from _outcomes(argument, make)
+        yield from _outcomes(argument, analyze)
 
 
-def _outcomes(argument: Argument, make: "Maker[Made]") -> "Iterator[tuple[str, Made | TraceError]]":
+def _outcomes(argument: Argument, analyze: "Analyzer[Result]") -> "Iterator[tuple[str, Result | TraceError]]":
     from pinprof.errors import TraceError
 
     for number, path in enumerate(argument.files, start=1):
-        outcome: Made | TraceError
+        outcome: Result | TraceError
         try:
-            outcome = read(path, make, "" if argument.is_file else f" ({number} of {len(argument.files)})")
+            outcome = read(path, analyze, "" if argument.is_file else f" ({number} of {len(argument.files)})")
         except TraceError as error:
             outcome = error
         yield shown(path), outcome
@@ -124,7 +124,7 @@ def say_what_has_no_effect(job: JobOptions) -> None:
 
 
 def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFiles, list[str]] | None":
-    """Return the traces that are the ranks of one job, with the remarks on this choice; None if they are no job."""
+    """Return the traces that are the ranks of one job, with the remarks on this choice; None if they are not a job."""
     from pinprof.errors import TraceError
     from pinprof.trace_pool import job_of_files
 
@@ -140,7 +140,7 @@ def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFil
 def measured_ranks(
     paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None
 ) -> "tuple[MeasuredFiles, dict[str, str]]":
-    """Return the files in this order, each with what was measured of it, and why the others are no trace.
+    """Return the traces in this order, each with what was measured of it, and why other files are not traces.
 
     Raises TraceError if none is a trace.
     """
@@ -167,7 +167,7 @@ def measured_ranks(
 
 
 def say_skipped(skipped: Mapping[str, str]) -> None:
-    """Name files that are no trace, with the reason."""
+    """Name files that are not traces, with the reason."""
     for reason in skipped.values():
         say(f"Skipped: {reason}")
 
@@ -218,7 +218,7 @@ def print_report(
 
 
 def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None, *, is_said: bool = True) -> None:
-    """Write the page on the traces, and say so if it `is_said`."""
+    """Write the page on the traces, and say so if `is_said`."""
     from pinprof.report.trace.page import to_html
 
     with progress("drawing the page"):
@@ -227,7 +227,7 @@ def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = 
 
 
 def write_plotly(path: str, analysis: "Analysis", *, is_said: bool = True) -> None:
-    """Write the timeline of a trace as a plotly figure, and say so if it `is_said`."""
+    """Write the timeline of a trace as a plotly figure, and say so if `is_said`."""
     from pinprof.report.trace.page import plotly_page
 
     with progress("drawing the timeline"):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.ab import positive_option, seconds_option, so_far, step_marker_option, telling
-from pinprof.cli.fix import as_places, found_nothing, git_apply, known_rules, propose_option
+from pinprof.cli.ab import positive_option, seconds_option, so_far, status_line, step_marker_option
+from pinprof.cli.fix import as_places, git_apply, known_rules, notes_on_choice, propose_option
 from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, say, show, write
 from pinprof.standard_streams import is_terminal
 
@@ -44,11 +44,11 @@ EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
 @positive_option(
     "--minutes",
     5.0,
-    "Measure for so long at most, once more if a fix is left out, and for each proposal; beside the runs that "
-    "record and check.",
+    "Minutes to measure at most; again if a fix is left out, and for each proposal. Runs that record or check come on "
+    "top.",
 )
 @seconds_option(2.0)
-@positive_option("--limit-percent", 2.0, "The share of the step that matters.")
+@positive_option("--limit-percent", 2.0, "The smallest difference that matters, in percent of the step.")
 @step_marker_option
 @click.option("--warmup", type=click.IntRange(min=1), help="Skip at least this many steps, as for pinprof run.")
 @click.option(
@@ -56,13 +56,13 @@ EXITS = {"take_it": 0, "nothing_to_change": 0, "leave_it": 1, "cannot_tell": 2}
     default=10,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Compare the numbers of so many steps.",
+    help="Steps whose numbers are compared.",
 )
 @click.option("--no-verify", is_flag=True, help="Do not record the changed program to compare it with the prediction.")
 @click.option("--patch", metavar="FILE", help="Also write the patch to this file, proven or not.")
 @click.option("--write", "writes", is_flag=True, help="Apply the patch to the program if it is proven.")
 @click.option("--backup", is_flag=True, help="With --write: keep each file as FILE.orig, instead of asking git.")
-@json_option("all of it")
+@json_option("the certificate")
 @force_option
 def trial(
     command: tuple[str, ...],
@@ -76,23 +76,24 @@ def trial(
 ) -> int:
     """Fix SCRIPT in a copy, measure the copy against the original, and print the patch with a certificate.
 
-    pinprof records the program, plans the changes as pinprof fix does, and makes copies of its folder: of the
-    git repository, else of the working directory. Uncommitted changes are in them; large files and folders of data are
-    linked. The program itself is never changed, except by --write.
+    pinprof records the program, plans the changes as pinprof fix does, and copies its folder: the git repository or,
+    without one, the working directory. The copies have uncommitted changes, and links to large files and folders of
+    data. Only --write changes the program itself.
 
     \b
-    Then it finds out, each time in fresh processes:
-      speed     as pinprof ab; of several fixes, those that bring nothing are left out
-      numbers   losses and parameters of the first steps of both, under the same seed
-      races     the guard over the first steps of the changed program
-      accuracy  prediction and measurement, by a recording of the changed program
+    Then pinprof checks, each time in fresh processes:
+      speed     as pinprof ab does; it leaves out fixes that bring nothing
+      numbers   losses and parameters of the first steps of both, with the same seed
+      races     the first steps of the changed program, under the guard
+      accuracy  the prediction, against a recording of the changed program
 
-    With --propose it also tries what matches the form of a fix and is not certain, as pinprof fix --propose shows it.
-    A proposal is taken only if it is proven: the program with it computes the same numbers, has no new race, and is
-    faster than without it. All are checked together, by halves where that fails; then each is measured.
+    With --propose it also tries changes that match the form of a fix but are not certain, as pinprof fix --propose
+    shows them. It takes a proposal only if it is proven: with it the program computes the same numbers, has no new
+    race, and is faster than without it. pinprof checks all proposals together, by halves if that fails, and then
+    measures each.
 
-    The whole output is a patch for git apply. If the patch is not proven, its diffs stand behind a #. Programs of
-    several ranks are measured, but their numbers and races are not looked at: start with `--`, then torchrun ...
+    The whole output is a patch for git apply. If the patch is not proven, its diffs stand behind a #. A program of
+    several ranks (-- torchrun ...) is measured, but its numbers and races are not checked.
 
     Exit status: 0 if the patch is proven, or if there is nothing to change; 1 if it should be left: not faster, other
     numbers, or a new race; 2 if pinprof cannot tell, or the program does not run.
@@ -117,8 +118,8 @@ def trial(
         from pinprof.report.trial.text import trial_to_text
 
         show(trial_to_text(certificate))
-    for nothing in found_nothing(wanted.chosen, certificate.patches, certificate.analysis):
-        say(f"Note: {nothing}")
+    for note in notes_on_choice(wanted.chosen, certificate.patches, certificate.analysis):
+        say(f"Note: {note}")
     if patch and certificate.patches.patches:
         _write_patch(patch, certificate)
     _write(certificate, json_file, writes=writes, backup=backup)
@@ -150,7 +151,7 @@ def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "TrialOptions"
 
 
 def _certified(wanted: "TrialOptions", *, backup: bool | None) -> "Certificate":
-    """Make the trial; `backup` is None where nothing is to be written."""
+    """Make the trial; `backup` is None if the program is not to be changed."""
     from pinprof.fix.core.patch import check_patches
     from pinprof.trial.trial import Trial
 
@@ -158,7 +159,7 @@ def _certified(wanted: "TrialOptions", *, backup: bool | None) -> "Certificate":
         if backup is not None:
             check_patches(patches, backup=backup)
 
-    with telling() as tell:
+    with status_line() as tell:
 
         def tell_pair(progress: "PairsProgress") -> None:
             tell(so_far(progress))

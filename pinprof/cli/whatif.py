@@ -1,23 +1,14 @@
-"""`pinprof whatif` and `pinprof verify`: what a change would bring, and whether it did."""
+"""`pinprof whatif` and `pinprof verify`: predict what a change saves, and check the prediction."""
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pinprof.cli.options import MachineFile, jobs_option, machine_option, say_if_of_other_gpu
-from pinprof.cli.terminal import (
-    check_outputs,
-    fail,
-    force_option,
-    json_option,
-    page_options,
-    progress,
-    say,
-    show,
-    write,
-)
+from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, print_result, progress, say
 from pinprof.cli.traces import expanded, one_trace, read, read_all, refuse_two_inputs
 
 if TYPE_CHECKING:
@@ -108,6 +99,8 @@ def whatif(
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.prediction import predict_scenario, replay_of
     from pinprof.prediction.options import changes_of, predict_usual
+    from pinprof.report.whatif.json import prediction_to_json
+    from pinprof.report.whatif.text import prediction_to_text, to_overview
 
     check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     scenario, usual, machine = _scenario(drop_syncs, machine, options)
@@ -120,19 +113,11 @@ def whatif(
         others = predict_usual(replay, scenario) if usual else []
     named = [(name, _options(other.scenario, machine), other) for name, other in others] or None
     ranks = [(rank.trace, changes_of(rank, prediction.scenario)) for rank in replay.ranks]
-    width, color = page_options()
-    if json_file != "-":
-        from pinprof.report.whatif.text import prediction_to_text, to_overview
-
-        if named is None:
-            text = prediction_to_text(ranks, prediction, width=width, color=color)
-        else:
-            text = to_overview([trace for trace, _ in ranks], prediction, named, width=width, color=color)
-        show(text)
-    if json_file:
-        from pinprof.report.whatif.json import prediction_to_json
-
-        write(json_file, prediction_to_json(ranks, prediction, named))
+    if named is None:
+        text = partial(prediction_to_text, ranks, prediction)
+    else:
+        text = partial(to_overview, [trace for trace, _ in ranks], prediction, named)
+    print_result(text, lambda: prediction_to_json(ranks, prediction, named), json_file)
     say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
 
 
@@ -185,7 +170,7 @@ def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
 def _next(
     traces: Sequence[str], now: "Prediction", named: "list[tuple[str, str, Prediction]] | None", *, several: bool
 ) -> str:
-    """Return the next command: the change that alone saves most, in full, else the verification of its result."""
+    """Return what to do next: to predict the change that alone saves most or, after that, to make it and verify it."""
     from pinprof.report.whatif.text import best_of
 
     if named is not None:
@@ -222,11 +207,8 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     old, old_profile = _measured(before)
     new, new_profile = _measured(after)
     verification = verified(old, old_profile, new, new_profile)
-    if json_file != "-":
-        width, color = page_options()
-        show(verified_to_text(old.trace, verification, width=width, color=color))
-    if json_file:
-        write(json_file, verification_to_json(verification))
+    text = partial(verified_to_text, old.trace, verification)
+    print_result(text, lambda: verification_to_json(verification), json_file)
     say(f"Next: pinprof whatif {shlex.quote(after)}")
 
 

@@ -326,7 +326,7 @@ def test_a_choice_of_nothing_is_told(here: Path) -> None:
     nowhere = invoke("fix", trace, "--only", "train.py:99", "--only", "train.py:13")
     assert "Note: nothing to change was found at train.py:99; findings are at train.py:" in nowhere.stderr
     assert nowhere.stderr.count("Note: ") == 1
-    assert "Note: there is no finding of PIN303; " in invoke("fix", trace, "--rule", "PIN303").stderr
+    assert "Note: PIN303 has no finding; " in invoke("fix", trace, "--rule", "PIN303").stderr
     both = invoke("fix", trace, "--rule", "PIN201", "--only", f"train.py:{COPY}").stderr
     assert f"nothing to change was found at train.py:{COPY}; findings are at train.py:13" in both
     (here / "other.py").write_text("")

@@ -300,7 +300,7 @@ def test_nothing_to_change_ends_at_once(folder: Path) -> None:
         (("none.py",), "none.py: no such script"),
         (("--trace", "none.json", "slow.py"), "none.json: no such file"),
         (("--backup", "slow.py"), "add --write"),
-        (("--rule", "PIN999", "slow.py"), "there is no such rule"),
+        (("--rule", "PIN999", "slow.py"), "unknown rule"),
         (("--json", "slow.py", "slow.py"), "exists already"),
         ((), "Missing argument"),
     ],
