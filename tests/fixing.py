@@ -139,9 +139,9 @@ def mended(
     files = Files(str(trace), (), folder)
     said = Said(made, copies, allocating=allocating, **told)
     work = Work(said, files, chosen or Chosen())
-    mends, refused = planned(findings, work)
+    changes, refused = planned(findings, work)
     proposals, refused = proposed(findings, refused, work) if work.chosen.proposes else ([], refused)
-    patches = patched(mends, refused, files, proposals)
+    patches = patched(changes, refused, files, proposals)
     return Outcome(patches, content, patches.after.get(path.resolve(), content))
 
 

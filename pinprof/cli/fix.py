@@ -152,7 +152,7 @@ def known_rules(names: tuple[str, ...]) -> frozenset[str]:
     wanted = frozenset(name.upper() for name in names)
     unknown = wanted - {rule.id for rule in RULES}
     if unknown:
-        fail(f"{min(unknown)}: unknown rule; pinprof explain lists all rules")
+        fail(f"{min(unknown)}: unknown rule; for a list of all rules: pinprof explain")
     return wanted
 
 
@@ -174,7 +174,7 @@ def notes_on_choice(
     found = {(finding.rule.id, site.evidence.place) for finding in analysis.findings for site in finding.sites}
     found |= {(refused.rule.id, refused.place) for refused in patches.refused}
     changes = (*patches.patches, *patches.proposals)
-    found |= {(patch.mend.rule.id, place) for patch in changes for place in patch.mend.places}
+    found |= {(patch.change.rule.id, place) for patch in changes for place in patch.change.places}
     rules = sorted({rule for rule, _ in found})
     for rule in sorted(wanted.rules.difference(rules)):
         yield f"{rule} has no finding; rules with findings: {', '.join(rules) or 'none'}"

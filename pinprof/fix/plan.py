@@ -1,4 +1,4 @@
-"""Which change is for which finding, and the reason where none is certain."""
+"""Choose a change for each finding, or give the reason why none is certain."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -7,16 +7,16 @@ from pinprof.fix.core.clocks import check_clocks
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.fix import ALLOWED, Fix, LineFix, Outcome, at_lines, by_hand
 from pinprof.fix.core.patch import joint_saving
-from pinprof.fix.core.rewrite import Mend, Refusal, RefusedPlace, Rewrite
+from pinprof.fix.core.rewrite import ProgramChange, Refusal, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.fixes import fixes_of
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import GUARDING
 
 
-def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[RefusedPlace]]:
+def planned(findings: Iterable[Finding], work: Work) -> tuple[list[ProgramChange], list[RefusedPlace]]:
     """Return the changes for findings in their order, and what is not changed."""
-    mends: list[Mend] = []
+    changes: list[ProgramChange] = []
     refused: list[RefusedPlace] = []
     others: list[Finding] = []
     for finding in findings:
@@ -24,45 +24,46 @@ def planned(findings: Iterable[Finding], work: Work) -> tuple[list[Mend], list[R
             others.append(finding)
             continue
         for outcome in _outcomes(finding, work):
-            taken = _taken(outcome, work) if isinstance(outcome, Mend) else outcome
-            if isinstance(taken, Mend):
-                mends.append(taken)
+            accepted = _accept(outcome, work) if isinstance(outcome, ProgramChange) else outcome
+            if isinstance(accepted, ProgramChange):
+                changes.append(accepted)
                 continue
-            mends = _also_doing(mends, outcome, work)
-            if work.chosen.has(taken.place):
-                refused.append(taken)
+            changes = _also_doing(changes, outcome, work)
+            if work.chosen.has(accepted.place):
+                refused.append(accepted)
     for finding in others:
         for outcome in _outcomes(finding, work):
-            mends = _also_doing(mends, outcome, work)
-    return mends, refused
+            changes = _also_doing(changes, outcome, work)
+    return changes, refused
 
 
 def proposed(
     findings: Iterable[Finding], refused: Iterable[RefusedPlace], work: Work
-) -> tuple[list[Mend], list[RefusedPlace]]:
-    """Return changes for refused places that match the form of a fix and are not certain, and what stays refused.
+) -> tuple[list[ProgramChange], list[RefusedPlace]]:
+    """Return proposals for refused places, and the places that stay refused.
 
-    None of them is in the same place as a certain change or as another proposal.
+    A proposal matches the form of a fix but is not certain. No two proposals are in the same place, and none is where a
+    certain change is.
     """
-    proposals: list[Mend] = []
+    proposals: list[ProgramChange] = []
     asking = replace(work, doubts=[])
     for finding in findings:
         if finding.evidence.keep or (work.chosen.rules and finding.rule.id not in work.chosen.rules):
             continue
         for one in finding.by_site:
             proposals += _first_proposal(one, proposals, asking)
-    places = {(mend.rule.id, place.file, place.line) for mend in proposals for place in mend.places}
+    places = {(change.rule.id, place.file, place.line) for change in proposals for place in change.places}
     left = [one for one in refused if (one.rule.id, one.place.file, one.place.line) not in places]
     return proposals, left
 
 
-def _first_proposal(finding: Finding, earlier: Sequence[Mend], work: Work) -> list[Mend]:
+def _first_proposal(finding: Finding, earlier: Sequence[ProgramChange], work: Work) -> list[ProgramChange]:
     """Return the changes of the first fix that proposes one for a finding at one site."""
     for fix in fixes_of(finding.rule.id):
-        proposals: list[Mend] = []
+        proposals: list[ProgramChange] = []
         work.doubts = []
-        for outcome in fix.mend(finding, work):
-            if isinstance(outcome, Mend) and _is_proposal(outcome, [*earlier, *proposals], work):
+        for outcome in fix.changes(finding, work):
+            if isinstance(outcome, ProgramChange) and _is_proposal(outcome, [*earlier, *proposals], work):
                 proposals.append(replace(outcome, doubts=tuple(dict.fromkeys(work.doubts))))
             work.doubts = []
         if proposals:
@@ -70,71 +71,71 @@ def _first_proposal(finding: Finding, earlier: Sequence[Mend], work: Work) -> li
     return []
 
 
-def _is_proposal(mend: Mend, earlier: Sequence[Mend], work: Work) -> bool:
-    """Return whether a change is only a matter of doubts, and is not a part of others or in their way."""
-    if mend.numbers == "different" or not any(work.chosen.has(place) for place in mend.places):
+def _is_proposal(change: ProgramChange, earlier: Sequence[ProgramChange], work: Work) -> bool:
+    """Return whether only doubts keep a change from being certain, and it does not overlap other changes."""
+    if change.numbers == "different" or not any(work.chosen.has(place) for place in change.places):
         return False
     with work.condition():
-        check_clocks(mend.waits, work)
+        check_clocks(change.waits, work)
     keys = {rewrite.key for other in earlier for rewrite in other.rewrites}
-    new = [rewrite for rewrite in _new(mend, work) if rewrite.key not in keys]
+    new = [rewrite for rewrite in _new(change, work) if rewrite.key not in keys]
     others = [*work.made, *(rewrite for other in earlier for rewrite in other.rewrites)]
-    is_free = not any(_overlap(work.files.taken(one.file), one, other) for one in new for other in others)
+    is_free = not any(_overlap(work.files.named(one.file), one, other) for one in new for other in others)
     return bool(work.doubts and new) and is_free
 
 
-def _taken(mend: Mend, work: Work) -> Outcome:
-    """Return a change without what an earlier one does, or why it is not made."""
-    if not any(work.chosen.has(place) for place in mend.places):
-        return RefusedPlace(mend.rule, mend.places[0], "it was not asked for")
-    if mend.numbers == "different" and not work.chosen.changes_numbers:
-        return RefusedPlace(mend.rule, mend.places[0], f"{mend.what}: {ALLOWED}")
-    new = _new(mend, work)
+def _accept(change: ProgramChange, work: Work) -> Outcome:
+    """Return a change without the rewrites of earlier ones, and note it in `work`; or return why it is not made."""
+    if not any(work.chosen.has(place) for place in change.places):
+        return RefusedPlace(change.rule, change.places[0], "it was not asked for")
+    if change.numbers == "different" and not work.chosen.changes_numbers:
+        return RefusedPlace(change.rule, change.places[0], f"{change.what}: {ALLOWED}")
+    new = _new(change, work)
     if not new:
-        rule = work.done[mend.rewrites[0].key]
-        return RefusedPlace(mend.rule, mend.places[0], f"the change for {rule} does it")
+        rule = work.done[change.rewrites[0].key]
+        return RefusedPlace(change.rule, change.places[0], f"the change for {rule} does it")
     for rewrite in new:
-        other = next((other for other in work.made if _overlap(work.files.taken(rewrite.file), rewrite, other)), None)
+        other = next((other for other in work.made if _overlap(work.files.named(rewrite.file), rewrite, other)), None)
         if other is not None:
             rule = work.done[other.key]
-            return RefusedPlace(mend.rule, mend.places[0], f"the change for {rule} is in the same place")
+            return RefusedPlace(change.rule, change.places[0], f"the change for {rule} is in the same place")
     try:
-        check_clocks(mend.waits, work)
+        check_clocks(change.waits, work)
     except Refusal as reason:
-        return RefusedPlace(mend.rule, mend.places[0], str(reason))
-    work.waits += mend.waits
+        return RefusedPlace(change.rule, change.places[0], str(reason))
+    work.waits += change.waits
     for rewrite in new:
-        work.done[rewrite.key] = mend.rule.id
+        work.done[rewrite.key] = change.rule.id
     work.made += new
-    known = mend.saving is not None or mend.edits is None
-    saving = mend.saving if known else joint_saving([mend], work.facts.analysis)
-    return replace(mend, rewrites=tuple(new), saving=saving)
+    known = change.saving is not None or change.edits is None
+    saving = change.saving if known else joint_saving([change], work.facts.analysis)
+    return replace(change, rewrites=tuple(new), saving=saving)
 
 
-def _new(mend: Mend, work: Work) -> list[Rewrite]:
-    """Return what of a change no earlier one does."""
-    return [rewrite for rewrite in mend.rewrites if rewrite.key not in work.done]
+def _new(change: ProgramChange, work: Work) -> list[Rewrite]:
+    """Return the rewrites of a change that no earlier one does."""
+    return [rewrite for rewrite in change.rewrites if rewrite.key not in work.done]
 
 
-def _also_doing(mends: list[Mend], outcome: Outcome, work: Work) -> list[Mend]:
-    """Return the changes with what an outcome asks for, if it is a change that they make already."""
-    if not isinstance(outcome, Mend) or _new(outcome, work):
-        return mends
-    return [_doing(mend, outcome, work) for mend in mends]
+def _also_doing(changes: list[ProgramChange], outcome: Outcome, work: Work) -> list[ProgramChange]:
+    """Add the edits and savings of an outcome to the change that makes it already, if one does."""
+    if not isinstance(outcome, ProgramChange) or _new(outcome, work):
+        return changes
+    return [_joined(change, outcome, work) for change in changes]
 
 
-def _doing(mend: Mend, other: Mend, work: Work) -> Mend:
-    """Return a change with what it does to the trace, and saves there, if it does all of another one, too."""
-    done = {rewrite.key for rewrite in mend.rewrites}
+def _joined(change: ProgramChange, other: ProgramChange, work: Work) -> ProgramChange:
+    """Return a change with the edits and savings of another one, if it makes all its rewrites."""
+    done = {rewrite.key for rewrite in change.rewrites}
     does = all(rewrite.key in done for rewrite in other.rewrites)
-    if not (does and mend.edits and other.edits):
-        return mend
-    both = replace(mend, edits=mend.edits | other.edits)
-    return replace(both, saving=joint_saving([both], work.facts.analysis)) if mend.saving else both
+    if not (does and change.edits and other.edits):
+        return change
+    both = replace(change, edits=change.edits | other.edits)
+    return replace(both, saving=joint_saving([both], work.facts.analysis)) if change.saving else both
 
 
 def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:
-    """Return whether two rewrites of different changes meet, and one of them looks at nothing within its node."""
+    """Return whether two rewrites of different changes cannot both be made: one replaces the node of the other."""
     if one.file != other.file:
         return False
     if one.node is other.node:
@@ -157,7 +158,7 @@ GUARDS = (
 def _mended(fix: Fix, finding: Finding, work: Work) -> Iterator[Outcome]:
     """Yield what a fix makes of a finding; if it meets what it cannot read, that is the last."""
     try:
-        yield from fix.mend(finding, work)
+        yield from fix.changes(finding, work)
     except Refusal as reason:
         yield from (RefusedPlace(finding.rule, site.evidence.place, str(reason)) for site in finding.sites)
 

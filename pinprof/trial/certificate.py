@@ -1,4 +1,4 @@
-"""What a trial has shown of a patch, and what follows from it."""
+"""The results of a trial, and the verdict on its patch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class CheckResults:
 
     @property
     def races(self) -> tuple[Race, ...]:
-        """What is certainly wrong in the changed program."""
+        """The certain races of the changed program."""
         return tuple(race for race in self.guard.races if race.certain)
 
     @property
     def new_races(self) -> tuple[Race, ...]:
-        """Those that the original does not have."""
+        """The certain races that the original does not have."""
         before = {race.key for race in self.guard_before.races} if self.guard_before else set()
         return tuple(race for race in self.races if race.key not in before)
 
@@ -44,7 +44,7 @@ class CheckResults:
             yield f"a race ({self.new_races[0].headline})"
 
     def open(self) -> Iterator[str]:
-        """Yield what nobody knows of it for certain."""
+        """Yield what is unknown about the changed program."""
         unknown = self.numbers.verdict == "cannot_tell"
         if unknown and self.numbers.why == self.guard.why:
             yield f"the numbers and races ({self.guard.why})"
@@ -57,12 +57,12 @@ class CheckResults:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A patch, and all that was measured of it; without a patch, nothing was."""
+    """A patch and its measurements; without a patch there are none."""
 
     analysis: Analysis
     patches: Patches
     outcomes: tuple[FixOutcome, ...]
-    """What became of each fix, those that are not in the patch too."""
+    """What became of each fix, also of those that are not in the patch."""
     measurement: Measurement | None
     checked: CheckResults | None
     verified: Verification | None
@@ -93,14 +93,14 @@ class Certificate:
             yield from self.checked.against(changes_numbers=self.changes_numbers)
 
     def open(self) -> Iterator[str]:
-        """Yield what nobody knows for certain."""
+        """Yield what is unknown about the patch."""
         if self.judgement is None or self.judgement.verdict == CANNOT_TELL:
             yield "whether it is faster"
         yield from self.checked.open() if self.checked else ["whether it computes the same"]
 
     @property
     def predicted(self) -> tuple[float, float, float] | None:
-        """The share of the step that replay predicts the patch to save, with its range; None if nobody knows."""
+        """The share of the step that the replay predicts the patch to save, with its range; None if unknown."""
         saving, step_ns = self.patches.saving, self.analysis.profile.step_ns
         if saving is not None and step_ns:
             low, high = saving.range_ns
@@ -113,10 +113,10 @@ class Certificate:
 
     @property
     def is_as_predicted(self) -> bool | None:
-        """Whether the measured saving may lie in the predicted range; None where one of them is not known.
+        """Whether the measured saving may lie in the predicted range; None if one of them is unknown.
 
-        An interval outside of the range refutes the prediction even if it does not tell whether the patch is faster.
-        One that touches the range without telling that supports nothing.
+        An interval outside of the range refutes the prediction, even if it leaves open whether the patch is faster. One
+        that touches the range and leaves that open supports nothing.
         """
         judgement, predicted = self.judgement, self.predicted
         if predicted is None or judgement is None or judgement.high == inf:

@@ -1,4 +1,4 @@
-"""Notes what a program computes in its first steps: losses, parameters, outputs; to compare it with another version."""
+"""Note what a program computes in its first steps (losses, parameters, outputs), to compare it with another version."""
 
 import json
 import os
@@ -28,14 +28,14 @@ SEED = 0
 Kind: TypeAlias = Literal["loss", "parameters", "output"]
 
 AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""By size: the type of integers that shows the bits of a number."""
+"""By size in bytes: the type of integers that has the bits of a number."""
 
 FLOAT32_ROUNDING = 2.0**-25
-"""By so much a number from a half to 1 is off at most that is rounded to float32."""
+"""The largest error of a number from a half to 1 that is rounded to float32."""
 
 
 class TensorSums(NamedTuple):
-    """Sums over some tensors of one device, which are still there."""
+    """Sums over some tensors of one device, kept on that device."""
 
     floats: Tensor
     """The sum, the sum of magnitudes and that of squares, in float64."""
@@ -98,10 +98,10 @@ def run_noted(
     """Run `script` for its first steps, write the numbers that it computed to `path`, and return its exit status.
 
     The random numbers of Python, numpy and torch begin with a fixed seed, which the program may set itself afterwards;
-    torch takes kernels that always give the same result, where it has them. If they are `nudged`, the last bit of every
-    parameter is changed before the first use of its module: what comes out differs as much as rounding makes it; by
-    `updates`, each update of an optimizer also is as much longer as one that rounds what it corrects the means by.
-    Raises CaptureError if the script does not exist.
+    torch takes deterministic kernels where it has them. If `nudged`, the last bit of every parameter is changed before
+    the first use of its module, so that the result differs as much as rounding makes it. With `updates`, each update of
+    an optimizer is also longer, by as much as a fused optimizer may round it. Raises CaptureError if the script does
+    not exist.
     """
     program = UserProgram.found(script, args, module=module)
     path, process = path.absolute(), os.getpid()
@@ -128,7 +128,7 @@ def run_noted(
 
 @contextmanager
 def updates_nudged() -> Iterator[None]:
-    """Make updates of all optimizers longer, as far as rounding may."""
+    """Make the updates of all optimizers longer in this block, by as much as rounding may."""
     before: dict[int, list[Any]] = {}
 
     def lengthen(optimizer: Optimizer, *_: object) -> None:
@@ -151,9 +151,9 @@ def updates_nudged() -> Iterator[None]:
 
 
 def _rounding_of_updates(group: Mapping[str, Any]) -> float:
-    """Return by which share an update may be longer that corrects the bias of its means in float32.
+    """Return by which share float32 rounding may lengthen an update that corrects the bias of its means.
 
-    Fused kernels do so: of `1 - beta ** step` they round the power, by 2^-25 at most; Adam takes the root of it.
+    Fused kernels compute `1 - beta ** step` in float32: the power is off by 2^-25 at most, and Adam takes the root.
     """
     betas = [float(beta) for beta in group.get("betas", ()) if float(beta) < 1]
     return FLOAT32_ROUNDING / (2 * (1 - max(betas))) if betas else FLOAT32_ROUNDING
@@ -166,7 +166,7 @@ class Nudge:
         self._changed: set[int] = set()
 
     def __call__(self, module: Module) -> None:
-        """Change those that have not been changed."""
+        """Change the parameters that have not been changed yet."""
         with torch.no_grad(), _without_autocast():
             for parameter in module.parameters():
                 if id(parameter) not in self._changed and _has_values(parameter):
@@ -175,7 +175,7 @@ class Nudge:
 
 
 def _has_values(parameter: Tensor) -> bool:
-    """Return whether there is something to change: a lazy module has parameters without a shape."""
+    """Return whether a parameter has values to change: those of a lazy module have no shape yet."""
     return not is_lazy(parameter) and parameter.device.type != "meta" and parameter.is_floating_point()
 
 
@@ -215,7 +215,7 @@ def _tensors(things: Any) -> Iterator[Tensor]:
 
 
 def _plain(tensor: Tensor) -> Tensor | None:
-    """Return the values of a tensor as one in plain memory; None where it has no such."""
+    """Return a tensor's values as a plain dense tensor; None if it has no such values."""
     tensor = tensor.detach()
     local = getattr(tensor, "to_local", None)
     tensor = local() if local is not None else tensor
@@ -233,16 +233,16 @@ def _least_precise(tensors: Iterable[Tensor]) -> str:
 
 def _device_sums(tensors: Iterable[Tensor]) -> Iterator[TensorSums]:
     """Yield the sums of each device."""
-    of: dict[torch.device, TensorSums] = {}
+    by_device: dict[torch.device, TensorSums] = {}
     for tensor in tensors:
         values = tensor.to(torch.float64)
         floats = torch.stack((values.sum(), values.abs().sum(), values.square().sum()))
         bits = tensor.view(AS_INTEGERS[tensor.element_size()]).sum(dtype=torch.int64)
-        before = of.get(tensor.device)
-        of[tensor.device] = (
+        before = by_device.get(tensor.device)
+        by_device[tensor.device] = (
             TensorSums(before.floats + floats, before.bits + bits) if before else TensorSums(floats, bits)
         )
-    yield from of.values()
+    yield from by_device.values()
 
 
 def _computed(note: Note) -> ComputedSums:

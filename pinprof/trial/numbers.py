@@ -1,4 +1,4 @@
-"""Whether two versions of a program compute the same in their first steps: bit for bit, but for rounding, or not."""
+"""Compare what two versions of a program compute in their first steps: equal bits, rounding, or other numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from pinprof.errors import MeasureError
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """The distance from 1 to the next number of a type (IEEE 754; bfloat16 has 7 bits after the point)."""
 ULPS = 4.0
-"""Figures that differ by at most this many distances differ by rounding, whatever the program amplifies: a sum of n
-numbers that are rounded on their own is off by some sqrt(n) of them before it is divided by the sum of their
-magnitudes, which is n of them (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 4.2)."""
+"""Figures that differ by at most this many such distances differ by rounding: a sum of n numbers, each rounded by
+itself, is off by some sqrt(n) roundings, and is divided by the sum of n magnitudes (Higham, Accuracy and Stability of
+Numerical Algorithms, 2002, 4.2)."""
 AMPLIFIED = 8.0
-"""Rounding that begins elsewhere comes out differently: two nudges of one program differ by factors. A difference up to
-this multiple of that after a nudge of the last bits is rounding."""
+"""A difference up to this multiple of the one after a nudge of the last bits is rounding: two nudges of one program
+differ by factors."""
 
 FEWEST_LOSSES = 4
-"""The fewest losses that show, without anything more, that the steps between them did the same."""
+"""This many equal losses show that the steps between them did the same."""
 
 Verdict: TypeAlias = Literal["equal", "rounding", "different", "cannot_tell"]
 Others: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"
@@ -38,7 +38,7 @@ class ComputedSums(msgspec.Struct, frozen=True):
     """The sum, the sum of magnitudes, and that of squares."""
 
     def distance(self, other: "ComputedSums") -> float:
-        """Return how far another one is from this one, as a share; infinite where only one of them is a number."""
+        """Return how far another one is from this one, as a share; infinite if only one of them is NaN."""
         pairs = list(zip(self.sums, other.sums, strict=True))
         if self.bits == other.bits and all(a == b or (isnan(a) and isnan(b)) for a, b in pairs):
             return 0.0
@@ -61,7 +61,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Numbers":
-        """Return the numbers that a run has written: where there are losses, outputs tell nothing more."""
+        """Return the numbers that a run has written; outputs only if nothing was trained."""
         numbers = msgspec.convert(document, cls)
         trained = tuple(figure for figure in numbers.figures if figure.kind != "output")
         return cls(numbers.steps, trained or numbers.figures)
@@ -79,27 +79,27 @@ class Numbers(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class NumbersComparison:
-    """What comparing the numbers of two versions says."""
+    """The result of comparing the numbers of two versions."""
 
     verdict: Verdict
     steps: int
     kinds: tuple[str, ...]
     why: str
-    """What differs, or why nobody can tell; in a clause."""
+    """What differs, or why that is unknown; a clause."""
     distance: float | None = None
     """The largest difference, as a share."""
     rounding: float | None = None
-    """That of the original after a nudge of the last bits: of its parameters, of updates if the change rounds these."""
+    """The largest difference after the last bits of the original were nudged."""
     repeated: float | None = None
-    """That of two runs of the original; None where it ran once, because the numbers are equal."""
+    """The largest difference of two runs of the original; None if it ran once, because the numbers are equal."""
 
 
 def compare_numbers(before: Numbers, after: Numbers, others: Others) -> NumbersComparison:
-    """Return what the numbers of a version before a change and after it say.
+    """Compare the numbers of a version before a change and after it.
 
-    Where they are not equal bit for bit, `others` runs the original again, and once nudged: with the last bit of every
-    parameter changed, and of every update where the change is known to round them otherwise. What differs no more than
-    these do is rounding, and what differs between two runs of the original cannot be charged to the change.
+    If their bits differ, `others` runs the original again, and once nudged: with the last bit of every parameter
+    changed, and of every update if the change rounds updates. A difference no larger than these is rounding; the change
+    is not to blame for what differs between two runs of the original.
     """
     if not before.figures or not after.figures:
         return NumbersComparison("cannot_tell", before.steps, before.kinds, _nothing_seen(before))
@@ -118,10 +118,10 @@ def compare_numbers(before: Numbers, after: Numbers, others: Others) -> NumbersC
 
 
 def _alike(before: Numbers, after: Numbers) -> tuple[Numbers, Numbers]:
-    """Return only the losses where one version has more steps among them: the steps that a GradScaler skips.
+    """Return only the losses if one version has more optimizer steps: a GradScaler may have skipped them.
 
-    It does not call an optimizer whose gradients are infinite, but a fused one, which skips the step by itself. A step
-    that is really missing shows in the losses after it.
+    With infinite gradients it calls only a fused optimizer, which skips the step itself. A step that is really missing
+    shows in the losses after it.
     """
     if before.kinds[:1] != ("loss",) or after.kinds != before.kinds or len(before.figures) == len(after.figures):
         return before, after

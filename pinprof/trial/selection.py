@@ -1,4 +1,4 @@
-"""Selects the fixes that stay in a patch: those that save time, of proposals only those that also do no harm."""
+"""Select the fixes that stay in a patch: those that save time, and proposals that also do no harm."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from typing import Literal, TypeAlias
 
 from pinprof.ab import CANNOT_TELL, FASTER, Judgement
 from pinprof.errors import MeasureError
-from pinprof.fix import Mend
+from pinprof.fix import ProgramChange
 
-Without: TypeAlias = Callable[[Sequence[Mend], float], Judgement]
+Without: TypeAlias = Callable[[Sequence[ProgramChange], float], Judgement]
 """Measures the set with all against the set without some, for at most this many seconds. Raises MeasureError."""
-With: TypeAlias = Callable[[Sequence[Mend], Mend], Judgement]
+With: TypeAlias = Callable[[Sequence[ProgramChange], ProgramChange], Judgement]
 """Measures the program with some proposals and one more against that without the last. Raises MeasureError."""
-Flaw: TypeAlias = Callable[[Sequence[Mend]], str]
+Flaw: TypeAlias = Callable[[Sequence[ProgramChange]], str]
 """Returns why a program with some proposals may not replace the original; empty if it may."""
 Fate: TypeAlias = Literal["kept", "kept_unmeasured", "dropped_no_gain", "dropped_not_shown", "dropped_not_safe"]
 
 
 @dataclass(frozen=True)
 class FixOutcome:
-    """What became of a fix; `judgement` compares the step with it to the step without it, None if nothing did."""
+    """What became of a fix; `judgement` compares the step with it to the step without it, None if not measured."""
 
-    mend: Mend
+    change: ProgramChange
     fate: Fate
     judgement: Judgement | None = None
     why: str = ""
@@ -33,47 +33,46 @@ class FixOutcome:
         return self.fate.startswith("kept")
 
     @classmethod
-    def measured(cls, mend: Mend, judgement: Judgement) -> "FixOutcome":
+    def measured(cls, change: ProgramChange, judgement: Judgement) -> "FixOutcome":
         """Return what becomes of a fix; the judgement is of the step with it against the step without it."""
         if judgement.verdict == FASTER:
-            return cls(mend, "kept", judgement)
-        return cls(mend, "dropped_not_shown" if judgement.verdict == CANNOT_TELL else "dropped_no_gain", judgement)
+            return cls(change, "kept", judgement)
+        return cls(change, "dropped_not_shown" if judgement.verdict == CANNOT_TELL else "dropped_no_gain", judgement)
 
 
 def drop_idle(
-    mends: Sequence[Mend], measure: Without, left_s: Callable[[], float], least_s: float
+    changes: Sequence[ProgramChange], measure: Without, left_s: Callable[[], float], least_s: float
 ) -> tuple[FixOutcome, ...]:
-    """Return what becomes of each fix, in their order; the last one that is left is measured by the whole.
+    """Return what becomes of each fix, in their order; the last one left needs no measurement of its own.
 
     The fixes that are predicted to save least are measured first. A fix is kept if the step is shown to be shorter with
-    it. It is dropped if nothing is lost without it, or if that was measured and nothing could be shown. Where less than
-    `least_s` are left, nothing is measured any more, and the fix is kept.
+    it, and dropped if it is not. If less than `least_s` are left, nothing more is measured, and the fix is kept.
     """
     outcomes: dict[int, FixOutcome] = {}
-    dropped: list[Mend] = []
-    order = sorted(range(len(mends)), key=lambda number: _predicted_ns(mends[number]))
+    dropped: list[ProgramChange] = []
+    order = sorted(range(len(changes)), key=lambda number: _predicted_ns(changes[number]))
     for done, number in enumerate(order):
-        mend = mends[number]
+        change = changes[number]
         seconds = left_s() / (len(order) - done)
-        if len(mends) - len(dropped) == 1:
-            outcomes[number] = FixOutcome(mend, "kept", why="the others are left out")
+        if len(changes) - len(dropped) == 1:
+            outcomes[number] = FixOutcome(change, "kept", why="the others are left out")
         elif seconds < least_s:
             outcomes[number] = FixOutcome(
-                mend, "kept_unmeasured", why="the time was over before it was measured by itself"
+                change, "kept_unmeasured", why="the time was over before it was measured by itself"
             )
         else:
-            outcomes[number] = _outcome(mend, partial(measure, [*dropped, mend], seconds), "kept_unmeasured")
+            outcomes[number] = _outcome(change, partial(measure, [*dropped, change], seconds), "kept_unmeasured")
         if not outcomes[number].is_kept:
-            dropped.append(mend)
-    return tuple(outcomes[number] for number in range(len(mends)))
+            dropped.append(change)
+    return tuple(outcomes[number] for number in range(len(changes)))
 
 
-def split_harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], list[FixOutcome]]:
+def split_harmless(proposals: Sequence[ProgramChange], flaw: Flaw) -> tuple[list[ProgramChange], list[FixOutcome]]:
     """Return the proposals with which a program computes the same without a new race, and those with which it does not.
 
     All are tried together. Where that fails, each half is tried together with those that are known to do no harm.
     """
-    kept: list[Mend] = []
+    kept: list[ProgramChange] = []
     dropped: list[FixOutcome] = []
     groups = [list(proposals)] if proposals else []
     while groups:
@@ -89,25 +88,25 @@ def split_harmless(proposals: Sequence[Mend], flaw: Flaw) -> tuple[list[Mend], l
     return kept, dropped
 
 
-def keep_faster(proposals: Sequence[Mend], measure: With) -> list[FixOutcome]:
+def keep_faster(proposals: Sequence[ProgramChange], measure: With) -> list[FixOutcome]:
     """Return what becomes of each proposal: it is kept if it is shown to save time on top of those before it.
 
     The fixes that are predicted to save most are measured first.
     """
     outcomes: list[FixOutcome] = []
-    for mend in sorted(proposals, key=_predicted_ns, reverse=True):
-        kept = [outcome.mend for outcome in outcomes if outcome.is_kept]
-        outcomes.append(_outcome(mend, partial(measure, kept, mend), "dropped_not_shown"))
+    for change in sorted(proposals, key=_predicted_ns, reverse=True):
+        kept = [outcome.change for outcome in outcomes if outcome.is_kept]
+        outcomes.append(_outcome(change, partial(measure, kept, change), "dropped_not_shown"))
     return outcomes
 
 
-def _outcome(mend: Mend, measure: Callable[[], Judgement], unmeasured: Fate) -> FixOutcome:
+def _outcome(change: ProgramChange, measure: Callable[[], Judgement], unmeasured: Fate) -> FixOutcome:
     """Measure a fix, and return what becomes of it; `unmeasured` if that fails."""
     try:
-        return FixOutcome.measured(mend, measure())
+        return FixOutcome.measured(change, measure())
     except MeasureError as error:
-        return FixOutcome(mend, unmeasured, why=str(error))
+        return FixOutcome(change, unmeasured, why=str(error))
 
 
-def _predicted_ns(mend: Mend) -> float:
-    return mend.saving.saving_ns if mend.saving else 0.0
+def _predicted_ns(change: ProgramChange) -> float:
+    return change.saving.saving_ns if change.saving else 0.0

@@ -1,4 +1,4 @@
-"""A trial: fix a program in a copy, measure the copy against the original, and look for other numbers and for races."""
+"""Run a trial: fix a program in a copy, measure it against the original, compare the numbers, and look for races."""
 
 import os
 import time
@@ -25,7 +25,7 @@ from pinprof.ab.times import TimedProcess
 from pinprof.ab.worker import GuardResult, Nudged, StepOptions
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import MeasureError, PinprofError
-from pinprof.fix import Chosen, Mend, Patches, ProgramChanges, changes
+from pinprof.fix import Chosen, Patches, PlannedChanges, ProgramChange, plan_changes
 from pinprof.prediction.verification import Verification, verify
 from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
@@ -40,18 +40,18 @@ NUMBER_STEPS, GUARD_STEPS = 10, 30
 PAIRS_AHEAD = 8
 """Pairs that start at once, as far as the machine has room: this many can show a difference at `FALSE_ALARMS`."""
 FALSE_ALARMS = 0.02
-"""How often a program against itself is called faster or slower: in one of fifty trials on average at most."""
-AS_LONG = 0.6
-"""A fix by itself needs about as long as all of them, without the first run of the original: with less than this share
-of that time nothing is measured."""
+"""The chance that a program measured against itself is called faster or slower: at most one of fifty trials."""
+LEAST_TIME = 0.6
+"""Measuring one fix takes about as long as measuring all, without the first run of the original: if less than this
+share of that time is left, it is not measured."""
 MOST_MEMORY = 0.2
-"""The share of the GPU's memory up to which the runs for numbers and races are at the same time."""
+"""If the program takes more than this share of the GPU's memory, the runs for numbers and races do not overlap."""
 SEVERAL = "pinprof looks at the numbers and copies of a single process, and the program has several ranks"
 
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """What to try, and how; `trace` is a recording that exists."""
+    """What to try, and how; `trace` is an existing recording."""
 
     command: Command
     wishes: Wishes = field(default_factory=Wishes)
@@ -68,28 +68,28 @@ class TrialOptions:
 
 @dataclass
 class Trial:
-    """One trial; `say` gets what begins, `tell` what is known whenever a pair begins."""
+    """One trial; `say` gets a line when something begins, `tell` the progress when a pair begins."""
 
     wanted: TrialOptions
     say: Callable[[str], None] = lambda _: None
     tell: Callable[[PairsProgress], None] = lambda _: None
     check: Callable[[Patches], None] = lambda _: None
-    """Gets the plan before anything is measured; what it raises ends the trial."""
+    """Gets the patches before anything is measured; an error that it raises ends the trial."""
     _first: dict[bool, TimedProcess] = field(default_factory=dict)
     """The first run of the original (True), and of a version with changes."""
     _measured: dict[tuple[Path, Path, float], Measurement] = field(default_factory=dict)
-    """By the folders of both versions, and the longest time."""
+    """By the folders of both versions, and the longest time in seconds."""
     _measuring_s: float = 0.0
 
     def run(self) -> Certificate:
-        """Make the trial. Raises MeasureError where the program cannot be run, and TraceError for a bad recording."""
+        """Make the trial. Raises MeasureError if the program cannot be run, TraceError for a bad recording."""
         begun = time.monotonic()
         with ExitStack() as undo:
             folder = undo.enter_context(temporary_folder("try"))
             versions = Versions(self.wanted.command, undo)
             try:
                 analysis = self._recording(versions, folder)
-                versions.changes = changes(analysis, sorted(map(str, self._named_scripts())), self.wanted.chosen)
+                versions.changes = plan_changes(analysis, sorted(map(str, self._named_scripts())), self.wanted.chosen)
                 certificate = self._certify(versions, versions.changes, analysis, folder)
             except MeasureError as error:
                 raise MeasureError(versions.with_own_paths(str(error))) from error
@@ -106,36 +106,36 @@ class Trial:
             trace = str(path)
         return analyse(read_trace(trace))
 
-    def _certify(self, versions: Versions, planned: ProgramChanges, analysis: Analysis, folder: Path) -> Certificate:
+    def _certify(self, versions: Versions, planned: PlannedChanges, analysis: Analysis, folder: Path) -> Certificate:
         nothing = Certificate(
             analysis, planned.patches(), (), None, None, None, "", self.wanted.chosen.changes_numbers, 0.0
         )
         if not (nothing.patches.patches or planned.proposals):
             return nothing
         self.check(planned.patches((), planned.proposals))
-        mends = [patch.mend for patch in nothing.patches.patches]
-        outcomes: tuple[FixOutcome, ...] = tuple(FixOutcome(mend, "kept") for mend in mends)
+        changes = [patch.change for patch in nothing.patches.patches]
+        outcomes: tuple[FixOutcome, ...] = tuple(FixOutcome(change, "kept") for change in changes)
         original = versions.original()
-        result = self._measure(original, versions.changed(), self.wanted.seconds) if mends else None
-        if len(mends) > 1 and result and result.test.judgement.verdict == FASTER:
-            outcomes, result = self._drop_idle(versions, mends, result)
+        result = self._measure(original, versions.changed(), self.wanted.seconds) if changes else None
+        if len(changes) > 1 and result and result.test.judgement.verdict == FASTER:
+            outcomes, result = self._drop_idle(versions, changes, result)
         if planned.proposals:
             outcomes, result = self._add_proposals(versions, planned.proposals, outcomes, result)
-        dropped = [outcome.mend for outcome in outcomes if not outcome.is_kept and not outcome.mend.doubts]
-        taken = [outcome.mend for outcome in outcomes if outcome.is_kept and outcome.mend.doubts]
+        dropped = [outcome.change for outcome in outcomes if not outcome.is_kept and not outcome.change.doubts]
+        taken = [outcome.change for outcome in outcomes if outcome.is_kept and outcome.change.doubts]
         kept = replace(nothing, patches=planned.patches(dropped, taken), outcomes=outcomes, measurement=result)
         if result is None or result.test.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
         program = versions.changed(dropped, taken)
-        mends = [patch.mend for patch in kept.patches.patches]
-        kept = replace(kept, checked=self._check(versions, original, program, result.first, mends))
+        changes = [patch.change for patch in kept.patches.patches]
+        kept = replace(kept, checked=self._check(versions, original, program, result.first, changes))
         verified, why = self._verify(analysis, program, folder)
         return replace(kept, verified=verified, why_not_verified=why)
 
     def _measure(self, before: ProgramVersion, after: ProgramVersion, seconds: float) -> Measurement:
-        """Measure a version with changes against one with fewer, for at most `seconds`; no two versions twice.
+        """Measure a version with changes against one with fewer, for at most `seconds`; measure each pair once.
 
-        The first run of any version with changes stands for that of all.
+        All versions with changes share one first run.
         """
         key = before.folder, after.folder, seconds
         if key in self._measured:
@@ -157,18 +157,18 @@ class Trial:
         return result
 
     def _drop_idle(
-        self, versions: Versions, mends: Sequence[Mend], result: Measurement
+        self, versions: Versions, changes: Sequence[ProgramChange], result: Measurement
     ) -> tuple[tuple[FixOutcome, ...], Measurement]:
         """Leave out the fixes that bring nothing, and measure what is left."""
 
-        def measure(without: Sequence[Mend], seconds: float) -> Judgement:
+        def measure(without: Sequence[ProgramChange], seconds: float) -> Judgement:
             return self._measure(versions.changed(without), versions.changed(without[:-1]), seconds).test.judgement
 
         def left_s() -> float:
             return self.wanted.seconds - self._measuring_s
 
-        outcomes = drop_idle(mends, measure, left_s, AS_LONG * self._measuring_s)
-        dropped = [outcome.mend for outcome in outcomes if not outcome.is_kept]
+        outcomes = drop_idle(changes, measure, left_s, LEAST_TIME * self._measuring_s)
+        dropped = [outcome.change for outcome in outcomes if not outcome.is_kept]
         if not dropped:
             return outcomes, result
         return outcomes, self._measure(versions.original(), versions.changed(dropped), self.wanted.seconds)
@@ -176,38 +176,38 @@ class Trial:
     def _add_proposals(
         self,
         versions: Versions,
-        proposals: Sequence[Mend],
+        proposals: Sequence[ProgramChange],
         outcomes: tuple[FixOutcome, ...],
         result: Measurement | None,
     ) -> tuple[tuple[FixOutcome, ...], Measurement | None]:
-        """Add the proposals that are proven to the certain changes, and measure the whole.
+        """Add the proposals that are proven to the certain changes, and measure them all together.
 
-        Certain changes that were not shown to bring anything are left out where a proposal is taken.
+        If a proposal is taken, certain changes that were not shown to save time are left out.
         """
         idle = result if result and result.test.judgement.verdict != FASTER else None
-        out = [outcome.mend for outcome in outcomes if idle or not outcome.is_kept]
-        kept = [outcome.mend for outcome in outcomes if outcome.mend not in out]
+        out = [outcome.change for outcome in outcomes if idle or not outcome.is_kept]
+        kept = [outcome.change for outcome in outcomes if outcome.change not in out]
         original, first = versions.original(), result.first if result else ()
 
-        def flaw(taking: Sequence[Mend]) -> str:
+        def flaw(taking: Sequence[ProgramChange]) -> str:
             self.say(f"checking {counted(len(taking), 'proposal')}")
             checked = self._check(versions, original, versions.changed(out, taking), first, [*kept, *taking])
             return next(chain(checked.against(), checked.open()), "")
 
-        def measure(taken: Sequence[Mend], mend: Mend) -> Judgement:
-            before, after = versions.changed(out, taken), versions.changed(out, [*taken, mend])
+        def measure(taken: Sequence[ProgramChange], change: ProgramChange) -> Judgement:
+            before, after = versions.changed(out, taken), versions.changed(out, [*taken, change])
             return self._measure(before, after, self.wanted.seconds).test.judgement
 
         candidates, unsafe = split_harmless(proposals, flaw)
         tried = keep_faster(candidates, measure)
-        taken = [outcome.mend for outcome in tried if outcome.is_kept]
+        taken = [outcome.change for outcome in tried if outcome.is_kept]
         if not taken:
             return (*outcomes, *unsafe, *tried), result
         if idle:
             judgement = idle.test.judgement
-            outcomes = tuple(FixOutcome.measured(outcome.mend, judgement) for outcome in outcomes)
-        whole = self._measure(original, versions.changed(out, taken), self.wanted.seconds)
-        return (*outcomes, *unsafe, *tried), whole
+            outcomes = tuple(FixOutcome.measured(outcome.change, judgement) for outcome in outcomes)
+        total = self._measure(original, versions.changed(out, taken), self.wanted.seconds)
+        return (*outcomes, *unsafe, *tried), total
 
     def _check(
         self,
@@ -215,7 +215,7 @@ class Trial:
         before: ProgramVersion,
         after: ProgramVersion,
         first: Sequence[TimedProcess],
-        mends: Sequence[Mend],
+        changes: Sequence[ProgramChange],
     ) -> CheckResults:
         """Compare the numbers before and after these changes, and look for races; `first` are runs of both."""
         if any(timed.ranks > 1 for timed in first):
@@ -228,7 +228,7 @@ class Trial:
 
         def others() -> tuple[Numbers, Numbers]:
             self.say("the numbers are not the same: running the original again, twice")
-            nudged: Nudged = "updates" if any(mend.numbers == "rounding" for mend in mends) else "bits"
+            nudged: Nudged = "updates" if any(change.numbers == "rounding" for change in changes) else "bits"
             return _numbers(
                 run_all([for_numbers(before, steps), for_numbers(before, steps, nudged)], together=together)
             )

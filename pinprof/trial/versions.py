@@ -1,4 +1,4 @@
-"""Versions of a program that a trial compares: copies with some of the fixes, and runs of their first steps."""
+"""Make the versions of a program that a trial compares, and run their first steps."""
 
 import json
 import time
@@ -15,13 +15,13 @@ from pinprof.ab.checkout import moved_environment
 from pinprof.ab.copies import copied
 from pinprof.ab.worker import GuardCopies, GuardResult, NoteNumbers, Nudged, Task, Worker, workers
 from pinprof.errors import MeasureError
-from pinprof.fix import Mend, ProgramChanges
+from pinprof.fix import PlannedChanges, ProgramChange
 
 ORIGINAL, CHANGED = "original", "changed"
 NO_FILE = "No such file or directory"
-"""What Python says of a file that is not there."""
+"""Python's error for a missing file."""
 LIMIT_S = 300.0
-"""A first run takes seconds; one that takes so long is stuck, or makes no steps."""
+"""A first run takes seconds; one that takes longer than this is stuck, or makes no steps."""
 SAME_NUMBERS = {"PYTHONHASHSEED": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 """With these Python orders sets alike, and cuBLAS computes alike (its own documentation, `Results reproducibility`)."""
 
@@ -56,11 +56,11 @@ class Command:
 
 @dataclass
 class Versions:
-    """Makes the versions as they are asked for; `undo` removes them."""
+    """Makes each version when it is first needed; `undo` removes them."""
 
     command: Command
     undo: ExitStack
-    changes: ProgramChanges | None = None
+    changes: PlannedChanges | None = None
     _made: dict[tuple[int, ...] | None, ProgramVersion] = field(default_factory=dict)
     _places: list[Path] = field(default_factory=list)
 
@@ -70,14 +70,14 @@ class Versions:
             self._made[None] = self._program(ORIGINAL, {})
         return self._made[None]
 
-    def changed(self, without: Iterable[Mend] = (), taking: Iterable[Mend] = ()) -> ProgramVersion:
-        """Return the program with the certain changes, but some, and with some proposals."""
-        assert self.changes is not None, "it is planned"
+    def changed(self, without: Iterable[ProgramChange] = (), taking: Iterable[ProgramChange] = ()) -> ProgramVersion:
+        """Return the program with the proposals in `taking` and the certain changes, except those in `without`."""
+        assert self.changes is not None, "changes are planned first"
         left_out, taken = list(without), list(taking)
-        everything = [*self.changes.mends, *self.changes.proposals]
-        if len(left_out) == len(self.changes.mends) and not taken:
+        everything = [*self.changes.certain, *self.changes.proposals]
+        if len(left_out) == len(self.changes.certain) and not taken:
             return self.original()
-        key = tuple(number for number, mend in enumerate(everything) if mend in left_out or mend in taken)
+        key = tuple(number for number, change in enumerate(everything) if change in left_out or change in taken)
         if key not in self._made:
             name = CHANGED + (f" without {_rule_ids(left_out)}" if left_out else "")
             name += f" with {_rule_ids(taken)}" if taken else ""
@@ -85,7 +85,7 @@ class Versions:
         return self._made[key]
 
     def with_own_paths(self, text: str) -> str:
-        """Return what a version has said with the program's own paths, and say why a file may not be there."""
+        """Return a version's output with the program's own paths, and say why a file may be missing."""
         for place in self._places:
             text = text.replace(str(place), str(self.command.top))
         if NO_FILE not in text:
@@ -101,8 +101,8 @@ class Versions:
         return ProgramVersion(name, command.moved(place), folder, environment, (f"{command.top}/",))
 
 
-def _rule_ids(mends: Sequence[Mend]) -> str:
-    return ", ".join(dict.fromkeys(mend.rule.id for mend in mends))
+def _rule_ids(changes: Sequence[ProgramChange]) -> str:
+    return ", ".join(dict.fromkeys(change.rule.id for change in changes))
 
 
 class TaskRun(NamedTuple):
@@ -124,9 +124,9 @@ def under_guard(program: ProgramVersion, steps: int) -> TaskRun:
 
 
 def run_all(runs: Sequence[TaskRun], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
-    """Return what each run has written, or why it has not.
+    """Return what each run has written, or why it failed.
 
-    They run at the same time, or one after the other; what fails in company runs again alone.
+    They run at the same time if `together`, otherwise one after the other. One that fails together runs again alone.
     """
     results = _at_once(runs) if together else [MeasureError()] * len(runs)
     return [

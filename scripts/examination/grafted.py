@@ -90,9 +90,9 @@ def grafted(notes: Path, top: Path, working: Path, chosen: Chosen) -> Patches:
     findings = [_finding(*each) for each in dict.fromkeys(_found(regular, made))]
     files = Files(str(notes), (), top, made.sources)
     work = Work(told, files, chosen)
-    mends, refused = planned(findings, work)
+    changes, refused = planned(findings, work)
     proposals, refused = proposed(findings, refused, work) if chosen.proposes else ([], refused)
-    return patched(mends, refused, files, proposals)
+    return patched(changes, refused, files, proposals)
 
 
 def _found(regular: list[tuple[str, Place, int]], made: Made) -> Iterator[tuple[str, Place]]:

@@ -261,7 +261,11 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         "cannot be pinned",
     ),
     "tuples": (loop(COPY), {"loader": replace(LOADER, batch={"tuple": ["tensor", "tensor"]})}, "tuples"),
-    "batches that nobody saw": (loop(COPY), {"loader": replace(LOADER, batch=None)}, "nobody saw"),
+    "batches that nobody saw": (
+        loop(COPY),
+        {"loader": replace(LOADER, batch=None)},
+        "did not see what its batches are",
+    ),
     "no workers": (loop(COPY), {"loader": replace(LOADER, num_workers=0)}, "main thread would pin"),
     "two DataLoaders on a line": (
         loop(COPY).replace("num_workers=2)", "num_workers=2), DataLoader(data)"),
@@ -345,7 +349,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         PINNED,
         "used on the host in line 5",
     ),
-    "written to on the way": (loop("a = x.view(-1).add_(1).cuda()  #? PIN102"), PINNED, "no name of a batch"),
+    "written to on the way": (loop("a = x.view(-1).add_(1).cuda()  #? PIN102"), PINNED, "not the name of a batch"),
     "a type or not": (loop("x = x.to(device, True)  #? PIN102"), PINNED, "positional arguments"),
     "already so": (loop("x = x.to(device, non_blocking=True)  #? PIN102"), PINNED, "already"),
     "from a variable": (loop("x = x.to(device, non_blocking=nb)  #? PIN102"), PINNED, "non_blocking=nb"),
@@ -427,7 +431,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "no tensor at first": (
         summing("v = float(found)  #? PIN201\nfound = x.sum()\nif step % 10 == 0:\n    log(v)", start="found = 0"),
         {},
-        "found may be no tensor",
+        "found may not be a tensor",
     ),
     "several GPUs": (summing(LOSS + "total += loss.item()  #? PIN201"), {"gpus": 2}, "several GPUs"),
     # lists
@@ -482,7 +486,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a list of a while loop": (
         "import torch\nlosses = []\nwhile go():\n    losses.append(x.item())  #? PIN201\nprint(losses)\n",
         {},
-        "nobody knows how much memory",
+        "it is unknown how much memory",
     ),
     "a list with another name": (
         summing(LOSS + "losses.append(loss.item())  #? PIN201", "return losses", "losses = kept"),
@@ -509,10 +513,10 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "self.losses is not a variable of the function",
     ),
-    "a list of what may be no tensor": (
+    "a list of what may not be a tensor": (
         summing("losses.append(float(what))  #? PIN201", "return losses", "losses = []"),
         {},
-        "what may be no tensor",
+        "what may not be a tensor",
     ),
     "a clock in the loop": (
         summing(LOSS + "total += loss.item()  #? PIN201\ntimes.append(time.time())"),
@@ -636,7 +640,7 @@ def test_what_is_not_certain_stays(name: str, tmp_path: Path) -> None:
 def test_a_quotient_on_the_gpu_rounds_otherwise(tmp_path: Path) -> None:
     """With a divisor of the host, torch multiplies by its reciprocal there."""
     shares = [
-        mended(tmp_path, summing(LOSS + f"total += loss.item() {each} len(x)  #? PIN201")).patches.patches[0].mend
+        mended(tmp_path, summing(LOSS + f"total += loss.item() {each} len(x)  #? PIN201")).patches.patches[0].change
         for each in "*/"
     ]
     assert [share.numbers for share in shares] == ["equal", "rounding"]

@@ -75,7 +75,7 @@ MISSES = {
         "comments stand in the call",
     ),
     "numbers of another list": ("w = torch.tensor([*(1., 1.)], device=DEVICE)  #? PIN209", "is not one number"),
-    "random numbers": ("x = torch.rand(3).to(DEVICE)  #? PIN104", "no name of a batch"),
+    "random numbers": ("x = torch.rand(3).to(DEVICE)  #? PIN104", "not the name of a batch"),
     "a batch and ones": ("x = y.to(DEVICE) * torch.ones(3).to(DEVICE)  #? PIN104", ""),
     "pinned ones": ("x = torch.ones(3).pin_memory().to(DEVICE)  #? PIN104", ""),
     "ones to which something is added on the host": ("x = torch.ones(3).add(y).to(DEVICE)  #? PIN104", ""),

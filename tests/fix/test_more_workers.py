@@ -40,9 +40,9 @@ def test_workers_that_yield_the_same_need_no_leave(
     outcome = mended(tmp_path, PROGRAM, loader=loader, chosen=chosen)
     assert makes in outcome.code, outcome.why
     (patch,) = outcome.patches.patches
-    assert patch.mend.numbers == ("equal" if makes == MORE else "different")
-    assert patch.mend.saving is not None
-    assert not patch.mend.part
+    assert patch.change.numbers == ("equal" if makes == MORE else "different")
+    assert patch.change.saving is not None
+    assert not patch.change.part
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "for i in range(9):\n    x = take(data, i).pin_memory().to(device)  #? PIN102\n",
         "for i in range(9):\n    x = take(data, i).pin_memory().to(device, non_blocking=True)\n",
         {"pinned": True},
-        "what it copies is no name of a batch",
+        "what it copies is not the name of a batch",
     ),
     "samples of a data set that nobody knows": (
         (
@@ -156,7 +156,7 @@ def test_what_is_not_certain_is_proposed_with_the_reason(name: str, tmp_path: Pa
     assert why in mended(tmp_path, before, **told).why, "a plain fix refuses it"
     outcome = mended(tmp_path, before, **told, chosen=PROPOSES)
     (proposal,) = outcome.patches.proposals
-    assert any(why in doubt for doubt in proposal.mend.doubts), proposal.mend.doubts
+    assert any(why in doubt for doubt in proposal.change.doubts), proposal.change.doubts
     assert why not in outcome.why
     assert applied(tmp_path, outcome) == plain(after)
 

@@ -9,7 +9,7 @@ from command_line import invoke
 from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder
 
-from pinprof.fix import changes
+from pinprof.fix import plan_changes
 from pinprof.fix.core.patch import joint_saving
 from pinprof.trace.lines import Place
 from pinprof.units import duration
@@ -48,13 +48,13 @@ def test_python_is_not_charged_to_lines_that_wait() -> None:
 @pytest.mark.slow
 def test_what_all_changes_save_is_replayed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(RUNS)
-    made = changes(analysis_of(BEFORE))
+    made = plan_changes(analysis_of(BEFORE))
     whole = made.patches().saving
     assert whole is not None
-    for mend in made.mends:
-        alone = made.patches(without=[other for other in made.mends if other is not mend]).saving
+    for change in made.certain:
+        alone = made.patches(without=[other for other in made.certain if other is not change]).saving
         assert alone is not None
-        assert alone == mend.saving
+        assert alone == change.saving
         assert alone.saving_ns < whole.saving_ns
     joint = analysis_of(BEFORE).findings.joint
     assert joint is not None
@@ -64,8 +64,8 @@ def test_what_all_changes_save_is_replayed_together(monkeypatch: pytest.MonkeyPa
 
 def test_nobody_says_what_changes_save_of_which_one_is_not_known() -> None:
     analysis = analysis_of(BEFORE)
-    mends = changes(analysis, [str(RUNS / "slow.py")], folder=RUNS).mends
-    assert joint_saving([replace(mends[0], edits=None), *mends[1:]], analysis) is None
+    changes = plan_changes(analysis, [str(RUNS / "slow.py")], folder=RUNS).certain
+    assert joint_saving([replace(changes[0], edits=None), *changes[1:]], analysis) is None
     assert joint_saving([], analysis) is None
 
 

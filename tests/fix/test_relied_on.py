@@ -150,17 +150,17 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
             "loss = F.mse_loss(x, y) if step else 0.0\nif step:\n    loss.backward()\ntotal += float(loss)  #? PIN201"
         ),
         {},
-        "loss may be no tensor",
+        "loss may not be a tensor",
     ),
     "a loss that has gradients in some steps": (
         steps("loss = lossy(x, y)\nif step:\n    loss.backward()\ntotal += float(loss)  #? PIN201"),
         {},
-        "loss may be no tensor",
+        "loss may not be a tensor",
     ),
     "what a function returns": (
         steps("loss, right = evaluate(x)\n" + NUMBER.replace("loss.item()", "float(right)"), ""),
         {},
-        "right may be no tensor",
+        "right may not be a tensor",
     ),
     "a mean of complex numbers": (
         steps("z = torch.fft.fft(x)\ntotal += z.mean().item()  #? PIN201"),
@@ -254,7 +254,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "what an optimizer keeps": (
         OPTIMIZED.format("") + "opt.state[w]['step'] = torch.tensor(0.0)\n",
         {},
-        "line 5 uses what the optimizer keeps",
+        "line 5 uses the optimizer's state",
     ),
     "a library that changes the optimizer": (OPTIMIZED.format("from apex import amp"), {}, "apex changes"),
     "an optimizer of parameters on the host, of the same line": (
@@ -341,7 +341,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "an array of the program's own": (
         steps("total += host(x).mean().item()  #? PIN201", before="def host(x): return x.cpu().numpy()"),
         {},
-        "may be no tensor",
+        "may not be a tensor",
     ),
     "an array of another file": (
         steps("total += host(x).mean().item()  #? PIN201", before="from other import host"),
@@ -351,7 +351,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "an object of the program's own": (
         steps("m = Meter(x)\nv.append(m.item())  #? PIN201", "print(v)", "v = []", "class Meter: pass"),
         {},
-        "may be no tensor",
+        "may not be a tensor",
     ),
     "a size of an object of the program's own": (
         steps("total += F.mse_loss(x, y).item() * Batch(x).size(0)  #? PIN201", before="class Batch: pass"),

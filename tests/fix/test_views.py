@@ -80,7 +80,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "a sum with a look at all variables": (SUM.format(looked="vars()"), {}, "vars() may look at total"),
     "a sum with a look at what may be all variables": (SUM.format(looked="vars(*args)"), {}, "vars() may look at"),
-    "a type that changes before the copy": (loop("y = y.float().cuda()  #? PIN102"), PINNED, "no name of a batch"),
+    "a type that changes before the copy": (loop("y = y.float().cuda()  #? PIN102"), PINNED, "not the name of a batch"),
     "a type that changes with the copy": (
         loop("z = y.float().cuda()\ny = y.cuda()  #? PIN102"),
         PINNED,
@@ -89,7 +89,7 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a type that the host may make otherwise": (
         loop("x = x.long().to(device)  #? PIN102"),
         PINNED,
-        "no name of a batch",
+        "not the name of a batch",
     ),
     "what is made of a batch, and kept": (
         loop("a = x.float()\nx = x.to(device)  #? PIN102\na.add_(1)"),
@@ -99,29 +99,29 @@ MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
     "what is made of a batch, and changed before it is copied": (
         loop("x = x.float().add_(1).to(device)  #? PIN102"),
         PINNED,
-        "no name of a batch",
+        "not the name of a batch",
     ),
     "a view that is kept": (
         loop("a = x.view(-1)\nx = x.to(device)  #? PIN102\na.add_(1)"),
         PINNED,
         "x is used on the host in line 6",
     ),
-    "memory that the line pins": (batch(), {"pinned": True}, "no name of a batch"),
+    "memory that the line pins": (batch(), {"pinned": True}, "not the name of a batch"),
     "memory of an argument, which may be pinned already": (
         batch(argument=", x").replace("    x = torch.stack", "    z = torch.stack"),
         {"pinned": True},
-        "no name of a batch",
+        "not the name of a batch",
     ),
     "memory that is pinned already": (
         batch().replace("torch.stack(", "torch.cat(pin_memory=True, tensors="),
         {"pinned": True},
-        "no name of a batch",
+        "not the name of a batch",
     ),
-    "memory of another function": (batch(between="x = staging(x)"), {"pinned": True}, "no name of a batch"),
+    "memory of another function": (batch(between="x = staging(x)"), {"pinned": True}, "not the name of a batch"),
     "memory that others have, too": (
         batch().replace("torch.stack(", "torch.from_numpy("),
         {"pinned": True},
-        "no name of a batch",
+        "not the name of a batch",
     ),
     "a constant that stays on the host": (
         loop("share = torch.tensor([1., 2.]).view(1, 2)  #? PIN209\nx = x * share"),

@@ -33,7 +33,7 @@ def certificate(
 ) -> Certificate:
     """Return the certificate of a patch that is predicted to save so much of a step of 100 ns."""
     saves, low, high = (100 * share for share in predicted)
-    mend: Any = SimpleNamespace(rule="PIN201")
+    change: Any = SimpleNamespace(rule="PIN201")
     first: Any = SimpleNamespace(gpu=gpu, children=0)
     pair = Pair(0, (100.0, 73.0), (100.0, 73.0), Difference(-0.31), Difference(-0.31))
     test = SimpleNamespace(judgement=judgement, pairs=[pair], seconds=40.0)
@@ -42,8 +42,8 @@ def certificate(
     )
     return Certificate(
         analysis=SimpleNamespace(profile=SimpleNamespace(step_ns=100.0, gpus=(1,), doubt=doubts.__contains__)),  # type: ignore[arg-type]
-        patches=SimpleNamespace(patches=[SimpleNamespace(mend=mend)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]
-        outcomes=tuple(FixOutcome(mend, fate) for fate in fates),
+        patches=SimpleNamespace(patches=[SimpleNamespace(change=change)], saving=Saving(saves, (low, high))),  # type: ignore[arg-type]
+        outcomes=tuple(FixOutcome(change, fate) for fate in fates),
         measurement=measurement,
         checked=CheckResults(numbers, guard or GuardResult(copies=60), before),
         verified=None,
@@ -136,8 +136,8 @@ def test_what_is_open_may_refute_a_prediction_but_not_support_it(
 
 
 def test_a_fix_that_is_left_alone_is_measured_by_the_whole() -> None:
-    mend: Any = None
-    assert of_share(FixOutcome(mend, "kept", why="the others are left out")) == (
+    change: Any = None
+    assert of_share(FixOutcome(change, "kept", why="the others are left out")) == (
         "measured by the whole (the others are left out)"
     )
-    assert of_share(FixOutcome(mend, "kept", FASTER)) == "measured by itself: faster by 27 % (24 to 30 %) with it"
+    assert of_share(FixOutcome(change, "kept", FASTER)) == "measured by itself: faster by 27 % (24 to 30 %) with it"

@@ -8,15 +8,15 @@ import pytest
 
 from pinprof.ab import Judgement
 from pinprof.errors import MeasureError
-from pinprof.fix import Mend
+from pinprof.fix import ProgramChange
 from pinprof.trial.selection import drop_idle
 
 
-def mend(name: str, saving: float | None) -> Any:
+def change(name: str, saving: float | None) -> Any:
     return SimpleNamespace(rule=name, saving=SimpleNamespace(saving_ns=saving) if saving is not None else None)
 
 
-BIG, SMALL, UNKNOWN = mend("big", 9e6), mend("small", 1e6), mend("unknown", None)
+BIG, SMALL, UNKNOWN = change("big", 9e6), change("small", 1e6), change("unknown", None)
 FASTER, SAME = Judgement(8, 0.9, 0.88, 0.92, 0.02), Judgement(8, 1.0, 0.99, 1.01, 0.02)
 SLOWER, OPEN = Judgement(8, 1.1, 1.05, 1.2, 0.02), Judgement(8, 0.99, 0.9, 1.1, 0.02)
 
@@ -25,16 +25,16 @@ def fates(said: dict[str, Judgement], left_s: float = 100.0) -> tuple[list[str],
     """Return what becomes of three fixes, and what was left out in each measurement."""
     asked: list[list[str]] = []
 
-    def measure(without: Sequence[Mend], seconds: float) -> Judgement:
+    def measure(without: Sequence[ProgramChange], seconds: float) -> Judgement:
         assert seconds > 0
-        asked.append([str(mend.rule) for mend in without])
+        asked.append([str(change.rule) for change in without])
         found = said.get(str(without[-1].rule))
         if found is None:
             raise MeasureError("it failed")
         return found
 
     outcomes = drop_idle([BIG, SMALL, UNKNOWN], measure, lambda: left_s, 10.0)
-    assert [outcome.mend for outcome in outcomes] == [BIG, SMALL, UNKNOWN]
+    assert [outcome.change for outcome in outcomes] == [BIG, SMALL, UNKNOWN]
     return [outcome.fate for outcome in outcomes], asked
 
 

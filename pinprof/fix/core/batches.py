@@ -1,4 +1,4 @@
-"""DataLoaders and their batches: arguments, parts of a batch in a loop, whether the host may write to its memory."""
+"""DataLoaders and their batches: change arguments, find parts of a batch, check that the host does not write to it."""
 
 from collections.abc import Callable, Mapping
 from itertools import takewhile
@@ -13,8 +13,8 @@ from pinprof.fix.core.source import Loop, SourceFile
 from pinprof.fix.core.uses import binds, bound_to, check_is_local, check_is_not_looked_at, is_target, uses_in
 from pinprof.trace.constructors import DENSE, MadeLoader
 
-THROUGH = {"enumerate", "tqdm", "trange", "auto", "track"}
-"""What passes on the batches of a DataLoader, as the last part of its name."""
+PASSING_ON = {"enumerate", "tqdm", "trange", "auto", "track"}
+"""Functions that yield the batches of a DataLoader as they are, by the last part of their names."""
 PROGRESS = {"tqdm", "rich", "fastprogress", "accelerate"}
 """Libraries of such functions."""
 NOT_DRAWN = (
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
 
 def batch_of(source: SourceFile, call: cst.Call, name: str) -> Batch:
-    """Return the batch that a name is, or is a part of, where a call in a loop copies it. Raises Refusal."""
+    """Return the batch that a name in a loop stands for, or is a part of. Raises Refusal."""
     loop = source.loop(call)
     if not isinstance(loop, cst.For):
         raise NotSafe(NOT_DRAWN)
@@ -62,7 +62,7 @@ def _target_of(source: SourceFile, loop: cst.For) -> cst.BaseExpression:
     while isinstance(drawn, cst.Call):
         name = last_name(drawn)
         if (
-            name not in THROUGH
+            name not in PASSING_ON
             or _is_own(source, drawn.func)
             or not drawn.args
             or drawn.args[0].keyword
@@ -83,7 +83,7 @@ def _is_own(source: SourceFile, function: cst.BaseExpression) -> bool:
     """Return whether a function may be the program's own, not that of Python or of a library for progress."""
     if meanings := source.meanings(function):
         return any(named.partition(".")[0] not in PROGRESS for named in meanings)
-    return not isinstance(function, cst.Name) or source.defined(function.value) is not None
+    return not isinstance(function, cst.Name) or source.binding_line(function.value) is not None
 
 
 def _keys_in(target: cst.BaseExpression, name: str) -> list[str | int]:
@@ -113,12 +113,10 @@ def part(batch: object, keys: list[str | int]) -> object:
     return batch
 
 
-READS = {"shape", "dtype", "device", "ndim", "requires_grad"}
-"""Attributes of a tensor that read nothing of its memory."""
-ASKS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "stride", "type"}
-"""And methods."""
-LOOKS = {"len", "isinstance", "type"}
-"""Functions that only look."""
+SAFE_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "requires_grad"}
+"""Attributes of a tensor that do not touch its memory."""
+SAFE_METHODS = {"size", "dim", "numel", "nelement", "is_floating_point", "is_pinned", "stride", "type"}
+SAFE_FUNCTIONS = {"len", "isinstance", "type"}
 
 
 def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
@@ -132,21 +130,20 @@ def path_of(node: cst.BaseExpression) -> tuple[str, list[str | int]]:
             key = index.value.evaluated_value
             if isinstance(key, str | int):
                 return name, [*keys, key]
-    raise NotSafe("what it copies is no name of a batch: make it on the GPU, or in memory that is pinned")
+    raise NotSafe("what it copies is not the name of a batch: make it on the GPU, or in pinned memory")
 
 
 def check_uses(source: SourceFile, loop: cst.For, name: str, at: cst.CSTNode, copies: Callable[[int], bool]) -> None:
-    """Raise Refusal where the program may write to the host's memory of a batch, or passes it on to what may.
+    """Raise Refusal if the program may write to a batch in the host's memory, or gives it to other code.
 
-    `at` is where it is copied or taken apart; `copies` says whether the trace has copies to the GPU at a line, and
-    none back.
+    `at` is the node that copies or unpacks it; `copies` says whether all copies at a line of the trace are to the GPU.
     """
     check_is_not_looked_at(source, source.scope(loop), name)
     moved: cst.CSTNode | None = None
     for node in uses_in(source, loop.body, name):
         bound, line = bound_to(source, node), source.line(node)
         if moved is not None and line > source.end(moved):
-            break  # from there on the name means what is on the GPU
+            break  # after that the name means the copy on the GPU
         if bound is not None:
             value, keys = bound
             if keys and isinstance(value, cst.Name) and binds(loop.target, value.value):
@@ -166,18 +163,18 @@ def check_uses(source: SourceFile, loop: cst.For, name: str, at: cst.CSTNode, co
 
 
 def _is_certain(source: SourceFile, node: cst.Name, loop: Loop, at: cst.CSTNode) -> bool:
-    """Return whether a name means another thing from a line on in each step: by a line of the loop's body.
+    """Return whether a name is bound again in each step: by a statement of the loop's body.
 
-    Or by the copy itself on a condition, `if use_cuda:`, without which the memory is free to be changed.
+    The copy itself may be under a condition, `if use_cuda:`: without a copy the memory may be changed.
     """
     statement = source.statement(node)
-    within = list(takewhile(lambda outer: outer is not loop.body, source.around(statement)))
+    within = list(takewhile(lambda outer: outer is not loop.body, source.ancestors(statement)))
     on_condition = all(isinstance(outer, cst.If | cst.Else | cst.IndentedBlock) for outer in within)
     return not within or (on_condition and source.is_within(at, statement))
 
 
 def _is_shown_and_copied(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Return whether a node is copied, as it is or in another shape, with nothing between that could write to it."""
+    """Return whether a node is copied, as it is or in another shape, before anything could write to it."""
     while isinstance(attribute := source.parent(node), cst.Attribute):
         call = source.parent(attribute)
         if not (isinstance(call, cst.Call) and call.func is attribute):
@@ -201,7 +198,7 @@ def is_copy_of(value: cst.BaseExpression, name: str) -> bool:
 
 
 def _only_looks(source: SourceFile, node: cst.Name, copies: Callable[[int], bool]) -> bool:
-    """Return whether a use of a batch copies it to the GPU, or asks for what is not in its memory.
+    """Return whether a use of a batch copies it to the GPU, or does not touch its memory.
 
     Without a copy to the GPU in the trace, `.to()` and `.type()` may return the same memory.
     """
@@ -214,35 +211,35 @@ def _only_looks(source: SourceFile, node: cst.Name, copies: Callable[[int], bool
         if isinstance(called, cst.Call) and called.func is parent:
             if is_copy(called) or parent.attr.value in VIEWS:
                 return _is_shown_and_copied(source, inner) and copies(source.line(node))
-            return parent.attr.value in ASKS
-        return parent.attr.value in READS
+            return parent.attr.value in SAFE_METHODS
+        return parent.attr.value in SAFE_ATTRIBUTES
     if isinstance(parent, cst.Arg):
         call = source.parent(parent)
-        return isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value in LOOKS
+        return isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value in SAFE_FUNCTIONS
     return False
 
 
 def check_outside(source: SourceFile, loop: Loop, name: str) -> None:
-    """Raise Refusal where something else than a loop's body may use the last batch, or the one that it copies."""
+    """Raise Refusal if code outside of a loop's body may use the batch."""
     own = next(uses_in(source, loop, name))
     check_is_local(source, own)
     comes_again = source.loop(loop) is not None
     for node in uses_in(source, source.scope(loop), name):
-        around = [node, *source.around(node)]
+        around = [node, *source.ancestors(node)]
         is_bound = any(
             isinstance(outer, cst.For) and binds(outer.target, name) and outer is not loop for outer in around
         )
-        is_other = source.variables(node) is not source.variables(own)
+        is_other = source.variable_scope(node) is not source.variable_scope(own)
         if is_other or is_bound or loop.body in around or is_target(source, node):
             continue
         if comes_again or source.line(node) > source.line(loop):
             raise NotSafe(f"{name} is used outside of its loop, in line {source.line(node)}")
 
 
-CLASS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 KIND = "torch.utils.data.dataloader.DataLoader"
-POSITIONAL = {"num_workers": 5, "pin_memory": 7, "persistent_workers": 99}
-"""How many arguments can come by position before each of these does."""
+NAMES = ("torch.utils.data.DataLoader", KIND)
+MOST_POSITIONAL = {"num_workers": 5, "pin_memory": 7, "persistent_workers": 99}
+"""The number of positional arguments that certainly does not set this option."""
 
 
 def made_loader(files: Files, loader: MadeLoader) -> tuple[SourceFile, cst.Call]:
@@ -252,16 +249,16 @@ def made_loader(files: Files, loader: MadeLoader) -> tuple[SourceFile, cst.Call]
     if loader.kind != KIND:
         raise NotSafe(f"{loader.kind} is a class derived from DataLoader, with its own arguments")
     source = files.at(loader.place)
-    calls = [call for call in source.calls(loader.line or 0) if source.qualified(call.func) in CLASS]
+    calls = [call for call in source.calls(loader.line or 0) if source.qualified(call.func) in NAMES]
     if len(calls) != 1:
         raise source.not_one(len(calls), "DataLoader by its imported name")
     return source, calls[0]
 
 
 def with_options(files: Files, loader: MadeLoader, options: Mapping[str, str]) -> list[Rewrite]:
-    """Return the rewrites that give a DataLoader some options, in the place of literals or of none."""
+    """Return the rewrites that give a DataLoader some options, which may replace literals."""
     source, call = made_loader(files, loader)
-    check_plain(call, min(POSITIONAL[name] for name in options), "the DataLoader")
+    check_plain(call, min(MOST_POSITIONAL[name] for name in options), "the DataLoader")
     for name in options:
         given = argument(call, name)
         if given is not None and not isinstance(given.value, cst.Integer) and source.code(given.value) != "False":
@@ -271,9 +268,9 @@ def with_options(files: Files, loader: MadeLoader, options: Mapping[str, str]) -
 
 
 def check_gains_by_pinning(loader: MadeLoader) -> None:
-    """Raise Refusal where pinned batches may be others, or take longer to make."""
+    """Raise Refusal if pinning may change the batches, or take longer than it saves."""
     if loader.batch is None:
-        raise NotSafe("nobody saw what its batches are")
+        raise NotSafe("the recording did not see what its batches are")
     if loader.num_workers == 0:
         raise NotSafe(
             "with num_workers=0 the main thread would pin; whether that is faster depends on the machine (pinprof "
@@ -284,7 +281,7 @@ def check_gains_by_pinning(loader: MadeLoader) -> None:
 
 
 def check_pinnable(loader: MadeLoader) -> None:
-    """Raise Refusal where the batches, as far as they are known, cannot be pinned."""
+    """Raise Refusal if the batches, as far as they are known, cannot be pinned."""
     if loader.batch is None:
         return
     for part in loader.parts:
@@ -297,9 +294,9 @@ def check_pinnable(loader: MadeLoader) -> None:
 
 
 def _refuse_later_changes(source: SourceFile, call: cst.Call, options: Mapping[str, str]) -> None:
-    """Raise Refusal where the program sets these options afterwards or asks for them, as attributes."""
+    """Raise Refusal if the program sets or reads these options as attributes."""
     if "multiprocessing_context" in {arg.keyword.value for arg in call.args if arg.keyword}:
         raise NotSafe("it has a multiprocessing_context of its own")
-    asked = {*options, "is_pinned"} if "pin_memory" in options else {*options}
-    if any(isinstance(node, cst.Attribute) and node.attr.value in asked for node in source.nodes):
+    attributes = {*options, "is_pinned"} if "pin_memory" in options else {*options}
+    if any(isinstance(node, cst.Attribute) and node.attr.value in attributes for node in source.nodes):
         raise NotSafe("the program sets attributes of DataLoaders itself, or asks for them")

@@ -1,4 +1,4 @@
-"""Calls: their arguments, how one more is written in the layout of the others, and copies of tensors to the GPU."""
+"""Calls: read, add and remove arguments in the layout of the others; and recognize copies of tensors to the GPU."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def check_plain(call: cst.Call, most: int, what: str) -> None:
 
 
 def check_has_no_comments(code: str, by_hand: str) -> None:
-    """Raise Refusal for a call that would lose comments; `by_hand` says what is then left to do."""
+    """Raise Refusal for a call that would lose comments; `by_hand` says what the user can do."""
     if "#" in code:
         raise NotSafe(f"comments stand in the call; {by_hand} by hand")
 
@@ -123,7 +123,7 @@ VIEWS = {"reshape", "view", "flatten", "squeeze", "unsqueeze", "permute", "trans
 CASTS = {"bfloat16", "bool", "double", "float", "half", "int", "long"}
 COPYING = {"to", "cuda", "type"}
 DEVICES = ("device", "dev")
-"""The last words of names that people give to a device."""
+"""The last words of usual names for a device."""
 DEVICE = m.Arg(keyword=None, star="") | m.Arg(keyword=m.Name("device"), star="")
 MOVE, CUDA = (m.Call(m.Attribute(attr=m.Name(name)), given) for name, given in (("to", [DEVICE]), ("cuda", [])))
 

@@ -1,6 +1,7 @@
-"""The names by which a program reads clocks of the host: a function reads one if its body does, or names one that does.
+"""Find the names by which a program reads clocks of the host.
 
-All files count that the changed one imports, or that import it. They are only looked at by their names.
+A function reads a clock if its body does, or mentions a function that does. The files that the changed one imports, and
+those that import it, are searched too. Only names decide: nothing is imported or run.
 """
 
 import ast
@@ -18,33 +19,33 @@ CLOCKS = {
     *("now", "utcnow", "today", "cpu_times", "getrusage", "datetime64", "localtime", "gmtime", "ctime", "asctime"),
 }
 """Last names of functions that read a clock, in whatever library."""
-OF_BAR = "format_dict"
-"""The attribute by which bars of tqdm give the time since they began."""
+TQDM_TIMES = "format_dict"
+"""The attribute of tqdm's bars that has the time since they began."""
 MODULES = {"time", "timeit"}
 AS_TEXT = {"strftime", "isoformat"}
-"""Methods that turn a date into a text, such as the name of a log: no program computes with it."""
+"""Methods that turn a date into a text, such as the name of a log: programs do not compute with it."""
 NO_CLOCKS = {"Event", "synchronize", "elapsed_time"}
-"""Last names that look like clocks': events are the GPU's."""
+"""Last names of events, which look like clocks but read the time of the GPU."""
 WORDS = {
     *("timer", "timers", "timeit", "timed", "timing", "timings", "stopwatch", "clock", "chrono", "chronometer"),
     *("elapsed", "lap", "tic", "toc", "benchmark", "speedometer", "throughput"),
 }
-"""Words in names of functions of libraries that measure time."""
+"""Words in the names of library functions that measure time."""
 PLAIN_BASES = {"object", "Module", "nn", "torch"}
 PLAIN_DECORATORS = {"torch", "functools", "staticmethod", "classmethod", "property", "contextmanager", "dataclass"}
-OWN = "line "
-"""How a place begins that is in the file itself."""
+OWN_LINE = "line "
+"""The beginning of a place in the changed file itself."""
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class ClockNames:
-    """The names by which a file, those that it imports and those that import it read clocks, each with a place."""
+    """The functions that read clocks in a file, in those that it imports and in those that import it."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         above = importing(path, folder)
         paths = list(dict.fromkeys((*neighbours(path, folder), *above)))
         trees = {other: _parsed(other) for other in paths}
-        where = {other: f"{other.relative_to(folder).as_posix()}:" for other in paths} | {path: OWN}
+        where = {other: f"{other.relative_to(folder).as_posix()}:" for other in paths} | {path: OWN_LINE}
         nodes = {other: list(ast.walk(tree)) for other, tree in trees.items()}
         everything = [node for part in nodes.values() for node in part]
         self._aliases = {
@@ -57,7 +58,7 @@ class ClockNames:
         self._defined = {node.name for node in everything if isinstance(node, Definition | ast.ClassDef)}
         self._uses: dict[str, set[str]] = defaultdict(set)
         """What the functions of each name mention."""
-        self.reads: dict[str, str] = {OF_BAR: ""}
+        self.reads: dict[str, str] = {TQDM_TIMES: ""}
         """The functions that read a clock, each with the place of the clock."""
         for other, part in nodes.items():
             self._define(part, where[other])
@@ -81,34 +82,34 @@ class ClockNames:
         texts = {id(inner.value) for inner in nodes if isinstance(inner, ast.Attribute) and inner.attr in AS_TEXT}
         for inner in nodes:
             is_call = isinstance(inner, ast.Call) and id(inner) not in texts and self.is_clock(_names(inner.func))
-            if is_call or (isinstance(inner, ast.Attribute) and inner.attr == OF_BAR):
+            if is_call or (isinstance(inner, ast.Attribute) and inner.attr == TQDM_TIMES):
                 return getattr(inner, "lineno", 0)
         return None
 
-    def around(self, running: Collection[str]) -> str | None:
-        """Return a clock of what runs a function, and of that itself: in whatever order."""
+    def clock_of_callers(self, running: Collection[str]) -> str | None:
+        """Return the place of a clock in the functions `running` the changed one, or at the top of their files."""
         for where, tree in self._modules.items():
             parts = [part for part in tree.body if not isinstance(part, Definition | ast.ClassDef)]
             bodies = [node for node in ast.walk(tree) if isinstance(node, Definition) and node.name in running]
             for part in (*parts, *bodies):
                 line = self.clock_in(part)
-                mentioned = sorted(set(_names(part)) & self.reads.keys() - {OF_BAR, *running})
+                mentioned = sorted(set(_names(part)) & self.reads.keys() - {TQDM_TIMES, *running})
                 if line is not None or mentioned:
                     return f"{where}{line}" if line is not None else self.reads[mentioned[0]]
         return None
 
-    def of_importing(self) -> str | None:
-        """Return the first clock of the files that import this one."""
-        lines = ((where, self.clock_in(tree)) for where, tree in self._modules.items() if where != OWN)
+    def clock_of_importing(self) -> str | None:
+        """Return the place of the first clock in the files that import the changed one."""
+        lines = ((where, self.clock_in(tree)) for where, tree in self._modules.items() if where != OWN_LINE)
         return next((f"{where}{line}" for where, line in lines if line is not None), None)
 
-    def handed(self, running: Collection[str]) -> str | None:
-        """Return a clock that other code may read at any time, but for functions that are `running` the wait."""
+    def clock_handed_on(self, running: Collection[str]) -> str | None:
+        """Return the place of a clock that other code may read at any time, except in the functions in `running`."""
         names = self._handed & {"<clock>", *self.reads} - set(running)
         return self.reads.get(min(names), "") if names else None
 
     def running(self, name: str) -> set[str]:
-        """Return the names of functions that run one of a name, as far as names show it."""
+        """Return the functions that call a function, directly or through others, by name; it is one of them."""
         running, count = {name}, 0
         while count != len(running):
             count = len(running)
@@ -141,7 +142,7 @@ class ClockNames:
             self.reads.setdefault(name, f"{where}{line}")
 
     def _spread(self) -> None:
-        """Let all functions read a clock that mention one that does."""
+        """Note that functions read a clock if they mention one that does, until nothing changes."""
         count = 0
         while count != len(self.reads):
             count = len(self.reads)
@@ -151,7 +152,7 @@ class ClockNames:
                     self.reads[name] = self.reads[known[0]]
 
     def _handed_in(self, nodes: list[ast.AST]) -> Iterator[str]:
-        """Yield what other code may call at any time: functions that are named and not called, special methods."""
+        """Yield what other code may call at any time: functions that are mentioned but not called, special methods."""
         called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
         called |= {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
         for node in nodes:
@@ -182,13 +183,13 @@ def _is_special(name: str) -> bool:
 
 
 def _is_timer(name: str) -> bool:
-    """Return whether a name has a word of what measures time in it."""
+    """Return whether a name contains a word of `WORDS`."""
     words = (name.replace("_", ""), *re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name))
     return any(word.lower() in WORDS for word in words)
 
 
 def _names(node: ast.AST) -> list[str]:
-    """Return the names within a node, in the order of the source; those of attributes behind what they are of."""
+    """Return the names within a node, in the order of the source: `["time", "perf_counter"]`."""
     names = [name for child in ast.iter_child_nodes(node) for name in _names(child)]
     own = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
     return names if own is None else [*names, own]

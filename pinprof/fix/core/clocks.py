@@ -1,8 +1,8 @@
-"""Clocks of the host: a change may take away no wait behind which the program reads one before it waits elsewhere.
+"""Refuse changes that spoil a measured time: after a removed wait, the program must wait again before it reads a clock.
 
-From the removed wait on, the statements of its function are searched in their order for the first that waits or reads
-a clock. What runs the function is asked for clocks where it may end without a wait. A clock that other code may read at
-any time needs every wait.
+The search follows the statements of the function from the removed wait on, to the first that waits or reads a clock. If
+the function may end before that, the code that calls it must read no clock. A clock that other code may read at any
+time needs every wait.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,22 +22,22 @@ SYNCHRONIZE = {"torch.cuda.synchronize", "torch.accelerator.synchronize"}
 READING = {"item", "tolist", "cpu", "numpy", "float", "int", "bool", "to", "cuda", "synchronize", "nonzero", "print"}
 """Calls that wait for the GPU where the trace has a wait in their line."""
 MAYBE = (cst.BooleanOperation, cst.IfExp, cst.Lambda, cst.BaseComp, cst.FunctionDef, cst.ClassDef)
-"""What may leave a part of itself out, or runs later."""
+"""Nodes that may skip a part of themselves, or run later."""
 
 
 def waits_at(source: SourceFile, place: Place) -> Waits:
-    """Return that a change takes away all waits of the calls in a line."""
+    """Return the waits of a change that removes those of all calls in a line."""
     return Waits(source.file, tuple(source.calls(place.line or 0)))
 
 
 def check_clocks(waits: Iterable[Waits], work: Work) -> None:
-    """Raise NotSafe where a clock may be read before the GPU has done its work, with all changes made already."""
+    """Raise NotSafe if, with all changes made so far, a clock may be read before the GPU has done its work."""
     new = [wait for wait in waits if wait.gone]
     together = [*work.waits, *new]
     removed = {id(node) for waits in together for gone in waits.gone for node in walk(gone)}
     names_of: dict[Path, ClockNames] = {}
     for wait in together if new else ():
-        source = work.files.taken(wait.file)
+        source = work.files.named(wait.file)
         if source.path not in names_of:
             names_of[source.path] = ClockNames(source.path, work.files.folder)
         if names_of[source.path].has_clock:
@@ -45,7 +45,7 @@ def check_clocks(waits: Iterable[Waits], work: Work) -> None:
 
 
 class _Search:
-    """One search from a removed wait on: the first clock refuses the change, the first other wait ends the search."""
+    """A search from a removed wait on: a clock refuses the change, another wait ends the search."""
 
     def __init__(
         self,
@@ -63,30 +63,30 @@ class _Search:
         self._escapes = False
         """Whether a step may end before the host has waited."""
         self._ends = False
-        """Whether the function may."""
+        """Whether the function may end before the host has waited."""
 
     def check(self) -> None:
         """Raise NotSafe where a clock may be read too early."""
         scope = self._source.scope(self._start)
         name = scope.name.value if isinstance(scope, cst.FunctionDef) else ""
         running = self._clocks.running(name) if name else set[str]()
-        self._refuse(self._clocks.handed(running))
+        self._refuse(self._clocks.clock_handed_on(running))
         is_plain = isinstance(scope, cst.Module | cst.FunctionDef)
         if not is_plain or (name and any(isinstance(node, cst.Yield) for node in walk(scope))):
             raise NotSafe("the program reads a clock, and the wait is not in a plain function")
-        if not self._waits_behind() or self._ends:
-            self._refuse(self._clocks.around(running) if name else self._clocks.of_importing())
+        if not self._waits_after() or self._ends:
+            self._refuse(self._clocks.clock_of_callers(running) if name else self._clocks.clock_of_importing())
 
     def _refuse(self, place: str | None) -> None:
         if place is not None:
             raise NotSafe(f"{place or 'the program'} reads a clock, which needs the wait")
 
-    def _waits_behind(self) -> bool:
-        """Return whether the host always waits behind the start, in the same function."""
+    def _waits_after(self) -> bool:
+        """Return whether the host always waits after the start, in the same function."""
         inner: cst.CSTNode = self._start
-        for node in self._source.around(self._start):
+        for node in self._source.ancestors(self._start):
             match node:
-                case cst.Module() | cst.IndentedBlock() if self._run(_behind(node.body, inner)):
+                case cst.Module() | cst.IndentedBlock() if self._run(_after(node.body, inner)):
                     return True
                 case cst.Module() | cst.FunctionDef():
                     return False
@@ -94,7 +94,7 @@ class _Search:
                     self._value(node)
                     self._run_handlers(node)
                 case cst.For() | cst.While():
-                    self._escapes = False  # to the next step, or behind the loop: both are searched from here on
+                    self._escapes = False  # to the next step, or after the loop: both are searched from here on
                     self._run([node])
                     if id(node) in self._read:
                         return True
@@ -107,7 +107,7 @@ class _Search:
 
     def _run_handlers(self, line: cst.CSTNode) -> None:
         """Search what runs when an error skips the other waits of a block."""
-        for node in self._source.around(line):
+        for node in self._source.ancestors(line):
             if isinstance(node, Scope):
                 return
             if isinstance(node, cst.Try | cst.TryStar):
@@ -125,7 +125,7 @@ class _Search:
         return False
 
     def _run(self, statements: Iterable[cst.CSTNode]) -> bool:
-        """Return whether the host has waited behind some statements, or does not come behind them."""
+        """Return whether the host has waited after some statements, or never gets past them."""
         return any(self._statement(statement) for statement in statements)
 
     def _statement(self, node: cst.CSTNode) -> bool:
@@ -142,7 +142,7 @@ class _Search:
         return is_end
 
     def _compound(self, node: cst.BaseCompoundStatement) -> bool:
-        """Return whether the host has waited behind a compound statement, whichever of its blocks run."""
+        """Return whether the host has waited after a compound statement, whichever of its blocks run."""
         match node:
             case cst.If():
                 return self._value(node.test) or self._branches(node)
@@ -159,7 +159,7 @@ class _Search:
         return id(node) in self._read
 
     def _branches(self, node: cst.If) -> bool:
-        """Return whether the host has waited behind `if`, whichever of its branches is taken."""
+        """Return whether the host has waited after an `if`, whichever of its branches is taken."""
         taken = id(node.body) in self._read or self._run(node.body.body)
         match node.orelse:
             case cst.If():
@@ -169,7 +169,7 @@ class _Search:
         return taken and "cuda" in self._source.code(node.test)  # the program ran on a GPU
 
     def _value(self, node: cst.CSTNode) -> bool:
-        """Return whether the host has waited in a part of a statement, in which clocks may follow."""
+        """Return whether the host has waited in a part of a statement. Raises NotSafe if that reads a clock."""
         if isinstance(node, MAYBE):
             for part in node.children:
                 self._value(part)
@@ -203,13 +203,13 @@ class _Search:
         return read is not None and is_real(self._source, read.tensor, node)
 
 
-def _behind(body: Sequence[cst.CSTNode], inner: cst.CSTNode) -> Sequence[cst.CSTNode]:
+def _after(body: Sequence[cst.CSTNode], inner: cst.CSTNode) -> Sequence[cst.CSTNode]:
     """Return the statements of a block that follow one of them."""
     return body[next(place for place, statement in enumerate(body) if statement is inner) + 1 :]
 
 
 def _parts(node: cst.CSTNode) -> tuple[list[cst.CSTNode], list[cst.BaseSuite]]:
-    """Return what a compound statement evaluates itself, and all blocks of it, those of its handlers too."""
+    """Return what a compound statement evaluates itself, and all its blocks, those of its handlers too."""
     heads: list[cst.CSTNode] = []
     blocks: list[cst.BaseSuite] = []
     for part in node.children:

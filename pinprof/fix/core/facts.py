@@ -1,4 +1,4 @@
-"""What a trace shows besides its findings, what the user wants changed, and what the changes of a trace share."""
+"""What fixes need of a trace besides its findings, which changes the user wants, and which are made so far."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,12 +19,11 @@ UNSCALE = "_amp_foreach_non_finite_check_and_unscale_"
 """The op by which a GradScaler looks at gradients."""
 SPARSE = "sparse_backward"
 """A part of the names of ops that make sparse gradients."""
-AT_ONCE = 1.5
-"""Waits per step from which on a place waits in a loop within the step."""
+LEAST_IN_LOOP = 1.5
+"""A place with at least this many waits per step waits in a loop within the step."""
 
-
-FOR_ALL = frozenset(name for name, cause in WAITS.items() if cause.empties_stream)
-"""Causes of waits behind which the GPU has done all that it was given on the stream of the program."""
+EMPTYING = frozenset(name for name, cause in WAITS.items() if cause.empties_stream)
+"""Causes of waits after which the GPU has done all work on the program's stream."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class CopiesAt:
 
 
 class TraceFacts:
-    """What one trace shows."""
+    """What one trace shows of the program and its machine."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
@@ -45,22 +44,22 @@ class TraceFacts:
 
     @property
     def steps_before(self) -> int:
-        """How many steps the program had made before the recorded ones, as far as the trace shows."""
+        """The steps before the recorded ones, as far as the trace shows."""
         return self.analysis.trace.info.steps_before or 0
 
     @property
     def steps(self) -> int:
-        """How many whole steps were recorded."""
+        """The whole steps that were recorded."""
         return self.analysis.profile.steps.count
 
     @property
     def processes(self) -> int:
-        """How many processes share the machine's cores, as far as the trace shows."""
+        """The processes that share the machine's cores, as far as the trace shows."""
         return self.analysis.trace.info.world_size or 1
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the process uses."""
+        """The number of GPUs that the process uses."""
         return len(self.analysis.profile.gpus)
 
     @property
@@ -73,13 +72,13 @@ class TraceFacts:
     def waiting(self) -> frozenset[tuple[str, int]]:
         """The lines at which the host waited for all work that it had given to a GPU."""
         sites = self.analysis.details.syncs.sites
-        return frozenset((site.file, site.line) for site in sites if site.file and site.line and site.cause in FOR_ALL)
+        return frozenset((site.file, site.line) for site in sites if site.file and site.line and site.cause in EMPTYING)
 
     @cached_property
     def torch_version(self) -> tuple[int, int]:
-        """The version of torch, as far as it counts; (0, 0) where it is not known."""
-        found = re.match(r"(\d+)\.(\d+)", self.analysis.trace.info.torch_version or "")
-        return (int(found[1]), int(found[2])) if found else (0, 0)
+        """Major and minor version of torch; (0, 0) if unknown."""
+        match = re.match(r"(\d+)\.(\d+)", self.analysis.trace.info.torch_version or "")
+        return (int(match[1]), int(match[2])) if match else (0, 0)
 
     @cached_property
     def has_scaler(self) -> bool:
@@ -88,21 +87,21 @@ class TraceFacts:
 
     @cached_property
     def has_sparse_gradients(self) -> bool:
-        """Whether a gradient was made that is sparse, as that of `Embedding(sparse=True)`."""
+        """Whether an op made sparse gradients, such as `Embedding(sparse=True)`."""
         return bool(self.analysis.trace.ops.named(lambda name: SPARSE in name).any())
 
     @cached_property
     def _copies(self) -> Mapping[Place, CopiesAt]:
         details = self.analysis.details
         rows, gpu = details.overlap.row, details.trace.gpu
-        found: dict[Place, list[tuple[str, bool]]] = {}
+        by_place: dict[Place, list[tuple[str, bool]]] = {}
         for row, line in zip(rows.tolist(), details.copy_places, strict=True):
             if line is not None:
                 pinned = bool(gpu.host_memory[row] == PINNED)
-                found.setdefault(line.place, []).append((DIRECTIONS[gpu.direction[row]], pinned))
+                by_place.setdefault(line.place, []).append((DIRECTIONS[gpu.direction[row]], pinned))
         return {
             place: CopiesAt(frozenset(way for way, _ in copies), all(pinned for _, pinned in copies))
-            for place, copies in found.items()
+            for place, copies in by_place.items()
         }
 
     def copies_at(self, place: Place) -> CopiesAt | None:
@@ -132,19 +131,19 @@ class TraceFacts:
     def waits_in_a_loop(self, place: Place) -> bool:
         """Return whether a place waits several times in a step."""
         here = [site for site in self.analysis.details.syncs.sites if site.place == place]
-        return bool(self.steps) and any(site.in_steps.count / self.steps >= AT_ONCE for site in here)
+        return bool(self.steps) and any(site.in_steps.count / self.steps >= LEAST_IN_LOOP for site in here)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the user wants changed: everything that is certain, if nothing is said."""
+    """Which changes the user wants: by default, all that are certain."""
 
     rules: frozenset[str] = frozenset()
     places: tuple[str, ...] = ()
     """`FILE:LINE`; the end of a path is enough."""
     changes_numbers: bool = False
     proposes: bool = False
-    """Whether changes that are not certain are wanted too, as proposals."""
+    """Whether to propose changes that are not certain."""
 
     def has(self, place: Place) -> bool:
         """Return whether a place is wanted."""
@@ -162,22 +161,22 @@ def _is_named(named: str, place: Place) -> bool:
 
 @dataclass
 class Work:
-    """All that the changes of one trace need."""
+    """What is known and wanted of one trace, and the changes made so far."""
 
     facts: TraceFacts
     files: Files
     chosen: Chosen
     done: dict[tuple[str, int, str], str] = field(default_factory=dict)
-    """The rule for which each rewrite is made: by file, node and what it does."""
+    """By `Rewrite.key`: the rule for which the rewrite is made."""
     made: list[Rewrite] = field(default_factory=list)
     waits: list[Waits] = field(default_factory=list)
-    """What becomes of the waits that the changes take away."""
+    """The waits that the changes remove."""
     doubts: list[str] | None = None
-    """Gets the reasons why a proposal is not certain; None while only certain changes are made."""
+    """Collects why a proposal is not certain; None while only certain changes are planned."""
 
     @contextmanager
     def condition(self) -> Iterator[None]:
-        """Check in this block what must hold for a change to be certain: NotSafe ends the change, or is its doubt."""
+        """Run a check in this block. If it raises NotSafe, a certain change ends, and a proposal gets a doubt."""
         try:
             yield
         except NotSafe as reason:

@@ -14,18 +14,18 @@ from pinprof.trace.lines import Place
 from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources, project_of
 
 MOST_FILES = 40
-"""The number of a program's files in which clocks are looked for."""
+"""Files of a program that are searched for clocks, at most."""
 MOST_LISTED = 500
-"""The number of entries of a folder that are looked at for programs: it may be one of a million pictures."""
+"""Entries of a folder that are searched for programs, at most: it may have a million pictures."""
 
 
 def neighbours(start: Path, folder: Path) -> list[Path]:
     """Return a file and the files of a folder that it imports, and that these import."""
-    found = [start]
-    for path in found:
-        new = [other for other in dict.fromkeys(_imported(path, folder)) if other not in found]
-        found += new[: MOST_FILES - len(found)]
-    return found
+    files = [start]
+    for path in files:
+        new = [other for other in dict.fromkeys(_imported(path, folder)) if other not in files]
+        files += new[: MOST_FILES - len(files)]
+    return files
 
 
 def importing(path: Path, folder: Path) -> list[Path]:
@@ -49,13 +49,13 @@ def _imported(path: Path, folder: Path) -> list[Path]:
         if isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func)
         if node.args and isinstance(node.args[0], ast.Constant)
     ]
-    found = [_file_of(module, [path.parent, folder, folder / "src"]) for module in modules]
+    files = [_file_of(module, [path.parent, folder, folder / "src"]) for module in modules]
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             tops = [path.parents[min(node.level, len(path.parents)) - 1]] if node.level else [path.parent, folder]
             names = [f"{node.module or ''}.{alias.name}".strip(".") for alias in node.names]
-            found += [_file_of(module, [*tops, folder / "src"]) for module in (*names, node.module or "")]
-    return [node for node in found if node is not None and node.is_relative_to(folder) and _is_readable(node)]
+            files += [_file_of(module, [*tops, folder / "src"]) for module in (*names, node.module or "")]
+    return [file for file in files if file is not None and file.is_relative_to(folder) and _is_readable(file)]
 
 
 def _file_of(module: str, tops: Sequence[Path]) -> Path | None:
@@ -73,9 +73,9 @@ def _is_readable(path: Path) -> bool:
 
 def _python_files(top: Path) -> Iterator[Path]:
     """Yield the Python files of a folder, and of the folders in it."""
-    inner = _entries(top)
-    for value in (inner, *map(_entries, inner)):
-        yield from (other for other in value if other.suffix == ".py")
+    entries = _entries(top)
+    for paths in (entries, *map(_entries, entries)):
+        yield from (path for path in paths if path.suffix == ".py")
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -85,15 +85,15 @@ def _entries(folder: Path) -> list[Path]:
 
 
 INSTALLED = ("site-packages", "dist-packages")
-RECORD_IT = "the trace does not know its line; record the program anew with pinprof run, which learns lines"
+RECORD_IT = "the trace does not have its line; record the program again with pinprof run, which learns lines"
 RECORD_AGAIN = "record it again"
 
 
 class Files:
     """The source files of a trace, each parsed once.
 
-    `scripts` are files to take where the trace names others of the same name. None outside of `folder` is changed, and
-    none that is not as it was recorded: by its SHA-256 in `recorded`, or else by its age.
+    `scripts` replace files of the same name in the trace. Files outside of `folder` are refused, and files that have
+    changed since the recording: by their SHA-256 in `recorded` or, without it, by their age.
     """
 
     def __init__(
@@ -108,32 +108,32 @@ class Files:
         self._sources = Sources(trace_path)
         self._scripts = [Path(script) for script in scripts]
         self.folder = (folder or project_of(Path.cwd())).resolve()
-        self._taken: dict[str, SourceFile | Refusal] = {}
+        self._read: dict[str, SourceFile | Refusal] = {}
 
     def at(self, place: Place) -> SourceFile:
-        """Return the file of a place. Raises Refusal where it may not be changed, or is not what ran."""
+        """Return the file of a place. Raises Refusal if it may not be changed, or is not what ran."""
         if place.file is None or place.line is None:
             raise NotSafe(RECORD_IT)
-        source = self.taken(place.file)
+        source = self.named(place.file)
         if place.line > len(source.content.splitlines()) or not source.function_fits(
             place.function or "<module>", place.line
         ):
             raise NotSafe(f"this line is not in {place.function}, so this is not the file that ran")
         return source
 
-    def taken(self, file: str) -> SourceFile:
+    def named(self, file: str) -> SourceFile:
         """Return a file by the name that the trace has for it. Raises Refusal."""
-        if file not in self._taken:
+        if file not in self._read:
             try:
-                self._taken[file] = self._take(file)
+                self._read[file] = self._open(file)
             except Refusal as reason:
-                self._taken[file] = reason
-        found = self._taken[file]
+                self._read[file] = reason
+        found = self._read[file]
         if isinstance(found, Refusal):
             raise found
         return found
 
-    def _take(self, file: str) -> SourceFile:
+    def _open(self, file: str) -> SourceFile:
         path = self._path(file)
         if path is None:
             raise NotSafe("the file is not here; name it after the trace")
@@ -163,7 +163,7 @@ class Files:
             raise NotSafe(f"the file was changed after the recording; {RECORD_AGAIN}")
 
     def _path(self, file: str) -> Path | None:
-        """Return where a file is: among those that were named, else where the trace names it."""
+        """Return where a file is: among the user's scripts, or where the trace says."""
         named = [path for path in self._scripts if path.name == Path(file).name]
         if named:
             best = max(named, key=lambda path: _shared_end(path, Path(file)))

@@ -1,4 +1,4 @@
-"""Numbers of the GPU that the host reads, `x.item()` and `float(x)`: which there are, and of what kind they are."""
+"""Find where the host reads a number of the GPU, `x.item()` or `float(x)`, and whether it is real or whole."""
 
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ HOST = m.SimpleString("'cpu'") | m.SimpleString('"cpu"')
 TO_HOST = m.Call(m.Attribute(attr=m.Name("detach") | m.Name("cpu")), []) | m.Call(
     m.Attribute(attr=m.Name("to")), [m.Arg(HOST | m.Call(args=[m.Arg(HOST)]))]
 )
-"""Calls that leave a number as it is, before it is read: `x.detach()`, `x.cpu()`, `x.to(torch.device("cpu"))`."""
-WORDS = {"None", "True", "False"}
+"""Calls before the read that leave a number as it is: `x.detach()`, `x.cpu()`, `x.to(torch.device("cpu"))`."""
+CONSTANTS = {"None", "True", "False"}
 ARRAYS = {"numpy", "tolist", "__array__"}
 """Methods that turn a tensor into an object of the host."""
 
@@ -28,13 +28,13 @@ class Read(NamedTuple):
 
     node: cst.Call
     tensor: cst.BaseExpression
-    """What is read, without what brings it to the host."""
+    """The tensor, without calls that only bring it to the host."""
     function: str
     """`item`, `float` or `int`."""
 
 
 def read_at(source: SourceFile, line: int) -> Read:
-    """Return the only expression on a line that reads a number. Raises Refusal if there are several, or none."""
+    """Return the expression on a line that reads a number. Raises Refusal unless there is exactly one."""
     reads = [read for call in source.calls(line) if (read := as_read(call))]
     if len(reads) > 1:
         raise NotSafe(f"the line reads {len(reads)} numbers, and each needs a line of its own")
@@ -46,7 +46,7 @@ def read_at(source: SourceFile, line: int) -> Read:
 
 
 def as_read(call: cst.Call) -> Read | None:
-    """Return what a call reads; None for one that reads nothing, or leaves that to a call within it."""
+    """Return what a call reads; None if it reads nothing, or a call within it does."""
     if parts := parts_of(call, ITEM):
         return Read(call, _bare(parts["tensor"]), "item")
     if parts := parts_of(call, NUMBER):
@@ -65,22 +65,22 @@ def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def check_is_tensor(source: SourceFile, read: Read) -> None:
-    """Raise Refusal where what is read may not be a tensor of the GPU."""
+    """Raise Refusal if what is read may not be a tensor of the GPU."""
     code = source.code(read.tensor)
     for node in walk(read.tensor):
         if isinstance(node, cst.Attribute) and node.attr.value in {"cpu", "numpy", "tolist", "item"}:
             raise NotSafe(f"{code} is on the host before it is read")
         if isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.IfExp | cst.BooleanOperation):
-            raise NotSafe(f"{code} may be no tensor")
+            raise NotSafe(f"{code} may not be a tensor")
     is_other = may_be_foreign(source, read.tensor)
     if isinstance(read.tensor, cst.Name):
         is_other = is_other or _may_be_number(source, read.tensor)
     if is_other or (read.function != "item" and not _is_tensor(source, read.tensor, read.node)):
-        raise NotSafe(f"{code} may be no tensor")
+        raise NotSafe(f"{code} may not be a tensor")
 
 
 def may_be_foreign(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """Return whether an expression may be an array, or an object of a class of the program: not by its methods."""
+    """Return whether an expression may be an array, or an object of one of the program's own classes."""
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not source.qualified(node.func):
         node = node.func.value
     match node:
@@ -96,7 +96,7 @@ def may_be_foreign(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def _makes_other(source: SourceFile, function: str) -> bool:
-    """Return whether a function of the file makes arrays, or a class of the file objects of its own."""
+    """Return whether a name is a class of the file, or a function of the file that makes arrays."""
     for node in source.nodes:
         if isinstance(node, cst.ClassDef) and node.name.value == function:
             return True
@@ -116,14 +116,14 @@ def _may_be_number(source: SourceFile, name: cst.Name) -> bool:
 
 
 def _has_number(source: SourceFile, value: cst.BaseExpression) -> bool:
-    """Return whether an expression is, or may be, a number, a text or a word: `0.0 if skip else loss`."""
+    """Return whether an expression is, or may be, a number, a text or a constant: `0.0 if skip else loss`."""
     if isinstance(value, cst.IfExp | cst.BooleanOperation):
         return any(isinstance(part, cst.BaseExpression) and _has_number(source, part) for part in value.children)
-    return isinstance(value, cst.BaseNumber | cst.BaseString) or source.code(value) in WORDS
+    return isinstance(value, cst.BaseNumber | cst.BaseString) or source.code(value) in CONSTANTS
 
 
 def values_of(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
-    """Return all that a variable is set or added to; nothing where other code may set it."""
+    """Return all values that are assigned or added to a variable; none if other code may set it."""
     try:
         uses = uses_of(source, name)
     except Refusal:
@@ -140,7 +140,7 @@ def statement_of(source: SourceFile, read: Read) -> cst.BaseSmallStatement:
 
 
 def other_form(source: SourceFile, read: Read) -> NotThisForm:
-    """Return that no change is for what a line does with the number that it reads."""
+    """Return the refusal for a line that does with its number what no fix can change."""
     loop = source.loop(read.node)
     if loop is not None and is_seldom(source, read.node, loop):
         return NotThisForm("the program already reads it only every few steps")
@@ -148,8 +148,8 @@ def other_form(source: SourceFile, read: Read) -> NotThisForm:
 
 
 def _use_of(source: SourceFile, node: cst.CSTNode) -> str:
-    """Return what the statement around a number does with it."""
-    for outer in source.around(node):
+    """Return what the statement around a number does with it, and the advice for that."""
+    for outer in source.ancestors(node):
         match outer:
             case cst.Call(func=cst.Attribute(value=cst.BaseString())):
                 continue  # "{}".format(x)
@@ -172,19 +172,19 @@ REAL = {"mean", "norm", "std", "var", "float", "double", "half", "bfloat16", "so
 METHODS = COMPARING | REAL | {"sum", "all", "any", "argmax", "argmin", "count_nonzero", "prod", "abs", "max", "min"}
 """Methods of tensors that return tensors."""
 LOSSES = "torch.nn.functional."
-"""What is called there for a loss returns real numbers."""
+"""The module of loss functions, which return real numbers."""
 OF_ALL = m.SimpleString(m.MatchRegex("['\"](mean|sum|batchmean)['\"]"))
 CRITERIA = "torch.nn."
-"""And what is made there for one: `nn.CrossEntropyLoss()`."""
+"""The module of loss classes, such as `nn.CrossEntropyLoss()`."""
 PLACED = {"to", "cuda", "cpu"}
 SIZES = {"numel", "nelement"}
 WAYS_OUT = (cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Yield)
-MANY_PARTS = ("complex", "fft", "stft", "polar", "cfloat", "cdouble")
-"""Words of programs whose means may be complex numbers."""
+COMPLEX_WORDS = ("complex", "fft", "stft", "polar", "cfloat", "cdouble")
+"""Words of programs in which a mean may be a complex number."""
 
 
 def is_real(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> bool:
-    """Return whether a tensor is of real numbers: a mean, a loss of torch, or what gradients are taken of.
+    """Return whether a tensor has real numbers: a mean, a loss of torch, or one on which `backward` is called.
 
     `at` is a node of the function in which it is read.
     """
@@ -205,19 +205,19 @@ def _returns_real(source: SourceFile, call: cst.Call) -> bool:
 
 
 def _has_one_number(loss: cst.Call) -> bool:
-    """Return whether a loss is one number for all samples: `reduction="none"` has one for each."""
+    """Return whether a loss is one number for all samples, not one for each as with `reduction="none"`."""
     reduction = argument(loss, "reduction")
     return (reduction is None or m.matches(reduction.value, OF_ALL)) and not argument(loss, "reduce")
 
 
 def _has_complex_numbers(source: SourceFile) -> bool:
-    return bool(source.mentions(MANY_PARTS)) or any(isinstance(node, cst.Imaginary) for node in source.nodes)
+    return bool(source.mentions(COMPLEX_WORDS)) or any(isinstance(node, cst.Imaginary) for node in source.nodes)
 
 
 def _means_the_same(source: SourceFile, tensor: cst.Name, call: cst.Call) -> bool:
-    """Return whether a variable that is read has no other value than where gradients are taken of it."""
+    """Return whether a variable stays real between its read and the call of `backward` on it."""
     first, last = sorted((source.line(tensor), source.line(call)))
-    bound = [node for node in source.named[tensor.value] if first < source.line(node) < last]
+    bound = [node for node in source.nodes_named[tensor.value] if first < source.line(node) < last]
     return all(_stays_real(source, node) for node in bound)
 
 
@@ -236,7 +236,7 @@ def _backward_of(source: SourceFile, name: str, at: cst.CSTNode) -> list[cst.Cal
 
 
 def _is_tensor(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) -> bool:
-    """Return whether what `float()` or `int()` reads is a tensor each time, not a number of Python now and then."""
+    """Return whether what `float()` or `int()` reads is always a tensor, never a number of Python."""
     if isinstance(tensor, cst.Name):
         calls = _backward_of(source, tensor.value, at)
         return _only_has_losses(source, tensor) or any(_always_run_together(source, call, at) for call in calls)
@@ -246,10 +246,10 @@ def _is_tensor(source: SourceFile, tensor: cst.BaseExpression, at: cst.CSTNode) 
 
 
 def _always_run_together(source: SourceFile, call: cst.Call, at: cst.CSTNode) -> bool:
-    """Return whether a call runs whenever a node does: in the same block or one around it, with no way out between."""
-    line = next(outer for outer in source.around(call) if isinstance(outer, cst.BaseStatement))
+    """Return whether a call runs whenever a node does: in the same or an outer block, with no way out between."""
+    line = next(outer for outer in source.ancestors(call) if isinstance(outer, cst.BaseStatement))
     block = source.parent(line)
-    other = next((outer for outer in (at, *source.around(at)) if source.parent(outer) is block), None)
+    other = next((outer for outer in (at, *source.ancestors(at)) if source.parent(outer) is block), None)
     if other is None or not isinstance(block, cst.IndentedBlock | cst.Module):
         return False
     places = [place for place, part in enumerate(block.body) if part is other or part is line]
@@ -258,15 +258,15 @@ def _always_run_together(source: SourceFile, call: cst.Call, at: cst.CSTNode) ->
 
 
 def _only_has_losses(source: SourceFile, name: cst.Name) -> bool:
-    """Return whether a variable is only ever a loss: of a function of torch, or of a criterion that torch made."""
+    """Return whether every value of a variable is a loss: of a function or a class of torch."""
     values = values_of(source, name)
     return bool(values) and all(isinstance(value, cst.Call) and _returns_real(source, value) for value in values)
 
 
 def _is_criterion(source: SourceFile, name: cst.Name) -> bool:
-    """Return whether a name stands for a loss that torch made, everywhere in the file."""
+    """Return whether a name stands for an object of torch's loss classes, everywhere in the file."""
     values: list[cst.BaseExpression] = []
-    for node in source.named.get(name.value, ()):
+    for node in source.nodes_named.get(name.value, ()):
         parent = source.parent(node)
         if isinstance(parent, cst.AssignTarget):
             values.append(cst.ensure_type(source.parent(parent), cst.Assign).value)
@@ -301,7 +301,7 @@ def _compares(of: cst.BaseExpression) -> bool:
 
 
 def is_host_number(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a number of the host for certain: a whole one, a length, a size."""
+    """Return whether an expression is certainly a number of the host: an integer, a length, or a size."""
     if isinstance(node, cst.Call):
         is_size = last_name(node) in SIZES or (last_name(node) == "size" and len(node.args) == 1)
         is_length = isinstance(node.func, cst.Name) and node.func.value == "len" and is_builtin(source, "len")

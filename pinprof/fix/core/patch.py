@@ -1,4 +1,4 @@
-"""Unified diffs that `git apply` takes, of bytes, and the changed files: all are written, or none."""
+"""Unified diffs for `git apply`, and writing the changed files: all of them or none."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from secrets import token_hex
 from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
 from pinprof.fix.core.files import Files
-from pinprof.fix.core.rewrite import Mend, NotSafe, Refusal, RefusedPlace, Rewrite, rewritten
+from pinprof.fix.core.rewrite import NotSafe, ProgramChange, Refusal, RefusedPlace, Rewrite, rewritten
 from pinprof.git import GitError, git
 from pinprof.rules.rule import Saving
 from pinprof.rules.savings import saving_of
@@ -28,9 +28,9 @@ CONTEXT = 3
 
 @dataclass(frozen=True)
 class Patch:
-    """A change for a finding as a diff, which applies behind those before it."""
+    """A change as a diff, which applies after those before it."""
 
-    mend: Mend
+    change: ProgramChange
     diff: bytes
 
 
@@ -41,67 +41,70 @@ class Patches:
     patches: tuple[Patch, ...]
     refused: tuple[RefusedPlace, ...]
     before: Mapping[Path, bytes]
-    """The content of each file that is changed."""
+    """The content of each changed file before all changes."""
     after: Mapping[Path, bytes]
-    """And what becomes of it."""
+    """Its content after all changes."""
     root: Path
     """The folder to which the paths in the diffs are relative, as `git apply` takes them."""
     saving: Saving | None = None
-    """What the replay predicts all of them to save of a step; None where nobody can tell of one."""
+    """What the replay predicts all of them to save of a step; None if that of one is unknown."""
     proposals: tuple[Patch, ...] = ()
-    """Changes that are not certain: each applies behind all patches, by itself, and is in no file of `after`."""
+    """Changes that are not certain: each applies by itself after all patches, and is not in `after`."""
 
 
 def patched(
-    mends: Iterable[Mend], refusals: Iterable[RefusedPlace], files: Files, proposals: Iterable[Mend] = ()
+    changes: Iterable[ProgramChange],
+    refusals: Iterable[RefusedPlace],
+    files: Files,
+    proposals: Iterable[ProgramChange] = (),
 ) -> Patches:
-    """Return the diffs of some changes and proposals; those that would leave no program are refused."""
+    """Return the diffs of some changes and proposals; refuse those that Python could not compile."""
     patches: list[Patch] = []
-    offers: list[Patch] = []
+    proposed: list[Patch] = []
     refused = list(refusals)
     kept: list[Rewrite] = []
     before: dict[Path, bytes] = {}
     after: dict[Path, bytes] = {}
     root = project_of(files.folder)
-    for mend, is_certain in [*((mend, True) for mend in mends), *((mend, False) for mend in proposals)]:
-        rewrites = [*kept, *mend.rewrites]
-        sources = [files.taken(file) for file in mend.files]
+    for change, is_certain in [*((change, True) for change in changes), *((change, False) for change in proposals)]:
+        rewrites = [*kept, *change.rewrites]
+        sources = [files.named(file) for file in change.files]
         try:
-            new = {source.path: _made(files, source.file, rewrites) for source in sources}
+            new = {source.path: _rewritten_file(files, source.file, rewrites) for source in sources}
         except Refusal as reason:
-            refused.append(RefusedPlace(mend.rule, mend.places[0], str(reason)))
+            refused.append(RefusedPlace(change.rule, change.places[0], str(reason)))
             continue
         diff = b"".join(
             diff_of(source.path.relative_to(root).as_posix(), after.get(source.path, source.content), new[source.path])
             for source in sources
         )
         if not diff:
-            refused.append(RefusedPlace(mend.rule, mend.places[0], "the source says so already"))
+            refused.append(RefusedPlace(change.rule, change.places[0], "the source says so already"))
         elif is_certain:
             before |= {source.path: source.content for source in sources}
             kept = rewrites
             after |= new
-            patches.append(Patch(mend, diff))
+            patches.append(Patch(change, diff))
         else:
-            offers.append(Patch(mend, diff))
-    return Patches(tuple(patches), tuple(refused), before, after, root, proposals=tuple(offers))
+            proposed.append(Patch(change, diff))
+    return Patches(tuple(patches), tuple(refused), before, after, root, proposals=tuple(proposed))
 
 
-def _made(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
-    """Return a file with some rewrites. Raises Refusal where Python cannot compile that."""
-    source = files.taken(file)
+def _rewritten_file(files: Files, file: str, rewrites: Sequence[Rewrite]) -> bytes:
+    """Return the content of a file after some rewrites. Raises Refusal if Python cannot compile it."""
+    source = files.named(file)
     try:
-        made = rewritten(source.module, [rewrite for rewrite in rewrites if rewrite.file == file]).bytes
+        content = rewritten(source.module, [rewrite for rewrite in rewrites if rewrite.file == file]).bytes
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the program's own, as of `"\d"`
-            compile(made, file, "exec", dont_inherit=True)
+            compile(content, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NotSafe("the changed file would not be valid in this version of Python") from error
-    return made
+    return content
 
 
 def diff_of(name: str, before: bytes, after: bytes) -> bytes:
-    """Return a unified diff of a file; nothing where it stays as it is."""
+    """Return a unified diff of a file; empty if the file stays as it is."""
     old, new = ([line.decode("latin-1") for line in _lines(content)] for content in (before, after))
     one, other = (_quoted(f"{side}/{name}") for side in "ab")
     rows = unified_diff(old, new, one, other, n=CONTEXT)
@@ -122,7 +125,7 @@ def _lines(content: bytes) -> Iterator[bytes]:
 
 
 def _quoted(name: str) -> str:
-    """Return a path as git writes it: in quotes, if it has characters that are not plain."""
+    """Return a path as git writes it: in quotes if it has special characters."""
     encoded = name.encode()
     if all(32 < byte < 127 and byte not in b'"\\' for byte in encoded):  # noqa: PLR2004  printable ASCII
         return name
@@ -135,10 +138,10 @@ def _quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-def joint_saving(mends: Sequence[Mend], analysis: Analysis) -> Saving | None:
-    """Return what all of these changes save of a step, by one replay; None where nobody can tell of one of them."""
-    edits = [mend.edits for mend in mends if mend.edits is not None]
-    if not edits or len(edits) < len(mends) or not analysis.replay.runs or not analysis.replay.before.step_ns:
+def joint_saving(changes: Sequence[ProgramChange], analysis: Analysis) -> Saving | None:
+    """Return what all of these changes save of a step, by one replay; None if the edits of one are unknown."""
+    edits = [change.edits for change in changes if change.edits is not None]
+    if not edits or len(edits) < len(changes) or not analysis.replay.runs or not analysis.replay.before.step_ns:
         return None
     return saving_of(analysis.replay, reduce(or_, edits))
 
@@ -153,13 +156,13 @@ class FixError(PinprofError):
 def write_patches(patches: Patches, *, backup: bool) -> list[Path]:
     """Write the changed files, all or none; return the backups. Raises FixError.
 
-    Without `backup` each file is one that git has as it is; with it the file before is kept as `FILE.orig`.
+    With `backup`, keep each file as `FILE.orig`; without it, git must have each file as it is.
     """
     kept = _backups(patches) if backup else {}
     check_patches(patches, backup=backup)
     with ExitStack() as undo:
-        old = {path: _beside(path, "old", undo) for path in patches.after}
-        new = {path: _beside(path, "part", undo) for path in patches.after}
+        old = {path: _hidden_file(path, "old", undo) for path in patches.after}
+        new = {path: _hidden_file(path, "part", undo) for path in patches.after}
         try:
             for path, part in new.items():
                 shutil.copy2(path, old[path])
@@ -179,7 +182,7 @@ def write_patches(patches: Patches, *, backup: bool) -> list[Path]:
 
 
 def check_patches(patches: Patches, *, backup: bool) -> None:
-    """Raise FixError where a change could not be taken back, or is for another file than the one that is there."""
+    """Raise FixError if a change could not be undone, or a file has changed since the changes were planned."""
     for copy in _backups(patches).values() if backup else ():
         if os.path.lexists(copy):
             raise FixError(f"{copy}: exists already; move it away, it may be the only copy of a program")
@@ -196,7 +199,7 @@ def _backups(patches: Patches) -> dict[Path, Path]:
 
 
 def _replace(new: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:
-    """Put new files in the places of all, or leave them all as they were."""
+    """Replace all files by new ones, or leave all as they were."""
     done: list[Path] = []
     try:
         for path, part in new.items():
@@ -209,27 +212,27 @@ def _replace(new: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:
         raise
 
 
-def _beside(path: Path, end: str, undo: ExitStack) -> Path:
-    """Return the name of a hidden file in the folder of another one; it is gone in the end."""
-    made = path.with_name(f".{path.name}.{token_hex(4)}.{end}")
-    undo.callback(made.unlink, missing_ok=True)
-    return made
+def _hidden_file(path: Path, end: str, undo: ExitStack) -> Path:
+    """Return the name of a hidden file in the folder of another one; `undo` deletes it."""
+    hidden = path.with_name(f".{path.name}.{token_hex(4)}.{end}")
+    undo.callback(hidden.unlink, missing_ok=True)
+    return hidden
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise FixError for a file that is not to be written, or that is more than its name."""
-    found = path.stat()
-    if not (found.st_mode & stat.S_IWUSR and os.access(path, os.W_OK)):
+    """Raise FixError for a file that is read-only, or has several names."""
+    status = path.stat()
+    if not (status.st_mode & stat.S_IWUSR and os.access(path, os.W_OK)):
         raise FixError(f"{path}: is read-only; make it writable (chmod u+w) if it may be changed")
-    if found.st_nlink > 1:
-        others = f"{found.st_nlink - 1} other name" + "s" * (found.st_nlink > 2)  # noqa: PLR2004  one and another
+    if status.st_nlink > 1:
+        others = f"{status.st_nlink - 1} other name" + "s" * (status.st_nlink > 2)  # noqa: PLR2004  one and another
         raise FixError(
             f"{path}: has {others} (hard links), of a file that would stay as it is; copy it to one of its own"
         )
 
 
 def _keep_owner(path: Path, part: Path) -> None:
-    """Give a new file the owner of the one whose place it takes, where this user may: root may."""
+    """Give a new file the owner of the one that it replaces, if this user may (root may)."""
     old, new = path.stat(), part.stat()
     if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
         with suppress(OSError):
@@ -243,19 +246,19 @@ def _check_clean(paths: Iterable[Path]) -> None:
         if tracked is None:
             raise FixError(f"{path}: is not under git, so you could not undo the change; add --backup")
         if _is_hidden(_git(path, "ls-files", "-v", "--", path.name) or ""):
-            hidden = "git is told not to look for changes of it (skip-worktree or assume-unchanged)"
+            hidden = "git ignores changes of it (skip-worktree or assume-unchanged)"
             raise FixError(f"{path}: {hidden}, so you could not undo this one; add --backup")
         if _git(path, "status", "--porcelain", "--", path.name) != "":
             raise FixError(f"{path}: has changes that are not committed; commit them, or add --backup")
 
 
 def _is_hidden(listed: str) -> bool:
-    """Return whether `git ls-files -v` marks a file as one whose changes git does not see: `S` or a small letter."""
+    """Return whether `git ls-files -v` marks a file as one whose changes git ignores: `S` or a small letter."""
     return any(line[:1] == "S" or line[:1].islower() for line in listed.splitlines())
 
 
 def _git(path: Path, *words: str) -> str | None:
-    """Return what git says in the folder of a file; None where it fails."""
+    """Return the output of git in the folder of a file; None if it fails."""
     try:
         return git(path.parent, *words)
     except GitError:

@@ -1,4 +1,4 @@
-"""What changes share that leave a number of the GPU there until the program uses it."""
+"""The base class of fixes that leave a number on the GPU until the program uses it."""
 
 from abc import abstractmethod
 from typing import NamedTuple

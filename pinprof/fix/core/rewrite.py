@@ -1,4 +1,4 @@
-"""What a change of a program is made of: rewrites of nodes of its syntax tree, or the reason why there is none."""
+"""Changes of a program as rewrites of nodes of its syntax tree, or the reason why there is no change."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ class Refusal(Exception):  # noqa: N818  not an error: the answer to whether a c
 
 
 class NotThisForm(Refusal):
-    """The program does something else there than what the change is for: another change may be for it."""
+    """The change is for another form of code; another change may fit."""
 
 
 class NotSafe(Refusal):
-    """The change is for this form, and something in the program, or unknown, may make it wrong."""
+    """The change is for this form of code, but something in the program, or something unknown, may make it wrong."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Rewrite:
     line: int
     node: cst.CSTNode
     what: str
-    """What is done to it: the same twice is done once."""
+    """What is done to the node; the same rewrite asked for twice is done once."""
     remake: Remake = field(compare=False, repr=False)
-    """Gets the node with all changes within it."""
+    """Returns the new node; its argument is the node with all rewrites within it done."""
     whole: bool = False
-    """Whether it looks at nothing within the node, so that no other change may be there."""
+    """Whether it drops what is within the node, so that no other rewrite may be there."""
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What distinguishes it from others: the same twice is done once."""
+        """Equal for rewrites that do the same to one node."""
         return self.file, id(self.node), self.what
 
 
@@ -56,9 +56,9 @@ class Waits(NamedTuple):
     """As the trace names it."""
     gone: tuple[cst.CSTNode, ...]
     read: tuple[cst.CSTNode, ...] = ()
-    """Expressions and loops behind which the host has waited, blocks and lines before which it has."""
+    """Where the host has waited: after these expressions and loops, and before these blocks and lines."""
     lost: tuple[cst.CSTNode, ...] = ()
-    """Names that get another value, so that what reads them does not wait."""
+    """Names that get another value, so that reading them no longer waits."""
 
 
 class PlaceChange(NamedTuple):
@@ -72,7 +72,7 @@ class PlaceChange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mend:
+class ProgramChange:
     """A change for a finding, at one or more of its places."""
 
     rule: Rule
@@ -82,16 +82,16 @@ class Mend:
     numbers: Numbers
     safe_if: str
     places: tuple[Place, ...]
-    """Those of the finding that it is for, and those that it changes."""
+    """The places of the finding that it mends, then the places that it changes."""
     waits: tuple[Waits, ...]
     saving: Saving | None = None
-    """What the replay predicts per step; None where nobody can tell."""
+    """What the replay predicts per step; None if unknown."""
     part: bool = False
     """Whether the change does less than the finding asks for."""
     edits: Edits | None = None
-    """What becomes of the calls of the trace, for a replay with other changes; None where nobody can tell."""
+    """What it does to the calls of the trace, for a replay with other changes; None if unknown."""
     doubts: tuple[str, ...] = ()
-    """Why it is not certain; without any, it is. A change with doubts is a proposal."""
+    """Why it is not certain; a change with doubts is a proposal."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -111,39 +111,39 @@ class RefusedPlace:
 class _Apply(cst.CSTTransformer):
     def __init__(self, rewrites: Iterable[Rewrite]) -> None:
         super().__init__()
-        self._of: dict[int, list[Rewrite]] = {}
+        self._by_node: dict[int, list[Rewrite]] = {}
         for rewrite in rewrites:
-            same = self._of.setdefault(id(rewrite.node), [])
+            same = self._by_node.setdefault(id(rewrite.node), [])
             if rewrite.what not in [rewrite.what for rewrite in same]:
                 same.append(rewrite)
 
     def on_leave(self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT) -> NewNode:  # type: ignore[override]
-        made: NewNode = updated_node
+        new: NewNode = updated_node
         node: cst.CSTNode = updated_node
-        for rewrite in self._of.get(id(original_node), ()):
-            if isinstance(made, cst.FlattenSentinel):
-                made = _again(made, node, rewrite)
+        for rewrite in self._by_node.get(id(original_node), ()):
+            if isinstance(new, cst.FlattenSentinel):
+                new = _rewrite_within(new, node, rewrite)
             else:
-                assert isinstance(made, cst.CSTNode)
-                node = made
-                made = rewrite.remake(node)
-        return made
+                assert isinstance(new, cst.CSTNode)
+                node = new
+                new = rewrite.remake(node)
+        return new
 
 
-def _again(made: "cst.FlattenSentinel[cst.BaseStatement]", node: cst.CSTNode, rewrite: Rewrite) -> NewNode:
-    """Return what a rewrite makes of a statement to which another has added lines: the one that has its body."""
+def _rewrite_within(lines: "cst.FlattenSentinel[cst.BaseStatement]", node: cst.CSTNode, rewrite: Rewrite) -> NewNode:
+    """Rewrite a statement to which another rewrite has added lines: of these, the one with the statement's body."""
     parts: list[cst.BaseStatement] = []
-    for inner in made.nodes:
+    for inner in lines.nodes:
         new = rewrite.remake(inner) if getattr(inner, "body", None) is getattr(node, "body", ()) else inner
         parts += new.nodes if isinstance(new, cst.FlattenSentinel) else [cast("cst.BaseStatement", new)]
     return cst.FlattenSentinel(parts)
 
 
 def rewritten(module: cst.Module, rewrites: Iterable[Rewrite]) -> cst.Module:
-    """Return a module with the nodes of some rewrites made anew; they are those of this very tree."""
-    made = module.visit(_Apply(rewrites))
-    assert isinstance(made, cst.Module)
-    return made
+    """Return a module with some rewrites done; their nodes must be those of this very tree."""
+    new = module.visit(_Apply(rewrites))
+    assert isinstance(new, cst.Module)
+    return new
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -160,15 +160,15 @@ def parts_of(node: cst.CSTNode, pattern: m.BaseMatcherNode) -> dict[str, cst.Bas
     return cast("dict[str, cst.BaseExpression] | None", m.extract(node, pattern))
 
 
-def made_of(template: str, node: cst.CSTNode) -> cst.BaseExpression:
-    """Return an expression made of a variable, as `float({x})`, in the parentheses that stand around the variable."""
+def wrapped(template: str, node: cst.CSTNode) -> cst.BaseExpression:
+    """Put a variable into a template such as `float({x})`; parentheses around the variable go around the whole."""
     name = cst.ensure_type(node, cst.Name)
-    made = parse_template_expression(template, x=name.with_changes(lpar=[], rpar=[]))
-    return made.with_changes(lpar=name.lpar, rpar=name.rpar)
+    expression = parse_template_expression(template, x=name.with_changes(lpar=[], rpar=[]))
+    return expression.with_changes(lpar=name.lpar, rpar=name.rpar)
 
 
 def atom(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression that can stand before a dot: in brackets, where it needs them."""
+    """Return an expression that can stand before a dot: in parentheses if it needs them."""
     if node.lpar or isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
         return node
     return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

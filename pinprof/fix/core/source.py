@@ -1,4 +1,4 @@
-"""A source file as a syntax tree: what stands on a line, in which loop, in which order it runs, what names mean."""
+"""A source file as a syntax tree: the calls on a line, the loops around them, and what names mean."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -27,7 +27,7 @@ Scope: TypeAlias = cst.FunctionDef | cst.Module | cst.ClassDef | cst.Lambda
 
 
 class SourceFile:
-    """One file of the program. Raises Refusal if its text cannot be taken apart and put together again."""
+    """One file of the program. Raises Refusal if its syntax tree would not give the same text again."""
 
     def __init__(self, file: str, path: Path, content: bytes) -> None:
         self.file = file
@@ -88,7 +88,7 @@ class SourceFile:
         """Return the node around a node."""
         return self._parents.get(node)
 
-    def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around a node, the innermost first."""
         above = self.parent(node)
         while above is not None:
@@ -96,7 +96,7 @@ class SourceFile:
             above = self.parent(above)
 
     def calls(self, line: int) -> list[cst.Call]:
-        """Return the calls that a recorded line may mean: those that begin there, or whose method's name is there."""
+        """Return the calls to which a recorded line may belong: they begin there, or the name of their method does."""
         return [
             node
             for node in self.every_call
@@ -105,8 +105,7 @@ class SourceFile:
 
     def qualified(self, node: cst.CSTNode) -> str | None:
         """Return what an imported name stands for, `torch.optim.AdamW`; None unless it is that alone."""
-        named = self._named(node)
-        meaning = next(iter(self.meanings(node)), None) if len(named) == 1 else None
+        meaning = next(iter(self.meanings(node)), None) if len(self._qualified(node)) == 1 else None
         return None if meaning and self._replaced(meaning) else meaning
 
     @cached_property
@@ -118,50 +117,50 @@ class SourceFile:
         return frozenset(names | {str(text.evaluated_value) for text in texts})
 
     def _replaced(self, name: str) -> bool:
-        """Return whether the source may put a function of its own in the place of one of a library."""
-        return name in self._assigned or (name.rpartition(".")[2] in self._assigned and "setattr" in self.named)
+        """Return whether the source may replace a function of a library by its own."""
+        return name in self._assigned or (name.rpartition(".")[2] in self._assigned and "setattr" in self.nodes_named)
 
     def meanings(self, node: cst.CSTNode) -> set[str]:
         """Return all imports that a name may stand for: two behind `try: import a as x`, `except: import b as x`."""
-        return {found.name for found in self._named(node) if found.source is QualifiedNameSource.IMPORT}
+        return {name.name for name in self._qualified(node) if name.source is QualifiedNameSource.IMPORT}
 
     @cached_property
     def _scopes(self) -> Mapping[cst.CSTNode, "MetadataScope | None"]:
         return self._wrapper.resolve(ScopeProvider)
 
-    def variables(self, node: cst.CSTNode) -> "MetadataScope | None":
+    def variable_scope(self, node: cst.CSTNode) -> "MetadataScope | None":
         """Return the scope in which a name is looked up; None for the name of an attribute or a keyword."""
         return self._scopes.get(node)
 
     @cached_property
-    def named(self) -> Mapping[str, Sequence[cst.Name]]:
+    def nodes_named(self) -> Mapping[str, Sequence[cst.Name]]:
         """The nodes of each name, in the order of the source."""
-        found: dict[str, list[cst.Name]] = {}
+        nodes: dict[str, list[cst.Name]] = {}
         for node in self.nodes:
             if isinstance(node, cst.Name):
-                found.setdefault(node.value, []).append(node)
-        return found
+                nodes.setdefault(node.value, []).append(node)
+        return nodes
 
-    def defined(self, name: str) -> int | None:
-        """Return a line in which the source binds a name, in whatever scope; None where it never does."""
+    def binding_line(self, name: str) -> int | None:
+        """Return a line in which the source binds a name, in whatever scope; None if it never does."""
         for scope in {value for value in self._scopes.values() if value is not None}:
             for assignment in scope.assignments[name]:
                 if isinstance(assignment, Assignment):
                     return self.line(assignment.node)
         return None
 
-    def _named(self, node: cst.CSTNode) -> "set[QualifiedName]":
-        found = self._names.get(node, ())
-        return cast("set[QualifiedName]", found() if callable(found) else found)
+    def _qualified(self, node: cst.CSTNode) -> "set[QualifiedName]":
+        names = self._names.get(node, ())
+        return cast("set[QualifiedName]", names() if callable(names) else names)
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Return the function, class or module in whose frame a node runs."""
-        return next(outer for outer in self.around(node) if isinstance(outer, Scope))
+        return next(outer for outer in self.ancestors(node) if isinstance(outer, Scope))
 
     def loop(self, node: cst.CSTNode) -> Loop | None:
         """Return the innermost loop of the same function in whose body a node is."""
         inner = node
-        for outer in self.around(node):
+        for outer in self.ancestors(node):
             if isinstance(outer, Scope):
                 return None
             if isinstance(outer, cst.For | cst.While) and inner is outer.body:
@@ -170,8 +169,8 @@ class SourceFile:
         return None
 
     def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
-        """Return the line of simple statements around a node. Raises Refusal if it has several, or none is."""
-        for outer in self.around(node):
+        """Return the simple statement around a node. Raises Refusal if there is none, or its line has several."""
+        for outer in self.ancestors(node):
             if isinstance(outer, cst.SimpleStatementLine):
                 if len(outer.body) != 1:
                     raise NotSafe("several statements stand on the line")
@@ -182,7 +181,7 @@ class SourceFile:
 
     def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether a node is within another one."""
-        return any(part is outer for part in self.around(node))
+        return any(part is outer for part in self.ancestors(node))
 
     def code(self, node: cst.CSTNode) -> str:
         """Return the text of a node."""
@@ -204,15 +203,15 @@ class SourceFile:
         )
 
     def rewrite(self, node: cst.CSTNode, what: str, remake: Any, *, whole: bool = False) -> Rewrite:
-        """Return a rewrite of one of its nodes; `whole` says that it looks at nothing within it."""
+        """Return a rewrite of one of its nodes; `whole` is that of `Rewrite`."""
         return Rewrite(self.file, self.line(node), node, what, remake, whole)
 
-    def anew(self, node: cst.CSTNode, what: str, new: "cst.CSTNode | cst.RemovalSentinel") -> Rewrite:
-        """Return the rewrite that puts another node in the place of one, or nothing."""
+    def replacement(self, node: cst.CSTNode, what: str, new: "cst.CSTNode | cst.RemovalSentinel") -> Rewrite:
+        """Return the rewrite that replaces a node by another one, or removes it."""
         return self.rewrite(node, what, lambda _: new, whole=True)
 
     def not_one(self, calls: int, what: str) -> Refusal:
-        """Return the refusal for a line that has not one call of something: it has another form, or is not clear."""
+        """Return the refusal for a line that should have one call of something and has none or several."""
         refusal = NotSafe if calls else NotThisForm
         return refusal(f"{calls or 'no'} call{'s' * (calls > 1)} of {what} on the line")
 
@@ -230,13 +229,13 @@ def statement_alone(source: SourceFile, line: int, function: str) -> cst.SimpleS
 
 
 def removal(source: SourceFile, statement: cst.SimpleStatementLine) -> Rewrite:
-    """Return the rewrite that takes out a statement; where it is alone in its block, `pass` stands there."""
+    """Return the rewrite that removes a statement; alone in its block, it becomes `pass`."""
     block = source.parent(statement)
     if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
-        return source.anew(statement.body[0], "taken out", cst.Pass())
+        return source.replacement(statement.body[0], "removed", cst.Pass())
     if any(line.comment for line in statement.leading_lines):
-        raise NotSafe("a comment stands above the line; take both out by hand")
-    return source.anew(statement, "taken out", cst.RemoveFromParent())
+        raise NotSafe("a comment stands above the line; remove both by hand")
+    return source.replacement(statement, "removed", cst.RemoveFromParent())
 
 
 REMAINDER = m.BinaryOperation(operator=m.Modulo())
@@ -250,13 +249,13 @@ def comes_after(source: SourceFile, node: cst.CSTNode, statement: cst.CSTNode) -
         return False
     place = next(number for number, other in enumerate(block.body) if other is statement)
     later = block.body[place + 1 :]
-    return any(other is outer for outer in (node, *source.around(node)) for other in later)
+    return any(other is outer for outer in (node, *source.ancestors(node)) for other in later)
 
 
 def is_seldom(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether a node runs outside of a loop, or in it only every N times: `if step % 100 == 0`."""
     inner = node
-    for outer in source.around(node):
+    for outer in source.ancestors(node):
         if outer is loop:
             return inner is not loop.body and not (isinstance(loop, cst.While) and inner is loop.test)
         if isinstance(outer, cst.If) and inner is outer.body and asks_remainder(outer.test):

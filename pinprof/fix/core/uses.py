@@ -1,4 +1,4 @@
-"""How a function uses one of its variables: where it is set, added to, and read; and which names are Python's own."""
+"""Where a function sets, changes and reads one of its variables, and which names are Python's own."""
 
 import builtins
 from collections.abc import Iterator
@@ -49,9 +49,9 @@ def uses_in(source: SourceFile, within: cst.CSTNode, name: str) -> Iterator[cst.
 
 LOOK_INSIDE = {"locals", "globals", "vars", "exec", "eval"}
 OF_FRAMES = ("f_locals", "f_globals", "__globals__", "__main__", "__dict__")
-"""Names through which other code sees variables: the first those of a function, all of them those of a module."""
+"""Names through which other code sees variables of a module; the first also those of a function."""
 SHOWS = {"ic", "pp"}
-"""Functions of libraries that show the code of what they are given."""
+"""Functions of libraries (icecream, pprint) that show the code of their arguments."""
 SAME = m.ComparisonTarget(m.Is() | m.IsNot())
 IDENTITY = m.Comparison(comparisons=[m.ZeroOrMore(), SAME, m.ZeroOrMore()]) | m.Call(m.Name("id"))
 
@@ -74,16 +74,16 @@ def uses_of(source: SourceFile, at: cst.Name) -> Uses:
 
 def local_uses(source: SourceFile, at: cst.Name) -> Uses:
     """Return the uses of a variable in the function around one of them. Raises NotSafe for one bound in odd ways."""
-    own, uses = source.variables(at), Uses()
-    for node in source.named.get(at.value, ()):
-        if _is_use(source, node) and source.variables(node) is own:
+    own, uses = source.variable_scope(at), Uses()
+    for node in source.nodes_named.get(at.value, ()):
+        if _is_use(source, node) and source.variable_scope(node) is own:
             _sort_use(source, node, at.value, uses)
     return uses
 
 
 def check_is_local(source: SourceFile, at: cst.Name) -> None:
-    """Raise NotSafe where anything but the function around a use of a variable may see that variable."""
-    scope, own, name = source.scope(at), source.variables(at), at.value
+    """Raise NotSafe if anything but the function around a use of a variable may see that variable."""
+    scope, own, name = source.scope(at), source.variable_scope(at), at.value
     if isinstance(scope, cst.ClassDef | cst.Lambda):
         raise NotSafe(f"{name} belongs to a class or a lambda")
     if own is None or isinstance(own, ComprehensionScope):
@@ -92,8 +92,8 @@ def check_is_local(source: SourceFile, at: cst.Name) -> None:
         raise NotSafe(f"{name} is an argument of its function")
     if is_set_by_others(source, name):
         raise NotSafe(f"{name} is global")
-    for node in source.named.get(name, ()):
-        here = source.variables(node)
+    for node in source.nodes_named.get(name, ()):
+        here = source.variable_scope(node)
         is_shared = here is None or (here is not own and _is_nested(here, own) and not _is_apart(here, own, name))
         if is_shared and _is_use(source, node):
             raise NotSafe(f"{name} is used in a nested function or in a comprehension")
@@ -121,8 +121,8 @@ def _is_apart(scope: MetadataScope, own: MetadataScope, name: str) -> bool:
 
 
 def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
-    """Raise Refusal where something may look at a variable of a scope without naming it."""
-    if isinstance(scope, cst.Module) and "__all__" in source.named:
+    """Raise Refusal if something may read a variable of a scope without naming it."""
+    if isinstance(scope, cst.Module) and "__all__" in source.nodes_named:
         raise NotSafe(f"__all__ may name {name}: other code may read it")
     for node in walk(scope.body if isinstance(scope, cst.FunctionDef) else scope):
         if isinstance(node, cst.Name) and node.value in LOOK_INSIDE and _looks_inside(source, node, scope):
@@ -130,13 +130,13 @@ def check_is_not_looked_at(source: SourceFile, scope: Scope, name: str) -> None:
         if isinstance(node, cst.SimpleString) and f"@{name}" in node.value:
             raise NotSafe(f"a text in line {source.line(node)} names {name}")
     frames = OF_FRAMES if isinstance(scope, cst.Module) else OF_FRAMES[:1]
-    if frame := next((word for word in frames if word in source.named), None):
+    if frame := next((word for word in frames if word in source.nodes_named), None):
         raise NotSafe(f"{frame} may look at {name}")
 
 
 def _looks_inside(source: SourceFile, function: cst.Name, scope: cst.CSTNode) -> bool:
     """Return whether a function may look at the variables of a scope: `vars(args)` looks at an object alone."""
-    if not _is_use(source, function) and "builtins" not in source.named:
+    if not _is_use(source, function) and "builtins" not in source.nodes_named:
         return False  # model.eval()
     call = source.parent(function)
     if function.value == "vars" and isinstance(call, cst.Call) and call.args and not call.args[0].star:
@@ -153,7 +153,7 @@ def _is_use(source: SourceFile, node: cst.Name) -> bool:
 
 
 def _sort_use(source: SourceFile, node: cst.Name, name: str, uses: Uses) -> None:
-    """Add a use of a variable to others, by what it does. Raises Refusal for what is bound in another way."""
+    """Add a use of a variable to `uses`, by what it does. Raises Refusal if it binds the variable in another way."""
     parent = source.parent(node)
     if isinstance(parent, cst.AugAssign) and parent.target is node:
         uses.changed.append(parent)
@@ -177,14 +177,14 @@ def _sort_use(source: SourceFile, node: cst.Name, name: str, uses: Uses) -> None
 
 
 def is_set_by_others(source: SourceFile, name: str) -> bool:
-    """Return whether a function says that it sets a variable of another one, or of the module."""
+    """Return whether a function declares a variable `global` or `nonlocal`."""
     return any(isinstance(node, cst.NameItem) and node.name.value == name for node in source.nodes)
 
 
 def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether a name is bound by a loop, an import, `with`, `del`, `:=`, `match` or a definition."""
     inner: cst.CSTNode = node
-    for outer in source.around(node):
+    for outer in source.ancestors(node):
         if isinstance(outer, cst.AsName | cst.Del | cst.Import | cst.ImportFrom | cst.MatchPattern):
             return True
         if isinstance(outer, cst.FunctionDef | cst.ClassDef):
@@ -198,19 +198,19 @@ def is_target(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def check_is_builtin(source: SourceFile, name: str) -> None:
-    """Raise NotSafe where a file gives a name of Python's own another meaning: `float`, `len`."""
-    if (line := source.defined(name)) is not None:
+    """Raise NotSafe if a file gives a builtin such as `float` or `len` another meaning."""
+    if (line := source.binding_line(name)) is not None:
         raise NotSafe(f"the program has a {name} of its own, in line {line}")
 
 
 def is_builtin(source: SourceFile, name: str) -> bool:
-    """Return whether a name is of Python's own, and a file gives it no other meaning."""
-    return hasattr(builtins, name) and source.defined(name) is None
+    """Return whether a name is a builtin to which the file gives no other meaning."""
+    return hasattr(builtins, name) and source.binding_line(name) is None
 
 
 def check_is_not_shown(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise Refusal where a text shows the code of a read itself: `f"{total=}"`."""
-    for outer in source.around(node):
+    """Raise Refusal if the program shows the code of a read: `f"{total=}"`."""
+    for outer in source.ancestors(node):
         if isinstance(outer, cst.FormattedStringExpression | cst.TemplatedStringExpression) and outer.equal is not None:
             raise NotSafe(f"line {source.line(node)} shows its own code")
         if isinstance(outer, cst.Call) and isinstance(outer.func, cst.Name) and outer.func.value in SHOWS:

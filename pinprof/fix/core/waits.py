@@ -1,4 +1,4 @@
-"""What may rely on a wait that a change removes: events, copies that nobody waits for, and other streams."""
+"""Checks that nothing relies on a wait that a change removes: events, non-blocking copies, and other streams."""
 
 from collections.abc import Iterator
 
@@ -31,14 +31,14 @@ def _is_defined(source: SourceFile, name: str) -> bool:
 
 
 def check_may_come_later(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
-    """Raise Refusal where something may rely on a read in each step of a loop: errors, copies, or the order of it."""
+    """Raise Refusal if something may rely on a read in each step of a loop: error handling, copies, or streams."""
     check_errors_pass(source, node, loop)
     check_runs_without_wait(source, node)
 
 
 def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None:
-    """Raise Refusal where a loop goes on after an error of a read, which would come later."""
-    for outer in source.around(node):
+    """Raise Refusal if a loop goes on after an error of a read: that error would come later."""
+    for outer in source.ancestors(node):
         if outer is loop:
             return
         if catches(source, outer):
@@ -46,9 +46,9 @@ def check_errors_pass(source: SourceFile, node: cst.CSTNode, loop: Loop) -> None
 
 
 def check_no_other(source: SourceFile) -> None:
-    """Raise Refusal where memory that is copied, or an event, may rely on a wait somewhere in a file."""
+    """Raise Refusal if copied memory or an event may rely on a wait somewhere in a file."""
     for call in source.every_call:
-        if _is_later(source, call) and (last_name(call) == "copy_" or _is_to_host(source, call)):
+        if _may_not_wait(source, call) and (last_name(call) == "copy_" or _is_to_host(source, call)):
             raise NotSafe(f"line {source.line(call)} copies without its own wait, and may rely on this one")
         if source.qualified(call.func) == "os.fork":
             raise NotSafe(f"line {source.line(call)} makes a process that cannot read the GPU")
@@ -60,7 +60,7 @@ def check_no_other(source: SourceFile) -> None:
 
 
 def check_runs_without_wait(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise Refusal where something may rely on the wait of a copy, other than the code behind it."""
+    """Raise Refusal if something other than the code after a copy may rely on its wait."""
     check_no_other(source)
     check_runs_in_order(source, node)
 
@@ -79,9 +79,9 @@ def check_runs_in_order(source: SourceFile, node: cst.CSTNode) -> None:
 
 
 def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise Refusal in a function that is compiled: what stays on the GPU may be fused with it, and round otherwise."""
+    """Raise Refusal in a compiled function: what stays on the GPU may be fused, and then rounds otherwise."""
     names = set()
-    for outer in source.around(node):
+    for outer in source.ancestors(node):
         if isinstance(outer, cst.FunctionDef):
             names.add(outer.name.value)
             if any(word in source.code(one.decorator) for one in outer.decorators for word in COMPILING):
@@ -91,14 +91,14 @@ def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
             raise NotSafe(f"line {source.line(call)} compiles it, and what stays on the GPU may round otherwise")
 
 
-def _is_later(source: SourceFile, call: cst.Call) -> bool:
-    """Return whether a copy may not wait: by its word for that, or by position."""
+def _may_not_wait(source: SourceFile, call: cst.Call) -> bool:
+    """Return whether a copy may not wait: by `non_blocking`, given by keyword or by position."""
     if last_name(call) not in COPYING | {"cpu"}:
         return False
-    said = [arg for arg in call.args if arg.keyword and arg.keyword.value == "non_blocking"]
-    said += [arg for arg in call.args[1:] if not arg.keyword and isinstance(arg.value, cst.Name)][-1:]
-    values = [(source.code(arg.value), arg.keyword) for arg in said]
-    return any(value == "True" or (word is not None and value != "False") for value, word in values)
+    given = [arg for arg in call.args if arg.keyword and arg.keyword.value == "non_blocking"]
+    given += [arg for arg in call.args[1:] if not arg.keyword and isinstance(arg.value, cst.Name)][-1:]
+    values = [(source.code(arg.value), arg.keyword) for arg in given]
+    return any(value == "True" or (keyword is not None and value != "False") for value, keyword in values)
 
 
 def _is_to_host(source: SourceFile, call: cst.Call) -> bool:
@@ -108,7 +108,7 @@ def _is_to_host(source: SourceFile, call: cst.Call) -> bool:
 def _is_host(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Return whether an expression is the host, or a variable that always stands for it."""
     if isinstance(node, cst.Name):
-        scope = source.variables(node)
+        scope = source.variable_scope(node)
         names = [getattr(assignment, "node", None) for assignment in (scope[node.value] if scope else ())]
         values = [bound_to(source, name) if isinstance(name, cst.Name) else None for name in names]
         return bool(values) and all(value is not None and m.matches(value[0], HOST) for value in values)
@@ -116,8 +116,8 @@ def _is_host(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def _check_refills(source: SourceFile) -> None:
-    """Raise Refusal where the program pins memory of its own, and copies without a wait: it may write to it again."""
-    if not any(_is_later(source, call) for call in source.every_call):
+    """Raise Refusal if the program pins memory itself and copies without a wait: it may write to that memory again."""
+    if not any(_may_not_wait(source, call) for call in source.every_call):
         return
     for call in source.every_call:
         asks = any(arg.keyword and arg.keyword.value == "pin_memory" for arg in call.args)

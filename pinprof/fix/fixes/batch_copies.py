@@ -1,4 +1,4 @@
-"""Copies of batches: the DataLoader pins them, and the host does not wait for them."""
+"""Let the DataLoader pin batches, and the host not wait for their copies."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from pinprof.fix.core.calls import argument, check_plain, copied_by, is_copy, me
 from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import neighbours
-from pinprof.fix.core.fix import LineFix, Outcome, at_each, mend_of
+from pinprof.fix.core.fix import LineFix, Outcome, at_each, change_of
 from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Refusal, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait
@@ -106,13 +106,13 @@ class BatchCopies(LineFix):
         rewrites, refused = at_each(finding, work.facts.drawn, pinned)
         yield from refused
         if rewrites:
-            yield mend_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
+            yield change_of(finding, "pin_memory=True", rewrites, (), "equal", SAFE_COPIES, waits=waits, part=True)
 
 
 def copies_of(source: SourceFile, place: Place, work: Work) -> list[tuple[cst.Call, MadeLoader | None]]:
     """Return the calls on a line that copy parts of a batch to the GPU, each with the DataLoader that makes the batch.
 
-    A proposal may be for memory that is pinned, wherever it comes from. Raises Refusal unless all calls are copies.
+    A proposal may copy pinned memory that comes from elsewhere. Raises Refusal unless all calls are copies.
     """
     copies: list[tuple[cst.Call, MadeLoader | None]] = []
     for call in copy_calls(source, place, work.facts):
@@ -127,7 +127,7 @@ def copies_of(source: SourceFile, place: Place, work: Work) -> list[tuple[cst.Ca
 
 
 def copy_calls(source: SourceFile, place: Place, facts: TraceFacts) -> list[cst.Call]:
-    """Return the calls on a line that copy to the GPU. Raises Refusal where the line may copy otherwise."""
+    """Return the calls on a line that copy to the GPU. Raises Refusal unless the line does only that, by calls."""
     if not facts.are_to_gpu(place):
         raise NotSafe("the trace has no copy to the GPU at this line alone")
     calls = [call for call in source.calls(place.line or 0) if is_copy(call)]
@@ -137,7 +137,7 @@ def copy_calls(source: SourceFile, place: Place, facts: TraceFacts) -> list[cst.
 
 
 def non_blocking(source: SourceFile, call: cst.Call, work: Work) -> Rewrite | None:
-    """Return the rewrite of a copy; None where it says so already. Raises NotSafe."""
+    """Return the rewrite that makes a copy non-blocking; None if it is already. Raises NotSafe."""
     _check_arguments(source, call)
     with work.condition():
         check_runs_without_wait(source, call)
@@ -153,7 +153,7 @@ def non_blocking(source: SourceFile, call: cst.Call, work: Work) -> Rewrite | No
 
 
 def _check_arguments(source: SourceFile, call: cst.Call) -> None:
-    """Raise Refusal for a copy that may say by position whether it blocks: `x.to(device, torch.half)` does not."""
+    """Raise Refusal for a copy with a positional argument that may be `non_blocking`; a dtype is none."""
     given = [arg.value for arg in call.args if not arg.keyword]
     is_typed = method(call) == "to" and len(given) == 2 and source.qualified(given[1]) in REAL_TYPES  # noqa: PLR2004
     check_plain(call, 2 if is_typed else 1, "the copy")
@@ -215,9 +215,9 @@ def _pinning(loader: MadeLoader, work: Work) -> list[Rewrite]:
 
 
 def _drawn(loader: MadeLoader, work: Work) -> Iterator[Waits]:
-    """Yield that a step which draws from a DataLoader may copy its batches without a wait, where a copy allows that.
+    """Yield the loops over a DataLoader where non-blocking copies of pinned batches would no longer wait.
 
-    Raises Refusal where a loop is not in the program's own files, as that of a progress bar.
+    Raises Refusal if a loop is not in the program's own files, such as that of a progress bar.
     """
     for place in loader.loops:
         try:

@@ -1,4 +1,4 @@
-"""Conditions on a number of the GPU and on a number of steps: the cheap one comes first."""
+"""Test the number of steps before a number of the GPU, which the host would wait for."""
 
 import libcst as cst
 import libcst.matchers as m
@@ -15,7 +15,7 @@ from pinprof.trace.lines import Place
 
 DECIDES = "a decision in each step depends on the value"
 PURE = {"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "max", "min", "sum", "mean", "norm", "isposinf"}
-"""Methods and functions of torch that only look."""
+"""Methods and functions of torch that change nothing."""
 CHANGING = cst.NamedExpr | cst.Await | cst.Yield | cst.Subscript | cst.Lambda
 FLOAT = m.Call(m.Name("float"), [m.Arg()])
 NUMBER = m.Integer(m.MatchRegex("[1-9][0-9]*"))
@@ -26,11 +26,11 @@ BOTH = m.BooleanOperation(operator=m.And(), right=CHEAP)
 
 
 class CheapConditionFirst(LineFix):
-    """Asks for the number of steps before it waits for the GPU: `if step % N == 0 and wait`."""
+    """Tests the number of steps before it waits for the GPU: `if step % N == 0 and wait`."""
 
     rules = ("PIN202", "PIN201")
     what = "the cheap condition comes first"
-    safe_if = "Both conditions only look."
+    safe_if = "Neither condition changes anything."
     guide = (("`if wait and step % 100 == 0` tests the cheap condition first", "equal"),)
     INVALID = (
         """
@@ -67,8 +67,8 @@ class CheapConditionFirst(LineFix):
 
 def _cheap_first(source: SourceFile, line: int, work: Work) -> PlaceChange:
     """Return the change of `if wait and step % N == 0` to `if step % N == 0 and wait`. Raises Refusal."""
-    found = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
-    test = found[0].test if len(found) == 1 else None
+    ifs = [node for node in source.nodes if isinstance(node, cst.If) and source.line(node.test) == line]
+    test = ifs[0].test if len(ifs) == 1 else None
     if not (isinstance(test, cst.BooleanOperation) and m.matches(test, BOTH)):
         raise NotThisForm(DECIDES)
     with work.condition():
@@ -77,14 +77,14 @@ def _cheap_first(source: SourceFile, line: int, work: Work) -> PlaceChange:
         _check_are_numbers(source, test.right)
     with work.condition():
         check_no_other(source)
-    waits = Waits(source.file, (test.left,), (found[0].body,))
+    waits = Waits(source.file, (test.left,), (ifs[0].body,))
     return PlaceChange([source.rewrite(test, "the cheap condition first", _swapped)], waits)
 
 
 def _check_only_looks(source: SourceFile, test: cst.BaseExpression) -> None:
-    """Raise Refusal unless a condition changes nothing: calls of torch's own that only look, `float(x)`, comparisons.
+    """Raise Refusal unless a condition changes nothing: functions of torch in `PURE`, `float(x)`, comparisons.
 
-    `int(x)` fails for what is not a number, in the steps that look.
+    `int(x)` may raise an error, and then only in the steps that test it.
     """
     for node in walk(test):
         named = source.qualified(node.func) if isinstance(node, cst.Call) else None
@@ -112,7 +112,7 @@ def _swapped(node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:
-    """Raise Refusal unless loops count each variable of a condition: others may be numbers only where it is asked."""
+    """Raise Refusal unless each variable of a condition counts a loop: the first condition may guard others."""
     for node in walk(test):
         if isinstance(node, cst.Name) and not _is_of_loop(source, node):
             raise NotSafe(f"{node.value} may not be a number each time: the first condition may guard it")
@@ -121,7 +121,7 @@ def _check_are_numbers(source: SourceFile, test: cst.BaseExpression) -> None:
 def _is_of_loop(source: SourceFile, node: cst.Name) -> bool:
     """Return whether a loop around a node counts with it: `for step in ...`, with no other value for it inside."""
     scope = source.scope(node)
-    for outer in source.around(node):
+    for outer in source.ancestors(node):
         if outer is scope:
             return False
         if isinstance(outer, cst.For) and binds(outer.target, node.value):

@@ -1,4 +1,4 @@
-"""Constants of one number that each step makes on the host and copies to the GPU: the GPU makes them itself."""
+"""Make a constant on the GPU that each step makes on the host and copies."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -26,9 +26,9 @@ from pinprof.trace.lines import Place
 
 MAKERS = {"torch.tensor", "torch.as_tensor"}
 FILLERS = {"torch.ones", "torch.zeros", "torch.eye"}
-"""Functions of torch that make the same numbers on each device."""
+"""Functions of torch that make the same numbers on every device."""
 LARGEST = 2**15
-"""Up to it numbers fit every kind that is usual: `torch.full` refuses where `torch.tensor` makes an infinity of one."""
+"""Larger numbers may not fit float16: there `torch.full` raises an error, and `torch.tensor` makes an infinity."""
 REAL = {"torch.float", "torch.float32", "torch.double", "torch.float64"}
 WHOLE = {"torch.long", "torch.int64"}
 BY_HAND = "make it on the GPU"
@@ -82,20 +82,20 @@ class ConstantOnGpu(LineFix):
         import torch
         for x in loader:
             f((torch.ones(4) + x).to(device))  #? PIN104
-        # stays: no name of a batch
+        # stays: not the name of a batch
         """,
     )
 
     def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
         """Return the change for a constant, or for all tensors of ones and zeros of a line. Raises Refusal."""
         calls = [call for call in source.calls(place.line or 0) if source.qualified(call.func) in MAKERS]
-        made = [call for call in source.calls(place.line or 0) if source.qualified(call.func) in FILLERS]
-        if len(calls) != 1 and (calls or not made):
+        fillers = [call for call in source.calls(place.line or 0) if source.qualified(call.func) in FILLERS]
+        if len(calls) != 1 and (calls or not fillers):
             raise source.not_one(len(calls), "torch.tensor by its imported name")
-        if not calls and len(made) != len([call for call in source.calls(place.line or 0) if is_copy(call)]):
+        if not calls and len(fillers) != len([call for call in source.calls(place.line or 0) if is_copy(call)]):
             raise NotThisForm("what the line copies is more than tensors of one number")
         rewrites: list[Rewrite] = []
-        for call in calls or made:
+        for call in calls or fillers:
             with work.condition():
                 check_runs_without_wait(source, call)
             rewrites += [_as_full(source, call, _filling(source, call))] if calls else _filled_there(source, call)
@@ -110,7 +110,7 @@ class Filling(NamedTuple):
 
 
 def filling_of(node: cst.BaseExpression) -> Filling | None:
-    """Return what fills `0.5`, `[0.5]` or `[[1, 1], [1, 1]]`; None for other numbers than one."""
+    """Return number and shape of `0.5`, `[0.5]` or `[[1, 1], [1, 1]]`; None if the numbers differ."""
     shape: list[int] = []
     while isinstance(node, cst.List | cst.Tuple) and node.elements:
         first = node.elements[0]
@@ -125,7 +125,7 @@ def filling_of(node: cst.BaseExpression) -> Filling | None:
 
 
 def _filling(source: SourceFile, call: cst.Call) -> Filling:
-    """Return what fills the tensor that a call makes. Raises Refusal for more than a constant."""
+    """Return number and shape of the tensor that a call makes. Raises Refusal unless it is one constant number."""
     positional = [arg for arg in call.args if not arg.keyword]
     if any(arg.star for arg in call.args) or len(positional) != 1:
         raise NotSafe("its arguments are not known")
@@ -154,7 +154,7 @@ def _as_full(source: SourceFile, call: cst.Call, filling: Filling) -> Rewrite:
     check_has_no_comments(source.code(move), BY_HAND)
     full = cst.ensure_type(with_argument("device", source.code(device))(_full(call, filling)), cst.Call)
     whole = full.with_changes(lpar=[*move.lpar, *full.lpar], rpar=[*full.rpar, *move.rpar])
-    return source.anew(move, "made on the GPU", whole)
+    return source.replacement(move, "made on the GPU", whole)
 
 
 def _full(node: cst.CSTNode, filling: Filling) -> cst.Call:
@@ -181,7 +181,7 @@ def _filled_there(source: SourceFile, call: cst.Call) -> Iterator[Rewrite]:
 
 
 def _changed(source: SourceFile, call: cst.Call) -> cst.Call:
-    """Return what is made of a tensor before it is copied, the same on each device: another type, another shape."""
+    """Return the last call that only changes the type or shape of a tensor before it is copied."""
     while True:
         attribute = source.parent(call)
         outer = source.parent(attribute) if isinstance(attribute, cst.Attribute) else None

@@ -1,4 +1,4 @@
-"""An emptied cache is left alone: torch keeps memory of the GPU for the next step."""
+"""Remove `torch.cuda.empty_cache()`, so that torch keeps memory of the GPU for the next step."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import libcst as cst
 from pinprof.fix.core.clocks import check_clocks, waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
-from pinprof.fix.core.fix import Fix, Outcome, mend_of
+from pinprof.fix.core.fix import Fix, Outcome, change_of
 from pinprof.fix.core.rewrite import NotSafe, Refusal, RefusedPlace, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile, removal, statement_alone
 from pinprof.rules.rule import Finding
@@ -62,20 +62,20 @@ class NoEmptyCache(Fix):
         """,
     )
 
-    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
-        """Mend memory that is given back in each step; where it grows for another reason, that is for people."""
+    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Yield the change that removes the calls, or why none is removed."""
         rewrites: list[Rewrite] = []
         waits: list[Waits] = []
         reasons: list[str] = []
-        for place in sorted(work.facts.allocating, key=finding.evidence.place.__ne__):  # its reason first
+        for place in sorted(work.facts.allocating, key=finding.evidence.place.__ne__):  # the finding's place first
             try:
                 source = work.files.at(place)
                 rewrites.append(_without_call(source, place, work))
                 waits.append(waits_at(source, place))
-            except Refusal as reason:  # noqa: PERF203  the others are changed for all that
+            except Refusal as reason:  # noqa: PERF203  the others are changed all the same
                 reasons.append(str(reason))
         if rewrites:
-            yield mend_of(finding, self.what, rewrites, finding.sites, "equal", self.safe_if, waits=waits)
+            yield change_of(finding, self.what, rewrites, finding.sites, "equal", self.safe_if, waits=waits)
         else:
             yield RefusedPlace(finding.rule, finding.evidence.place, next(iter(reasons), RECORD_IT))
 
@@ -83,10 +83,12 @@ class NoEmptyCache(Fix):
 def _without_call(source: SourceFile, place: Place, work: Work) -> Rewrite:
     """Return the rewrite that takes `torch.cuda.empty_cache()` out of a loop or a function. Raises Refusal."""
     statement = statement_alone(source, place.line or 0, EMPTY_CACHE)
-    if any(isinstance(outer, cst.ExceptHandler | cst.ExceptStarHandler) for outer in source.around(statement)):
+    if any(isinstance(outer, cst.ExceptHandler | cst.ExceptStarHandler) for outer in source.ancestors(statement)):
         raise NotSafe("it follows an error, and is not for each step")
     with work.condition():
-        other = next((library for library in LIBRARIES if library in source.named), None) or source.mentions(SHORT)
+        other = next((library for library in LIBRARIES if library in source.nodes_named), None) or source.mentions(
+            SHORT
+        )
         if other:
             raise NotSafe(f"the program may need the memory that torch keeps ({other})")
     with work.condition():

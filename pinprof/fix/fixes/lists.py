@@ -1,4 +1,4 @@
-"""Lists of numbers of the GPU: tensors until they are used, behind their loop."""
+"""Keep the tensors of a list until it is used, after the loop that fills it."""
 
 from collections.abc import Iterator
 
@@ -21,11 +21,11 @@ GROWS = m.Expr(APPENDS) | m.AugAssign(LIST, m.AddAssign(), m.List([m.Element(NUM
 """`losses.append(x)`, `losses += [x]`."""
 EMPTY = m.List([]) | m.Call(m.Name("list"), [])
 ENDLESS = {"range", "count", "cycle", "repeat", "iter", "trange"}
-"""What may go through many more steps than an epoch has: each keeps memory of the GPU."""
+"""Functions whose loop may have many more steps than an epoch: each step would keep memory of the GPU."""
 
 
 class ListOnGpu(ReadLater):
-    """Keeps the tensors of a list, and reads their numbers behind the loop that fills it."""
+    """Keeps the tensors of a list, and reads their numbers after the loop that fills it."""
 
     guide = (("a list that is used behind the loop of an epoch keeps tensors until then", "equal"),)
     INVALID = (
@@ -55,7 +55,7 @@ class ListOnGpu(ReadLater):
         for step in range(9):
             losses.append(x.mean().item())  #? PIN201
         print(losses)
-        # stays: the loop over range() may have any number of steps, each of which would keep memory
+        # stays: the loop over range() may have any number of steps, and each would keep memory
         """,
     )
 
@@ -65,7 +65,7 @@ class ListOnGpu(ReadLater):
         return parts["list"] if parts and parts["number"] is read.node else None
 
     def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
-        """Return the change that keeps the tensors of a list, and reads them behind its loop. Raises Refusal."""
+        """Return the change that keeps the tensors of a list, and reads them after its loop. Raises Refusal."""
         loop = _filling(source, held)
         with work.condition():
             check_errors_pass(source, held.read.node, loop)
@@ -73,27 +73,29 @@ class ListOnGpu(ReadLater):
             _check_memory(source, loop, held.loop)
         _check_uses(source, held, loop)
         read = held.read
-        kept = source.anew(read.node, "stays on the GPU", expression("{x}.detach().clone()", x=atom(read.tensor)))
-        behind = _read_behind(source, held.name.value, loop, read.function)
+        kept = source.replacement(
+            read.node, "stays on the GPU", expression("{x}.detach().clone()", x=atom(read.tensor))
+        )
+        after = _read_after(source, held.name.value, loop, read.function)
         lost = tuple(start for start, _ in held.uses.set)
-        return PlaceChange([kept, behind], Waits(source.file, (read.node,), (behind.node,), lost))
+        return PlaceChange([kept, after], Waits(source.file, (read.node,), (after.node,), lost))
 
 
-def _read_behind(source: SourceFile, name: str, loop: cst.For, function: str) -> Rewrite:
-    """Return the rewrite that makes numbers of a list of tensors behind its loop."""
+def _read_after(source: SourceFile, name: str, loop: cst.For, function: str) -> Rewrite:
+    """Return the rewrite that reads the numbers of a list of tensors after its loop."""
     number = "value.item()" if function == "item" else f"{function}(value)"
     line = line_of_code(f"{name} = [{number} for value in {name}]", config=source.module.config_for_parsing)
 
     def followed(new: cst.CSTNode) -> "cst.FlattenSentinel[cst.BaseStatement]":
         return cst.FlattenSentinel([cst.ensure_type(new, cst.For), line])
 
-    return source.rewrite(loop, f"{name} is read behind it", followed)
+    return source.rewrite(loop, f"{name} is read after it", followed)
 
 
 def _filling(source: SourceFile, held: Held) -> cst.For:
-    """Return the loop behind which a list is whole: the outermost one that begins after the list does.
+    """Return the outermost loop that begins after the list does: after it, the list is complete.
 
-    Behind it the variable may get another value: `losses = sum(losses)`.
+    There the variable may get another value: `losses = sum(losses)`.
     """
     name = held.name.value
     starts = [source.statement(start) for start, value in held.uses.set if m.matches(value, EMPTY)]
@@ -110,7 +112,7 @@ def _filling(source: SourceFile, held: Held) -> cst.For:
             break
         if isinstance(loop, cst.For):
             return loop
-        raise NotSafe("a while loop fills the list: nobody knows how much memory of the GPU it would keep")
+        raise NotSafe("a while loop fills the list, and it is unknown how much memory of the GPU it would keep")
     if others:
         raise NotSafe(f"{name} is also set to something else than an empty list")
     raise NotSafe(f"{name} does not begin as [] before its loop, in the same function")
@@ -124,18 +126,18 @@ def _loops(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
 
 
 def _check_memory(source: SourceFile, loop: cst.For, inner: Loop) -> None:
-    """Raise Refusal where a list may grow over more than an epoch: each number keeps 512 bytes of the GPU's memory."""
+    """Raise Refusal if a list may grow for more than an epoch: each number keeps 512 bytes of the GPU's memory."""
     if source.loop(loop) is not None:
         return  # the list begins anew in each pass of the outer loop
     if inner is not loop:
         raise NotSafe("the list grows over several loops, and each number would keep memory of the GPU")
     for name in source.names_in(loop.iter):
         if name in ENDLESS:
-            raise NotSafe(f"the loop over {name}() may have any number of steps, each of which would keep memory")
+            raise NotSafe(f"the loop over {name}() may have any number of steps, and each would keep memory")
 
 
 def _check_uses(source: SourceFile, held: Held, loop: cst.For) -> None:
-    """Raise Refusal unless a list is used behind its loop alone, or only its length before."""
+    """Raise Refusal if anything but the length of a list is used before the end of its loop."""
     name, statement = held.name.value, held.statement
     read = [use for use in held.uses.read if not source.is_within(use, statement)]
     if not read and not any(change is not statement for change in held.uses.changed):

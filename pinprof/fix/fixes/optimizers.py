@@ -1,4 +1,4 @@
-"""Optimizers that make few launches: fused, or for all parameters at once."""
+"""Let optimizers make fewer launches: fused, or for all parameters at once."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from pinprof.fix.core.calls import (
 )
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import Files
-from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, mend_of
+from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, change_of
 from pinprof.fix.core.rewrite import NotSafe, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.rule import Finding
@@ -23,7 +23,7 @@ from pinprof.trace.constructors import MadeOptimizer
 FUSED = {"torch.optim.adam.Adam", "torch.optim.adamw.AdamW", "torch.optim.sgd.SGD"}
 """Classes that have a fused form on GPUs."""
 FIRST_FUSED = (2, 4)
-"""The version of torch from which on all of `FUSED` have it."""
+"""The first version of torch in which all of `FUSED` have it."""
 UPDATES_SINGLY = "Adafactor"
 """The class that updates one parameter after the other unless it is told otherwise."""
 MOST_POSITIONAL = 5
@@ -68,8 +68,8 @@ class FusedOptimizer(Fix):
         """,
     )
 
-    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
-        """Mend optimizers that launch much."""
+    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+        """Yield the change of all optimizers, and those that stay as they are."""
         made = work.facts.made
         if made is None or not made.optimizers:
             yield RefusedPlace(finding.rule, finding.evidence.place, NOT_RECORDED)
@@ -79,7 +79,7 @@ class FusedOptimizer(Fix):
         if rewrites:
             what = ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
             safe_if, part = finding.rule.safe_if, bool(refused)
-            yield mend_of(finding, what, rewrites, finding.sites, "rounding", safe_if, waits=(), part=part)
+            yield change_of(finding, what, rewrites, finding.sites, "rounding", safe_if, waits=(), part=part)
 
 
 def _made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile, cst.Call]:
@@ -98,7 +98,7 @@ def _made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile,
 
 
 def _fewer_launches(optimizer: MadeOptimizer, work: Work) -> list[Rewrite]:
-    """Return the rewrites that let an optimizer make few launches. Raises Refusal where it may not, or does."""
+    """Return the rewrites that let an optimizer make fewer launches. Raises Refusal if it may not, or already does."""
     facts = work.facts
     source, call = _made_optimizer(work.files, optimizer)
     name = optimizer.kind.rpartition(".")[2]
@@ -112,26 +112,26 @@ def _fewer_launches(optimizer: MadeOptimizer, work: Work) -> list[Rewrite]:
     if not optimizer.plain_on_gpu:
         raise NotSafe("its parameters are not all dense and on a GPU, or were not when it was made")
     foreach = argument(call, "foreach")
-    said = source.code(foreach.value) if foreach is not None else None
-    if optimizer.kind in FUSED and not (said == "False" and _has_scaler(facts, source)):
+    foreach_code = source.code(foreach.value) if foreach is not None else None
+    if optimizer.kind in FUSED and not (foreach_code == "False" and _has_scaler(facts, source)):
         if facts.torch_version < FIRST_FUSED:
             raise NotSafe(f"it is unknown whether this version of torch has a fused {name}")
         with work.condition():
             _check_fusible(name, facts, source)
         with work.condition():
             _check_state(source, call)
-        if said is None:
+        if foreach_code is None:
             return [source.rewrite(call, "fused=True", with_argument("fused", "True"))]
         if argument(call, "fused") is not None:
             raise NotSafe("the source says both fused and foreach")
         return [source.rewrite(call, "fused=True", in_place_of("foreach", "fused", "True"))]
-    if said == "False" and name != UPDATES_SINGLY:
+    if foreach_code == "False" and name != UPDATES_SINGLY:
         return [_without(source, call, "foreach")]
     raise NotSafe(f"{name} has no certain fused form, and already updates all parameters at once")
 
 
 def _check_others(optimizer: MadeOptimizer, facts: TraceFacts) -> None:
-    """Raise Refusal where the same call makes another optimizer, for which the change is not right."""
+    """Raise Refusal if the same call makes another optimizer, for which the change may be wrong."""
     made = facts.made.optimizers if facts.made else ()
     for other in made:
         if other.place == optimizer.place and (other.kind != optimizer.kind or not other.plain_on_gpu):
@@ -139,7 +139,7 @@ def _check_others(optimizer: MadeOptimizer, facts: TraceFacts) -> None:
 
 
 def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer) -> None:
-    """Raise Refusal where the call does not show the options that decide."""
+    """Raise Refusal if the call does not show the options `fused`, `foreach` and their like."""
     for option in ("fused", "foreach", "differentiable", "capturable"):
         given = argument(call, option)
         if given is not None and source.code(given.value) not in {"None", "False", "True"}:
@@ -152,7 +152,7 @@ def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer)
 def _check_fusible(name: str, facts: TraceFacts, source: SourceFile) -> None:
     if facts.has_sparse_gradients or any(_makes_sparse(source, call) for call in source.every_call):
         raise NotSafe(f"gradients are sparse, which a fused {name} does not take")
-    library = next((library for library in LIBRARIES if library in source.named), None)
+    library = next((library for library in LIBRARIES if library in source.nodes_named), None)
     if library:
         raise NotSafe(f"{library} changes the optimizer, and may not know a fused one")
     if _has_scaler(facts, source):
@@ -172,7 +172,7 @@ def _has_scaler(facts: TraceFacts, source: SourceFile) -> bool:
 
 
 def _check_state(source: SourceFile, call: cst.Call) -> None:
-    """Raise Refusal where the program changes what an optimizer keeps: a fused one counts its steps on the GPU."""
+    """Raise Refusal if the program uses the state of an optimizer: a fused one counts its steps on the GPU."""
     assign = source.parent(call)
     targets = [source.names_in(target)[-1:] for target in assign.targets] if isinstance(assign, cst.Assign) else []
     for node in source.nodes:
@@ -180,7 +180,7 @@ def _check_state(source: SourceFile, call: cst.Call) -> None:
             name = source.names_in(node.value)[-1:]
             if name in targets or any("optim" in part for part in name):
                 where = f"line {source.line(node)}"
-                raise NotSafe(f"{where} uses what the optimizer keeps, which a fused one keeps on the GPU")
+                raise NotSafe(f"{where} uses the optimizer's state, which a fused one keeps on the GPU")
 
 
 def _without(source: SourceFile, call: cst.Call, option: str) -> Rewrite:

@@ -1,11 +1,11 @@
-"""TF32 for products of float32: it changes numbers."""
+"""Allow TF32 for products of float32, which changes numbers."""
 
 from collections.abc import Iterator
 
 import libcst as cst
 
 from pinprof.fix.core.facts import Work
-from pinprof.fix.core.fix import Fix, Outcome, mend_of
+from pinprof.fix.core.fix import Fix, Outcome, change_of
 from pinprof.fix.core.rewrite import NotSafe, Refusal, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.rule import Finding
@@ -45,7 +45,7 @@ class Tf32(Fix):
         """,
     )
 
-    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Yield the change of the file that makes an optimizer or a DataLoader, or why there is none."""
         made = work.facts.made
         places = [optimizer.place for optimizer in made.optimizers if optimizer.direct] if made else []
@@ -59,7 +59,7 @@ class Tf32(Fix):
             yield RefusedPlace(finding.rule, places[0], str(reason))
             return
         safe_if = finding.rule.safe_if
-        yield mend_of(finding, self.what, rewrites, finding.sites, "different", safe_if, waits=(), part=True)
+        yield change_of(finding, self.what, rewrites, finding.sites, "different", safe_if, waits=(), part=True)
 
 
 def _with_tf32(source: SourceFile) -> list[Rewrite]:

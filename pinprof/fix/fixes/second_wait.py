@@ -1,4 +1,4 @@
-"""The second of two synchronizations in a row is taken out."""
+"""Remove the second of two synchronizations in a row."""
 
 from itertools import pairwise
 

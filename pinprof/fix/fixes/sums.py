@@ -1,4 +1,4 @@
-"""Sums of numbers of the GPU that are read in each step and used every N steps: they stay on the GPU."""
+"""Keep sums on the GPU whose numbers each step reads and only every Nth step uses."""
 
 from typing import Literal, TypeAlias
 
@@ -9,7 +9,7 @@ from libcst.helpers import parse_template_expression as expression
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read, is_count, is_host_number, is_real
 from pinprof.fix.core.read_later import Held, ReadLater
-from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits, atom, made_of, parts_of
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits, atom, parts_of, wrapped
 from pinprof.fix.core.source import SourceFile, comes_after, is_seldom
 from pinprof.fix.core.uses import check_is_builtin, check_is_not_shown
 
@@ -20,14 +20,14 @@ ADDS = m.AugAssign(TOTAL, m.AddAssign(), VALUE) | m.Assign(
 """`total += x`, `total = total + x`."""
 ZEROS = {"0", "0.0", "0."}
 NO_FLOAT64 = ("mps", "directml")
-"""Words of programs that may run on such a GPU."""
+"""Words of programs that may run on a GPU without float64."""
 REAL_FORMATS = "eEfFgG%"
-"""How formats end that show 0 and 0.0 alike."""
+"""The last characters of formats that show 0 and 0.0 alike."""
 Kind: TypeAlias = Literal["float", "int"]
 
 
 class SumOnGpu(ReadLater):
-    """Keeps a sum of numbers on the GPU, in float64 as Python's, and reads it where it is used."""
+    """Keeps a sum of numbers on the GPU, in float64 like Python, and reads it where it is used."""
 
     guide = (
         (
@@ -109,9 +109,9 @@ class SumOnGpu(ReadLater):
                 _check_zero_is_not_shown(source, held, waiting)
         kept = expression("{x}.detach().double()" if kind == "float" else "{x}", x=atom(read.tensor))
         kept = kept.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
-        rewrites = [source.anew(read.node, "stays on the GPU", kept)]
+        rewrites = [source.replacement(read.node, "stays on the GPU", kept)]
         later = f"{kind}({{x}})"
-        rewrites += [source.rewrite(node, "read here", lambda use: made_of(later, use)) for node in waiting]
+        rewrites += [source.rewrite(node, "read here", lambda use: wrapped(later, use)) for node in waiting]
         lost = tuple(node for node, _ in uses.set if not source.is_within(node, held.statement))
         waits = Waits(source.file, (read.node,), tuple(waiting), lost)
         is_part = _still_waits(source, held, waiting) and work.facts.waits_in_a_loop(held.place)
@@ -166,7 +166,7 @@ def _check_gpu(source: SourceFile, read: Read, kind: Kind, work: Work) -> None:
         raise NotSafe("the process uses several GPUs, and a sum must stay on one")
     if kind == "float" and source.mentions(NO_FLOAT64):
         raise NotSafe("the program may run on Apple's GPUs or others, which have no float64 to sum in")
-    for outer in source.around(read.node):
+    for outer in source.ancestors(read.node):
         if isinstance(outer, cst.With) and any("inference_mode" in source.code(item) for item in outer.items):
             raise NotSafe(f"line {source.line(outer)} turns inference mode on and off, and the sum may outlive it")
 

@@ -1,4 +1,4 @@
-"""Numbers that each step reads and only some steps use: they are read where they are used."""
+"""Read a number of the GPU where it is used, if only some steps use it."""
 
 import libcst as cst
 from libcst.helpers import parse_template_expression as expression
@@ -6,7 +6,7 @@ from libcst.helpers import parse_template_expression as expression
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read
 from pinprof.fix.core.read_later import Held, ReadLater
-from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits, atom, made_of
+from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits, atom, wrapped
 from pinprof.fix.core.source import SourceFile, is_seldom
 from pinprof.fix.core.uses import check_is_not_shown
 
@@ -63,6 +63,6 @@ class NumberWhereUsed(ReadLater):
                 raise NotSafe(f"{name} is used before it is set, in line {source.line(node)}")
         kept = expression("{x}.detach().clone()", x=atom(read.tensor))
         later = "{x}.item()" if read.function == "item" else f"{read.function}({{x}})"
-        rewrites = [source.rewrite(node, "read here", lambda use: made_of(later, use)) for node in uses.read]
+        rewrites = [source.rewrite(node, "read here", lambda use: wrapped(later, use)) for node in uses.read]
         waits = Waits(source.file, (read.node,), tuple(uses.read))
-        return PlaceChange([source.anew(read.node, "stays on the GPU", kept), *rewrites], waits)
+        return PlaceChange([source.replacement(read.node, "stays on the GPU", kept), *rewrites], waits)

@@ -1,4 +1,4 @@
-"""Workers of DataLoaders: how many more, and whether they read what the main process would."""
+"""Give DataLoaders more workers, if these read what the main process would."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import libcst as cst
 from pinprof.fix.core.batches import made_loader, with_options
 from pinprof.fix.core.calls import argument
 from pinprof.fix.core.facts import TraceFacts, Work
-from pinprof.fix.core.fix import ALLOWED, NOT_RECORDED, Fix, Outcome, at_each, mend_of
+from pinprof.fix.core.fix import ALLOWED, NOT_RECORDED, Fix, Outcome, at_each, change_of
 from pinprof.fix.core.rewrite import NotSafe, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.loading import workers_wanted
@@ -18,9 +18,9 @@ from pinprof.units import listed
 MOST_NAMED = 3
 """Parts of a data set that a reason names."""
 RESTART_NS = 0.35e9
-"""What workers take that start anew with each epoch, in ns: in a recording of torch's DCGAN example on an H200."""
+"""The time that workers take to start with each epoch, in ns: from a recording of torch's DCGAN example on an H200."""
 PAYS = 2.0
-"""How many times that time workers must save in an epoch with which they start."""
+"""Workers must save this multiple of `RESTART_NS` in each epoch."""
 IN_MEMORY = "torch.utils.data.dataset.TensorDataset"
 
 
@@ -73,7 +73,7 @@ class MoreWorkers(Fix):
         """,
     )
 
-    def mend(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
         """Yield the change of all DataLoaders that the steps draw from, and those that stay as they are."""
         made = work.facts.made
         if made is None or not made.drawn:
@@ -88,17 +88,17 @@ class MoreWorkers(Fix):
             what = ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
             numbers: Numbers = "equal" if same else "different"
             safe_if, part = SAFE_NEW if same else finding.rule.safe_if, bool(refused) or len(made.drawn) > 1
-            yield mend_of(finding, what, rewrites, finding.sites, numbers, safe_if, waits=(), part=part)
+            yield change_of(finding, what, rewrites, finding.sites, numbers, safe_if, waits=(), part=part)
 
 
 def _yields_the_same(loader: MadeLoader, saving_ns: float, facts: TraceFacts) -> bool:
-    """Return whether a DataLoader yields the same with more workers, to the bit, and it pays for them to start anew.
+    """Return whether a DataLoader with more workers yields the same bits, and saves more than they take to start.
 
-    Those that persist do not: a DataLoader then draws a seed less at the beginning of each epoch, so that all that is
-    random later in the program is another draw.
+    Workers that persist change random numbers: the DataLoader then draws one seed less at the beginning of each epoch,
+    so that all later random numbers of the program differ.
     """
     if not loader.fixed or loader.own_collate or loader.batch_size is None:
-        return False  # without a batch size, a sample may be memory of the data set, which workers have by themselves
+        return False  # without a batch size, a sample may be memory of the data set, which each worker has a copy of
     if loader.num_workers:
         return True
     if not loader.length or loader.begun > 2 + 2 * facts.steps_before / loader.length or loader.drawn < facts.steps:
@@ -123,13 +123,13 @@ def _more_workers(loader: MadeLoader, work: Work) -> dict[str, str]:
 
 
 def _check_can_be_shared(loader: MadeLoader) -> None:
-    """Raise Refusal unless other processes can make its batches, or do: by torch and torchvision alone."""
+    """Raise Refusal unless other processes make its batches already, or can: with torch and torchvision alone."""
     if loader.num_workers:
         return
     foreign = (loader.dataset,) if loader.foreign is None and loader.dataset != IN_MEMORY else loader.foreign
     if foreign:
         makers = listed(foreign, MOST_NAMED)
-        raise NotSafe(f"{makers} makes its samples; the source does not show whether several processes can do that")
+        raise NotSafe(f"{makers} makes its samples; the source does not show whether several processes can make them")
     if loader.own_collate:
         raise NotSafe("a function of the program's own makes its batches, which may need the GPU or the main process")
     if loader.batch is None or any(part.startswith("cuda") for part in loader.parts):
@@ -137,7 +137,7 @@ def _check_can_be_shared(loader: MadeLoader) -> None:
 
 
 def _check_can_start(source: SourceFile, starts_by: str | None) -> None:
-    """Raise Refusal where a first worker may run the whole program once more, as processes do that do not fork."""
+    """Raise Refusal if a worker may run the whole program again, as processes do that are not forked."""
     if source.mentions(("spawn", "forkserver")):
         raise NotSafe("the program says how its processes start, and the workers may not get its data that way")
     if starts_by != "fork" and not source.mentions(("__name__",)):
@@ -145,7 +145,7 @@ def _check_can_start(source: SourceFile, starts_by: str | None) -> None:
 
 
 def _may_change_data(source: SourceFile, call: cst.Call) -> bool:
-    """Return whether the program may change a data set while it trains, which workers that persist would not see."""
+    """Return whether the program may change a data set while it trains: workers that persist would not see that."""
     given = argument(call, "dataset") or next((arg for arg in call.args if not arg.keyword), None)
     names = source.names_in(given.value) if given and isinstance(given.value, cst.Name | cst.Attribute) else []
     known = {"dataset", *names[-1:]}
@@ -163,7 +163,7 @@ def _may_change_data(source: SourceFile, call: cst.Call) -> bool:
 
 
 def _with_workers(loader: MadeLoader, work: Work, *, same: bool) -> list[Rewrite]:
-    """Return the rewrites that give a DataLoader more workers; such that it yields the `same`, or that persist."""
+    """Return the rewrites that give a DataLoader more workers: such that it yields the `same`, or such that persist."""
     options = _more_workers(loader, work)
     if any(other.iterable for other in work.facts.loaders_at(loader.place)):
         raise NotSafe("the same line makes a DataLoader of an iterable dataset: each worker would yield all of it")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pinprof.document import Document, Ms, Words, doc, encoded, filled, maybe_ms
 from pinprof.documents.fields import File, Line, PlacedJson, Saved, saving_fields
-from pinprof.fix import Mend, Patches
+from pinprof.fix import Patches, ProgramChange
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Numbers
 from pinprof.version import VERSION
@@ -78,15 +78,15 @@ def fix_to_json(patches: Patches, profile: Profile, written: Iterable[Path] = ()
         step_ms=maybe_ms(step_ns or None),
         root=str(patches.root),
         patches=[
-            filled(FixPatch, change(patch.mend, step_ns), diff=patch.diff.decode(errors="replace"))
+            filled(FixPatch, change_json(patch.change, step_ns), diff=patch.diff.decode(errors="replace"))
             for patch in patches.patches
         ],
         proposals=[
             filled(
                 FixProposal,
-                change(patch.mend, step_ns),
+                change_json(patch.change, step_ns),
                 diff=patch.diff.decode(errors="replace"),
-                doubts=list(patch.mend.doubts),
+                doubts=list(patch.change.doubts),
             )
             for patch in patches.proposals
         ],
@@ -103,15 +103,15 @@ def refused(patches: Patches) -> list[FixRefused]:
     return [filled(FixRefused, place, rule=place.rule.id) for place in patches.refused]
 
 
-def change(mend: Mend, step_ns: float | None) -> FixChange:
+def change_json(change: ProgramChange, step_ns: float | None) -> FixChange:
     """Return a change without its diff."""
-    lines = dict.fromkeys((place.file, place.line) for place in mend.places)
+    lines = dict.fromkeys((place.file, place.line) for place in change.places)
     return filled(
         FixChange,
-        mend,
-        rule=mend.rule.id,
-        title=mend.rule.title,
+        change,
+        rule=change.rule.id,
+        title=change.rule.title,
         places=[FixPlace(file, line) for file, line in lines],
-        **saving_fields(mend.saving, step_ns),
-        complete=not mend.part,
+        **saving_fields(change.saving, step_ns),
+        complete=not change.part,
     )

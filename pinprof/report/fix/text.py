@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from pinprof.fix import Mend, Patches, RefusedPlace
+from pinprof.fix import Patches, ProgramChange, RefusedPlace
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NO_GPU_WORK, begun, consequence
 from pinprof.rules.rule import Saving
@@ -25,7 +25,7 @@ def fix_to_text(patches: Patches, profile: Profile) -> bytes:
     """Return the changes with their diffs, which have the bytes of the files; then what is not changed."""
     parts = ["\n".join(_head(patches, profile)).encode() + b"\n"]
     parts += [
-        ("\n" + "\n".join(lines_of_change(patch.mend, profile.step_ns)) + "\n").encode() + patch.diff
+        ("\n" + "\n".join(lines_of_change(patch.change, profile.step_ns)) + "\n").encode() + patch.diff
         for patch in patches.patches
     ]
     return b"".join((*parts, *_proposed(patches, profile), not_changed(patches)))
@@ -36,7 +36,7 @@ def _proposed(patches: Patches, profile: Profile) -> Iterator[bytes]:
     if patches.proposals:
         yield b"\n# Proposed, and not certain; pinprof try --propose measures and checks each of them:\n"
     for patch in patches.proposals:
-        yield ("#\n" + "\n".join(lines_of_change(patch.mend, profile.step_ns)) + "\n").encode()
+        yield ("#\n" + "\n".join(lines_of_change(patch.change, profile.step_ns)) + "\n").encode()
         yield commented(patch.diff)
 
 
@@ -72,23 +72,23 @@ def _head(patches: Patches, profile: Profile) -> Iterator[str]:
         yield from folded(NOT_BY_PINPROF)
 
 
-def lines_of_change(mend: Mend, step_ns: float | None) -> Iterator[str]:
+def lines_of_change(change: ProgramChange, step_ns: float | None) -> Iterator[str]:
     """Yield what is to be known of a change, in lines with a #."""
-    yield from folded(f"{mend.rule.id} {mend.rule.title}: {mend.what}")
-    where = ", ".join(dict.fromkeys(f"{place.file}:{place.line}" for place in mend.places))
+    yield from folded(f"{change.rule.id} {change.rule.title}: {change.what}")
+    where = ", ".join(dict.fromkeys(f"{place.file}:{place.line}" for place in change.places))
     yield from folded(f"at {where}", "  ")
-    yield from folded(_saving_of(mend, step_ns), "  ")
-    yield f"#   {NUMBERS[mend.numbers]}"
-    yield from folded(f"safe if: {mend.safe_if}", "  ")
-    if mend.doubts:
-        yield from folded(f"not certain: {'; '.join(mend.doubts)}", "  ")
+    yield from folded(_saving_of(change, step_ns), "  ")
+    yield f"#   {NUMBERS[change.numbers]}"
+    yield from folded(f"safe if: {change.safe_if}", "  ")
+    if change.doubts:
+        yield from folded(f"not certain: {'; '.join(change.doubts)}", "  ")
 
 
-def _saving_of(mend: Mend, step_ns: float | None) -> str:
-    if mend.saving is None:
-        part = "this is a part of what the finding needs" if mend.part else "it cannot be replayed"
+def _saving_of(change: ProgramChange, step_ns: float | None) -> str:
+    if change.saving is None:
+        part = "this is a part of what the finding needs" if change.part else "it cannot be replayed"
         return f"predicted saving: not known, {part}"
-    return _predicted(mend.saving, step_ns)
+    return _predicted(change.saving, step_ns)
 
 
 def _predicted(saving: Saving, step_ns: float | None) -> str:

@@ -21,7 +21,7 @@ from pinprof.document import (
     one_of,
 )
 from pinprof.report.ab.json import AbJudgement, AbPair, judgement, pairs
-from pinprof.report.fix.json import FixChange, FixRefused, change, refused
+from pinprof.report.fix.json import FixChange, FixRefused, change_json, refused
 from pinprof.report.trial.text import milliseconds, sentence
 from pinprof.report.whatif.json import Verify, verification
 from pinprof.trial import selection
@@ -126,14 +126,14 @@ class Try(Document, kw_only=True, tag_field="schema", tag="pinprof.try/1"):
 def trial_to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
     """Return all that was shown as JSON text."""
     step_ns, checked = certificate.analysis.profile.step_ns, certificate.checked
-    diffs = {id(patch.mend): patch.diff for patch in certificate.patches.patches}
+    diffs = {id(patch.change): patch.diff for patch in certificate.patches.patches}
     document = Try(
         verdict=certificate.verdict,
         sentence=sentence(certificate),
         gpu=certificate.measurement.first[0].gpu if certificate.measurement else None,
         recorded_step_ms=maybe_ms(step_ns or None),
         root=str(certificate.patches.root),
-        fixes=[_fix(outcome, step_ns, diffs.get(id(outcome.mend))) for outcome in certificate.outcomes],
+        fixes=[_fix(outcome, step_ns, diffs.get(id(outcome.change))) for outcome in certificate.outcomes],
         refused=refused(certificate.patches),
         before_ms=milliseconds(certificate, 0),
         after_ms=milliseconds(certificate, 1),
@@ -157,9 +157,9 @@ def trial_to_json(certificate: Certificate, written: Iterable[Path] = (), backup
 def _fix(outcome: selection.FixOutcome, step_ns: float | None, diff: bytes | None) -> TryFix:
     return filled(
         TryFix,
-        change(outcome.mend, step_ns),
+        change_json(outcome.change, step_ns),
         diff=None if diff is None else diff.decode(errors="replace"),
-        doubts=list(outcome.mend.doubts),
+        doubts=list(outcome.change.doubts),
         fate=outcome.fate,
         fate_reason=outcome.why or None,
         measured=judgement(outcome.judgement) if outcome.judgement else None,

@@ -227,10 +227,10 @@ def to_patch(certificate: Certificate) -> bytes:
 
 def _patch(certificate: Certificate, *, is_proven: bool) -> Iterator[bytes]:
     step_ns = certificate.analysis.profile.step_ns
-    of = {id(outcome.mend): outcome for outcome in certificate.outcomes}
+    of = {id(outcome.change): outcome for outcome in certificate.outcomes}
     for patch in certificate.patches.patches:
-        about = list(lines_of_change(patch.mend, step_ns))
-        outcome = of.get(id(patch.mend))
+        about = list(lines_of_change(patch.change, step_ns))
+        outcome = of.get(id(patch.change))
         if outcome is not None and len(of) > 1:
             about += folded(of_share(outcome), "  ")
         yield ("\n".join(about) + "\n").encode()
@@ -239,10 +239,9 @@ def _patch(certificate: Certificate, *, is_proven: bool) -> Iterator[bytes]:
     if left_out:
         yield b"# Left out:\n"
         for outcome in left_out:
-            doubts = f" (not certain: {'; '.join(outcome.mend.doubts)})" if outcome.mend.doubts else ""
-            text = (
-                f"{outcome.mend.rule.id} {outcome.mend.what} at {outcome.mend.places[0]}{doubts}: {of_share(outcome)}"
-            )
+            change = outcome.change
+            doubts = f" (not certain: {'; '.join(change.doubts)})" if change.doubts else ""
+            text = f"{change.rule.id} {change.what} at {change.places[0]}{doubts}: {of_share(outcome)}"
             yield ("\n".join(folded(text)) + "\n").encode()
 
 
