@@ -16,6 +16,8 @@ IDLE = "rgba(140,150,160,0.24)"
 
 WAIT, COPY_WAIT, SYNC_WAIT, MEMORY_WAIT, OTHER_WAIT = "#CB61C4", "#8B2288", "#D6A3BF", "#4C2349", "#F7D4F8"
 """Waits of the host are purple: for values that it reads, for copies, those asked for, for memory, and others."""
+MEMORY = "#6F8FA8"
+"""The memory of a GPU over time."""
 PROFILER = "#818181"
 STEP = "#3B4961"
 OP, CALL = "#4EC6FB", "#67656B"

@@ -43,6 +43,8 @@ const readTimes = (gap, length) => {
   return { start, end };
 };
 
+const MEASURES = new Set(["overlap", "memory"]); // sources of lanes that show a measure over time, not events
+
 const LATER = /^(set|own \d+)$/; // columns that are read on first use
 
 const readLane = (bytes, lane, base) => {

@@ -83,7 +83,7 @@ class TimelineDrawing {
     const context = stage.cleared(stage.canvas, width, height);
     const painter = new Painter(this.data, context, { view, width, ratio });
     this.paintGrid(painter, theme.line, ticks.map(({ time }) => time), height);
-    for (const [lane, top] of tops) if (top < pinned || (top + ROW > above && top < below)) this.paintLane(painter, theme, lane, top);
+    for (const [lane, top] of tops) if (top < pinned || (top + barOf(lane) > above && top < below)) this.paintLane(painter, theme, lane, top);
     for (const mark of this.marks.filter(({ start, end }) => start < view[1] && end > view[0])) {
       const reach = reachOf(tops, mark.lanes);
       if (reach) paintMark(painter, theme, mark, reach);
@@ -100,7 +100,7 @@ class TimelineDrawing {
   // Keeps the lanes on top in sight.
   pin(theme = themeOf(this.isOnPaper)) {
     const { headings, tops, pinned } = this.placed;
-    const names = [...tops].map(([{ label }, top]) => ({ text: label, top, middle: top + BAR / 2 }));
+    const names = [...tops].map(([lane, top]) => ({ text: lane.label, top, middle: top + barOf(lane) / 2 }));
     const groups = headings.map(({ group, top }) => ({ text: group, top, middle: top + HEADING / 2, isHeading: true }));
     this.stage.pin(this.isOnPaper || this.root.dataset.shared ? 0 : pinned, theme, [...names, ...groups].filter(({ top }) => top < pinned));
   }
@@ -118,10 +118,14 @@ class TimelineDrawing {
 
   paintLane(painter, theme, lane, top) {
     const { context, ratio } = painter;
-    const labels = [];
-    painter.row(this.rowOf(lane), top, BAR, (at, left, right, isLit) => labels.push(at, left, right, isLit));
     context.font = `${11 * ratio}px ${theme.sans}`;
     context.textBaseline = "middle";
+    if (lane.source === "memory") {
+      painter.area(this.rowOf(lane), top, barOf(lane), theme);
+      return;
+    }
+    const labels = [];
+    painter.row(this.rowOf(lane), top, BAR, (at, left, right, isLit) => labels.push(at, left, right, isLit));
     const middle = (top + BAR / 2 + 0.5) * ratio;
     for (let one = 0; one < labels.length; one += 4) {
       const [at, left, right, isLit] = labels.slice(one, one + 4);
@@ -184,7 +188,7 @@ class TimelineDrawing {
     fillChildren(stage.names, "span", named, (span, lane) => {
       setText(span, lane.label);
       span.title = lane.label;
-      span.style.top = `${placed.tops.get(lane) + BAR / 2}px`;
+      span.style.top = `${placed.tops.get(lane) + barOf(lane) / 2}px`;
       span.style.width = `${stage.gutter - 6}px`;
     });
     const focused = document.activeElement?.dataset?.group;
@@ -213,7 +217,7 @@ class TimelineDrawing {
     const y = this.stage.below(event);
     const place = x / this.width;
     const time = this.view[0] + place * (this.view[1] - this.view[0]);
-    const lane = [...this.placed.tops].find(([, top]) => y >= top - 2 && y < top + ROW - 2)?.[0];
+    const lane = [...this.placed.tops].find(([one, top]) => y >= top - 2 && y < top + barOf(one) + 2)?.[0];
     return { x, y, place, time, lane };
   }
 
@@ -230,7 +234,7 @@ class TimelineDrawing {
     let [events, blocks, alone] = [0, 0, 0];
     const pixel = (this.view[1] - this.view[0]) / this.width;
     for (const lane of this.placed.tops.keys()) {
-      if (lane.source === "overlap") continue;
+      if (MEASURES.has(lane.source)) continue;
       const row = this.rowOf(lane);
       const held = (first) => (lane.count ? lane.count[row.placeOf(first)] : 1);
       row.walk(...this.view, pixel, (first, next) => {

@@ -103,7 +103,7 @@ const detailsOf = (timeline, cell, what = "") => {
   const zoom = newButton("zoom to it", () => timeline.show(widenedBy([cell.start, cell.end], AROUND)));
   const line = newElement("li", "");
   line.append(zoom);
-  if (cell.count === 1 && lane.source !== "overlap") {
+  if (cell.count === 1 && !MEASURES.has(lane.source)) {
     list.append(...relationsOf(data, lane, at).map((relation) => relationLine(timeline, relation)));
     if (lane.name) list.append(...namesakesLine(timeline, lane, at));
   }

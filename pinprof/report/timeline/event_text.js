@@ -121,10 +121,23 @@ const surroundingsOf = (data, lane, at) => {
   return own.length || !launch ? own : data.around[launch.lane.around[launch.first]];
 };
 
+// The text on memory over time; of a block what it rises to.
+const textOfMemory = (data, { lane, first, last, start }) => {
+  const most = (column) => column.subarray(first, last + 1).reduce((one, other) => Math.max(one, other), 0);
+  const reserved = most(lane.reserved) - 1;
+  return [
+    `${last > first ? "up to " : ""}${size(most(lane.allocated))} allocated`,
+    ...(reserved >= 0 ? [`${size(reserved)} reserved`] : []),
+    startOf(data, start, stepAt(data, start)),
+    "as the host allocates: kernels use it later",
+  ];
+};
+
 // The text on a rectangle, which may stand for many events: a heading and lines.
 const textOfEvent = (data, cell) => {
   const { lane, longest: at, times, count: events, busy } = cell;
   const span = cell.end - cell.start;
+  if (lane.source === "memory") return textOfMemory(data, cell);
   if (events > 1 && times) {
     const parts = Object.entries(times).sort((one, other) => other[1] - one[1]);
     const shares = parts.map(([kind, time]) => `${data.kinds[kind].label}: ${percent(time / busy)}, ${duration(time)}`);

@@ -77,6 +77,8 @@ NEW = _kind("new", "Changed", hues.NEW, "\\")
 SHORTER = _kind("shorter after", "Changed", hues.SHORTER)
 LONGER = _kind("longer after", "Changed", hues.LONGER)
 
+MEMORY_KIND = _kind("allocated memory", "Memory", hues.MEMORY)
+
 KINDS = tuple(_ROWS)
 """All kinds; where rectangles lie on each other, the later kind lies above."""
 

@@ -137,6 +137,20 @@ def columns_of_work(facts: Facts, lane: Lane) -> Columns:
     return {**columns, "exposed": exposed[rows], "reason": reason[rows]}
 
 
+def columns_of_memory(facts: Facts, lane: Lane) -> Columns:
+    """Return the most bytes that were allocated and reserved in each stretch; of the latter one more, 0 is none."""
+    memory = facts.trace.memory
+    rows = np.flatnonzero(memory.device == memory.device[lane.row[0]])
+    first = np.searchsorted(memory.at_ns[rows], lane.start_ns, side="right") - 1
+    end = np.searchsorted(memory.at_ns[rows], lane.end_ns, side="left")
+    bounds = np.column_stack((np.maximum(first, 0), np.maximum(end, first + 1))).ravel()
+
+    def most(values: Int64s) -> Int64s:
+        return np.maximum.reduceat(np.append(values[rows], 0), bounds)[::2]
+
+    return {"allocated": most(memory.allocated), "reserved": most(memory.reserved) + 1}
+
+
 STEPS = LaneSource("steps", lambda _, lane: {"step": lane.row})
 GPU_STEPS = LaneSource("gpu_steps", lambda _, lane: {"step": lane.row})
 CHANGES = LaneSource("changes", lambda _, lane: {"name": Names(lane.names, lane.row)})
@@ -146,7 +160,10 @@ OPS = LaneSource("ops", columns_of_events, "ops", is_nested=True)
 CALLS = LaneSource("calls", columns_of_events, "calls", is_nested=True)
 FRAMES = LaneSource("frames", columns_of_events, "functions", is_nested=True)
 BAND = LaneSource("overlap", lambda *_: {})
+MEMORY = LaneSource("memory", columns_of_memory)
 WORK = LaneSource("gpu", columns_of_work, "gpu")
+MEASURES = frozenset((BAND, MEMORY))
+"""Lanes that show a measure over time, not events."""
 
 
 @dataclass(frozen=True)

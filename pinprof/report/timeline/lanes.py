@@ -16,6 +16,8 @@ from pinprof.report.timeline.lane import (
     BAND,
     CALLS,
     FRAMES,
+    MEASURES,
+    MEMORY,
     OPS,
     STALLS,
     STEPS,
@@ -61,9 +63,10 @@ def lay_out(
 ) -> tuple[list[Lane], list[HiddenEvents]]:
     """Return all lanes with events in the window from top to bottom, and what has no lane.
 
-    Those that are folded at first are there if `nested`.
+    Those that are folded at first, and the memory of the GPUs, are there if `nested`.
     """
-    hosts, gpus = _host_lanes(trace, analysis, window, nested=nested), _gpu_lanes(trace, analysis, window)
+    hosts = _host_lanes(trace, analysis, window, nested=nested)
+    gpus = _gpu_lanes(trace, analysis, window, with_memory=nested)
     lanes, left_out = [], []
     for entry in chain([_step_lane(trace, window)], hosts, gpus):
         if isinstance(entry, HiddenEvents):
@@ -93,9 +96,9 @@ def what_is_drawn(analysis: Analysis, drawing: Drawing, steps: str, merged: Iter
 def in_blocks(lanes: Iterable[Lane], short: str) -> str:
     """Return how many of the short events are merged, into how many blocks; nothing where none are.
 
-    What the overlap band shows are no events.
+    Measures are no events.
     """
-    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source is not BAND]
+    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source not in MEASURES]
     count, into = sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
     return f"{count:,} {short} are merged into {into:,} blocks" if into else ""
 
@@ -188,8 +191,8 @@ class _Stack(NamedTuple):
             yield HiddenEvents(int((level == NONE).sum()), deeper)
 
 
-def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lane | HiddenEvents]:
-    gpu = trace.gpu
+def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window, *, with_memory: bool) -> Iterator[Lane | HiddenEvents]:
+    gpu, memory = trace.gpu, trace.memory.of_gpu if with_memory else {}
     here = np.flatnonzero(window.holds(gpu.start_ns, gpu.end_ns))
     named = {device.index: device.name for device in trace.info.devices}
     for device in np.unique(gpu.device[here]):
@@ -198,6 +201,8 @@ def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window) -> Iterator[Lan
         group = f"GPU {device}" + (f" ({name})" if name else "")
         if not why_no_band(analysis):
             yield _overlap_lane(trace, window, group, rows)
+        if int(device) in memory:
+            yield _memory_lane(trace, window, group, memory[int(device)])
         streams, counts = np.unique(gpu.stream[rows], return_counts=True)
         drawn = np.sort(np.argsort(-counts, kind="stable")[:MAX_STREAMS])
         for stream in streams[drawn]:
@@ -240,6 +245,15 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     inside = window.holds(start, end)
     row = np.full(int(inside.sum()), NONE, np.int64)
     return lane_at(group, "overlap", BAND, start[inside], end[inside], kind[inside], row)
+
+
+def _memory_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane:
+    """Return what is allocated from each change to the next."""
+    start = trace.memory.at_ns[rows]
+    end = np.append(start[1:], max(window.end_ns, int(start[-1])))
+    inside = window.holds(start, end)
+    kind = np.full(int(inside.sum()), kinds.MEMORY_KIND)
+    return lane_at(group, "memory", MEMORY, start[inside], end[inside], kind, rows[inside])
 
 
 def _frame_lanes(trace: Trace, window: Window, index: int, group: str) -> Iterator[Lane | HiddenEvents]:

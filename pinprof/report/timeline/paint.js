@@ -100,6 +100,48 @@ class Painter {
     }
   }
 
+  // Paints memory over time: what is allocated as an area, above it what is reserved, and how much the most of it is.
+  area(row, top, height, theme) {
+    const { lane } = row;
+    const { context, ratio } = this;
+    if (!row.size) return;
+    lane.most ??= lane.allocated.reduce((one, other) => Math.max(one, other), 1);
+    lane.scale ??= lane.reserved.reduce((one, other) => Math.max(one, other - 1), lane.most);
+    const [ceiling, bottom] = [top * ratio, (top + height) * ratio];
+    const [reserved, allocated] = [this.outline(row, lane.reserved, 1), this.outline(row, lane.allocated, 0)];
+    const { shades, faded } = this.data.kinds[lane.kind[0]];
+    const path = (outline) => {
+      context.beginPath();
+      for (const [x, value] of outline) context.lineTo(x, bottom - ((bottom - ceiling) * value) / lane.scale);
+    };
+    const area = (outline, colour) => {
+      path([[outline[0]?.[0], 0], ...outline, [outline.at(-1)?.[0], 0]]);
+      context.fillStyle = colour;
+      context.fill();
+    };
+    area(reserved, faded);
+    context.globalAlpha = 0.4;
+    area(allocated, shades[0]);
+    context.globalAlpha = 1;
+    path(allocated);
+    context.strokeStyle = shades[0];
+    context.lineWidth = 1.5 * ratio;
+    context.stroke();
+    context.fillStyle = theme.text;
+    context.fillText(`peak ${size(lane.most)}`, LABEL_PADDING * ratio, bottom - 8 * ratio);
+  }
+
+  // The highest value of each pixel of a row, as points from the left: [x, value]; `more` is how much its column has more.
+  outline(row, column, more) {
+    const points = [];
+    row.walk(...this.view, this.pixel, (first, next) => {
+      let most = 0;
+      for (let one = first; one < next; one++) most = Math.max(most, column[row.placeOf(one)] - more);
+      points.push([this.x(row.start[first]), most], [this.x(row.end[next - 1]), most]);
+    });
+    return points;
+  }
+
   cell(row, first, next, { left, right, y, full, isLit, share }) {
     const wide = right - left >= GAP_FROM * this.ratio && row.lane.source !== "overlap" ? 1 : 0;
     const isAlone = next - first === 1 && !row.lane.shares;

@@ -67,7 +67,7 @@ const onWheel = (timeline, event) => {
 // The lanes between two heights.
 const lanesBetween = ({ tops }, one, other) => {
   const [above, below] = [Math.min(one, other), Math.max(one, other)];
-  return [...tops].filter(([, top]) => top + BAR > above && top < below).map(([lane]) => lane);
+  return [...tops].filter(([lane, top]) => top + barOf(lane) > above && top < below).map(([lane]) => lane);
 };
 
 class Pointers {

@@ -9,7 +9,7 @@ const holdsText = (data, text) => {
   const kinds = new Uint8Array(256);
   for (const [kind, { label }] of Object.entries(data.kinds)) kinds[kind] = holds(label);
   return (lane, at) => {
-    if (lane.source === "overlap") return false;
+    if (MEASURES.has(lane.source)) return false;
     if (lane.source === "steps") return steps[lane.step[at]] === 1;
     return names[lane.name[at]] === 1 || kinds[lane.kind[at]] === 1;
   };

@@ -52,7 +52,7 @@ const sumsBy = (parts, by) => {
   const keyOf = SUM_KEYS[by];
   const span = parts[0].selection.to - parts[0].selection.from;
   parts.forEach((timeline, part) => visitSelected(timeline, timeline.selection, (lane, at, time) => {
-    if (lane.source === "overlap") return;
+    if (MEASURES.has(lane.source)) return;
     const name = keyOf(timeline.data, lane, at);
     let sum = sums.get(name);
     if (!sum) sums.set(name, (sum = { name, count: 0, total: 0, ...noneOf(parts) }));

@@ -149,6 +149,7 @@ class Stage {
 
 const ROW = 20; // pixels of a lane
 const BAR = 16; // pixels of its rectangles
+const barOf = ({ source }) => (source === "memory" ? BAR + ROW : BAR); // an area needs more than a rectangle
 const HEADING = 24; // pixels of a group's name
 const GUTTER = 92; // pixels for the names of lanes
 const NARROW = 600; // pixels; on a smaller timeline the names have less room
@@ -182,7 +183,7 @@ const layOut = (data, folded, isPinned) => {
     headings.at(-1).lanes += 1;
     if (folded.has(lane.group)) continue;
     tops.set(lane, top);
-    top += ROW;
+    top += ROW - BAR + barOf(lane);
     if (gpus.has(lane.group)) pinned = top;
   }
   return { headings, tops, pinned, height: top + BELOW };
@@ -236,8 +237,9 @@ const MARK_LINE = 2; // pixels
 
 // Top and bottom of some lanes in pixels, undefined if none of them is shown.
 const reachOf = (tops, lanes) => {
-  const shown = lanes.filter((lane) => tops.has(lane)).map((lane) => tops.get(lane));
-  return shown.length ? [Math.min(...shown) - 1, Math.max(...shown) + BAR + 2] : undefined;
+  const shown = lanes.filter((lane) => tops.has(lane));
+  const ends = shown.map((lane) => tops.get(lane) + barOf(lane));
+  return shown.length ? [Math.min(...shown.map((lane) => tops.get(lane))) - 1, Math.max(...ends) + 2] : undefined;
 };
 
 const paintMark = (painter, theme, { isIdle, start, end }, [top, bottom]) => {
@@ -261,8 +263,8 @@ const paintLink = (painter, theme, { from, to }, tops) => {
   const { context, ratio } = painter;
   const [x0, x1] = [painter.x(from.lane.end[from.first]), painter.x(to.lane.start[to.first])];
   const isDown = tops.get(from.lane) <= tops.get(to.lane);
-  const y0 = (tops.get(from.lane) + (isDown ? BAR : 0)) * ratio;
-  const y1 = (tops.get(to.lane) + (isDown ? 0 : BAR)) * ratio;
+  const y0 = (tops.get(from.lane) + (isDown ? barOf(from.lane) : 0)) * ratio;
+  const y1 = (tops.get(to.lane) + (isDown ? 0 : barOf(to.lane))) * ratio;
   const bend = (y1 - y0) / 2;
   context.strokeStyle = context.fillStyle = theme.text;
   context.lineWidth = 1.5 * ratio;

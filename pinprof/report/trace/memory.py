@@ -27,8 +27,8 @@ def memory_in_short(profile: Profile) -> str:
 def memory_facts(profile: Profile) -> Iterator[Fact]:
     """Yield the peak of each GPU."""
     for peak in profile.memory:
-        name = f"memory of GPU {peak.device}" if len(profile.memory) > 1 else "GPU memory"
-        yield Fact(name, size(peak.allocated_bytes), f"the most allocated{_reserved(peak)}, {_when(peak)}")
+        name = f"peak memory of GPU {peak.device}" if len(profile.memory) > 1 else "peak GPU memory"
+        yield Fact(name, size(peak.allocated_bytes), f"allocated{_reserved(peak)}, {_when(peak)}")
 
 
 def _reserved(peak: MemoryPeak) -> str:

@@ -17,6 +17,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
+from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import short
 from pinprof.report.timeline.lane import BAND, OPS, HiddenEvents, levels, thinned
 from pinprof.report.timeline.page_lanes import Detail, detailed
@@ -244,6 +245,52 @@ def test_threads_and_streams_beyond_the_limit_are_counted(tmp_path: Path) -> Non
         HiddenEvents(17, "events of 17 more host threads"),
         HiddenEvents(9, "activities of 9 more streams of GPU 0"),
     )
+
+
+# memory over time
+
+
+def with_memory() -> TraceBuilder:
+    """Return a loop that allocates 1 to 3 MiB in each step, 200 and 400 µs after its start."""
+    builder = loop(3)
+    for step in range(3):
+        for at, mib in ((200, 3), (400, 1), (401, 2), (402, 1)):
+            builder.memory(1000 * step + at, mib << 20, 8 << 20)
+    builder.memory(2500, 4 << 20, 9 << 20, device=1)
+    return builder
+
+
+def memory_of(analysis: Analysis, lane: Lane) -> tuple[list[int], list[int]]:
+    columns = lane.source.columns(Facts(analysis.trace, analysis), lane)
+    allocated, reserved = (columns[name] for name in ("allocated", "reserved"))
+    assert isinstance(allocated, np.ndarray)
+    assert isinstance(reserved, np.ndarray)
+    return (allocated >> 20).tolist(), ((reserved - 1) >> 20).tolist()
+
+
+def test_memory_lasts_from_each_change_to_the_next(tmp_path: Path) -> None:
+    trace, analysis = measured(with_memory(), tmp_path)
+    lane = lane_named(detailed(trace, analysis, choose_window(trace)), "memory")
+    assert lane.group == "GPU 0"
+    starts = ((lane.start_ns - trace.steps.start_ns[0]) // 1000).tolist()
+    assert starts == [step + at for step in (0, 1000, 2000) for at in (200, 400, 401, 402)]
+    assert lane.end_ns[:-1].tolist() == lane.start_ns[1:].tolist()
+    assert memory_of(analysis, lane) == ([3, 1, 2, 1] * 3, [8] * 12)
+
+
+def test_of_merged_memory_the_most_is_kept(tmp_path: Path) -> None:
+    trace, analysis = measured(with_memory(), tmp_path)
+    lane = lane_named(detailed(trace, analysis, choose_window(trace)), "memory")
+    merged = thinned(lane, 10_000, mixed=True)
+    assert merged.count.tolist() == [1, 2, 1] * 3
+    assert memory_of(analysis, merged) == ([3, 2, 1] * 3, [8] * 9)
+
+
+def test_memory_is_a_lane_of_the_page_alone_and_of_gpus_that_work(tmp_path: Path) -> None:
+    trace, analysis = measured(with_memory(), tmp_path)
+    assert [lane.label for lane in detailed(trace, analysis, choose_window(trace)).lanes].count("memory") == 1
+    assert "memory" not in [lane.label for lane in arrange(trace, analysis).lanes]
+    assert "memory" not in [lane.label for lane in arrange(*measured(loop(3), tmp_path)).lanes]
 
 
 # the page's columns

@@ -135,6 +135,25 @@ def test_wide_rectangles_are_labelled(opened: Opened) -> None:
     assert {"ProfilerStep#3", "blocking copy to the GPU", "aten::to", "HtoD pageable 48.0 MiB"} <= set(painted(page))
 
 
+def test_memory_over_time_is_an_area_below_the_overlap_band(opened: Opened, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(3):
+        builder.step(step, 1000 * step, 990)
+        builder.kernel(1000 * step + 500, 400, launch=1000 * step + 100)
+        builder.memory(1000 * step, 3 << 30, 4 << 30)
+        builder.memory(1000 * step + 600, 1 << 30, 4 << 30)
+    page = opened(builder.write(tmp_path / "trace.json"))
+    assert page.locator(".timeline .names span").all_text_contents()[:4] == ["host", "overlap", "memory", "stream 7"]
+    places = [place_of(page, label, 0.5)[1] for label in ("overlap", "memory", "stream 7")]
+    assert places[2] - places[0] == pytest.approx(60, abs=1)
+    assert page.locator(".legend").get_by_role("button", name="allocated memory").count() == 1
+    lines = point_at(page, "memory", 0.45).splitlines()
+    assert lines[:2] == ["3.00 GiB allocated", "4.00 GiB reserved"]
+    assert "peak GPU memory 3.00\u00a0GiB" in page.locator(".figures").inner_text()
+    page.locator("input.find").fill("memory")
+    expect(page.locator(".found")).to_have_text("not found")
+
+
 def test_a_step_is_chosen_by_its_name_and_times_are_relative_to_it(opened: Opened) -> None:
     page = opened(TRACES / "loss_item.json.gz")
     first = view(page)
