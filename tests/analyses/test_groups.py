@@ -27,47 +27,30 @@ def read(builder: TraceBuilder, function: str, start: float, *, ready: float, th
     builder.call("cudaStreamSynchronize", start + 5, ready - start, thread=thread)
 
 
-def test_a_wait_behind_a_wait_with_nothing_between_is_in_its_group(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)  # until 507
-    read(builder, "second", 510, ready=516)  # the GPU copies from 516 to 518 and is idle until 600
-    builder.kernel(600, 100, launch=590)
-    assert groups(builder, tmp_path) == {"first": 0, "second": 0}
+def waits(builder: TraceBuilder, *functions: str, start: float = 0, thread: int = MAIN) -> None:
+    """Read in a function what a kernel gives until 500, then in the others, in a thread, while the GPU has no work."""
+    builder.kernel(start + 20, 480, launch=start + 10)
+    read(builder, functions[0], start + 100, ready=start + 500)  # until 507
+    for number, function in enumerate(functions[1:]):
+        read(builder, function, start + 510 + 20 * number, ready=start + 516 + 20 * number, thread=thread)
 
 
-@pytest.mark.parametrize(("length", "expected"), [(9, {0}), (10, {None})])
-def test_a_kernel_between_them_parts_them_unless_it_is_short(
-    tmp_path: Path, length: float, expected: set[int | None]
+@pytest.mark.parametrize(
+    ("functions", "expected"),
+    [
+        (("first", "second"), {"first": 0, "second": 0}),
+        (("first", "second", "third"), {"first": 0, "second": 0, "third": 0}),
+        (("alone",), {"alone": None}),
+        (("alone", "alone"), {"alone": None}),
+    ],
+)
+def test_sites_whose_waits_follow_each_other_with_nothing_between_are_one_group(
+    tmp_path: Path, functions: tuple[str, ...], expected: dict[str, int | None]
 ) -> None:
-    """From the end of the first copy at 502 to the next kernel at 612 are 110 µs: 2 of the second copy, 9 are short."""
     builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
-    builder.kernel(510, length, launch=508)
-    read(builder, "second", 512, ready=530)
-    builder.kernel(612, 100, launch=600)
-    assert set(groups(builder, tmp_path).values()) == expected
-
-
-def test_waits_behind_a_long_kernel_each_are_no_group(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
-    builder.kernel(520, 480, launch=510)
-    read(builder, "second", 530, ready=1000)
-    builder.kernel(1100, 100, launch=1090)
-    assert groups(builder, tmp_path) == {"first": None, "second": None}
-
-
-def test_a_chain_of_three_is_one_group(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
-    read(builder, "second", 510, ready=516)
-    read(builder, "third", 530, ready=536)
+    waits(builder, *functions)
     builder.kernel(800, 100, launch=790)
-    assert groups(builder, tmp_path) == {"first": 0, "second": 0, "third": 0}
+    assert groups(builder, tmp_path) == expected
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
@@ -80,69 +63,53 @@ def test_a_chain_is_one_group_in_whatever_order_the_file_has_it(tmp_path: Path, 
     assert groups(builder, tmp_path) == {"f0": 0, "f1": 0, "f2": 0, "f3": 0}
 
 
-def test_two_pairs_are_two_groups(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("start", "length", "ready", "expected"),
+    [
+        (510, 9, 530, {0}),  # from the end of the first copy at 502 to the next kernel are 110 µs, so 9 are short
+        (510, 10, 530, {None}),
+        (520, 480, 1000, {None}),
+    ],
+)
+def test_a_kernel_between_them_parts_them_unless_it_is_short(
+    tmp_path: Path, start: float, length: float, ready: float, expected: set[int | None]
+) -> None:
     builder = TraceBuilder()
-    for start, pair in ((0, ("a", "b")), (1000, ("c", "d"))):
-        builder.kernel(start + 20, 480, launch=start + 10)
-        read(builder, pair[0], start + 100, ready=start + 500)
-        read(builder, pair[1], start + 510, ready=start + 516)
-    builder.kernel(2020, 100, launch=2010)
-    found = groups(builder, tmp_path)
-    assert found["a"] == found["b"] != found["c"] == found["d"]
-    assert set(found.values()) == {0, 1}
+    waits(builder, "first")
+    builder.kernel(start, length, launch=508)
+    read(builder, "second", start + 2, ready=ready)
+    builder.kernel(ready + 82, 100, launch=ready + 70)
+    assert set(groups(builder, tmp_path).values()) == expected
 
 
-def test_pairs_that_share_a_site_are_one_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pairs", "expected"), [(("ab", "cd"), {("a", "b"), ("c", "d")}), (("ab", "cb", "ca"), {("a", "b", "c")})]
+)
+def test_pairs_are_a_group_each_unless_they_share_a_site(
+    tmp_path: Path, pairs: tuple[str, ...], expected: set[tuple[str, ...]]
+) -> None:
     builder = TraceBuilder()
-    for start, pair in ((0, ("a", "b")), (1000, ("c", "b"))):
-        builder.kernel(start + 20, 480, launch=start + 10)
-        read(builder, pair[0], start + 100, ready=start + 500)
-        read(builder, pair[1], start + 510, ready=start + 516)
-    builder.kernel(2020, 480, launch=2010)
-    read(builder, "c", 2100, ready=2500)
-    read(builder, "a", 2510, ready=2516)
-    builder.kernel(3020, 100, launch=3010)
-    found = groups(builder, tmp_path)
-    assert set(found) == {"a", "b", "c"}
-    assert None not in found.values()
-    assert len(set(found.values())) == 1
+    for number, pair in enumerate(pairs):
+        waits(builder, *pair, start=1000 * number)
+    builder.kernel(1000 * len(pairs) + 20, 100, launch=1000 * len(pairs) + 10)
+    group_of = groups(builder, tmp_path)
+    members = {
+        number: tuple(site for site in sorted(map(str, group_of)) if group_of[site] == number) for number in (0, 1)
+    }
+    assert None not in group_of.values()
+    assert set(members.values()) - {()} == expected
 
 
-def test_a_site_alone_is_in_no_group(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "alone", 100, ready=500)
-    builder.kernel(600, 100, launch=590)
-    assert groups(builder, tmp_path) == {"alone": None}
-
-
-def test_waits_of_one_site_behind_each_other_are_in_no_group(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "alone", 100, ready=500)
-    read(builder, "alone", 510, ready=516)
-    builder.kernel(600, 100, launch=590)
-    assert groups(builder, tmp_path) == {"alone": None}
-
-
-def test_waits_of_two_threads_are_no_group(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 1000)
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
-    read(builder, "second", 510, ready=516, thread=AUTOGRAD)
-    builder.kernel(600, 100, launch=590)
-    assert groups(builder, tmp_path) == {"first": None, "second": None}
-
-
-@pytest.mark.parametrize(("border", "expected"), [(508.5, {None}), (900, {0})])
-def test_waits_of_two_steps_are_no_group(tmp_path: Path, border: float, expected: set[int | None]) -> None:
+@pytest.mark.parametrize(
+    ("border", "thread", "expected"), [(508.5, MAIN, {None}), (900, MAIN, {0}), (900, AUTOGRAD, {None})]
+)
+def test_waits_of_two_steps_or_threads_are_no_group(
+    tmp_path: Path, border: float, thread: int, expected: set[int | None]
+) -> None:
     builder = TraceBuilder()
     builder.step(1, 0, border)
     builder.step(2, border, 1000 - border)
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
-    read(builder, "second", 510, ready=516)
+    waits(builder, "first", "second", thread=thread)
     builder.kernel(600, 100, launch=590)
     builder.kernel(920, 10, launch=910)
     assert set(groups(builder, tmp_path).values()) == expected
@@ -150,10 +117,8 @@ def test_waits_of_two_steps_are_no_group(tmp_path: Path, border: float, expected
 
 def test_a_wait_without_a_bubble_is_in_no_group(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
+    waits(builder, "first", "second")
     builder.kernel(20, 1000, launch=12, stream=SIDE)  # goes on all the time
-    read(builder, "first", 100, ready=500)
-    read(builder, "second", 510, ready=516)
     builder.kernel(1100, 100, launch=590)
     assert groups(builder, tmp_path) == {"first": None, "second": None}
 
@@ -164,8 +129,7 @@ def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(
 ) -> None:
     """The second wait takes 60 µs, 2 of them for its copy: without it the host would be there 60 µs earlier."""
     builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
+    waits(builder, "first")
     read(builder, "second", 510, ready=570)  # from 515 to 575
     builder.kernel(next_kernel, 100, launch=600)  # idle from 572
     assert groups(builder, tmp_path) == {"first": expected, "second": expected}
@@ -184,8 +148,7 @@ def test_the_two_calls_of_a_blocking_copy_are_one_wait(tmp_path: Path) -> None:
 
 def test_a_blocking_copy_behind_a_wait_is_in_its_group(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
+    waits(builder, "first")
     builder.function("train.py(3): load", 510, 90)
     builder.op("aten::copy_", 511, 85)
     builder.copy("HtoD (Pageable -> Device)", 520, 60, launch=515, call=45)
@@ -202,28 +165,26 @@ def test_a_site_is_in_a_group_if_at_least_half_of_its_waits_are(
     builder = TraceBuilder()
     for number in range(4):
         start = 1000 * number
-        builder.kernel(start + 20, 480, launch=start + 10)
         if number < followed:
-            read(builder, "first", start + 100, ready=start + 500)
-        read(builder, "second", start + 510, ready=start + 516)
+            waits(builder, "first", "second", start=start)
+        else:
+            builder.kernel(start + 20, 480, launch=start + 10)
+            read(builder, "second", start + 510, ready=start + 516)
     builder.kernel(4100, 100, launch=4090)
     assert groups(builder, tmp_path) == {"first": expected, "second": expected}
 
 
 def test_a_wait_for_nothing_between_them_does_not_matter(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
+    waits(builder, "first", "second")
     builder.call("cudaMalloc", 508, 1)
-    read(builder, "second", 510, ready=516)
     builder.kernel(600, 100, launch=590)
     assert groups(builder, tmp_path) == {"first": 0, None: None, "second": 0}
 
 
 def test_waits_for_two_gpus_are_no_group(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    read(builder, "first", 100, ready=500)
+    waits(builder, "first")
     builder.kernel(20, 600, launch=508, device=1)
     builder.function("train.py(3): second", 510, 115)
     builder.call("cudaDeviceSynchronize", 512, 110)

@@ -374,14 +374,6 @@ def test_memory_that_numpy_shares_is_the_same_memory(gpu: FakeGpu) -> None:
     assert rules(guard) == ["PIN503"]
 
 
-def end_by_device(gpu: FakeGpu) -> None:
-    gpu.synchronize()
-
-
-def end_by_stream(gpu: FakeGpu) -> None:
-    gpu.current.synchronize()
-
-
 def end_by_event(gpu: FakeGpu) -> None:
     event = gpu.cuda.Event()
     event.record()
@@ -398,14 +390,6 @@ def end_by_event_query(gpu: FakeGpu) -> None:
 def end_by_stream_query(gpu: FakeGpu) -> None:
     gpu.current.run()
     assert gpu.current.query()
-
-
-def end_by_item(gpu: FakeGpu) -> None:
-    gpu.item()
-
-
-def end_by_blocking_copy(gpu: FakeGpu) -> None:
-    torch.zeros(2).copy_(gpu.device_tensor(2))
 
 
 def join_job() -> None:
@@ -454,14 +438,6 @@ def end_by_generic_event_query(gpu: FakeGpu) -> None:
     assert event.query()
 
 
-def end_by_generic_stream(gpu: FakeGpu) -> None:
-    FakeGenericStream(gpu.current).synchronize()
-
-
-def end_by_event_of_a_generic_stream(gpu: FakeGpu) -> None:
-    FakeGenericStream(gpu.current).record_event().synchronize()
-
-
 def end_by_chain_of_generic_streams(gpu: FakeGpu) -> None:
     second, third = FakeGenericStream(gpu.stream()), FakeGenericStream(gpu.stream())
     second.wait_stream(gpu.current)
@@ -475,19 +451,11 @@ def no_end_by_an_event_of_the_host(gpu: FakeGpu) -> None:
     event.synchronize()
 
 
-def no_end_by_a_stream_of_the_host(gpu: FakeGpu) -> None:
-    FakeGenericStream(gpu.current, "cpu").synchronize()
-
-
 def no_end_by_a_generic_event_recorded_before(gpu: FakeGpu) -> None:
     second = FakeGenericStream(gpu.stream())
     event = second.record_event()
     second.wait_stream(gpu.current)
     event.synchronize()
-
-
-def no_end_by_nothing(gpu: FakeGpu) -> None:
-    pass
 
 
 def no_end_by_an_asynchronous_barrier(gpu: FakeGpu) -> None:
@@ -500,10 +468,6 @@ def no_end_by_query_that_says_no(gpu: FakeGpu) -> None:
     event.record()
     assert not event.query()
     assert not gpu.current.query()
-
-
-def no_end_by_another_stream(gpu: FakeGpu) -> None:
-    gpu.stream().synchronize()
 
 
 def no_end_by_an_event_on_another_stream(gpu: FakeGpu) -> None:
@@ -523,22 +487,32 @@ def no_end_by_a_chain_the_other_way(gpu: FakeGpu) -> None:
     earlier.synchronize()
 
 
-def no_end_by_a_non_blocking_copy_behind(gpu: FakeGpu) -> None:
-    torch.zeros(2).copy_(gpu.device_tensor(2), non_blocking=True)
-
-
 def no_end_by_an_event_never_recorded(gpu: FakeGpu) -> None:
     event = gpu.cuda.Event()
     event.synchronize()
     assert event.query()
 
 
-ENDS = [value for name, value in list(globals().items()) if name.startswith("end_by_")]
-NO_ENDS = [value for name, value in list(globals().items()) if name.startswith("no_end_by_")]
+ENDS: list[Callable[[FakeGpu], object]] = [
+    *(value for name, value in list(globals().items()) if name.startswith("end_by_")),
+    lambda gpu: gpu.synchronize(),
+    lambda gpu: gpu.current.synchronize(),
+    lambda gpu: gpu.item(),
+    lambda gpu: torch.zeros(2).copy_(gpu.device_tensor(2)),
+    lambda gpu: FakeGenericStream(gpu.current).synchronize(),
+    lambda gpu: FakeGenericStream(gpu.current).record_event().synchronize(),
+]
+NO_ENDS: list[Callable[[FakeGpu], object]] = [
+    *(value for name, value in list(globals().items()) if name.startswith("no_end_by_")),
+    lambda _: None,
+    lambda gpu: gpu.stream().synchronize(),
+    lambda gpu: torch.zeros(2).copy_(gpu.device_tensor(2), non_blocking=True),
+    lambda gpu: FakeGenericStream(gpu.current, "cpu").synchronize(),
+]
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_what_makes_sure_that_a_copy_has_ended(gpu: FakeGpu, end: Callable[[FakeGpu], None]) -> None:
+def test_what_makes_sure_that_a_copy_has_ended(gpu: FakeGpu, end: Callable[[FakeGpu], object]) -> None:
     result, host = gpu.device_tensor(4), torch.zeros(4)
     with Guard("raise", gpu=gpu):
         host.copy_(result, non_blocking=True)
@@ -547,7 +521,7 @@ def test_what_makes_sure_that_a_copy_has_ended(gpu: FakeGpu, end: Callable[[Fake
 
 
 @pytest.mark.parametrize("end", NO_ENDS)
-def test_what_does_not(gpu: FakeGpu, end: Callable[[FakeGpu], None]) -> None:
+def test_what_does_not(gpu: FakeGpu, end: Callable[[FakeGpu], object]) -> None:
     result, host = gpu.device_tensor(4), torch.zeros(4)
     with Guard("collect", gpu=gpu) as guard:
         host.copy_(result, non_blocking=True)

@@ -72,42 +72,24 @@ def test_marks_are_preferred_to_every_other_evidence(builder: TraceBuilder, read
     assert read(builder).steps.source == "profiler_step"
 
 
-def test_a_last_mark_that_launches_nothing_is_the_profilers_own(builder: TraceBuilder, read: Read) -> None:
-    for number in range(4):
+@pytest.mark.parametrize(
+    ("launched", "complete"),
+    [
+        ((9, 9, 9, 0), (True, True, True)),  # the last mark is the profiler's own
+        ((9, 0, 9, 9), (True, True, True, True)),
+        ((4, 9, 9, 9), (False, True, True, True)),
+        ((9, 9, 9, 4), (True, True, True, False)),
+        ((9, 9, 9, 8), (True, True, True, True)),
+        ((2, 9), (True, True)),  # of two, nobody can tell which one is cut off
+    ],
+)
+def test_a_mark_at_the_edge_that_launches_far_less_is_cut_off_or_no_step(
+    builder: TraceBuilder, read: Read, launched: tuple[int, ...], complete: tuple[bool, ...]
+) -> None:
+    for number, count in enumerate(launched):
         builder.step(number, number * STEP_US, STEP_US)
-        launch(builder, number * STEP_US + 5, NAMES if number < 3 else [])
-    assert len(read(builder).steps) == 3
-
-
-def test_a_step_in_the_middle_may_launch_nothing(builder: TraceBuilder, read: Read) -> None:
-    for number in range(4):
-        builder.step(number, number * STEP_US, STEP_US)
-        launch(builder, number * STEP_US + 5, NAMES if number != 1 else [])
-    trace = read(builder)
-    assert len(trace.steps) == 4
-    assert trace.steps.complete.all()
-
-
-@pytest.mark.parametrize("cut", [0, 3])
-def test_a_step_at_the_edge_that_launches_far_less_is_cut_off(builder: TraceBuilder, read: Read, cut: int) -> None:
-    for number in range(4):
-        builder.step(number, number * STEP_US, STEP_US)
-        launch(builder, number * STEP_US + 5, NAMES[: 4 if number == cut else None])
-    assert read(builder).steps.complete.tolist() == [number != cut for number in range(4)]
-
-
-def test_a_step_at_the_edge_that_launches_nearly_as_much_is_complete(builder: TraceBuilder, read: Read) -> None:
-    for number in range(4):
-        builder.step(number, number * STEP_US, STEP_US)
-        launch(builder, number * STEP_US + 5, NAMES[: 8 if number == 3 else None])
-    assert read(builder).steps.complete.all()
-
-
-def test_two_steps_cannot_tell_which_one_is_cut_off(builder: TraceBuilder, read: Read) -> None:
-    for number in range(2):
-        builder.step(number, number * STEP_US, STEP_US)
-        launch(builder, number * STEP_US + 5, NAMES[: 2 + 7 * number])
-    assert read(builder).steps.complete.tolist() == [True, True]
+        launch(builder, number * STEP_US + 5, NAMES[:count])
+    assert tuple(read(builder).steps.complete) == complete
 
 
 def test_marks_without_any_launch_are_steps_of_the_host(builder: TraceBuilder, read: Read) -> None:
@@ -250,40 +232,26 @@ def test_an_annotation_that_only_resembles_a_servers_is_one_like_any_other(
 # ---------------------------------------------------------------- annotations
 
 
-def test_an_annotation_that_repeats_marks_steps_from_start_to_start(builder: TraceBuilder, read: Read) -> None:
+@pytest.mark.parametrize(("name", "marker"), [("train_step", "train_step"), ("epoch 1, batch {}", "epoch 1, batch 98")])
+def test_an_annotation_that_repeats_marks_steps_from_start_to_start_whatever_its_numbers(
+    builder: TraceBuilder, read: Read, name: str, marker: str
+) -> None:
     for number in range(4):
-        builder.event("user_annotation", "train_step", number * STEP_US, 700)
+        builder.event("user_annotation", name.format(number + 98), number * STEP_US, 700)
         launch(builder, number * STEP_US + 5, NAMES[:3])
     trace = read(builder)
-    assert (trace.steps.source, trace.steps.marker) == ("annotation", "train_step")
+    assert (trace.steps.source, trace.steps.marker) == ("annotation", marker)
     assert ranges(trace) == [(0, 1000), (1000, 2000), (2000, 3000)]
     assert trace.steps.complete.all()
 
 
-def test_numbers_in_the_names_of_annotations_are_ignored(builder: TraceBuilder, read: Read) -> None:
-    for number in range(4):
-        builder.event("user_annotation", f"epoch 1, batch {number + 98}", number * STEP_US, 700)
-        launch(builder, number * STEP_US + 5, NAMES[:3])
-    assert len(read(builder).steps) == 3
-
-
-def test_three_annotations_are_no_evidence(builder: TraceBuilder, read: Read) -> None:
-    for number in range(3):
-        builder.event("user_annotation", "train_step", number * STEP_US, 700)
-        launch(builder, number * STEP_US + 5, NAMES[:3])
-    assert read(builder).steps.source == "whole_trace"
-
-
-def test_an_annotation_with_irregular_launches_marks_no_steps(builder: TraceBuilder, read: Read) -> None:
-    for number, launched in enumerate((3, 9, 1, 5, 3)):
+@pytest.mark.parametrize("launched", [(3, 3, 3), (3, 9, 1, 5, 3), (0, 0, 0, 0, 0)])
+def test_annotations_that_are_too_few_or_launch_irregularly_or_nothing_mark_no_steps(
+    builder: TraceBuilder, read: Read, launched: tuple[int, ...]
+) -> None:
+    for number, count in enumerate(launched):
         builder.event("user_annotation", "sometimes", number * STEP_US, 700)
-        launch(builder, number * STEP_US + 5, NAMES[:launched])
-    assert read(builder).steps.source == "whole_trace"
-
-
-def test_an_annotation_that_launches_nothing_marks_no_steps(builder: TraceBuilder, read: Read) -> None:
-    for number in range(5):
-        builder.event("user_annotation", "wait", number * STEP_US, 700)
+        launch(builder, number * STEP_US + 5, NAMES[:count])
     launch(builder, 9000, NAMES)
     assert read(builder).steps.source == "whole_trace"
 
