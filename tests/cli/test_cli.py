@@ -125,18 +125,6 @@ def test_a_place_of_a_library_is_taken_and_one_that_does_not_wait_is_explained(t
     assert "does not wait at boxes.py:clip; it does at train.py:" in refused.stderr
 
 
-def test_report_writes_json_beside_the_text(trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "report.json"
-    result = invoke("report", trace, "--json", out)
-    assert result.exit_code == 0
-    assert f"Wrote {out}" in result.stderr
-    assert fitting(out.read_text())["schema"] == "pinprof.report/1"
-
-
-def test_report_prints_nothing_but_json_to_standard_output(trace: Path) -> None:
-    assert len(fitting(invoke("report", trace, "--json", "-").stdout)["traces"]) == 1
-
-
 @pytest.mark.slow
 def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word(trace: Path) -> None:
     without_known_events().write(trace.parent / "other.json")
@@ -146,17 +134,6 @@ def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word
     assert len(fitting(result.stdout)["traces"]) == 2
     assert result.stderr.count("Skipped: ") == 1
     assert "notes.json" in result.stderr
-
-
-def test_a_folder_of_other_files_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("{}")
-    assert is_one_line_error(invoke("report", tmp_path))
-
-
-def test_report_writes_a_page(trace: Path, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    assert invoke("report", trace, "--html", page).exit_code == 0
-    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
 
 
 @pytest.mark.slow
@@ -183,10 +160,53 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
     assert "is not an editor: name one of vscode" in failed.stderr
 
 
-def test_timeline_writes_a_page(trace: Path, tmp_path: Path) -> None:
-    page = tmp_path / "timeline.html"
-    assert invoke("timeline", trace, "-o", page).exit_code == 0
+@pytest.mark.parametrize("words", [("report", "--html"), ("timeline", "-o")])
+def test_a_page_is_written(trace: Path, tmp_path: Path, words: tuple[str, str]) -> None:
+    page = tmp_path / "out.html"
+    assert invoke(words[0], trace, words[1], page).exit_code == 0
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("report trace trace --plotly out", "--plotly draws one trace, and here are 2; pinprof timeline TRACE -o FILE"),
+        ("timeline without_events -o out --plotly", "has no events on host threads or GPU streams to draw"),
+        ("report trace --json none/out", "none"),
+        ("report trace --json trace/out", "trace.json.gz is a file"),
+        ("report trace --json out --html out", "names two outputs"),
+        ("report trace --json - --html -", "names two outputs"),
+        ("report trace --json EMPTY", "an output has no name"),  # as a shell gives it whose variable is not set
+        ("report trace --html EMPTY", "an output has no name"),
+        ("export trace -o EMPTY", "an output has no name"),
+        ("whatif trace --json EMPTY", "an output has no name"),
+        ("report missing", "missing"),
+        ("report empty", "empty"),
+        ("report notes", "notes"),
+        ("report hostile", "red"),
+        ("whatif trace trace", ""),
+        ("whatif trace --drop-syncs train.py:1", "pinprof run"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_writes_nothing(
+    trace: Path, tmp_path: Path, words: str, reason: str
+) -> None:
+    for folder in ("empty", "notes"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "notes" / "notes.txt").write_text("{}")
+    named = {
+        "trace": trace,
+        "without_events": without_known_events().write(tmp_path / "without_events.json"),
+        "EMPTY": "",
+        "hostile": tmp_path / "\x1b[31mred\nError: forged.json",
+        **{name: tmp_path / name for name in ("out", "none/out", "missing", "empty", "notes")},
+        "trace/out": trace / "out",
+    }
+    result = invoke(*(named.get(word, word) for word in words.split()))
+    assert is_one_line_error(result)
+    assert reason in result.stderr
+    assert "\x1b" not in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_both_commands_write_the_same_plotly_timeline(trace: Path, tmp_path: Path) -> None:
@@ -198,21 +218,6 @@ def test_both_commands_write_the_same_plotly_timeline(trace: Path, tmp_path: Pat
     assert beside.read_text() == alone.read_text()
     assert "per step" in result.stdout
     assert invoke("timeline", trace, "-o", "-", "--plotly").stdout == alone.read_text()
-
-
-def test_a_plotly_timeline_is_of_one_trace(trace: Path, tmp_path: Path) -> None:
-    result = invoke("report", trace, trace, "--plotly", tmp_path / "out.html")
-    assert is_one_line_error(result)
-    assert "--plotly draws one trace, and here are 2; pinprof timeline TRACE -o FILE --plotly" in result.stderr
-    assert not (tmp_path / "out.html").exists()
-
-
-def test_a_plotly_timeline_of_nothing_is_one_line(tmp_path: Path) -> None:
-    empty = without_known_events().write(tmp_path / "empty.json")
-    result = invoke("timeline", empty, "-o", tmp_path / "out.html", "--plotly")
-    assert is_one_line_error(result)
-    assert "has no events on host threads or GPU streams to draw" in result.stderr
-    assert not (tmp_path / "out.html").exists()
 
 
 @pytest.mark.parametrize("option", ["--json", "--html", "--plotly"])
@@ -227,10 +232,6 @@ def test_an_output_that_exists_is_kept_without_force(trace: Path, tmp_path: Path
     assert out.read_text() != "precious"
 
 
-def test_an_output_in_a_folder_that_is_not_there_is_refused_at_once(trace: Path, tmp_path: Path) -> None:
-    assert is_one_line_error(invoke("report", trace, "--json", tmp_path / "none" / "out.json"))
-
-
 @pytest.mark.parametrize("command", ["report", "check", "whatif", "timeline"])
 def test_what_is_read_is_not_overwritten_even_with_force(trace: Path, command: str) -> None:
     before = trace.read_bytes()
@@ -241,25 +242,6 @@ def test_what_is_read_is_not_overwritten_even_with_force(trace: Path, command: s
     assert is_one_line_error(result)
     assert "is also an input; choose another name" in result.stderr
     assert trace.read_bytes() == before
-
-
-@pytest.mark.parametrize("words", [("report", "--json"), ("report", "--html"), ("export", "-o"), ("whatif", "--json")])
-def test_an_output_needs_a_name(trace: Path, words: tuple[str, str]) -> None:
-    result = invoke(words[0], trace, words[1], "")  # as a shell gives it whose variable is not set
-    assert is_one_line_error(result)
-    assert "an output has no name" in result.stderr
-
-
-def test_two_outputs_need_two_names(trace: Path, tmp_path: Path) -> None:
-    for name in (tmp_path / "out", "-"):
-        result = invoke("report", trace, "--json", name, "--html", name)
-        assert is_one_line_error(result)
-        assert "names two outputs" in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_file_is_no_folder_for_outputs(trace: Path) -> None:
-    assert f"{trace} is a file" in invoke("report", trace, "--json", trace / "out.json").stderr
 
 
 def test_no_half_written_output_is_left_behind(trace: Path, tmp_path: Path) -> None:
@@ -279,27 +261,11 @@ def test_a_wrong_file_is_one_line_with_its_name(tmp_path: Path, command: list[st
     assert str(path) in result.stderr
 
 
-def test_a_missing_file_is_one_line_with_its_name(tmp_path: Path) -> None:
-    result = invoke("report", tmp_path / "nothing.json")
-    assert is_one_line_error(result)
-    assert "nothing.json" in result.stderr
-
-
-def test_an_empty_folder_is_one_line(tmp_path: Path) -> None:
-    assert is_one_line_error(invoke("report", tmp_path))
-
-
 @pytest.mark.parametrize("words", [["report"], ["reprot"], ["report", "--jsn", "x"], ["timeline", "x"], ["run"]])
 def test_wrong_usage_is_one_line_that_points_to_help(words: list[str]) -> None:
     result = invoke(*words)
     assert is_one_line_error(result)
     assert "--help" in result.stderr
-
-
-def test_a_hostile_file_name_cannot_write_to_the_terminal(tmp_path: Path) -> None:
-    result = invoke("report", tmp_path / "\x1b[31mred\nError: forged.json")
-    assert is_one_line_error(result)
-    assert "\x1b" not in result.stderr
 
 
 # check: per step of `trace` the host waits once, in a copy of 400 µs of pageable memory
@@ -638,16 +604,6 @@ def test_the_end_of_a_path_is_enough_if_it_is_clear() -> None:
     document = fitting(invoke(*words, "waits.py:84").stdout)
     assert document["scenario"]["drop_syncs"] == ["pinprof/workloads/waits.py:84"]
     assert is_one_line_error(invoke(*words, "aits.py:84"))
-
-
-def test_a_place_in_a_trace_without_lines_says_how_to_get_them(trace: Path) -> None:
-    result = invoke("whatif", trace, "--drop-syncs", "train.py:1")
-    assert is_one_line_error(result)
-    assert "pinprof run" in result.stderr
-
-
-def test_a_trace_is_no_rank_of_its_own_job(trace: Path) -> None:
-    assert is_one_line_error(invoke("whatif", trace, trace))
 
 
 @pytest.mark.slow
