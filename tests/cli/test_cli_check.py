@@ -241,21 +241,13 @@ def test_hostile_names_break_no_format(folder: Path) -> None:
     [
         (("--max-hidden-syncs", "2"), 0),
         (("--max-hidden-syncs", "1.9999999"), 1),
-        (("--max-hidden-syncs", "0"), 1),
-        (("--max-stall-ms", "0.32"), 0),
-        (("--max-stall-ms", "0.3199"), 1),
-        (("--min-overlap", "0"), 0),
         (("--min-overlap", "1e-9"), 1),
-        (("--min-overlap", "1"), 1),
-        (("--max-pageable-bytes", "1000000"), 0),
-        (("--max-pageable-bytes", "999999"), 1),
-        (("--max-step-ms", "0.1"), 1),
         (("--max-step-ms", "1"), 2),
         (("--max-step-ms", "1", "--max-stall-ms", "0"), 1),
         (("--max-step-ms", "1", "--max-stall-ms", "9"), 2),
     ],
 )
-def test_a_limit_is_kept_to_its_very_value(words: tuple[str, ...], code: int) -> None:
+def test_the_exit_code_is_that_of_the_worst_limit(words: tuple[str, ...], code: int) -> None:
     assert in_every_format("good.json", *words)[0] == code
 
 
@@ -264,6 +256,7 @@ def test_a_limit_is_kept_to_its_very_value(words: tuple[str, ...], code: int) ->
     [
         (),
         ("--max-step-ms", "inf"),
+        ("--max-step-ms", "nan"),
         ("--max-step-ms", "1e300"),
         ("--max-stall-ms", "-0.1"),
         ("--max-stall-ms", "3ms"),
@@ -283,21 +276,13 @@ def test_a_limit_is_kept_to_its_very_value(words: tuple[str, ...], code: int) ->
         (*KEPT, "-o", ".git"),
         (*KEPT, "-o", "none/out.xml"),
         (*KEPT, "--format", "junit", "--format", "xml"),
+        (*KEPT, "--format", "html"),
         (*KEPT, "--tolerance", "0.1"),
         (*KEPT, "--jobs", "0"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(words: tuple[str, ...]) -> None:
     assert is_one_line_error(invoke("check", "good.json", *words))
-
-
-def test_a_file_that_exists_is_kept_unless_forced(folder: Path) -> None:
-    (folder / "out.xml").write_text("mine")
-    words = ("check", "good.json", *KEPT, "--format", "junit", "-o", "out.xml")
-    assert is_one_line_error(invoke(*words))
-    assert (folder / "out.xml").read_text() == "mine"
-    assert invoke(*words, "--force").exit_code == 0
-    assert ET.fromstring((folder / "out.xml").read_text()).attrib["errors"] == "0"
 
 
 def test_what_could_not_be_judged_is_written_too(folder: Path) -> None:
