@@ -220,23 +220,34 @@ def test_both_commands_write_the_same_plotly_timeline(trace: Path, tmp_path: Pat
     assert invoke("timeline", trace, "-o", "-", "--plotly").stdout == alone.read_text()
 
 
-@pytest.mark.parametrize("option", ["--json", "--html", "--plotly"])
-def test_an_output_that_exists_is_kept_without_force(trace: Path, tmp_path: Path, option: str) -> None:
-    out = tmp_path / "out"
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *(("report", option) for option in ("--json", "--html", "--plotly")),
+        *(("compare", option) for option in ("--json", "--html")),
+        ("whatif", "--json"),
+        ("verify", "--json"),
+        ("timeline", "-o"),
+        ("export", "-o"),
+    ],
+)
+def test_an_output_that_exists_is_kept_without_force(trace: Path, tmp_path: Path, command: str, option: str) -> None:
+    out = tmp_path / "out.json"
     out.write_text("precious")
-    result = invoke("report", trace, option, out)
+    words = (command, trace, *([trace] if command in {"compare", "verify"} else []), option, out)
+    result = invoke(*words)
     assert is_one_line_error(result)
     assert "--force" in result.stderr
     assert out.read_text() == "precious"
-    assert invoke("report", trace, option, out, "--force").exit_code == 0
+    assert invoke(*words, "--force").exit_code == 0
     assert out.read_text() != "precious"
 
 
-@pytest.mark.parametrize("command", ["report", "check", "whatif", "timeline"])
+@pytest.mark.parametrize("command", ["report", "check", "whatif", "timeline", "export"])
 def test_what_is_read_is_not_overwritten_even_with_force(trace: Path, command: str) -> None:
     before = trace.read_bytes()
     other_name = trace.parent / "." / ".." / trace.parent.name / trace.name
-    option = "-o" if command in {"check", "timeline"} else "--json"
+    option = "-o" if command in {"check", "timeline", "export"} else "--json"
     limit = ["--max-hidden-syncs", 0] if command == "check" else []
     result = invoke(command, trace, *limit, option, other_name, "--force")
     assert is_one_line_error(result)
@@ -373,13 +384,10 @@ def test_whatif_takes_the_step_as_given(trace: Path) -> None:
     assert document["scenario"]["gpu_speed"] == 2
 
 
-def test_whatif_writes_json_and_keeps_what_is_there(trace: Path, tmp_path: Path) -> None:
+def test_whatif_writes_json(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    words = ("whatif", trace, "--pin", "--json", out)
-    assert invoke(*words).exit_code == 0
+    assert invoke("whatif", trace, "--pin", "--json", out).exit_code == 0
     assert fitting(out.read_text())["schema"] == "pinprof.whatif/1"
-    assert is_one_line_error(invoke(*words))
-    assert invoke(*words, "--force").exit_code == 0
 
 
 @pytest.mark.parametrize("option", ["--host-speed", "--gpu-speed", "--step-ms", "--pinned-gbps"])
@@ -598,7 +606,6 @@ def test_verify_compares_and_writes_json(tmp_path: Path) -> None:
     assert fixed in " ".join(result.stdout.split())
     assert f"Next: pinprof whatif {after}" in result.stderr
     assert fitting(out.read_text())["schema"] == "pinprof.verify/1"
-    assert is_one_line_error(invoke("verify", before, after, "--json", out))
     assert fitting(invoke("verify", before, after, "--json", "-").stdout)["error_fraction"] < 0.05
 
 
@@ -620,16 +627,6 @@ def test_compare_writes_json_and_a_page(trace: Path, tmp_path: Path) -> None:
     assert fitting(out.read_text())["schema"] == "pinprof.compare/1"
     assert page.read_text().count('<div class="timeline"') == 2
     assert fitting(invoke("compare", trace, trace, "--json", "-").stdout)["verdict"] == "same"
-
-
-def test_compare_overwrites_nothing_without_force(trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.write_text("mine")
-    for option in ("--json", "--html"):
-        assert is_one_line_error(invoke("compare", trace, trace, option, out))
-        assert out.read_text() == "mine"
-    assert invoke("compare", trace, trace, "--json", out, "--force").exit_code == 0
-    assert out.read_text() != "mine"
 
 
 def test_compare_refuses_what_is_no_pair_of_traces(trace: Path, tmp_path: Path) -> None:

@@ -42,37 +42,9 @@ def test_a_plain_name_gives_a_plain_file_and_a_dash_standard_output(trace: Path,
     assert printed.exit_code == 0
     assert printed.stdout_bytes == (tmp_path / "out.json").read_bytes()
     assert json.loads(printed.stdout)["traceEvents"]
+    assert invoke("export", "-", "-o", "-", given=trace.read_bytes()).stdout_bytes == printed.stdout_bytes
     assert "Wrote" not in printed.stderr
     assert "Next" not in printed.stderr
-
-
-def test_standard_input_is_taken(trace: Path, tmp_path: Path) -> None:
-    assert invoke("export", "-", "-o", tmp_path / "piped.json.gz", given=trace.read_bytes()).exit_code == 0
-    assert invoke("export", trace, "-o", tmp_path / "named.json.gz").exit_code == 0
-    assert (tmp_path / "piped.json.gz").read_bytes() == (tmp_path / "named.json.gz").read_bytes()
-
-
-def test_what_is_wrong_with_standard_input_is_said_of_it(tmp_path: Path) -> None:
-    result = invoke("export", "-", "-o", tmp_path / "out.json", given=b"no trace")
-    assert is_one_line_error(result)
-    assert result.stderr.startswith("Error: standard input: is not JSON")
-
-
-def test_a_file_is_overwritten_only_with_force(trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.json"
-    out.write_text("precious")
-    result = invoke("export", trace, "-o", out)
-    assert is_one_line_error(result)
-    assert "--force" in result.stderr
-    assert out.read_text() == "precious"
-    assert invoke("export", trace, "-o", out, "--force").exit_code == 0
-    assert json.loads(out.read_text())
-
-
-def test_a_trace_is_not_replaced_by_its_export(trace: Path) -> None:
-    before = trace.read_bytes()
-    assert is_one_line_error(invoke("export", trace, "-o", trace, "--force"))
-    assert trace.read_bytes() == before
 
 
 def test_an_export_is_not_exported_again(trace: Path, tmp_path: Path) -> None:
