@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, intersect, union
+from pinprof.intervals import Intervals, covered, intersect, subtract, union
 from pinprof.trace.callers import UserCalls, calling_function, places_of
 from pinprof.trace.frames import OWN, Frame, frame, is_torch_builtin, is_user_file, package_of
 from pinprof.trace.lines import Place, Placed
@@ -86,11 +86,16 @@ def code_in_pauses(trace: Trace, sources: Sources, pauses: Intervals) -> PausedC
 
 def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | None:
     functions, parents = trace.functions, trace.links.function_parent
+    of_main = trace.has_role("main")[functions.thread]
+    of_backward = trace.has_role("autograd")[functions.thread]
     wall = covered(complete, functions.start_ns, functions.end_ns)
-    wall[~trace.has_role("main")[functions.thread]] = 0
+    wall[~(of_main | of_backward)] = 0
     rows = np.flatnonzero(wall)
+    hooks = functions.times(of_backward)
     paused = np.zeros(len(functions), np.int64)
-    paused[rows] = covered(pauses, functions.start_ns[rows], functions.end_ns[rows])
+    for chosen, times in ((of_main, subtract(pauses, hooks)), (of_backward, pauses)):  # meanwhile the main thread waits
+        those = rows[chosen[rows]]
+        paused[those] = covered(times, functions.start_ns[those], functions.end_ns[those])
     if not paused.any():
         return None
     own = paused.copy()
@@ -151,8 +156,14 @@ class _Walk:
     def places(self) -> list[PauseCode]:
         """Return the places, the longest time first."""
         times: defaultdict[_Key, float] = defaultdict(float)
+        own: defaultdict[str, list[tuple[_Key, float]]] = defaultdict(list)
         for key, ns in self._parts():
-            times[key] += ns
+            if key.library or key.package or key.user == NONE:
+                times[key] += ns
+            else:
+                own[self._name(key.user)].append((key, ns))
+        for parts in own.values():
+            times[self._most_of_own(parts)] += sum(ns for _, ns in parts)
         merged: dict[tuple[Place, str, str], PauseCode] = {}
         for key, ns in sorted(times.items(), key=lambda item: -item[1]):  # the first names the innermost function
             place, first = self._place(key), key.library[0] if key.library else ""
@@ -161,6 +172,20 @@ class _Walk:
                 replace(known, ns=known.ns + ns) if known else PauseCode(*place, key.library, key.package, ns)
             )
         return sorted(merged.values(), key=lambda code: -code.ns)
+
+    def _most_of_own(self, parts: list[tuple[_Key, float]]) -> _Key:
+        """Return the key of a function of the program: with the builtin that takes most of its time, if one does."""
+        by_called: defaultdict[str, float] = defaultdict(float)
+        for key, ns in parts:
+            by_called[self._builtin(key)] += ns
+        most = max(by_called, key=by_called.__getitem__)
+        if by_called[most] > MOSTLY * sum(by_called.values()):
+            parts = [part for part in parts if self._builtin(part[0]) == most]
+            return max(parts, key=lambda part: part[1])[0]
+        return max(parts, key=lambda part: part[1])[0]._replace(called=NONE)
+
+    def _builtin(self, key: _Key) -> str:
+        return self._name(key.called) if key.called != NONE else ""
 
     def _parts(self) -> Iterator[tuple[_Key, float]]:
         """Yield the time of each part of the pauses with the key of its place, callers first."""
@@ -171,35 +196,67 @@ class _Walk:
             place = frame(name)
             if place is not None and place.file.startswith(PROFILERS):
                 continue
-            if place is not None and is_user_file(place.file):
-                user, called = node, NONE
-                yield _Key(user, NONE, (), ""), own
+            if self._is_users(node):
+                user, called = (node, NONE) if self._begins(node, user) else (user, called)
+                yield _Key(user, called if called != NONE and self._is_plain_builtin(called) else NONE, (), ""), own
             elif is_torch_builtin(name):
                 self.outside_ns += own
+            elif self._is_plain_builtin(node) and (called == NONE or self._is_plain_builtin(called)):
+                called = node if user != NONE else NONE
+                yield _Key(user, called, (), ""), own
             else:
-                if place is None and called == NONE and name.startswith("<"):  # a builtin is the code that calls it
-                    yield _Key(user, NONE, (), ""), own
-                    continue
-                called = node if called == NONE and user != NONE else called
+                within = called != NONE and not self._is_plain_builtin(called)
+                called = node if user != NONE and not within else called
                 if place is not None and self._launches_nothing(node):
                     yield self._of_library(node, user, called, place)
+                    open_nodes += [(users, user, called) for users in self._called_back(node)]
                     continue
                 label = (place.function,) if place is not None and not _says_nothing(place) else ()
                 yield _Key(user, called, label, _package(place)), own
             open_nodes += [(child, user, called) for child in self._children[node]]
 
+    def _is_users(self, node: int) -> bool:
+        place = frame(self._name(node))
+        return place is not None and is_user_file(place.file)
+
+    def _begins(self, node: int, user: int) -> bool:
+        """Return whether a function of the program is a place of its own, not a part of the function that calls it."""
+        place, around = frame(self._name(node)), frame(self._name(user)) if user != NONE else None
+        is_part = place is not None and place.function in ANONYMOUS
+        return not (is_part and around is not None and place is not None and around.file == place.file)
+
+    def _is_plain_builtin(self, node: int) -> bool:
+        """Return whether a node is a builtin of Python: it is the work of the code that calls it."""
+        name = self._name(node)
+        return name.startswith("<") and frame(name) is None and not is_torch_builtin(name)
+
+    def _called_back(self, node: int) -> list[int]:
+        """Return the functions of the program that a library's function calls, the outermost of each."""
+        callbacks, within = [], list(self._children[node])
+        while within:
+            inner = within.pop()
+            if self._is_users(inner):
+                callbacks.append(inner)
+            else:
+                within += self._children[inner]
+        return callbacks
+
     def _of_library(self, node: int, user: int, called: int, place: Frame) -> tuple[_Key, float]:
-        """Return the key and the Python time of a library's function that launches nothing."""
+        """Return the key and the Python time of a library's function that launches nothing.
+
+        The functions of the program that it calls back have theirs.
+        """
         outside = self._outside(node)
         self.outside_ns += outside
         inner = self._innermost(node)
         names = [at.function for at in (place, frame(self._name(inner))) if at is not None and not _says_nothing(at)]
         key = _Key(user, called, tuple(dict.fromkeys(names)), _package(place))
-        return key, float(self._tree.paused_ns[node]) - outside
+        of_program = sum(float(self._tree.paused_ns[users]) for users in self._called_back(node))
+        return key, float(self._tree.paused_ns[node]) - outside - of_program
 
     def _outside(self, node: int) -> float:
         own = float(self._tree.own_ns[node]) if is_torch_builtin(self._name(node)) else 0.0
-        return own + sum(self._outside(child) for child in self._children[node])
+        return own + sum(self._outside(child) for child in self._children[node] if not self._is_users(child))
 
     def _innermost(self, node: int) -> int:
         """Return the function within a node that takes more than half of its time, the innermost with a name."""
@@ -214,7 +271,8 @@ class _Walk:
                 named = node
 
     def _most_of(self, child: int, node: int) -> bool:
-        return bool(self._tree.paused_ns[child] > MOSTLY * self._tree.paused_ns[node])
+        of_library = not self._is_users(child)
+        return of_library and bool(self._tree.paused_ns[child] > MOSTLY * self._tree.paused_ns[node])
 
     def _launches_nothing(self, node: int) -> bool:
         return not self._tree.launches[node]

@@ -4,7 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, gaps, joined
+from pinprof.intervals import Intervals, covered, gaps, joined, subtract
+from pinprof.trace.frames import is_torch_builtin
+from pinprof.trace.links import ROUNDING_NS, enclosing
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
 LATE_START_NS = 100_000
@@ -49,19 +51,39 @@ in networks of transformers, under a profiler on a slow host."""
 
 
 def long_pauses(trace: Trace, threads: Int32s, times: int = 1) -> Intervals:
-    """Return the times in which these threads run no op and no call, of at least `times` the length of a pause."""
-    pauses = gaps(joined(*(table.times(np.isin(table.thread, threads)) for table in (trace.ops, trace.calls))))
+    """Return the times in which these threads run no op and no call, of at least `times` the length of a pause.
+
+    Python that an op calls, as a hook of its gradient, counts as a pause.
+    """
+    ops, calls = (table.times(np.isin(table.thread, threads)) for table in (trace.ops, trace.calls))
+    pauses = gaps(joined(subtract(ops, python_in_ops(trace, threads)), calls))
     long = pauses.end - pauses.start >= times * max(LONG_NS, LAUNCHES * usual_launch_ns(trace))
     return Intervals(pauses.start[long], pauses.end[long])
 
 
+def python_in_ops(trace: Trace, threads: Int32s) -> Intervals:
+    """Return when these threads run Python functions that an op calls: a backward of the program's own, a hook."""
+    ops, functions = trace.ops, trace.functions
+    if not len(functions) or not len(ops):
+        return Intervals(ops.start_ns[:0], ops.end_ns[:0])
+    outer = enclosing(ops, functions)
+    called = (outer != NONE) & (functions.end_ns <= ops.end_ns[outer] + ROUNDING_NS)
+    called &= np.isin(functions.thread, threads) & ~functions.named(is_torch_builtin)
+    around = enclosing(functions, ops)
+    again = np.append(called, False)[around] & np.isin(ops.thread, threads)
+    return subtract(functions.times(called), ops.times(again))
+
+
 def long_ops(trace: Trace, threads: Int32s) -> Int64s:
-    """Return the rows of the long outermost ops of these threads in which no call is made."""
+    """Return the rows of the long outermost ops of these threads in which no call is made, and mostly no Python."""
     ops, calls = trace.ops, trace.calls
     long = (ops.duration_ns >= LONG_OP_NS) & (trace.links.op_parent == NONE) & np.isin(ops.thread, threads)
     rows = np.flatnonzero(long)
     launches = np.searchsorted(calls.start_ns, ops.end_ns[rows]) - np.searchsorted(calls.start_ns, ops.start_ns[rows])
-    return rows[launches == 0]
+    rows = rows[launches == 0]
+    return rows[
+        2 * covered(python_in_ops(trace, threads), ops.start_ns[rows], ops.end_ns[rows]) < ops.duration_ns[rows]
+    ]
 
 
 def usual_launch_ns(trace: Trace) -> float:

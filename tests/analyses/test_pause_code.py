@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from trace_builder import TraceBuilder
+from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.intervals import union
 from pinprof.trace import read_trace
 from pinprof.trace.frames import is_torch_builtin, package_of
+from pinprof.trace.idle_times import launching_threads, long_pauses
 from pinprof.trace.sources import Sources
 
 STEPS = 3
@@ -30,7 +31,7 @@ def code(folder: Path, *functions: tuple[str, float, float], main: str = MAIN) -
             builder.function(name, start + begin, length)
     trace = read_trace(builder.write(folder / "trace.json"))
     starts = trace.steps.start_ns
-    return code_in_pauses(trace, Sources(str(folder)), union(starts + 100_000, starts + 890_000))
+    return code_in_pauses(trace, Sources(str(folder / "trace.json")), union(starts + 100_000, starts + 890_000))
 
 
 def places(found: PausedCode | None) -> list[tuple[str | None, str, tuple[str, ...], float]]:
@@ -87,6 +88,65 @@ def test_a_call_into_torch_that_runs_no_op_is_no_python(tmp_path: Path) -> None:
     assert found is not None
     assert found.outside_ns == 680_000 * STEPS
     assert found.total_ns == 790_000 * STEPS
+
+
+def test_what_a_builtin_calls_is_not_lost_and_parts_of_a_function_are_its_own(tmp_path: Path) -> None:
+    found = code(
+        tmp_path,
+        ("train.py(9): weights", 200, 600),
+        ("<built-in function sum>", 210, 580),
+        ("train.py(11): <genexpr>", 220, 560),
+        ("helpers.py(3): <lambda>", 300, 100),
+    )
+    assert places(found) == [("weights", "", (), 500), ("main", "", (), 190), ("<lambda>", "", (), 100)]
+
+
+@pytest.mark.parametrize("line", [5, None])
+def test_a_builtin_that_takes_most_of_a_function_shows_the_line(tmp_path: Path, line: int | None) -> None:
+    (tmp_path / "train.py").write_text("def main():\n    pause()\n\ndef pause():\n    sleep(0.0005)\n")
+    found = code(tmp_path, ("train.py(4): pause", 200, 600), ("<built-in function sleep>", 210, 500 if line else 200))
+    assert found is not None
+    assert [(place.function, place.line, place.ns / STEPS / 1000) for place in found.places] == [
+        ("pause", line, 600),
+        ("main", None, 190),
+    ]
+
+
+def test_what_a_library_calls_back_is_the_programs_own(tmp_path: Path) -> None:
+    found = code(
+        tmp_path,
+        ("logging/__init__.py(9): info", 200, 600),
+        ("logging/__init__.py(20): handle", 210, 580),
+        ("train.py(30): emit", 220, 500),
+        ("json/encoder.py(9): encode", 300, 90),
+    )
+    assert places(found) == [
+        ("emit", "", (), 410),
+        ("main", "", (), 190),
+        ("main", "logging", ("info", "handle"), 100),
+        ("emit", "json", ("encode",), 90),
+    ]
+
+
+def test_a_hook_of_the_backward_pass_is_named_and_the_thread_that_waits_is_not(tmp_path: Path) -> None:
+    backward = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+    builder = TraceBuilder()
+    builder.function(MAIN, 0, 1000 * STEPS)
+    for start in range(0, 1000 * STEPS, 1000):
+        builder.step(start // 1000, start, 990)
+        builder.function(backward, start + 100, 790)
+        builder.op("aten::add", start, 100)
+        builder.kernel(start + 20, 50, launch=start + 10)
+        builder.op("autograd::engine::evaluate_function: AddBackward0", start + 100, 790, thread=AUTOGRAD)
+        builder.function("train.py(30): clip", start + 150, 600, thread=AUTOGRAD)
+        builder.op("aten::mul", start + 200, 100, thread=AUTOGRAD)
+        builder.kernel(start + 220, 50, launch=start + 210, thread=AUTOGRAD)
+    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    idle = long_pauses(trace, launching_threads(trace))
+    assert (idle.end - idle.start).tolist() == [50_000, 450_000, 110_000] * (STEPS - 1) + [50_000, 450_000]
+    (hook, own) = places(code_in_pauses(trace, Sources(str(tmp_path)), idle))
+    assert hook == ("clip", "", (), 500)
+    assert own[0] == "main"  # between its steps
 
 
 def test_the_profilers_own_time_is_in_no_place(tmp_path: Path) -> None:
