@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pinprof.trace.frames import is_user_file, package_of
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.sampled_stacks import HostFrame, HostProfile, Origin
+from pinprof.trace.sources import ANONYMOUS
 
 Kind: TypeAlias = Literal["user", "torch", "library", "input"]
 """Whose code a sample is in: the innermost Python code is the program's, torch's, or another package's; `input` if it
@@ -140,7 +141,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         kind = _kind_of_sample(frames)
         kinds[kind] += stack.count
         users = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
-        of_line = called[frames[users].place if users >= 0 else Place()]
+        of_line = called[_users_place(frames[: users + 1])]
         below = frames[users + 1 :]
         of_line.kinds[kind] += stack.count
         of_line.below[tuple(below)] += stack.count
@@ -170,6 +171,16 @@ class _LineSamples:
     libraries: Counter[LibraryCall] = field(default_factory=Counter)
     below: Counter[tuple[HostFrame, ...]] = field(default_factory=Counter)
     imports: int = 0
+
+
+def _users_place(frames: list[HostFrame]) -> Place:
+    """Return the line of the last of these frames; a comprehension or a lambda is a part of the function around it."""
+    if not frames:
+        return Place()
+    place = frames[-1].place
+    in_file = (frame.function for frame in reversed(frames) if frame.file == place.file)
+    named = next((name for name in in_file if name.rpartition(".")[2] not in ANONYMOUS), place.function)
+    return place._replace(function=named)
 
 
 def _called(place: Place, samples: _LineSamples) -> CalledLine:

@@ -42,6 +42,20 @@ def test_each_sample_belongs_to_the_innermost_line_of_the_program() -> None:
     ]
 
 
+def test_a_comprehension_is_a_part_of_the_function_around_it() -> None:
+    lines = measured(
+        host_profile(
+            (5, "train.py:9:main > train.py:20:note > train.py:21:note.<locals>.<listcomp>"),
+            (3, "train.py:9:main > train.py:20:note > train.py:21:note"),
+            (2, "train.py:9:main > lib/pick.py:1:pick > model.py:3:<lambda>"),
+        )
+    ).called
+    assert [(line.place, line.count) for line in lines] == [
+        (Place("train.py", 21, "note"), 8),
+        (Place("model.py", 3, "<lambda>"), 2),
+    ]
+
+
 def test_a_line_has_the_libraries_that_it_calls_without_imports() -> None:
     machinery = "lib/numpy/a.py:1:median > <frozen importlib._bootstrap>:1:_load > lib/numpy/ma.py:1:<module>"
     (line,) = measured(

@@ -573,6 +573,19 @@ def test_a_sampled_line_names_the_library_but_for_imports(tmp_path: Path, import
     )
 
 
+@pytest.mark.parametrize(
+    ("counts", "named"),
+    [((40, 25, 25), "in json dumps"), ((60, 15, 15), "in json dumps → a"), ((30, 0, 0), "train.py:7")],
+)
+def test_the_samples_of_a_librarys_function_count_together(tmp_path: Path, counts: tuple[int, ...], named: str) -> None:
+    trace = read(small_kernels, tmp_path)
+    libraries = tuple((LibraryCall("json", "dumps", inner), count) for inner, count in zip("abc", counts, strict=True))
+    line = CalledLine("train.py", 7, "main", (("library", 90),), libraries)
+    host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), (line,), (), ())
+    (finding,) = [each for each in find(replace(measure(trace), host=host), trace) if each.rule.id == "PIN603"]
+    assert finding.evidence.text.endswith(named)
+
+
 def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:
     trace = read(looping_optimizer, tmp_path)
     (told,) = fitting(traces_to_json([(measure(trace), Findings())]))["traces"]

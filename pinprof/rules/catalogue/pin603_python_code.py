@@ -185,9 +185,18 @@ def _lines_text(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> 
 
 
 def _library_of(line: CalledLine, own: float) -> LibraryCall | None:
-    """Return the library's function in which most samples of a line are, None where they are its own."""
-    called = [(call, count) for call, count in line.libraries[:1] if count > MOST * own]
-    return called[0][0] if called else None
+    """Return the library's function in which most samples of a line are, None where they are its own.
+
+    And the one within it that takes most of its samples, if one does.
+    """
+    counts: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for call, count in line.libraries:
+        counts[call.package, call.called] += count
+    outer = max(counts, key=counts.__getitem__, default=None)
+    if outer is None or counts[outer] <= MOST * own:
+        return None
+    inner = max((item for item in line.libraries if item[0][:2] == outer), key=lambda item: item[1])
+    return inner[0] if inner[1] > MOST * counts[outer] else LibraryCall(*outer, outer[1])
 
 
 RULE = Rule(
