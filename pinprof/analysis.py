@@ -41,6 +41,6 @@ def analyse(trace: Trace, machine: Pinning | None = None, on_replay: Callable[[]
     replay = Replay([details])
     profile = profile_of(details, replay)
     if profile.estimate.step_ns is None:
-        replay = Replay([details], profile.steps.traced_ns)
+        replay = replay.at(profile.steps.traced_ns)
     on_replay()
     return Analysis(details, replay, profile, look(details, profile, replay, machine))

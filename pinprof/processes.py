@@ -1,10 +1,11 @@
-"""Work in other processes: programs that end with all that they started, and functions called on many items.
+"""Work in processes: programs that end with all that they started, functions called on many items, and no collections.
 
 `multiprocessing` imports the user's program again in each process, and `concurrent.futures` abandons all waiting items
 when one process dies.
 """
 
 import fcntl
+import gc
 import os
 import pickle
 import pty
@@ -173,6 +174,21 @@ def machine_memory(meminfo: Path = MEMINFO) -> tuple[int, int]:
     """Return the total and the available memory of the machine, in bytes. Raises OSError or KeyError."""
     entries = dict(MEMORY_ENTRY.findall(meminfo.read_text()))
     return int(entries["MemTotal"]) * KIB, int(entries["MemAvailable"]) * KIB
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Keep Python from searching for unused cycles of objects while the block runs.
+
+    An analysis makes many objects and hardly any cycles: the searches took a tenth of its time and found nothing.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def in_processes(

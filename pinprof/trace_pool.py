@@ -7,7 +7,7 @@ from typing import Any
 
 from pinprof.bench.rates import Pinning
 from pinprof.errors import PinprofError, TraceError
-from pinprof.processes import available_cores, in_processes
+from pinprof.processes import available_cores, in_processes, without_collections
 from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.ranks.runs import job_of, numbered
 from pinprof.trace import read_trace
@@ -88,7 +88,8 @@ def measure_files(
 
 def _outcome(path: str, machine: Pinning | None) -> RankPart | PinprofError:
     try:
-        return measure_rank(read_trace(path), machine)
+        with without_collections():
+            return measure_rank(read_trace(path), machine)
     except PinprofError as error:
         return error
     except MemoryError:

@@ -27,6 +27,7 @@ from isal import igzip
 from pinprof.processes import available_cores
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart
+from pinprof.trace.collectives import Collectives
 from pinprof.trace_pool import measure_files
 from scripts.memory import resident
 
@@ -170,7 +171,8 @@ def _with_collectives(part: RankPart, rank: int, ranks: int, count: int) -> Rank
     start = table.start_ns[rows]
     end = start + np.random.default_rng(rank).integers(1_000, 1_000_000, count)
     names, groups = (tuple(texts[row] for row in rows.tolist()) for texts in (table.name, table.group))
-    many = replace(table, row=rows, place=table.place[rows], name=names, group=groups, start_ns=start, end_ns=end)
+    place, sent, bus_bytes = (column[rows] for column in (table.place, table.bytes, table.bus_bytes))
+    many = Collectives(rows, place, names, groups, start, end, sent, bus_bytes)
     info = replace(part.profile.info, rank=rank, world_size=ranks)
     communication = replace(part.profile.communication, collectives=many)
     return replace(part, profile=replace(part.profile, info=info, communication=communication))

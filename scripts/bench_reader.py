@@ -38,6 +38,9 @@ OP_PROCESS = re.compile(rb'"cat": "cpu_op".*?"pid": (\d+)', re.DOTALL)
 EVENTS = b'"traceEvents": [\n'
 ONCE = (b'"ph": "M"', b'"ph": "i"', b'"cat": "Trace"')
 """Events that a trace holds once: names of threads, the span and the window of the recording."""
+LAUNCHES, WORK = (b'"cat": "cuda_',), (b'"cat": "kernel"', b'"cat": "gpu_mem')
+"""Categories of calls, and of what they launch."""
+CORRELATION = re.compile(rb'"correlation": (\d+)')
 PAUSE_US = 1000
 SAMPLE_S = 0.005
 """How often memory is looked at."""
@@ -94,13 +97,27 @@ def _part(document: bytes) -> Part:
     head, _, body = document.partition(EVENTS)
     events = body[: body.rindex(b"\n  ]")].split(b"\n  },\n")
     events[-1] = events[-1].removesuffix(b"\n  }")
-    repeated = [event for event in events if not any(mark in event for mark in ONCE)]
+    repeated = _launched([event for event in events if not any(mark in event for mark in ONCE)])
     once = [event for event in events if any(mark in event for mark in ONCE)]
     text = b"\n  },\n".join(repeated) + b"\n  }"
     numbers = [(match.lastgroup or "id", int(match[0])) for match in NUMBER.finditer(text)]
     pieces = re.split(NUMBER.pattern.replace(b"?P<ts>", b"?:").replace(b"?P<step>", b"?:"), text)
     times = [number for kind, number in numbers if kind == "ts"]
     return Part(head, once, pieces, numbers, min(times), max(times) - min(times) + PAUSE_US)
+
+
+def _launched(events: list[bytes]) -> list[bytes]:
+    """Return events without the work that was queued before the recording: later it would look like lost launches."""
+    launches = {match[1] for event in events if _is_of(LAUNCHES, event) and (match := CORRELATION.search(event))}
+    return [
+        event
+        for event in events
+        if not (_is_of(WORK, event) and (match := CORRELATION.search(event))) or match[1] in launches
+    ]
+
+
+def _is_of(categories: tuple[bytes, ...], event: bytes) -> bool:
+    return any(category in event for category in categories)
 
 
 def _document(parts: list[Part], size: int) -> Iterator[bytes]:

@@ -1,11 +1,12 @@
 """What the processes are asked is Python text: `eval` is a function that they know by name."""
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
 
-from pinprof.processes import in_processes
+from pinprof.processes import in_processes, without_collections
 
 DIES = "__import__('os')._exit(9)"
 IS_OUT_OF_MEMORY = "(_ for _ in ()).throw(MemoryError)"
@@ -60,3 +61,12 @@ def test_processes_end_with_the_one_who_asks() -> None:
 
 def children() -> set[int]:
     return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+
+
+def test_collections_are_left_off_only_meanwhile() -> None:
+    with without_collections():
+        assert not gc.isenabled()
+        with without_collections():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()

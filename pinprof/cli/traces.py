@@ -25,10 +25,11 @@ Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
 
 def read(path: str, analyze: "Analyzer[Result]", which: str = "") -> Result:
     """Read a trace, and return what `analyze` returns; `which` says in the progress which file of several it is."""
+    from pinprof.processes import without_collections
     from pinprof.trace import read_trace
 
     name = f"{PurePath(shown(path)).name}{which}"
-    with progress(f"reading {name}") as update:
+    with without_collections(), progress(f"reading {name}") as update:
         trace = read_trace(path)
         update(f"measuring {name}")
         return analyze(trace, lambda: update(f"replaying {name}"))
@@ -219,9 +220,10 @@ def print_report(
 
 def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None, *, is_said: bool = True) -> None:
     """Write the page on the traces, and say so if `is_said`."""
+    from pinprof.processes import without_collections
     from pinprof.report.trace.page import to_html
 
-    with progress("drawing the page"):
+    with without_collections(), progress("drawing the page"):
         page = to_html(measured, code or code_of())
     write(path, page, is_said=is_said)
 

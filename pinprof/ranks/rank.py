@@ -17,7 +17,6 @@ from pinprof.object_repr import one_line
 from pinprof.replay import Replay
 from pinprof.replay.calibration import expected, way_of
 from pinprof.replay.machine import pace
-from pinprof.replay.ranks import without_collectives
 from pinprof.rules import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
@@ -73,11 +72,10 @@ def longest_first(times: Iterable[tuple[str, float]]) -> TimesPerStep:
 
 
 def _alone(replay: Replay) -> tuple[float, float] | None:
-    trace = replay.ranks[0].trace
     if not replay.runs:
         return None
-    by_itself = without_collectives(trace, replay.programs[0], replay.chosen[0])
-    usual_cost = expected([by_itself], way_of([trace])).cost
+    by_itself = replay.waiting_for_nobody or replay.programs[0]
+    usual_cost = expected([by_itself], way_of([replay.ranks[0].trace])).cost
     most_cost = replace(usual_cost, per_event_ns=SURELY * usual_cost.per_event_ns)
     least, usual = (pace([by_itself], replay.steps, cost).step_ns for cost in (most_cost, usual_cost))
     return (least, usual) if usual else None

@@ -60,7 +60,7 @@ def build_program(
     if len(rows) == 0:
         return Program(())
     wanted = np.ones(len(rows), bool) if steps is None else np.isin(trace.links.call_step[rows], list(steps))
-    calls = [builder.call(row) for row in rows[wanted].tolist()]
+    calls = builder.calls(rows[wanted])
     add_host_time(trace, stalls, rows, wanted, calls, waiting_for_input, python_cost)
     start = beginning(trace, int(rows[0]))
     ready: dict[int, float] = {}
@@ -113,11 +113,12 @@ class _Builder:
     def _free(self) -> Int64s:
         """Return per activity when its stream was free for it: the end of what ran before, or of what an event awaited.
 
-        The first on a stream finds it free from the beginning.
+        The first on a stream finds it free from the beginning, which is early enough for all times of a trace, and late
+        enough that the time since then is a number of 64 bits.
         """
         trace = self.trace
         order = np.lexsort((trace.gpu.start_ns, self.queue))
-        free = np.full(len(trace.gpu), np.iinfo(np.int64).min)
+        free = np.full(len(trace.gpu), np.iinfo(np.int64).min // 2)
         same = self.queue[order[1:]] == self.queue[order[:-1]]
         free[order[1:][same]] = trace.gpu.end_ns[order[:-1][same]]
         for launch, released in self.uses.released_ns.items():
@@ -179,10 +180,20 @@ class _Builder:
             current[of_thread] = np.where(known != NONE, queue[of_thread[known]], NONE)
         return current
 
-    def call(self, row: int) -> Call:
-        """Return one call, without the host's time before it."""
-        call = Call(row, ISSUE, 0.0, step=int(self.trace.links.call_step[row]))
-        call.works = [self._work(row, activity) for activity in self.works_of(row)]
+    def calls(self, rows: Int64s) -> list[Call]:
+        """Return these calls, in the order of their rows, without the host's time before them."""
+        launch = self.trace.links.launch[self._by_call]
+        works = self._works(self._by_call[np.isin(launch, rows)])
+        count = self._first[rows + 1] - self._first[rows]
+        ends = np.cumsum(count)
+        columns = (rows, self.trace.links.call_step[rows], ends - count, ends)
+        return [
+            self._call(row, step, works[begin:end])
+            for row, step, begin, end in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+    def _call(self, row: int, step: int, works: list[GpuWork]) -> Call:
+        call = Call(row, ISSUE, 0.0, step=step, works=works)
         use, stall = self.uses.of_call.get(row), int(self.stall_of[row])
         if use is not None:
             call.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
@@ -193,21 +204,24 @@ class _Builder:
             self._add_stall(call, stall)
         return call
 
-    def _work(self, call: int, row: int) -> GpuWork:
-        trace = self.trace
-        start, issued, free = (
-            int(time) for time in (trace.gpu.start_ns[row], trace.calls.start_ns[call], self.free_ns[row])
+    def _works(self, rows: Int64s) -> list[GpuWork]:
+        """Return these activities."""
+        gpu = self.trace.gpu
+        start, end, free = gpu.start_ns[rows], gpu.end_ns[rows], self.free_ns[rows]
+        issued = self.trace.calls.start_ns[self.trace.links.launch[rows]]
+        latency, gap = start - issued, start - free
+        idle = free <= issued
+        latency = np.where(idle, latency, np.minimum(latency, self.latency_ns))
+        gap = np.where(idle, np.minimum(gap, SHORT_GAP_NS), gap)
+        copies = (gpu.category[rows] == MEMCPY) & np.isin(gpu.direction[rows], (HTOD, DTOH))
+        columns = (
+            *(rows, self.queue[rows], np.where(copies, gpu.direction[rows], NONE), (end - start).astype(np.float64)),
+            *(np.maximum(latency, 0.0), np.maximum(gap, 0.0)),
         )
-        if free <= issued:
-            latency, gap = float(start - issued), min(float(start - free), SHORT_GAP_NS)
-        else:
-            latency, gap = min(float(start - issued), self.latency_ns), float(start - free)
-        direction = int(trace.gpu.direction[row])
-        engine = direction if trace.gpu.category[row] == MEMCPY and direction in (HTOD, DTOH) else NONE
-        duration = float(trace.gpu.end_ns[row]) - start
-        work = GpuWork(row, int(self.queue[row]), engine, duration, max(latency, 0.0), max(gap, 0.0))
-        work.is_pageable = bool(trace.gpu.host_memory[row] == PAGEABLE)
-        return work
+        works = list(map(GpuWork, *(column.tolist() for column in columns)))
+        for place in np.flatnonzero(gpu.host_memory[rows] == PAGEABLE).tolist():
+            works[place].is_pageable = True
+        return works
 
     def _add_stall(self, call: Call, stall: int) -> None:
         """Note what a call that can block waits for."""
@@ -281,12 +295,14 @@ def add_host_time(
     events, input_events = _recorded_events(trace, threads, waiting, (since, start), python_cost)
     per_op = _per_event(np.maximum(gap - loading - artefact, 0.0), events) or 1.0
     input_events *= LOADING * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
-    for position, call in zip(np.flatnonzero(wanted).tolist(), calls, strict=True):
-        call.gap_ns, call.input_ns = float(gap[position]), float(loading[position])
-        call.artefact_ns = min(call.artefact_ns + float(artefact[position]), max(call.gap_ns - call.input_ns, 0.0))
-        call.python_ns = max(float(paused[position]) - call.input_ns - call.artefact_ns, 0.0)
-        call.own_work_ns = max(float(working[position]) - call.input_ns - call.artefact_ns, 0.0)
-        call.events, call.input_events = float(events[position]), float(input_events[position])
+    columns = (gap, loading, artefact, paused, working, events, input_events)
+    times = zip(*(column[wanted].astype(np.float64).tolist() for column in columns), strict=True)
+    for call, (gap_ns, input_ns, artefact_ns, paused_ns, working_ns, *recorded) in zip(calls, times, strict=True):
+        call.gap_ns, call.input_ns = gap_ns, input_ns
+        call.artefact_ns = min(call.artefact_ns + artefact_ns, max(gap_ns - input_ns, 0.0))
+        call.python_ns = max(paused_ns - input_ns - call.artefact_ns, 0.0)
+        call.own_work_ns = max(working_ns - input_ns - call.artefact_ns, 0.0)
+        call.events, call.input_events = recorded
 
 
 def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:

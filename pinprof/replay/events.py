@@ -172,10 +172,9 @@ class _Search:
     def _slack(self, call: int, guess: _Guess) -> int | None:
         """Return how long after the awaited work the waiting stream goes on, in ns."""
         record = self._record(call, guess.back)
-        if record == NONE:
-            return None
-        before, after = self._last_before(guess.source, record), self._first_after(guess.target, call)
-        if NONE in (before, after):
+        before = self._last_before(guess.source, record) if record != NONE else NONE
+        after = self._first_after(guess.target, call) if before != NONE else NONE
+        if after == NONE:
             return None
         return int(self._trace.gpu.start_ns[after] - self._trace.gpu.end_ns[before])
 

@@ -56,7 +56,7 @@ ERROR_OF_ONE = 0.07
 """The standard error of a single step, as a share: the median of how steps scatter in 211 recordings."""
 
 
-class GpuWork(Struct):
+class GpuWork(Struct, gc=False):
     """One activity of the GPU; times in ns."""
 
     row: int
@@ -76,7 +76,7 @@ class GpuWork(Struct):
     """Whether it is a copy of pageable memory, whose pace the host sets."""
 
 
-class Call(Struct):
+class Call(Struct, gc=False):
     """One call of the host that matters to the GPU; times in ns."""
 
     row: int
@@ -215,20 +215,23 @@ class Program:
         return None if work.engine == NONE else 2 * self.device.get(queue, SIDE - queue) + work.engine
 
     def _launched(self, call: Call) -> Launched:
-        if call.kind in (STAGED, AHEAD):
+        if not call.works or call.kind in (STAGED, AHEAD):
             return ()
+        last = None if call.in_graph else call.works[-1]
         return tuple(
-            (
-                work.row,
-                work.queue,
-                self.engine(work, work.queue),
-                work.duration_ns,
-                work.latency_ns,
-                work.gap_ns,
-                work.is_pageable,
-                not call.in_graph and work is call.works[-1],
-            )
-            for work in call.works
+            [
+                (
+                    work.row,
+                    work.queue,
+                    None if work.engine == NONE else self.engine(work, work.queue),
+                    work.duration_ns,
+                    work.latency_ns,
+                    work.gap_ns,
+                    work.is_pageable,
+                    work is last,
+                )
+                for work in call.works
+            ]
         )
 
     def fed(self, input_ns: float) -> "Program":

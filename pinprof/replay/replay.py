@@ -28,12 +28,39 @@ MOST_CALLS = 12_000
 """Calls of steps that are replayed: a replay takes a µs or two for each, and is made dozens of times."""
 
 
+class Recorded:
+    """The steps of each rank from which those that are replayed are chosen, as they were recorded."""
+
+    def __init__(self, ranks: Sequence[Details]) -> None:
+        self._ranks = ranks
+
+    @cached_property
+    def steps(self) -> list[list[int]]:
+        """The numbers of these steps."""
+        return _middle_steps([rank.trace for rank in self._ranks])
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """These steps as a program, of each rank by itself."""
+        return [
+            build_program(rank.trace, rank.syncs.stalls, rank.loader.times, PYTHON_COST, steps).of_steps(set(steps))
+            for rank, steps in zip(self._ranks, self.steps, strict=True)
+        ]
+
+
 class Replay:
     """The ranks of a job, or one trace, as programs that can be changed and run at the step without the profiler."""
 
-    def __init__(self, ranks: Sequence[Details], step_ns: float | None = None) -> None:
+    def __init__(
+        self, ranks: Sequence[Details], step_ns: float | None = None, recorded: Recorded | None = None
+    ) -> None:
         self.ranks = tuple(ranks)
         self._given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
+        self.recorded = recorded or Recorded(self.ranks)
+
+    def at(self, step_ns: float | None) -> "Replay":
+        """Return a replay of the same recording at a given step."""
+        return Replay(self.ranks, step_ns, self.recorded)
 
     @cached_property
     def chosen(self) -> list[list[int]]:
@@ -42,12 +69,8 @@ class Replay:
             phase_of_calls(rank.trace)[[call.row for call in program.calls]]
             for rank, program in zip(self.ranks, self._whole, strict=True)
         ]
-        places = representatives(self._whole, self._middle, phases)
-        return [[steps[place] for place in places] for steps in self._middle]
-
-    @cached_property
-    def _middle(self) -> list[list[int]]:
-        return _middle_steps([rank.trace for rank in self.ranks])
+        places = representatives(self._whole, self.recorded.steps, phases)
+        return [[steps[place] for place in places] for steps in self.recorded.steps]
 
     @property
     def steps(self) -> int:
@@ -57,7 +80,7 @@ class Replay:
     @property
     def left_out(self) -> float:
         """The share of the step by which it may differ if all steps are replayed, not those that stand for all."""
-        return LEFT_OUT if self.steps < len(self._middle[0]) else 0.0
+        return LEFT_OUT if self.steps < len(self.recorded.steps[0]) else 0.0
 
     @cached_property
     def feeds(self) -> list[Feed | None]:
@@ -77,13 +100,10 @@ class Replay:
 
     @cached_property
     def _whole(self) -> list[Program]:
-        """All steps from which those are chosen, of each rank by itself."""
+        """All steps from which those are chosen, of each rank by itself, with their input as it was measured."""
         programs = [
-            build_program(rank.trace, rank.syncs.stalls, rank.loader.times, PYTHON_COST, steps).of_steps(set(steps))
-            for rank, steps in zip(self.ranks, self._middle, strict=True)
-        ]
-        programs = [
-            program.fed(feed.input_ns) if feed else program for program, feed in zip(programs, self.feeds, strict=True)
+            program.fed(feed.input_ns) if feed else program
+            for program, feed in zip(self.recorded.programs, self.feeds, strict=True)
         ]
         if self._measured and not self._given:
             programs = [
@@ -103,10 +123,13 @@ class Replay:
     def _estimate(self) -> StepEstimate:
         calibration = expected(self.programs, way_of([rank.trace for rank in self.ranks]))
         times, by_workers = [rank.steps for rank in self.ranks], any(rank.loader.by_workers for rank in self.ranks)
-        return estimate_step(times, self.programs, self.steps, calibration, self._apart(), fed_by_workers=by_workers)
+        return estimate_step(
+            times, self.programs, self.steps, calibration, self.waiting_for_nobody, fed_by_workers=by_workers
+        )
 
-    def _apart(self) -> Program | None:
-        """Return the only rank's program as if it waited for no other; None if it meets none, or there are more."""
+    @cached_property
+    def waiting_for_nobody(self) -> Program | None:
+        """The only rank's program as if it waited for no other; None if it meets none, or there are more."""
         (rank, *_), steps = self.ranks, self.chosen[0]
         if len(self.ranks) > 1 or not self.runs or not len(collectives_of(rank.trace, steps)):
             return None

@@ -111,7 +111,7 @@ def test_a_repeated_recording_has_the_step_that_it_had(tmp_path: Path) -> None:
     few = Replay([details])
     assert few.steps <= SAMPLE_SIZES[-1]
     whole = Replay([details])
-    vars(whole)["chosen"] = whole._middle
+    vars(whole)["chosen"] = whole.recorded.steps
     assert whole.steps >= 2 * few.steps
     assert few.left_out == LEFT_OUT
     assert not whole.left_out

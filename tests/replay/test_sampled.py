@@ -93,5 +93,8 @@ def test_a_fused_optimizer_saves_what_the_samples_found_in_it(tmp_path: Path) ->
 def test_without_samples_an_op_costs_the_same_everywhere(tmp_path: Path) -> None:
     replay = Replay([details_of(read_trace(recorded(tmp_path, None)))])
     assert not any(call.cost_ns for call in replay.programs[0].calls)
-    given = Replay([details_of(read_trace(recorded(tmp_path, 30)))], 700_000)
+    sampled = Replay([details_of(read_trace(recorded(tmp_path, 30)))])
+    assert any(call.cost_ns for call in sampled.programs[0].calls)
+    given = Replay(sampled.ranks, 700_000)
     assert not any(call.cost_ns for call in given.programs[0].calls)
+    assert sampled.at(700_000).programs == given.programs
