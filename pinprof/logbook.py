@@ -10,7 +10,7 @@ from pinprof.notebook import JobReport, Report, analyze
 from pinprof.report.scalars import to_logged
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.verdict import sentence
+from pinprof.report.trace.verdict import verdict_sentence
 from pinprof.tracking import Logged, active_runs, destinations
 
 
@@ -39,7 +39,7 @@ def log(report: Report | JobReport | str | os.PathLike[str], *, to: Iterable[Any
 def verdict_of(path: str | os.PathLike[str]) -> str:
     """Return how long a step of a trace takes, and why."""
     analysis = analyze(path).analysis
-    return sentence(analysis.profile, analysis.findings.verdict)
+    return verdict_sentence(analysis.profile, analysis.findings.verdict)
 
 
 def _logged(report: Report | JobReport | str | os.PathLike[str]) -> Logged:

@@ -68,7 +68,7 @@ def _export(file: str, name: str, output: str) -> None:
     from pinprof.analysis import analyse
     from pinprof.errors import TraceError
     from pinprof.report.perfetto import CATEGORY, events, notes
-    from pinprof.report.words import begun
+    from pinprof.report.words import capitalized
     from pinprof.trace import read_trace
     from pinprof.trace.files import open_trace
     from pinprof.trace.reader.append import WithEvents
@@ -88,7 +88,7 @@ def _export(file: str, name: str, output: str) -> None:
         text = WithEvents(Unpacked(stream), lambda first: events(analysis, remarks, first))
         _write_text(_naming(name, text), output)
     for sentence in remarks:
-        say(begun(sentence))
+        say(capitalized(sentence))
     if text.cut:
         say("The trace ends too early: the export stops after its last complete event")
 

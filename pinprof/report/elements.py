@@ -46,7 +46,7 @@ class Share(NamedTuple):
     more: str = ""
 
 
-def unbroken(text: str) -> Markup:
+def inline_html(text: str) -> Markup:
     """Return a plain text as HTML whose numbers keep their units at the ends of lines; HTML as it is.
 
     What stands in backticks is code.
@@ -66,18 +66,18 @@ def lines(pieces: Iterable[str]) -> Markup:
 
 def bold(text: str) -> Markup:
     """Return a text in bold."""
-    return Markup("<b>{}</b>").format(unbroken(text))
+    return Markup("<b>{}</b>").format(inline_html(text))
 
 
 def note(text: str) -> Markup:
     """Return a paragraph in small print."""
-    return Markup('<p class="note">{}</p>').format(unbroken(text))
+    return Markup('<p class="note">{}</p>').format(inline_html(text))
 
 
 def remarks(title: str, sentences: Iterable[str]) -> Markup:
     """Return a list of sentences below its title, if it has one; nothing where there are none."""
     heading = Markup("<h3>{}</h3>\n").format(title) if title else ""
-    items = Markup().join(map(Markup("<li>{}</li>").format, map(unbroken, sentences)))
+    items = Markup().join(map(Markup("<li>{}</li>").format, map(inline_html, sentences)))
     return Markup('{}<ul class="missing">{}</ul>').format(heading, items) if items else Markup()
 
 
@@ -100,7 +100,7 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]
     return Markup(
         '<div class="table{3}" role="region" aria-label="{0}" tabindex="0"><table>\n<caption>{4}</caption>\n'
         "<thead><tr>{1}</tr></thead>\n<tbody>\n{2}\n</tbody></table></div>"
-    ).format(uncoded(caption), head, body, " stack" if is_stacked else "", unbroken(caption))
+    ).format(uncoded(caption), head, body, " stack" if is_stacked else "", inline_html(caption))
 
 
 def _row(columns: Sequence[Column], row: Sequence[str], *, is_stacked: bool) -> Markup:
@@ -109,11 +109,11 @@ def _row(columns: Sequence[Column], row: Sequence[str], *, is_stacked: bool) -> 
         Markup("<td{}{}>{}</td>").format(
             _number(column),
             Markup(' data-label="{}"').format(column.title) if is_stacked else "",
-            unbroken(cell),
+            inline_html(cell),
         )
         for column, cell in zip(columns[1:], cells, strict=True)
     )
-    return Markup('<tr><th scope="row">{}</th>{}</tr>').format(unbroken(name), Markup().join(rest))
+    return Markup('<tr><th scope="row">{}</th>{}</tr>').format(inline_html(name), Markup().join(rest))
 
 
 def _number(column: Column) -> Markup:
@@ -124,7 +124,8 @@ def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
     """Return cards of (name, number, meaning); names begin with a capital there."""
     card = Markup('<div><dt>{}</dt><dd><span class="number">{}</span><br><span class="meaning">{}</span></dd></div>')
     cards = (
-        card.format(name[:1].upper() + name[1:], unbroken(number), unbroken(meaning)) for name, number, meaning in rows
+        card.format(name[:1].upper() + name[1:], inline_html(number), inline_html(meaning))
+        for name, number, meaning in rows
     )
     return Markup('<dl class="facts">\n{}\n</dl>').format(lines(cards))
 

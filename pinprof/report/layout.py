@@ -53,10 +53,10 @@ class _Rows(Table):
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         """Add a row."""
-        super().add_row(*(whole_words(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **more)
+        super().add_row(*(shorten_words(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **more)
 
 
-def whole_words(text: str, longest: int = LONGEST_WORD) -> str:
+def shorten_words(text: str, longest: int = LONGEST_WORD) -> str:
     """Return a text whose words are short enough for one line: of a path the end is kept, of a name both ends."""
     return WORD.sub(lambda word: _kept(word[0], longest), text) if len(text) > longest else text
 
@@ -98,7 +98,7 @@ def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str
     return "\n".join(line.rstrip() for line in out.getvalue().replace(KEPT, " ").splitlines()) + "\n"
 
 
-def unbroken(text: str, style: str = "") -> Text:
+def unwrapped(text: str, style: str = "") -> Text:
     """Return a line that is never broken, such as one with a path that people copy."""
     return Text(printable(text), style, no_wrap=True, overflow="ignore")
 
@@ -177,7 +177,7 @@ def _shortened(rows: Table) -> Table:
     short.columns = [
         column
         if _is_number(column)
-        else replace(column, _cells=[whole_words(str(cell), SHORT_WORD) for cell in column.cells])
+        else replace(column, _cells=[shorten_words(str(cell), SHORT_WORD) for cell in column.cells])
         for column in rows.columns
     ]
     return short

@@ -12,7 +12,7 @@ from rich.text import Text
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart
-from pinprof.report.layout import laid_out, unbroken
+from pinprof.report.layout import laid_out, unwrapped
 from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.host import named_lines, share_of
 from pinprof.report.trace.verdict import known_length
@@ -69,14 +69,14 @@ def _lines(
     rows += [TraceRow(path, (), reason=_reason(path, reason), is_trace=False) for path, reason in skipped.items()]
     rows.sort(key=lambda row: row.path)
     counts = counted(len(measured), "trace") + (f", {counted(len(skipped), 'other file')}" if skipped else "")
-    yield unbroken(f"{begin}*{end} · {counts}" if begin or end else counts, "dim")
+    yield unwrapped(f"{begin}*{end} · {counts}" if begin or end else counts, "dim")
     yield Text("")
     yield from _table(rows, [printable(row.path.removeprefix(begin).removesuffix(end)) for row in rows], width)
     if any(cell.startswith(WHOLE) for row in rows for cell in row.cells[:1]):
         yield Text(f"\n{WHOLE.strip()}: the whole trace, in which no step was found", "dim")
     yield Text("")
-    yield unbroken(f"One of them: pinprof report {shlex.quote(printable(_first(measured)))}", "dim")
-    yield unbroken(f"All reports: pinprof report {printable(again)} --full; a page: --html FILE", "dim")
+    yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(_first(measured)))}", "dim")
+    yield unwrapped(f"All reports: pinprof report {printable(again)} --full; a page: --html FILE", "dim")
 
 
 def _first(measured: Sequence[Analysis | RankPart]) -> str:
@@ -164,15 +164,15 @@ def _table(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterat
     longest = min(max(map(cell_len, (TITLES[0], *names))), LONGEST_NAME)
     sizes.insert(0, min(longest, max(room - ENOUGH_CHANGE, min(LEAST_NAME, max(room, SHORTEST)))))
     is_wide = room - sizes[0] >= LEAST_CHANGE
-    yield unbroken(_line(TITLES if is_wide else TITLES[:4], sizes), "bold")
+    yield unwrapped(_line(TITLES if is_wide else TITLES[:4], sizes), "bold")
     for row, name in zip(rows, names, strict=True):
         cells = (_cut(name, sizes[0]), *row.cells)
         if row.reason:
-            yield unbroken(_cut_end(_line((*cells, row.reason), sizes), width), "" if row.is_trace else "dim")
+            yield unwrapped(_cut_end(_line((*cells, row.reason), sizes), width), "" if row.is_trace else "dim")
         elif is_wide:
-            yield unbroken(_cut_end(_line((*cells, row.change), sizes), width))
+            yield unwrapped(_cut_end(_line((*cells, row.change), sizes), width))
         else:
-            yield from (unbroken(_line(cells, sizes)), unbroken(_cut_end(GAP + row.change, width)))
+            yield from (unwrapped(_line(cells, sizes)), unwrapped(_cut_end(GAP + row.change, width)))
 
 
 def _line(cells: Sequence[str], sizes: Sequence[int]) -> str:

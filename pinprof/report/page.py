@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import escape
 from plotly.offline import get_plotlyjs
 
-from pinprof.report.elements import Markup, unbroken
+from pinprof.report.elements import Markup, inline_html
 from pinprof.report.timeline.fragment import constants
 
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
@@ -55,7 +55,7 @@ def top(name: str, title: str, remark: str, links: Iterable[tuple[str, str]]) ->
     return Markup(
         '<div class="top"><h2 id="{}">{} <span class="note">{}</span></h2>\n'
         '<nav class="contents" aria-label="Parts of the report"><ul>{}</ul></nav></div>'
-    ).format(name, title, unbroken(remark), items)
+    ).format(name, title, inline_html(remark), items)
 
 
 def page(title: str, body: Markup) -> Markup:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pinprof.analyses.syncs import VERDICTS, WAITS, BareSite
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.words import in_short, place
+from pinprof.report.words import place, short_place
 from pinprof.trace.lines import Place
 from pinprof.units import counted
 
@@ -15,7 +15,7 @@ LINE, LIBRARY = "line", "library"
 
 
 @dataclass(frozen=True)
-class Gathered:
+class WaitGroup:
     """Sites that stand together, the costliest first; or a site alone."""
 
     at: Place
@@ -29,7 +29,7 @@ class Gathered:
         return WAITS[self.sites[0].cause].label if len(causes) == 1 else counted(len(causes), "cause")
 
 
-def gather(sites: Iterable[WaitSite], by: str = LINE) -> list[Gathered]:
+def group_waits(sites: Iterable[WaitSite], by: str = LINE) -> list[WaitGroup]:
     """Return sites gathered by LINE or LIBRARY, the longest idle time first, then the longest stall.
 
     Only waits in libraries stand together, with what else waits at their line; any other site stands alone.
@@ -41,11 +41,11 @@ def gather(sites: Iterable[WaitSite], by: str = LINE) -> list[Gathered]:
     for number, site in enumerate(listed):
         at = place_of(site)
         together.setdefault(at if at in in_libraries else number, []).append(site)
-    groups = [Gathered(place_of(members[0]), tuple(members)) for members in together.values()]
+    groups = [WaitGroup(place_of(members[0]), tuple(members)) for members in together.values()]
     return sorted(groups, key=_rank)
 
 
-def cause_of(site: BareSite) -> str:
+def cause_with_verdict(site: BareSite) -> str:
     """Return why a site waits, in plain words, and whether the code asked for that."""
     asked = VERDICTS[site.verdict]
     return WAITS[site.cause].label + (f" ({asked})" if asked else "")
@@ -60,15 +60,15 @@ PLACES: Mapping[str, Callable[[WaitSite], Place]] = {LINE: lambda site: site.pla
 """By what sites stand together."""
 
 
-def _rank(gathered: Gathered) -> tuple[int, int]:
+def _rank(gathered: WaitGroup) -> tuple[int, int]:
     costs = [cost for site in gathered.sites if (cost := given(site.total_cost))]
     return -sum(cost.idle_ns for cost in costs), -sum(cost.stall_ns for cost in costs)
 
 
-def inner_place(site: WaitSite, by: str) -> str:
+def place_in_group(site: WaitSite, by: str) -> str:
     """Return the place of a site within those that it is gathered with: the library's, or the user's that calls it."""
     if by == LINE:
-        return f"in {place(in_short(site.library))}" if site.library else "by itself"
+        return f"in {place(short_place(site.library))}" if site.library else "by itself"
     line = f"line {site.library.line}, " if site.library and site.library.line is not None else ""
     return f"{line}called by {place(site.place)}" if place(site.place) else f"{line}caller not known"
 

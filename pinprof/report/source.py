@@ -119,7 +119,7 @@ class Quoting:
         if at.file is None or at.line is None or not self.code.quotes:
             return False
         text = self._text(at.file)
-        return self._is_edited(at.file) if text is None else not _may_be_it(text, at)
+        return self._is_edited(at.file) if text is None else not _may_have_call(text, at)
 
     def _text(self, file: str) -> str | None:
         """Return the text of a source file as it was recorded, if it is at hand and no larger than people write."""
@@ -135,7 +135,7 @@ class Quoting:
         return False
 
 
-def _may_be_it(text: str, at: Place) -> bool:
+def _may_have_call(text: str, at: Place) -> bool:
     """Return whether a source may be the one in which a call was made at a place."""
     return may_call(text, at.line or 0) and (at.function not in ANONYMOUS or fits(text, at.function, at.line or 0))
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from pinprof.report import elements, layout
 from pinprof.report.elements import Column, Markup
 from pinprof.report.source import Quoting
-from pinprof.report.words import MAX_CELL, begun, cut, printable
+from pinprof.report.words import MAX_CELL, capitalized, cut, printable
 from pinprof.trace.lines import Place
 
 STYLES: Mapping[str, str] = {
@@ -37,7 +37,7 @@ class Styled(NamedTuple):
     style: str
 
 
-class Sited(NamedTuple):
+class CodeText(NamedTuple):
     """A text that names a place of the code, and the stack that led there, innermost first."""
 
     text: str
@@ -45,7 +45,7 @@ class Sited(NamedTuple):
     stack: tuple[str, ...] = ()
 
 
-Cell: TypeAlias = "str | Styled | Sited"
+Cell: TypeAlias = "str | Styled | CodeText"
 Sentence: TypeAlias = "Cell | tuple[Cell, ...]"
 """A sentence, whose parts may look different."""
 
@@ -95,7 +95,7 @@ class Section:
     """Its rows that the short report has, too, as sentences."""
 
 
-class Shown(NamedTuple):
+class PageContext(NamedTuple):
     """What a page has besides its sections."""
 
     grids: Collection[str] = ()
@@ -109,7 +109,7 @@ class Shown(NamedTuple):
 def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Iterator[RenderableType]:
     """Yield a section as a terminal shows it; what is `drawn` stands above its facts."""
     yield layout.section(section.title)
-    yield from map(in_words, section.sentences)
+    yield from map(sentence_text, section.sentences)
     yield from drawn
     for fact in section.facts:
         meaning = f"{fact.name}: {fact.meaning}" if fact.is_named else fact.meaning
@@ -119,7 +119,7 @@ def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Itera
         if rows:
             yield _grid(table.columns, rows, is_named=table.is_named)
     for note in (*section.left_out, *section.notes):
-        yield layout.hanging(Text("  - "), in_words(note))
+        yield layout.hanging(Text("  - "), sentence_text(note))
 
 
 def _grid(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, is_named: bool) -> RenderableType:
@@ -135,9 +135,9 @@ def _short(cell: Cell) -> Cell:
     return cut(cell, MAX_CELL) if isinstance(cell, str) else cell._replace(text=cut(cell.text, MAX_CELL))
 
 
-def in_words(sentence: Sentence) -> Text:
+def sentence_text(sentence: Sentence) -> Text:
     """Return a sentence as a terminal shows it."""
-    pieces = (sentence,) if isinstance(sentence, str | Styled | Sited) else sentence
+    pieces = (sentence,) if isinstance(sentence, str | Styled | CodeText) else sentence
     return Text.assemble(*map(_piece, pieces))
 
 
@@ -146,54 +146,54 @@ def _piece(piece: Cell) -> tuple[str, str]:
     return printable(text), STYLES.get(piece.style, "") if isinstance(piece, Styled) else ""
 
 
-def on_page(section: Section, drawn: Markup | str = "", shown: Shown | None = None) -> Markup:
+def on_page(section: Section, drawn: Markup | str = "", shown: PageContext | None = None) -> Markup:
     """Return a section as a piece of a page; what is `drawn` stands between its facts and its tables."""
-    shown = shown or Shown()
+    shown = shown or PageContext()
     title = Markup(' id="{}"').format(section.name) if section.name else ""
     cards = [fact for fact in section.facts if fact.is_named]
     listed = [(Styled(fact.number, "strong"), f" {fact.meaning}") for fact in section.facts if not fact.is_named]
     return elements.lines(
         (
             Markup("<h3{}>{}</h3>").format(title, section.title),
-            *(Markup('<p class="note">{}</p>').format(marked_up(sentence)) for sentence in section.sentences),
+            *(Markup('<p class="note">{}</p>').format(sentence_html(sentence)) for sentence in section.sentences),
             elements.facts(fact[:3] for fact in cards) if cards else "",
-            elements.remarks("", map(marked_up, listed)),
+            elements.remarks("", map(sentence_html, listed)),
             drawn,
             *(_page_table(table, shown) for table in section.tables if table.rows),
-            elements.remarks("", map(marked_up, map(begun_row, section.notes))),
+            elements.remarks("", map(sentence_html, map(capitalized_sentence, section.notes))),
         )
     )
 
 
-def _page_table(table: ReportTable, shown: Shown) -> Markup:
+def _page_table(table: ReportTable, shown: PageContext) -> Markup:
     """Return a table; where the page has its rows to be sorted and searched, a link to these in place of it."""
     if table.grid in shown.grids:
         link = Markup('<p class="note"><a href="#{}" data-tab="{}">{}</a></p>')
         return link.format(shown.grids_at, table.grid, f"All {table.grid}, sorted and searched")
-    rows = [[marked_up(_short(cell), shown.quoting) for cell in row] for row in table.rows]
+    rows = [[sentence_html(_short(cell), shown.quoting) for cell in row] for row in table.rows]
     return elements.table(table.caption, table.columns, rows)
 
 
-def begun_row(sentence: Sentence) -> Sentence:
+def capitalized_sentence(sentence: Sentence) -> Sentence:
     """Return a sentence with a capital at the beginning, as `begun`."""
     if isinstance(sentence, str):
-        return begun(sentence)
-    if isinstance(sentence, Styled | Sited):
-        return sentence._replace(text=begun(sentence.text))
+        return capitalized(sentence)
+    if isinstance(sentence, Styled | CodeText):
+        return sentence._replace(text=capitalized(sentence.text))
     first, *others = sentence
-    return (begun(first) if isinstance(first, str) else first._replace(text=begun(first.text)), *others)
+    return (capitalized(first) if isinstance(first, str) else first._replace(text=capitalized(first.text)), *others)
 
 
-def marked_up(sentence: Sentence, quoting: Quoting | None = None) -> Markup:
+def sentence_html(sentence: Sentence, quoting: Quoting | None = None) -> Markup:
     """Return a sentence or a cell as HTML; a place of the code is a link where `quoting` has one."""
     if isinstance(sentence, str):
-        return elements.unbroken(sentence)
-    if isinstance(sentence, Sited):
-        where = elements.unbroken(quoting.linked(sentence.place, sentence.text) if quoting else sentence.text)
+        return elements.inline_html(sentence)
+    if isinstance(sentence, CodeText):
+        where = elements.inline_html(quoting.linked(sentence.place, sentence.text) if quoting else sentence.text)
         return elements.details(where, sentence.stack) if sentence.stack else where
     if not isinstance(sentence, Styled):
-        return Markup().join(map(marked_up, sentence))
+        return Markup().join(map(sentence_html, sentence))
     if sentence.style == "code":
         return Markup("<code>{}</code>").format(sentence.text)
     tag = Markup("strong") if sentence.style in STRONG else Markup("span")
-    return Markup('<{0} class="{1}">{2}</{0}>').format(tag, sentence.style, elements.unbroken(sentence.text))
+    return Markup('<{0} class="{1}">{2}</{0}>').format(tag, sentence.style, elements.inline_html(sentence.text))

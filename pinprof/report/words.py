@@ -16,19 +16,19 @@ NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
     "pinprof report names the lines of the host"
 )
-PARTS = {"drain": "for earlier work", "own": "for its own copy", "rest": "in the call"}
+WAIT_PARTS = {"drain": "for earlier work", "own": "for its own copy", "rest": "in the call"}
 """What a wait of the host is made of."""
 SHOWN_PARTS = 2
 """Parts of the path of a library's file that a table shows."""
 NOTHING = "-"
 """Stands for a number that there is not, or that a report does not give."""
-DISTRUST = "Before you trust this trace"
-ABSENT = "Not in this trace"
+TRUST_TITLE = "Before you trust this trace"
+ABSENT_TITLE = "Not in this trace"
 MAX_NAME, MAX_CELL, MAX_TEXT = 90, 200, 2000
 """Longest texts in characters, of a name, in a cell of a table, and at all; a kernel's name can have thousands."""
 
 
-def why_not(*reasons: Doubt | None) -> str:
+def not_shown(*reasons: Doubt | None) -> str:
     """Return why figures are not shown, by what withholds them; nothing where they are."""
     reason = next(filter(None, reasons), None)
     return f"not shown ({reason.what})" if reason else ""
@@ -39,17 +39,17 @@ def doubts(profile: Profile) -> tuple[Doubt, ...]:
     return tuple(entry for entry in profile.doubts if entry.level != "absent")
 
 
-def absences(profile: Profile) -> tuple[Doubt, ...]:
+def absent_events(profile: Profile) -> tuple[Doubt, ...]:
     """Return what was not recorded, without which the figures are right all the same."""
     return tuple(entry for entry in profile.doubts if entry.level == "absent")
 
 
-def consequence(entry: Doubt) -> str:
+def effect_and_remedy(entry: Doubt) -> str:
     """Return what follows from it for the report, and the way out, as sentences without the last full stop."""
-    return ". ".join(filter(None, (entry.effect, untellable(entry), begun(entry.remedy))))
+    return ". ".join(filter(None, (entry.effect, figures_not_given(entry), capitalized(entry.remedy))))
 
 
-def untellable(entry: Doubt) -> str:
+def figures_not_given(entry: Doubt) -> str:
     """Return which figures are not given because of it; nothing where all are."""
     figures = [words for figure, words in FIGURE_KINDS.items() if figure in entry.withholds]
     if not figures:
@@ -57,13 +57,13 @@ def untellable(entry: Doubt) -> str:
     return f"Not given: {'all figures' if len(figures) == len(FIGURE_KINDS) else ', '.join(figures)}"
 
 
-def begun(sentence: str) -> str:
+def capitalized(sentence: str) -> str:
     """Return words with a capital at the beginning, unless they begin with a command or with code."""
     first = sentence.split(" ", 1)[0].rstrip(",:;")
     return sentence[:1].upper() + sentence[1:] if first.isalpha() and first != "pinprof" else sentence
 
 
-def either(names: Sequence[str]) -> str:
+def joined_by_or(names: Sequence[str]) -> str:
     """Return names as people list what none is true of: "a, b or c"."""
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
@@ -82,7 +82,7 @@ def step_known(step: StepEstimate) -> tuple[str, str] | None:
     return duration(step.step_ns), f"{how} ({between(*step.range_ns)})"
 
 
-ENDED_EARLY = "the saving is unknown"
+UNKNOWN_SAVING = "the saving is unknown"
 HAZARD = "numbers may be wrong"
 
 
@@ -90,7 +90,10 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
     """Return what fixing a finding alone brings, `in_short` with few words; without a replay, what it is of."""
     saving, step_ns = finding.saving, profile.step_ns
     if saving is None:
-        return untold(finding) or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
+        return (
+            worth_without_replay(finding)
+            or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
+        )
     if not saving.saving_ns:
         return "saves nothing alone"
     if not in_short:
@@ -100,7 +103,7 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
     return f"{verb} {ranged(saving.saving_ns, saving.range_ns)}{share}"
 
 
-def untold(finding: Finding) -> str:
+def worth_without_replay(finding: Finding) -> str:
     """Return what is known of a fix without a replay; nothing if that is what waits and copies cost."""
     if finding.most_ns is not None:
         if finding.rule.family == "waits":
@@ -108,7 +111,7 @@ def untold(finding: Finding) -> str:
         of = "the GPU's work could run faster" if finding.rule.family == "gpu" else "idle GPU go with it"
         return f"{duration(finding.most_ns)} of {of}"
     if not finding.evidence.cost_ns:
-        return HAZARD if finding.rule.is_hazard else ENDED_EARLY
+        return HAZARD if finding.rule.is_hazard else UNKNOWN_SAVING
     return f"{duration(finding.evidence.cost_ns)} of the GPU's work" if finding.rule.family == "gpu" else ""
 
 
@@ -130,7 +133,7 @@ def with_more_sites(where: str, sites: int) -> str:
     return f"{where} and {counted(sites - 1, 'more site')}" if where and sites > 1 else where
 
 
-def at_sites(finding: Finding) -> str:
+def at_costliest_site(finding: Finding) -> str:
     """Return where a finding is, to follow what it is: its costliest site with a line, and how many more there are."""
     more = len(finding.sites) - 1
     return at(finding.evidence.place) + (f" and {counted(more, 'more site')}" if more else "")
@@ -158,16 +161,16 @@ def joint_worth(findings: Findings, profile: Profile, which: str = "all of these
     saving = ranged(findings.joint.saving_ns, findings.joint.range_ns)
     share = f"{percent(findings.joint.saving_ns / step_ns)} of the {profile.steps.whole}"
     lengths = between(step_ns, after, digits_of(profile.estimate.range_ns))
-    return f"{all_together(findings.joint, which)}: {lengths}; saves {saving}, {share}"
+    return f"{which_together(findings.joint, which)}: {lengths}; saves {saving}, {share}"
 
 
-def all_together(joint: Joint, which: str = "all of these") -> str:
+def which_together(joint: Joint, which: str = "all of these") -> str:
     """Return which findings a joint saving is of."""
     but = f" but {' and '.join(joint.without)}" if joint.without else ""
     return f"{which}{but} together"
 
 
-def rates_of(findings: Findings, profile: Profile) -> str:
+def source_of_rates(findings: Findings, profile: Profile) -> str:
     """Return whose rates copies have that become pinned; nothing where they are assumed or nothing was replayed."""
     if not findings.machine or not any(finding.saving for finding in findings):
         return ""
@@ -176,7 +179,7 @@ def rates_of(findings: Findings, profile: Profile) -> str:
     return f"copies that become pinned run at the rates measured on {findings.machine}{other}"
 
 
-def saved(before_ns: float, after_ns: float, whole: str = "step") -> str:
+def saves_or_costs(before_ns: float, after_ns: float, whole: str = "step") -> str:
     """Return what a step of another length brings: "saves 2.18 ms, 16 % of the step", or what it costs.
 
     `whole` is what counts as a step: `StepTimes.whole`.
@@ -194,7 +197,7 @@ def _saves(saving: Saving, profile: Profile) -> str:
     return f"saves {ranged(saving.saving_ns, saving.range_ns)}{share}"
 
 
-def steps(profile: Profile) -> str:
+def complete_steps(profile: Profile) -> str:
     """Return how many complete steps there are, and what marks them."""
     times, marker = profile.steps, profile.info.step_marker or profile.steps.marker
     if times.source == WHOLE_TRACE:
@@ -207,13 +210,13 @@ def gpu_names(profile: Profile) -> list[str]:
     return sorted({device.name for device in profile.info.devices if device.name})
 
 
-def recording(profile: Profile) -> str:
+def recording_line(profile: Profile) -> str:
     """Return the GPU, the torch and the rank of a recording, its steps and its length."""
     info = profile.info
     gpus = ", ".join(sorted({device.name or f"device {device.index}" for device in info.devices}))
     rank = f"rank {info.rank}" + (f" of {info.world_size}" if info.world_size else "") if info.rank is not None else ""
     torch = f"torch {info.torch_version}" if info.torch_version else ""
-    parts = (gpus, torch, rank, steps(profile), f"{duration(profile.span_ns)} recorded")
+    parts = (gpus, torch, rank, complete_steps(profile), f"{duration(profile.span_ns)} recorded")
     return " · ".join(printable(part) for part in parts if part)
 
 
@@ -232,10 +235,12 @@ def with_more(name: str, count: int) -> str:
 
 def whole_place(site: BareSite) -> str:
     """Return where a site is, as far as known: the user's place, and that of the library function which waits."""
-    return ", in ".join(filter(None, (place(at) for at in (site.place, site.library and in_short(site.library)) if at)))
+    return ", in ".join(
+        filter(None, (place(at) for at in (site.place, site.library and short_place(site.library)) if at))
+    )
 
 
-def in_short(at: Place) -> Place:
+def short_place(at: Place) -> Place:
     """Return a place with the last parts of its file alone: a terminal has no room for all."""
     parts = (at.file or "").split("/")
     return at._replace(file="/".join(parts[-SHOWN_PARTS:]) or None)

@@ -9,7 +9,7 @@ from trace_builder import without_known_events
 from pinprof.analysis import analyse
 from pinprof.comparison.changes import FindingChange, finding_changes
 from pinprof.comparison.figures import Side
-from pinprof.report.comparison.words import where
+from pinprof.report.comparison.words import places_of
 from pinprof.rules import RULES, Evidence, Finding, Findings, Saving
 from pinprof.trace import read_trace
 
@@ -93,7 +93,7 @@ def test_a_finding_whose_rule_is_gone_is_gone_as_a_whole(empty: Side) -> None:
     whole = Findings([replace(several[0], saving=Saving(50_000, (40_000, 60_000)))])
     sides = (Side(replace(empty.analysis, findings=findings)) for findings in (whole, Findings()))
     (change,) = finding_changes(*sides)
-    assert (change.status, change.saving.before.value, where(change)) == (
+    assert (change.status, change.saving.before.value, places_of(change)) == (
         "gone", 50_000, "train.py:12 (step) and 1 more site",
     )  # fmt: skip
 

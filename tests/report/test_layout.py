@@ -6,7 +6,7 @@ import pytest
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.report.layout import bullet, fact, hanging, laid_out, table, unbroken, whole_words
+from pinprof.report.layout import bullet, fact, hanging, laid_out, shorten_words, table, unwrapped
 
 PLACE = "pinprof/workloads/loaders.py:45 (step)"
 
@@ -33,8 +33,8 @@ def test_texts_take_lines_so_that_numbers_stay_whole() -> None:
 
 def test_a_path_loses_its_beginning_and_a_name_its_middle() -> None:
     assert "…/workloads/loaders.py:45 " in laid(66)
-    assert whole_words(f"at {'a' * 99} and b/{'c' * 99}.py:7", 10) == f"at aaaaa…aaaa and b/{'c' * 99}.py:7"
-    assert whole_words("a/b/c/d.py:7", 10) == "…/c/d.py:7"
+    assert shorten_words(f"at {'a' * 99} and b/{'c' * 99}.py:7", 10) == f"at aaaaa…aaaa and b/{'c' * 99}.py:7"
+    assert shorten_words("a/b/c/d.py:7", 10) == "…/c/d.py:7"
 
 
 @pytest.mark.parametrize("width", [30, 46, 52])
@@ -62,7 +62,7 @@ def test_a_table_without_rows_is_laid_out_at_any_width() -> None:
 
 def test_a_line_that_people_copy_is_never_broken() -> None:
     path = f"{'folder/' * 20}trace.json.gz -> other file.json.gz"
-    assert laid_out([unbroken(path, "bold")], width=40, color=False) == f"{path}\n"
+    assert laid_out([unwrapped(path, "bold")], width=40, color=False) == f"{path}\n"
 
 
 @pytest.mark.parametrize("width", range(40, 60))

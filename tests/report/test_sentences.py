@@ -13,7 +13,7 @@ from pinprof.comparison import compare
 from pinprof.report.comparison import text as compare_text
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.verdict import sentence
+from pinprof.report.trace.verdict import verdict_sentence
 from pinprof.trace import read_trace
 from pinprof.verdict import UNTOLD
 
@@ -179,7 +179,7 @@ def test_of_several_gpus_the_headline_names_the_one_that_is_idle(tmp_path: Path)
     builder = TraceBuilder()
     two_gpus(builder)
     profile = analyse(read_trace(builder.write(tmp_path / "trace.json"))).profile
-    assert "; GPU 0 is idle for" in sentence(profile, UNTOLD)
+    assert "; GPU 0 is idle for" in verdict_sentence(profile, UNTOLD)
 
 
 def test_of_several_gpus_the_headline_names_the_one_that_works(tmp_path: Path) -> None:

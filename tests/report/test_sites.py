@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.sites import LIBRARY, LINE, called_from_several, gather, inner_place
+from pinprof.report.sites import LIBRARY, LINE, called_from_several, group_waits, place_in_group
 from pinprof.report.words import whole_place
 from pinprof.trace import read_trace
 from pinprof.trace.lines import Place
@@ -19,7 +19,7 @@ def sites_of(builder: TraceBuilder, folder: Path) -> tuple[WaitSite, ...]:
 
 
 def test_waits_of_one_line_stand_together_the_costliest_line_first(tmp_path: Path) -> None:
-    gathered = gather(sites_of(detector(), tmp_path))
+    gathered = group_waits(sites_of(detector(), tmp_path))
     assert [(str(each.at), len(each.sites)) for each in gathered] == [
         ("train.py:30", 6),  # idle for six times 140 µs
         ("train.py:60", 1),  # 320 µs
@@ -29,10 +29,10 @@ def test_waits_of_one_line_stand_together_the_costliest_line_first(tmp_path: Pat
 
 
 def test_by_library_each_function_stands_with_all_that_call_it(tmp_path: Path) -> None:
-    gathered = gather(sites_of(detector(), tmp_path), LIBRARY)
+    gathered = group_waits(sites_of(detector(), tmp_path), LIBRARY)
     nms = next(each for each in gathered if each.at.function == "batched_nms")
     assert nms.at == Place("torchvision/ops/boxes.py", None, "batched_nms")
-    assert sorted(inner_place(site, LIBRARY) for site in nms.sites) == [
+    assert sorted(place_in_group(site, LIBRARY) for site in nms.sites) == [
         "line 83, called by train.py:30 (main)",
         "line 83, called by train.py:60 (evaluate)",
     ]
@@ -41,13 +41,13 @@ def test_by_library_each_function_stands_with_all_that_call_it(tmp_path: Path) -
 @pytest.mark.parametrize("by", [LINE, LIBRARY])
 def test_no_site_is_lost_and_none_counts_twice(tmp_path: Path, by: str) -> None:
     sites = sites_of(detector(), tmp_path)
-    assert sorted(map(id, sites)) == sorted(id(site) for each in gather(sites, by) for site in each.sites)
+    assert sorted(map(id, sites)) == sorted(id(site) for each in group_waits(sites, by) for site in each.sites)
 
 
 def test_what_waits_at_the_line_itself_stands_with_what_it_calls(tmp_path: Path) -> None:
     own = WAITS[6]._replace(stack=("train.py:30:main",), line=30)
-    (gathered,) = gather(sites_of(detector([WAITS[1], own]), tmp_path))
-    assert sorted(inner_place(site, LINE) for site in gathered.sites) == [
+    (gathered,) = group_waits(sites_of(detector([WAITS[1], own]), tmp_path))
+    assert sorted(place_in_group(site, LINE) for site in gathered.sites) == [
         "by itself",
         "in detection/_utils.py:60 (__call__)",
     ]
@@ -57,9 +57,9 @@ def test_waits_without_libraries_and_without_places_stand_alone(tmp_path: Path) 
     own = [
         WAITS[6]._replace(op=op, cause=cause) for op, cause in (("aten::item", "item"), ("aten::nonzero", "nonzero"))
     ]
-    assert [len(each.sites) for each in gather(sites_of(detector(own), tmp_path))] == [1, 1]
-    assert [len(each.sites) for each in gather(sites_of(detector(with_lines=False), tmp_path))] == [1, 1, 1]
-    assert gather([]) == []
+    assert [len(each.sites) for each in group_waits(sites_of(detector(own), tmp_path))] == [1, 1]
+    assert [len(each.sites) for each in group_waits(sites_of(detector(with_lines=False), tmp_path))] == [1, 1, 1]
+    assert group_waits([]) == []
 
 
 def test_it_is_told_whether_a_function_is_called_from_several_lines(tmp_path: Path) -> None:

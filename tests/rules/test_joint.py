@@ -7,7 +7,7 @@ from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
 from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
-from pinprof.report.words import all_together, joint_worth
+from pinprof.report.words import joint_worth, which_together
 from pinprof.rules import Findings, Joint, Saving, find
 from pinprof.trace import read_trace
 
@@ -52,8 +52,8 @@ def test_what_would_make_the_step_longer_is_left_out_and_named() -> None:
 
 
 def test_all_of_them_are_named_where_none_is_left_out() -> None:
-    assert all_together(Joint(5.0, (4.0, 6.0))) == "all of these together"
-    assert all_together(Joint(5.0, (4.0, 6.0), ("PIN101", "PIN108"))) == "all of these but PIN101 and PIN108 together"
+    assert which_together(Joint(5.0, (4.0, 6.0))) == "all of these together"
+    assert which_together(Joint(5.0, (4.0, 6.0), ("PIN101", "PIN108"))) == "all of these but PIN101 and PIN108 together"
 
 
 def test_waits_of_which_each_hides_the_other_save_together_what_none_saves_alone(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from pinprof.report.bench.view import (
     recorded_elsewhere,
 )
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
-from pinprof.report.charts.chart import Chart, shown
-from pinprof.report.elements import Column, Markup, lines, note, table, unbroken
+from pinprof.report.charts.chart import Chart, chart_html
+from pinprof.report.elements import Column, Markup, inline_html, lines, note, table
 from pinprof.report.page import page, top
-from pinprof.report.view import marked_up, on_page
+from pinprof.report.view import on_page, sentence_html
 from pinprof.report.words import NOTHING
 
 
@@ -41,7 +41,10 @@ def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
         Markup('<h3 id="claims">What holds of the published claims</h3>'),
         note(f"Claimed by: {claimants()}."),
         _claims(bench),
-        *(on_page(section, lines(map(shown, _charts(bench, known, result)))) for known, result, section in sections),
+        *(
+            on_page(section, lines(map(chart_html, _charts(bench, known, result))))
+            for known, result, section in sections
+        ),
         Markup('<h3 id="how">How it was measured</h3>'),
         note(HOW),
         note(f"Not run: {not_run(bench)}.") if not_run(bench) else "",
@@ -59,7 +62,9 @@ def _advice(bench: Bench) -> Markup:
     if not pieces:
         return Markup('<p class="headline">The experiments that advice is made of did not run or failed.</p>')
     card = Markup('<li><span class="cost">{}: {}</span><span>{}</span></li>')
-    cards = (card.format(ADVICE[piece.name], unbroken(advice_value(piece)), unbroken(piece.text)) for piece in pieces)
+    cards = (
+        card.format(ADVICE[piece.name], inline_html(advice_value(piece)), inline_html(piece.text)) for piece in pieces
+    )
     return Markup('<ol class="best">\n{}\n</ol>').format(lines(cards))
 
 
@@ -73,7 +78,7 @@ def _claims(bench: Bench) -> Markup:
     rows = (
         (
             verdict.claim,
-            marked_up(outcome_of(verdict)),
+            sentence_html(outcome_of(verdict)),
             link.format(verdict.number) if verdict.number in numbers else verdict.number,
             claimed_by(verdict),
             verdict.published or NOTHING,

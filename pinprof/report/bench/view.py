@@ -20,7 +20,7 @@ from pinprof.bench.verdicts import ClaimVerdict, verdicts
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.layout import bullet, laid_out, section
 from pinprof.report.view import ReportTable, Section, Sentence, Styled, in_terminal
-from pinprof.report.words import NOTHING, begun, printable
+from pinprof.report.words import NOTHING, capitalized, printable
 from pinprof.units import counted, percent, size
 
 OUTCOMES = {
@@ -170,7 +170,7 @@ def recorded_elsewhere(bench: Bench) -> str:
 
 def as_sentence(text: str) -> str:
     """Return a text of the catalogue as a sentence."""
-    return f"{begun(text)}."
+    return f"{capitalized(text)}."
 
 
 def experiments_run(bench: Bench) -> list[tuple[Experiment, Result]]:

@@ -10,7 +10,7 @@ from pinprof.bench.order import amount, by_size, shown, spread
 from pinprof.bench.results import Bar, Figure, Picture, Result
 from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
 from pinprof.pci_express import Link
-from pinprof.report.charts.chart import Chart, Key, bars, key_of, labelled_rows, layout, line_across, points
+from pinprof.report.charts.chart import Chart, Key, bars, labelled_rows, layout, legend_key, line_across, points
 from pinprof.report.charts.copies import SMALL, size_axis
 from pinprof.report.charts.timeline import STEERING, Bars, row_axis, series
 from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
@@ -105,7 +105,7 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
         dragmode="pan",
     )
     data = series(by_kind[kind] for kind in sorted(by_kind))
-    keys = tuple(map(key_of, sorted(by_kind)))
+    keys = tuple(map(legend_key, sorted(by_kind)))
     return Chart(_caption(picture), data, shape, keys, config=STEERING)
 
 

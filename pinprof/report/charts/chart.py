@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pinprof.hues import HATCHES
-from pinprof.report.elements import Markup, unbroken
+from pinprof.report.elements import Markup, inline_html
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.units import ms
 
@@ -39,7 +39,7 @@ class Key(NamedTuple):
     pattern: str = ""
 
 
-def key_of(kind: int, more: str = "") -> Key:
+def legend_key(kind: int, more: str = "") -> Key:
     """Return the entry of the legend for a kind of the timeline, with more behind its label."""
     label, _, colour, pattern, *_ = KINDS[kind]
     return Key(label + more, colour, pattern=pattern)
@@ -79,7 +79,7 @@ class Chart:
     """Options of plotly that differ from those of other charts."""
 
 
-def ending(text: str, longest: int) -> str:
+def end_of(text: str, longest: int) -> str:
     """Return the end of a text (of a path the part that matters) if it has more characters than `longest`."""
     return text if len(text) <= longest else f"\u2026{text[1 - longest :]}"
 
@@ -163,7 +163,7 @@ def line_across(y: float, label: str, *, below: bool = False, left: bool = False
     }
 
 
-def shown(chart: Chart) -> Markup:
+def chart_html(chart: Chart) -> Markup:
     """Return a chart as a piece of a page, to be drawn by `charts.js` when it comes into sight."""
     content: dict[str, Any] = {"data": chart.data, "layout": chart.layout}
     if chart.choices:
@@ -183,7 +183,7 @@ def shown(chart: Chart) -> Markup:
     ).format(
         *(
             wide,
-            unbroken(chart.caption),
+            inline_html(chart.caption),
             legend(chart.keys),
             _buttons(chart.choices),
             canvas,
@@ -194,7 +194,7 @@ def shown(chart: Chart) -> Markup:
 
 def legend(keys: Iterable[Key]) -> Markup:
     """Return the entries of a legend; nothing without any."""
-    entries = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), unbroken(key.label)) for key in keys)
+    entries = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), inline_html(key.label)) for key in keys)
     return Markup('<ul class="keys">{}</ul>').format(entries) if entries else entries
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.pci_express import Link, link_of_gpus
-from pinprof.report.charts.chart import Chart, Key, key_of, layout, line_across, points, stacked, stacked_layout
+from pinprof.report.charts.chart import Chart, Key, layout, legend_key, line_across, points, stacked, stacked_layout
 from pinprof.report.timeline.kinds import BOTH, COPY, COPY_ONLY, KINDS
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
 from pinprof.units import counted, duration, rate, size, sizes
@@ -43,7 +43,7 @@ def copy_times_chart(profile: Profile) -> Chart | None:
         + f"; {duration(hidden.overlapped_ns)} overlapped, {duration(hidden.exposed_ns)} exposed"
         for row, (group, copied, hidden) in zip(rows, groups, strict=True)
     ]
-    keys = key_of(BOTH), key_of(COPY_ONLY)
+    keys = legend_key(BOTH), legend_key(COPY_ONLY)
     times = [hidden.overlapped_ns for *_, hidden in groups], [hidden.exposed_ns for *_, hidden in groups]
     data = [stacked(key, of_kind, rows, hover) for key, of_kind in zip(keys, times, strict=True)]
     return Chart("A copy is overlapped while a kernel runs.", data, stacked_layout(len(rows)), keys)

@@ -13,7 +13,7 @@ from pinprof.analyses.syncs import WAITS
 from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
 from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
-from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, ending, layout, points
+from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, end_of, layout, points
 from pinprof.report.elements import Markup
 from pinprof.report.job.view import PAUSED, TIMES, longest_alone_first, slowest_of, spread
 from pinprof.units import NS_PER_MS, duration, percent
@@ -79,7 +79,7 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
         _marks(STEP, {row.rank: row.step_ns for row in rows}, names),
         *([_marks(keys[-1], {slowest.rank: slowest.alone_ns}, [str(slowest.rank)])] if slowest else []),
     ]
-    files = {str(row.rank): ending(PurePath(row.path).name, LONGEST_NAME) for row in rows}
+    files = {str(row.rank): end_of(PurePath(row.path).name, LONGEST_NAME) for row in rows}
     width = LABELS + PIXELS_PER_RANK * len(rows)
     choices = (_orders(ranks), _colours())
     return Chart(

@@ -15,10 +15,10 @@ from pinprof.report.charts.chart import (
     Chart,
     Key,
     bars,
-    ending,
-    key_of,
+    end_of,
     labelled_rows,
     layout,
+    legend_key,
     line_across,
     points,
     stacked,
@@ -28,7 +28,7 @@ from pinprof.report.elements import Markup
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_PART
 from pinprof.report.timeline.steps import shown_numbers
-from pinprof.report.words import PARTS, in_short, step_known
+from pinprof.report.words import WAIT_PARTS, short_place, step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import NS_PER_MS, duration, ms, percent
 
@@ -62,9 +62,9 @@ MAX_SITES = 10
 """The most places that are drawn; the table has all."""
 LONGEST = 44
 """Characters of a place that fit a phone."""
-DRAIN = Key(f"host waits: {PARTS['drain']}", hues.WAIT)
-OWN = Key(f"host waits: {PARTS['own']}", hues.COPY_OUT[0], pattern="/")
-OVERHEAD = Key(f"host waits: {PARTS['rest']}", hues.CALL, pattern="-")
+DRAIN = Key(f"host waits: {WAIT_PARTS['drain']}", hues.WAIT)
+OWN = Key(f"host waits: {WAIT_PARTS['own']}", hues.COPY_OUT[0], pattern="/")
+OVERHEAD = Key(f"host waits: {WAIT_PARTS['rest']}", hues.CALL, pattern="-")
 BUSY = Key("busy", KINDS[COMPUTE_ONLY].colour)
 BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
 STALLS_AND_SAVINGS = (
@@ -177,7 +177,7 @@ def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
             continue
         label = KINDS[kind].label
         shares[label] = int(time.sum()) / int(parts.length_ns.sum())
-        key = key_of(kind, f": {percent(shares[label])}")
+        key = legend_key(kind, f": {percent(shares[label])}")
         mean = _means(time, gathered)
         hover = [
             f"{name}: {label} {duration(part)} ({percent(part / whole)} of {duration(whole)})"
@@ -252,9 +252,9 @@ def syncs_chart(profile: Profile) -> Chart | None:
 
 def site_label(site: WaitSite) -> str:
     """Return the cause and the place of waits, as short as a phone needs it."""
-    known = [str(at) for at in (site.place, site.library and in_short(site.library)) if at and str(at)]
+    known = [str(at) for at in (site.place, site.library and short_place(site.library)) if at and str(at)]
     where = " > ".join(known) or site.op or site.call
-    return f"{WAITS[site.cause].plain}: {ending(where, LONGEST)}"
+    return f"{WAITS[site.cause].plain}: {end_of(where, LONGEST)}"
 
 
 def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
@@ -265,7 +265,7 @@ def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
     gpus = [(gpu, time) for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
     parts = [(BUSY, [time.busy_ns for _, time in gpus])] if with_busy else []
     if profile.withheld.causes:
-        parts.append((key_of(IDLE_PART), [time.idle_ns for _, time in gpus]))
+        parts.append((legend_key(IDLE_PART), [time.idle_ns for _, time in gpus]))
     else:
         prefix = "idle: " if with_busy else ""
         by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.report.charts.chart import Chart, bars, key_of, layout
+from pinprof.report.charts.chart import Chart, bars, layout, legend_key
 from pinprof.report.elements import Markup, bold
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS
 from pinprof.report.timeline.lane import CALLS, GPU_STEPS, STALLS, STEPS, WORK, Drawing, Lane, Names
-from pinprof.report.timeline.plotly_lanes import MAX_BARS, arrange, in_words
+from pinprof.report.timeline.plotly_lanes import MAX_BARS, in_words, lanes_that_fit
 from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
 from pinprof.report.words import cut
 from pinprof.trace.links import follow
@@ -81,7 +81,7 @@ def timeline_chart(
     axis counts ms from the start of the part, which is `layout["meta"]["start_ns"]` on the clock of the trace.
     """
     trace = analysis.trace
-    drawing = arrange(trace, analysis, window, max_bars)
+    drawing = lanes_that_fit(trace, analysis, window, max_bars)
     drawn = in_words(analysis, drawing, part)
     texts, places = _row_texts(drawing.lanes)
     data = series(_bars(trace, analysis, drawing, places))
@@ -98,7 +98,7 @@ def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
         text = {"text": of_kind.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
         one = bars(
             kind.label,
-            key_of(of_kind.kind),
+            legend_key(of_kind.kind),
             hover=of_kind.hover,
             x=of_kind.length_ms,
             base=of_kind.start_ms,

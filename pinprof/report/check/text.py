@@ -9,7 +9,7 @@ from rich.text import Text
 
 from pinprof.check.judge import Checked, LimitVerdict
 from pinprof.check.places import CodePlace
-from pinprof.report.layout import laid_out, unbroken
+from pinprof.report.layout import laid_out, unwrapped
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
 from pinprof.units import counted
@@ -36,7 +36,7 @@ def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
 
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:
-    yield unbroken(trace.path, "bold")
+    yield unwrapped(trace.path, "bold")
     listed: set[tuple[CodePlace, ...]] = set()
     for verdict in trace.verdicts:
         yield from _verdict(verdict, repeated=verdict.places in listed)

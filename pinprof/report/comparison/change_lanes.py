@@ -12,11 +12,11 @@ from pinprof.comparison import Comparison
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, SAME, Status
 from pinprof.comparison.figures import ComparedFigure
 from pinprof.intervals import distinct
-from pinprof.report.comparison.words import ARROW, amount, pair
+from pinprof.report.comparison.words import ARROW, amount, before_to_after
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import short
 from pinprof.report.timeline.lane import CHANGES, Lane, levels
-from pinprof.report.words import cut, in_short
+from pinprof.report.words import cut, short_place
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Int64s, Table, Trace
 from pinprof.units import duration
 
@@ -88,7 +88,7 @@ def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Ch
 
 
 def _at(site: Site) -> str:
-    return f" at {cut(str(in_short(site.place)))}" if str(site.place) else ""
+    return f" at {cut(str(short_place(site.place)))}" if str(site.place) else ""
 
 
 def _changed_copies(comparison: Comparison, analysis: Analysis) -> Iterator[Changed]:
@@ -105,7 +105,8 @@ def _changed_copies(comparison: Comparison, analysis: Analysis) -> Iterator[Chan
 
 def _sentence(kind: int, what: str, figure: ComparedFigure, per: str) -> str:
     only = {kinds.GONE: figure.before, kinds.NEW: figure.after}.get(kind)
-    return f"{kinds.KINDS[kind].label}: {what}, {amount(figure.unit, only.value) if only else pair(figure)} {per}"
+    value = amount(figure.unit, only.value) if only else before_to_after(figure)
+    return f"{kinds.KINDS[kind].label}: {what}, {value} {per}"
 
 
 def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> Iterator[Changed]:

@@ -12,9 +12,9 @@ from pinprof.measurement.division import busiest
 from pinprof.report.comparison.change_lanes import changed_lanes
 from pinprof.report.comparison.view import DISTRUST_BOTH, events, summary
 from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, step_of, verdict
-from pinprof.report.elements import Markup, lines, note, unbroken
+from pinprof.report.elements import Markup, inline_html, lines, note
 from pinprof.report.page import page, top
-from pinprof.report.timeline import MAX_EVENTS, TimelineGroup, Zero, beside, fragment
+from pinprof.report.timeline import MAX_EVENTS, SharedTimeline, Zero, fragment, framed
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.trace.page import division_bar
 from pinprof.report.view import Section, on_page
@@ -34,7 +34,7 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
     links = [*map(_link, above), ("Timelines", "timelines"), *map(_link, below)]
     parts = [
         top("heading", f"{names[0]} {ARROW} {names[1]}", "what changed between two traces", links),
-        Markup('<p class="headline">{}.</p>').format(unbroken(verdict(comparison))),
+        Markup('<p class="headline">{}.</p>').format(inline_html(verdict(comparison))),
         on_page(replace(step, facts=()) if bars else step, bars),
         *map(on_page, above),
         *_timelines(before, after, comparison),
@@ -83,12 +83,12 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
         profile, drawn = analysis.profile, typical_step(analysis.trace)
         per = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {per}"
-        shared = TimelineGroup("comparison", side, f"{side.capitalize()}: {PurePath(profile.path).name}{step}")
+        shared = SharedTimeline("comparison", side, f"{side.capitalize()}: {PurePath(profile.path).name}{step}")
         more = changed_lanes(comparison, (before, after), (BEFORE, AFTER).index(side))
         most = MAX_EVENTS // len(sides)
         zero = Zero(choose_window(drawn).start_ns, "the compared step of each")
         timelines.append(fragment(analysis, most, shared=shared, first_ns=first, drawn=drawn, more=more, zero=zero))
-    yield beside(lines(timelines))
+    yield framed(lines(timelines))
 
 
 def typical_step(trace: Trace) -> Trace:

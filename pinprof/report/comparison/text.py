@@ -12,11 +12,11 @@ from pinprof.comparison.changes import GONE, NEW
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.view import ChangeTable, copies, events, findings, summary, waits
-from pinprof.report.comparison.words import ARROW, how_sure, verdict
-from pinprof.report.layout import hanging, laid_out, note, unbroken
-from pinprof.report.trace.step import bar_of, legend_of, step_parts
+from pinprof.report.comparison.words import ARROW, notes_on_certainty, verdict
+from pinprof.report.layout import hanging, laid_out, note, unwrapped
+from pinprof.report.trace.step import bar_text, legend_lines, step_parts
 from pinprof.report.view import in_terminal
-from pinprof.report.words import begun, doubts, printable
+from pinprof.report.words import capitalized, doubts, printable
 
 MOST = 4
 """More waits, copies or findings are counted, not named."""
@@ -32,7 +32,7 @@ def comparison_to_text(comparison: Comparison, *, width: int = 100, color: bool 
 
 
 def _full(comparison: Comparison) -> Iterator[RenderableType]:
-    yield unbroken(f"{comparison.before.path} {ARROW} {comparison.after.path}", "bold")
+    yield unwrapped(f"{comparison.before.path} {ARROW} {comparison.after.path}", "bold")
     yield Text(f"{verdict(comparison)}.")
     for section in (*summary(comparison), *events(comparison)):
         yield from in_terminal(section)
@@ -44,7 +44,7 @@ def to_brief(comparison: Comparison, *, width: int = 100, color: bool = False) -
 
 
 def _brief(comparison: Comparison, width: int) -> Iterator[RenderableType]:
-    yield unbroken(f"{comparison.before.path} {ARROW} {comparison.after.path}", "dim")
+    yield unwrapped(f"{comparison.before.path} {ARROW} {comparison.after.path}", "dim")
     yield Text(f"{verdict(comparison)}.", "bold")
     yield from _bars(comparison, width)
     lines = [line for changes in (waits, copies, findings) for line in _change_lines(changes(comparison))]
@@ -70,8 +70,8 @@ def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
 
 def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) -> Iterator[RenderableType]:
     parts = step_parts(profile, mean)
-    yield Text(f"  {side:<{LABEL - INDENT}}{bar_of(parts, max(length, len(parts)))}")
-    for line in legend_of(parts, room):
+    yield Text(f"  {side:<{LABEL - INDENT}}{bar_text(parts, max(length, len(parts)))}")
+    for line in legend_lines(parts, room):
         yield Padding(Text(line, "dim"), (0, 0, 0, LABEL))
 
 
@@ -86,7 +86,7 @@ def _change_lines(changes: ChangeTable) -> Iterator[RenderableType]:
 
 def notes(comparison: Comparison) -> Iterator[str]:
     """Yield how sure the comparison is, and what the traces lack, without the last full stop."""
-    yield from (begun(remark) for remark in how_sure(comparison))
+    yield from (capitalized(remark) for remark in notes_on_certainty(comparison))
     for side, profile in comparison.sides:
         if doubtful := [entry.what for entry in doubts(profile) if entry.check != "profiler_cost"]:
             yield f"the trace {side}: {'; '.join(doubtful)}"

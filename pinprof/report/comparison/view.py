@@ -12,26 +12,26 @@ from pinprof.report.comparison.words import (
     ARROW,
     BEFORE,
     amount,
+    before_to_after,
     difference,
-    how_sure,
+    is_nonzero,
     labels,
     meaning,
     noise,
     not_compared,
+    notes_on_certainty,
     outcome,
     outcome_of,
-    pair,
-    repinning,
-    saving,
+    places_of,
+    repinned_sentence,
+    saving_of,
     step_of,
-    telling,
-    where,
 )
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.sites import cause_of
-from pinprof.report.trace.step import bound
+from pinprof.report.sites import cause_with_verdict
+from pinprof.report.trace.step import bound_fact
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
-from pinprof.report.words import MAX_CELL, NOTHING, consequence, cut, doubts, steps
+from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, cut, doubts, effect_and_remedy
 from pinprof.units import counted
 
 DISTRUST_BOTH = "Before you trust these traces"
@@ -82,9 +82,9 @@ class ChangeTable:
 
 def summary(comparison: Comparison) -> Iterator[Section]:
     """Yield the steps, what to know before one trusts them, all figures, and the findings."""
-    yield Section("Step", facts=list(_step_facts(comparison)), notes=list(how_sure(comparison)))
+    yield Section("Step", facts=list(_step_facts(comparison)), notes=list(notes_on_certainty(comparison)))
     known = [
-        f"{side}: {entry.what}: {consequence(entry)}."
+        f"{side}: {entry.what}: {effect_and_remedy(entry)}."
         for side, profile in comparison.sides
         for entry in doubts(profile)
     ]
@@ -102,8 +102,10 @@ def events(comparison: Comparison) -> Iterator[Section]:
 
 def _step_facts(comparison: Comparison) -> Iterator[Fact]:
     for side, profile in comparison.sides:
-        (number, how), limit = step_of(profile), bound(profile)
-        yield Fact(f"step {side}", number, "; ".join([how, steps(profile), *([limit.meaning] if limit else [])]))
+        (number, how), limit = step_of(profile), bound_fact(profile)
+        yield Fact(
+            f"step {side}", number, "; ".join([how, complete_steps(profile), *([limit.meaning] if limit else [])])
+        )
 
 
 def _figures(comparison: Comparison) -> Section:
@@ -118,7 +120,7 @@ def _figures(comparison: Comparison) -> Section:
             _coloured(meaning(figure), outcome(figure)),
         )
         for label, figure in labels(comparison)
-        if telling(figure)
+        if is_nonzero(figure)
     ]
     caption = "Overlapped copy time in the whole trace. Noise: spread over steps"
     reasons = [f"not compared: {', '.join(names)} ({reason})" for reason, names in not_compared(comparison).items()]
@@ -152,11 +154,11 @@ def findings(comparison: Comparison) -> ChangeTable:
 
 
 def _finding_row(change: FindingChange) -> ChangeRow:
-    finding, saved = change.members[0], saving(change)
+    finding, saved = change.members[0], saving_of(change)
     worth = f"; fixing it saves {saved}" if saved != NOTHING else ""
     return ChangeRow(
         change.status,
-        (_status(change), f"{finding.rule.id} {finding.title}", where(change), saved),
+        (_status(change), f"{finding.rule.id} {finding.title}", places_of(change), saved),
         f"finding: {finding.title} ({finding.rule.id}){worth}",
     )
 
@@ -175,14 +177,14 @@ def waits(comparison: Comparison) -> ChangeTable:
 
 
 def _wait_row(change: WaitChange, per: str) -> ChangeRow:
-    causes = dict.fromkeys(cause_of(site) for site in (*change.before[:1], *change.after[:1]))
-    site, place = change.members[0], cut(where(change), MAX_CELL)
+    causes = dict.fromkeys(cause_with_verdict(site) for site in (*change.before[:1], *change.after[:1]))
+    site, place = change.members[0], cut(places_of(change), MAX_CELL)
     at = f" at {place}" if place != NOTHING else ""
-    times = pair(change.stall if change.stall.has_changed or change.status in {GONE, NEW} else change.bubble)
+    times = before_to_after(change.stall if change.stall.has_changed or change.status in {GONE, NEW} else change.bubble)
     call = Styled(cut(site.op or site.call, MAX_CELL), "code")
     return ChangeRow(
         change.status,
-        (_status(change), f" {ARROW} ".join(causes), place, call, *map(pair, change.figures)),
+        (_status(change), f" {ARROW} ".join(causes), place, call, *map(before_to_after, change.figures)),
         f"{WAITS[site.cause].label}{at}: the host waits {times} {per}",
     )
 
@@ -201,7 +203,7 @@ def copies(comparison: Comparison) -> ChangeTable:
         [_copy_row(change, comparison.per) for change in comparison.copies],
         "kind of copies",
         "kinds of copies",
-        notes=[repinning(change, comparison.per) for change in comparison.repinned],
+        notes=[repinned_sentence(change, comparison.per) for change in comparison.repinned],
         lists_same=True,
     )
 
@@ -211,6 +213,6 @@ def _copy_row(change: CopyChange, per: str) -> ChangeRow:
     named = change.direction if memory == NOTHING else f"{change.direction} {memory}"
     return ChangeRow(
         change.status,
-        (_status(change), change.direction, memory, *map(pair, change.figures)),
-        f"copies {named}: {pair(change.time)} {per}",
+        (_status(change), change.direction, memory, *map(before_to_after, change.figures)),
+        f"copies {named}: {before_to_after(change.time)} {per}",
     )

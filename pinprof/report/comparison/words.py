@@ -7,7 +7,7 @@ from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinn
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
 from pinprof.comparison.figures import SMALL, Outcome
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import NOTHING, gpu_names, place, saved, step_known, whole_place, with_more_sites
+from pinprof.report.words import NOTHING, gpu_names, place, saves_or_costs, step_known, whole_place, with_more_sites
 from pinprof.rules import Finding
 from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
@@ -100,7 +100,7 @@ def outcome_of(change: WaitChange | CopyChange | FindingChange) -> str:
     return next(filter(None, map(outcome, figures)), "")
 
 
-def telling(figure: ComparedFigure) -> bool:
+def is_nonzero(figure: ComparedFigure) -> bool:
     """Return whether a figure says something: it is not nothing in both traces."""
     before, after = figure.before.value, figure.after.value
     return bool(before or after or before != after)
@@ -127,13 +127,13 @@ def verdict(comparison: Comparison) -> str:
     before, after = step.before.value, step.after.value
     if before is None or after is None:
         return f"The steps cannot be compared ({step.reason})"
-    begin = instead(before, after)
+    begin = after_and_before(before, after)
     if comparison.verdict == "same":
         return begin + _why_same(step)
     if comparison.verdict == "unsure":
         why = "a single step has no spread" if step.noise is None else "it is within the range of the estimate"
         return f"{begin}: it is unknown whether this is a real difference, {why}"
-    changed = f"{begin}: {saved(before, after, comparison.after.steps.whole)}"
+    changed = f"{begin}: {saves_or_costs(before, after, comparison.after.steps.whole)}"
     if comparison.is_estimated:
         return f"{changed}, {_at_least(comparison)}"
     return f"{changed}, beyond the noise of {_share(step)}"
@@ -148,7 +148,7 @@ def _why_same(step: ComparedFigure) -> str:
     return f"{change} is below the {percent(SMALL)} by which two runs of one program may differ"
 
 
-def instead(before: float, after: float) -> str:
+def after_and_before(before: float, after: float) -> str:
     """Return the step after and before: "9.53 instead of 12.4 ms"; where both read the same, "9.53 ms as before"."""
     if duration(before) == duration(after):
         return f"{duration(after)} as before"
@@ -167,7 +167,7 @@ def _at_least(comparison: Comparison) -> str:
     return f"at least {share} where the estimate is furthest off"
 
 
-def how_sure(comparison: Comparison) -> Iterator[str]:
+def notes_on_certainty(comparison: Comparison) -> Iterator[str]:
     """Yield what to know about the comparison of the steps."""
     profiles = comparison.sides
     sources = {side: profile.estimate.source for side, profile in profiles if profile.estimate.step_ns is not None}
@@ -213,13 +213,13 @@ def step_of(profile: Profile) -> tuple[str, str]:
 # Waits, copies, findings
 
 
-def pair(figure: ComparedFigure) -> str:
+def before_to_after(figure: ComparedFigure) -> str:
     """Return a figure before and after, once where both read the same."""
     texts = [amount(figure.unit, value.value) for value in (figure.before, figure.after)]
     return texts[0] if texts[0] == texts[1] else f"{texts[0]} {ARROW} {texts[1]}"
 
 
-def where(change: WaitChange | FindingChange) -> str:
+def places_of(change: WaitChange | FindingChange) -> str:
     """Return the place of waits or findings, before and after where it differs."""
     sides = []
     for members in (change.before, change.after):
@@ -234,13 +234,13 @@ def where(change: WaitChange | FindingChange) -> str:
     return f" {ARROW} ".join(shown) or NOTHING
 
 
-def repinning(change: Repinned, per: str) -> str:
+def repinned_sentence(change: Repinned, per: str) -> str:
     """Return a sentence on copies that changed their host memory; `per` says of what the figures are."""
     copies = counted(change.count, f"{change.direction} copy", f"{change.direction} copies")
     return f"{copies} {per} ({sizes(change.bytes, 0)}): {change.before} before, {change.after} after"
 
 
-def saving(change: FindingChange) -> str:
+def saving_of(change: FindingChange) -> str:
     """Return what fixing it alone saves, on the sides that have it."""
     sides = [
         ", ".join(duration(finding.saving.saving_ns) if finding.saving else NOTHING for finding in members)

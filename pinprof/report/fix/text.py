@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from pinprof.fix import Patches, ProgramChange, RefusedPlace
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import NO_GPU_WORK, begun, consequence
+from pinprof.report.words import NO_GPU_WORK, capitalized, effect_and_remedy
 from pinprof.rules.rule import Saving
 from pinprof.units import counted, duration, percent
 
@@ -62,12 +62,12 @@ def _head(patches: Patches, profile: Profile) -> Iterator[str]:
         yield from folded(f"all together {_predicted(patches.saving, profile.step_ns)}")
     shared = profile.doubt("shared_gpu")
     if shared and changes:
-        yield from folded(f"{shared.what}: {consequence(shared)}.")
+        yield from folded(f"{shared.what}: {effect_and_remedy(shared)}.")
     cut = profile.doubt("truncated")
     if cut:
-        yield from folded(f"{begun(cut.what)}: {consequence(cut)}.")
+        yield from folded(f"{capitalized(cut.what)}: {effect_and_remedy(cut)}.")
     elif not profile.gpus:
-        yield from folded(f"{begun(NO_GPU_WORK)}.")
+        yield from folded(f"{capitalized(NO_GPU_WORK)}.")
     if not profile.info.by_pinprof:
         yield from folded(NOT_BY_PINPROF)
 

@@ -112,7 +112,7 @@ class FlameGraph:
         return sorted(own, key=lambda kind: -own[kind])
 
 
-def gathered(root: FlameFrame, paths: Iterable[Path], measures: int) -> list[Box]:
+def boxes_of_paths(root: FlameFrame, paths: Iterable[Path], measures: int) -> list[Box]:
     """Return the boxes of paths; too narrow ones are left out, but stay in the totals of those above them."""
     boxes = [Box(root, -1, [0.0] * measures, [0.0] * measures)]
     places: dict[tuple[int, FlameFrame], int] = {}
@@ -161,7 +161,7 @@ def host_flame(profile: Profile) -> FlameGraph | None:
         Path(tuple(frames[index] for index in _without_wrappers(recorded, stack)), (float(stack.count),))
         for stack in recorded.stacks
     )
-    boxes = gathered(FlameFrame("the main thread", "", WHOLE), paths, 1)
+    boxes = boxes_of_paths(FlameFrame("the main thread", "", WHOLE), paths, 1)
     if len(boxes) == 1:
         return None
     step_ns = measured_step_ns(profile)
@@ -212,7 +212,10 @@ def waits_flame(profile: Profile) -> FlameGraph | None:
         f"wide as it stalls.{unknown}"
     )
     return FlameGraph(
-        "Waits by call path", caption, gathered(FlameFrame("all waits", "", WHOLE), paths, len(measures)), measures
+        "Waits by call path",
+        caption,
+        boxes_of_paths(FlameFrame("all waits", "", WHOLE), paths, len(measures)),
+        measures,
     )
 
 

@@ -10,16 +10,15 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs import WAITS
 from pinprof.analysis import Analysis
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
-from pinprof.report.charts.chart import shown
+from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.ranks import ranks_chart
-from pinprof.report.elements import Column, Markup, facts, lines, note, number_columns, table, unbroken
+from pinprof.report.elements import Column, Markup, facts, inline_html, lines, note, number_columns, table
 from pinprof.report.job.view import (
     GPU_IDLE,
     MAX_ROWS,
     STALLS,
     RankTime,
-    below,
-    clocks,
+    clocks_line,
     collectives,
     columns_of,
     doubts,
@@ -27,21 +26,22 @@ from pinprof.report.job.view import (
     findings,
     longest_alone_first,
     notes_on,
-    numbers,
+    rank_numbers,
+    shown_rank_line,
     slowest_of,
     summary,
     title,
-    traffic,
+    traffic_line,
     verdict_line,
-    why,
+    why_long,
 )
 from pinprof.report.page import top
 from pinprof.report.source import PLAIN, Code
-from pinprof.report.timeline import MAX_EVENTS, TimelineGroup, Zero, beside, fragment
+from pinprof.report.timeline import MAX_EVENTS, SharedTimeline, Zero, fragment, framed
 from pinprof.report.timeline.steps import choose_window, step_names
 from pinprof.report.trace.page import report_page, section
 from pinprof.report.view import Section, on_page
-from pinprof.report.words import NOTHING, begun, steps
+from pinprof.report.words import NOTHING, capitalized, complete_steps
 from pinprof.units import duration, percent
 
 MAX_TIMELINES = 4
@@ -89,7 +89,7 @@ def files_to_draw(ranks: Ranks, files: Sequence[tuple[str, RankPart]]) -> dict[i
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
     chart = ranks_chart(ranks)
     shown_parts = (
-        (Section("Side by side", name="job-steps"), shown(chart) if chart else Markup()),
+        (Section("Side by side", name="job-steps"), chart_html(chart) if chart else Markup()),
         (Section("Timelines", name="job-timelines"), rank_timelines(ranks, drawn)),
         (Section("Ranks", notes=notes_on(ranks), name="job-ranks"), lines(_rows(ranks, drawn))),
         (collectives(ranks), Markup()),
@@ -101,12 +101,12 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     pieces = [
         top("heading-job", title(ranks), _recorded_on(parts), links),
         _headline(ranks),
-        *(note(f"{begun(words)}.") for words in (why(ranks, parts), traffic(ranks)) if words),
+        *(note(f"{capitalized(words)}.") for words in (why_long(ranks, parts), traffic_line(ranks)) if words),
         *_choice(ranks),
         on_page(unsure) if unsure.notes else "",
         facts(fact[:3] for fact in summary(ranks)),
         *(on_page(part, figure) for part, figure in present),
-        note(f"{below(ranks)}."),
+        note(f"{shown_rank_line(ranks)}."),
     ]
     return Markup('<section id="job" aria-labelledby="heading-job">\n{}\n</section>\n').format(lines(pieces))
 
@@ -116,7 +116,7 @@ def _recorded_on(parts: Sequence[RankPart]) -> str:
     infos = [part.profile.info for part in parts]
     gpus = sorted({device.name for info in infos for device in info.devices if device.name})
     torch = sorted({f"torch {info.torch_version}" for info in infos if info.torch_version})
-    recorded = sorted({steps(part.profile) for part in parts})
+    recorded = sorted({complete_steps(part.profile) for part in parts})
     return " · ".join(", ".join(values) for values in (gpus, torch, recorded[:3]) if values)
 
 
@@ -137,9 +137,9 @@ def _headline(ranks: Ranks) -> Markup:
         if ranks.findings:
             first = ranks.findings[0]
             at = f" in {finding_in(first)}" if finding_in(first) else ""
-            link, do = "job-findings", f"On {numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
+            link, do = "job-findings", f"On {rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
     headline = Markup('<p class="headline">{}. <strong><a href="#{}">{}</a></strong></p>')
-    return headline.format(unbroken(verdict_line(ranks)), link, unbroken(do))
+    return headline.format(inline_html(verdict_line(ranks)), link, inline_html(do))
 
 
 def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
@@ -165,8 +165,8 @@ def _cells(row: RankRow, times: Sequence[RankTime], drawn: Collection[int], *, i
     number = button.format(row.rank) if len(drawn) > 1 and row.rank in drawn else str(row.rank)
     return (
         Markup('<span class="together">{},&nbsp;slowest</span>').format(number) if is_slowest else number,
-        *(unbroken(_time(time, row)) for time in times),
-        unbroken(percent(row.last)),
+        *(inline_html(_time(time, row)) for time in times),
+        inline_html(percent(row.last)),
         Markup(".<wbr>").join(PurePath(row.path).name.split(".")),
     )
 
@@ -198,7 +198,7 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     shown = analyses[ranks.shown_rank]
     window = choose_window(shown.trace)
     first = (-MARGIN * window.span_ns, (1 + MARGIN) * window.span_ns)
-    aligned = clocks(ranks) is not None
+    aligned = clocks_line(ranks) is not None
     named = dict(enumerate(step_names(shown.trace))).get(window.first, "the trace")
     since = f"{named} of rank {ranks.shown_rank}"
     most = MAX_EVENTS // (len(analyses) + 1)  # the report on the shown rank has one, too
@@ -206,7 +206,7 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     for rank, analysis in analyses.items():
         ahead = _clock_ns(analysis, rows[rank]) - _clock_ns(shown, rows[ranks.shown_rank])
         zero = Zero(window.start_ns - ahead, since) if aligned else None
-        shared = TimelineGroup("ranks", f"rank {rank}", _title(ranks, rows[rank]))
+        shared = SharedTimeline("ranks", f"rank {rank}", _title(ranks, rows[rank]))
         drawn.append((rank, fragment(analysis, most, shared=shared, first_ns=first, zero=zero)))
     button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
     region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
@@ -218,7 +218,7 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     return Markup(
         '{}<div class="steer ranks" role="group" aria-label="Ranks that are drawn">{}'
         '<output class="rank-note"></output></div>\n{}'
-    ).format(note(_explanation(ranks, len(drawn))), Markup().join(buttons), beside(lines(regions)))
+    ).format(note(_explanation(ranks, len(drawn))), Markup().join(buttons), framed(lines(regions)))
 
 
 def _clock_ns(analysis: Analysis, row: RankRow) -> int:
@@ -231,7 +231,7 @@ def _title(ranks: Ranks, row: RankRow) -> str:
 
 
 def _explanation(ranks: Ranks, drawn: int) -> str:
-    aligned = clocks(ranks)
+    aligned = clocks_line(ranks)
     own = "each from the start of its own step, as the ranks share no clock"
     axis = f"on one time axis: {aligned}" if aligned else own
     which = "All ranks" if drawn == len(ranks.rows) else f"{drawn} of {len(ranks.rows):,} ranks"

@@ -9,7 +9,6 @@ from pinprof.ranks.rank import RankPart, RankRow, Ranks
 from pinprof.report.job.view import (
     MAX_ROWS,
     PAUSED,
-    below,
     collectives,
     columns_of,
     doubts,
@@ -17,15 +16,16 @@ from pinprof.report.job.view import (
     findings,
     longest_alone_first,
     notes_on,
+    shown_rank_line,
     summary,
     title,
-    traffic,
+    traffic_line,
     verdict_line,
-    why,
+    why_long,
 )
 from pinprof.report.layout import bullet, hanging, laid_out, note, section, table
 from pinprof.report.view import Section, in_terminal
-from pinprof.report.words import NOTHING, begun, printable
+from pinprof.report.words import NOTHING, capitalized, printable
 from pinprof.units import counted, duration, milliseconds, percent
 
 MAX_BARS = 8
@@ -51,9 +51,9 @@ def _full(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rende
     yield Text(title(ranks), "bold")
     for remark in ranks.choice:
         yield Text(printable(remark))
-    reason = why(ranks, parts)
+    reason = why_long(ranks, parts)
     if reason:
-        yield from in_terminal(Section("Why the step takes so long", [f"{begun(reason)}."]))
+        yield from in_terminal(Section("Why the step takes so long", [f"{capitalized(reason)}."]))
     step = [fact for fact in summary(ranks) if fact.name == "step"]  # the table of ranks has the others
     yield from in_terminal(Section("Who waits for whom", [f"{verdict_line(ranks)}."], step))
     yield from _unless_empty(doubts(ranks, parts))
@@ -61,7 +61,7 @@ def _full(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rende
     yield from _rank_rows(ranks, width)
     yield from _unless_empty(collectives(ranks))
     yield from _unless_empty(findings(ranks))
-    yield Text(f"\n{below(ranks)}.")
+    yield Text(f"\n{shown_rank_line(ranks)}.")
 
 
 def _unless_empty(part: Section) -> Iterator[RenderableType]:
@@ -101,14 +101,14 @@ def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
         yield Text(printable(remark))
     yield Text(printable(f"{verdict_line(ranks)}."), "bold")
     yield from _bars(ranks, width)
-    if words := traffic(ranks):
-        yield hanging(Text("  "), Text(f"{begun(words)}."))
+    if words := traffic_line(ranks):
+        yield hanging(Text("  "), Text(f"{capitalized(words)}."))
     known = doubts_by_rank(ranks, parts)
     for doubt in known[:MAX_DOUBTS]:
         yield note(f"{doubt}.")
     if (left := len(known) - MAX_DOUBTS) > 0:
         yield Text(f"Note: {counted(left, 'more doubt')}: --full")
-    yield Text(f"\n{below(ranks)}; --full has the table of all ranks, and their collectives.")
+    yield Text(f"\n{shown_rank_line(ranks)}; --full has the table of all ranks, and their collectives.")
 
 
 def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:

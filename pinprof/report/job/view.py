@@ -8,9 +8,9 @@ from typing import NamedTuple
 from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.trace.verdict import why_long
+from pinprof.report.trace.verdict import known_verdict
 from pinprof.report.view import Fact, ReportTable, Section
-from pinprof.report.words import NOTHING, begun, consequence, place, with_more_sites
+from pinprof.report.words import NOTHING, capitalized, effect_and_remedy, place, with_more_sites
 from pinprof.units import between, counted, duration, percent, rate, size
 
 LONGEST_GROUP = 32
@@ -95,11 +95,11 @@ def verdict_line(ranks: Ranks) -> str:
     """Return who holds up the others, by how much and why, without the last full stop."""
     slowest = slowest_of(ranks)
     if slowest is None:
-        return begun(nobody(ranks))
+        return capitalized(why_nobody(ranks))
     return f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
 
 
-def nobody(ranks: Ranks) -> str:
+def why_nobody(ranks: Ranks) -> str:
     """Return why no rank is named: none holds up the others, or that is not known."""
     alone = [row.alone_ns for row in ranks.rows if row.alone_ns]
     without = len(ranks.rows) - len(alone)
@@ -115,20 +115,20 @@ def nobody(ranks: Ranks) -> str:
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
 
 
-def why(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
+def why_long(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
     """Return why the step of the job is as long as it is: that of the rank that is shown; None if that is not known."""
     of_shown = next((part for place, part in enumerate(parts) if number_of(part, place) == ranks.shown_rank), None)
-    reason = why_long(of_shown.profile, of_shown.findings.verdict) if of_shown else None
+    reason = known_verdict(of_shown.profile, of_shown.findings.verdict) if of_shown else None
     return f"on rank {ranks.shown_rank}, {reason}" if reason else None
 
 
-def below(ranks: Ranks) -> str:
+def shown_rank_line(ranks: Ranks) -> str:
     """Return which rank the report below is on, and why on this one."""
     why = "needs longest alone" if ranks.slowest_rank is None else "holds up the others"
     return f"Below: the report on rank {ranks.shown_rank}, which {why}, from its own trace"
 
 
-def clocks(ranks: Ranks) -> str | None:
+def clocks_line(ranks: Ranks) -> str | None:
     """Return how the clocks of the ranks were brought together; None if they were not."""
     if ranks.clocks_within_ns is None:
         return None
@@ -157,7 +157,7 @@ def _range(least: float, most: float) -> str:
     return duration(most) if duration(least) == duration(most) else between(least, most)
 
 
-def numbers(ranks: Sequence[int], of: int) -> str:
+def rank_numbers(ranks: Sequence[int], of: int) -> str:
     """Return ranks in words, ascending ones joined: "ranks 0 to 3, 8"; `of` is how many there are in all."""
     if len(ranks) == of:
         return "all ranks" if of > 1 else f"rank {ranks[0]}"
@@ -179,7 +179,7 @@ def _run(first: int, last: int) -> str:
     return f"{first} to {last}" if last > first + 1 else f"{first}, {last}"
 
 
-def group(collective: CollectiveRow) -> str:
+def ranks_of_group(collective: CollectiveRow) -> str:
     """Return the ranks of a collective, as recorded; of a long list the beginning."""
     ranks = collective.group or NOTHING
     return ranks if len(ranks) <= LONGEST_GROUP else f"{ranks[: LONGEST_GROUP - 1]}\N{HORIZONTAL ELLIPSIS}"
@@ -193,8 +193,8 @@ def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
         for entry in part.profile.doubts:
             if entry.withholds or entry.check == "no_step_marks":
                 of_ranks[entry.check].append(number_of(part, position))
-                texts.setdefault(entry.check, f"{entry.what}: {consequence(entry)}")
-    doubts = [f"{numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]
+                texts.setdefault(entry.check, f"{entry.what}: {effect_and_remedy(entry)}")
+    doubts = [f"{rank_numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]
     apart = _apart(ranks)
     return [f"{apart}: how long each waited, and who came last, is uncertain", *doubts] if apart else doubts
 
@@ -208,7 +208,7 @@ def _apart(ranks: Ranks) -> str | None:
     if len(after) <= 1:
         return None
     groups = sorted(after.items(), key=lambda group: -len(group[1]))[:MAX_RUNS]
-    listed = "; ".join(f"{numbers(having, len(ranks.rows))} after {steps}" for steps, having in groups)
+    listed = "; ".join(f"{rank_numbers(having, len(ranks.rows))} after {steps}" for steps, having in groups)
     return f"recorded at different steps ({listed}{' and more' * (len(after) > MAX_RUNS)})"
 
 
@@ -250,7 +250,7 @@ def collectives(ranks: Ranks) -> Section:
     rows = [
         (
             row.name,
-            group(row),
+            ranks_of_group(row),
             f"rank {row.last_rank}",
             percent(row.last),
             duration(row.own_ns),
@@ -266,16 +266,16 @@ def collectives(ranks: Ranks) -> Section:
         "Takes: how long it runs once all ranks have come. Others waited: the wait of the rank that waited longest. "
         "Bus: the bandwidth of a rank's link in that time, as nccl-tests counts it"
     )
-    aligned = clocks(ranks)
+    aligned = clocks_line(ranks)
     return Section(
         "Collectives",
         tables=[ReportTable(caption, columns, rows, rows[:MAX_COLLECTIVES])] if rows else [],
-        notes=[words for words in (traffic(ranks), aligned) if words and rows],
+        notes=[words for words in (traffic_line(ranks), aligned) if words and rows],
         name="job-collectives",
     )
 
 
-def traffic(ranks: Ranks) -> str:
+def traffic_line(ranks: Ranks) -> str:
     """Return how much of the communication is hidden, and the bus bandwidth; nothing where neither is known."""
     time_ns = sum(row.communication_ns for row in ranks.rows)
     hidden = percent(sum(row.overlapped_communication_ns for row in ranks.rows) / time_ns) if time_ns else ""
@@ -296,7 +296,7 @@ def findings(ranks: Ranks) -> Section:
     columns += number_columns("cost per step", "fixing it saves")
     rows = [
         (
-            numbers(shared.ranks, len(ranks.rows)),
+            rank_numbers(shared.ranks, len(ranks.rows)),
             f"{shared.finding.title} ({shared.finding.rule.id})",
             finding_in(shared) or NOTHING,
             duration(shared.finding.evidence.cost_ns),

@@ -15,7 +15,7 @@ from pinprof.report.source import Quoting
 from pinprof.report.tables import gpu, host
 from pinprof.report.tables.grid import Grid
 from pinprof.report.timeline.steps import choose_window
-from pinprof.report.words import printable, why_not
+from pinprof.report.words import not_shown, printable
 from pinprof.trace.lines import Place
 
 TABLES = (host.ops, gpu.kernels, gpu.copies, host.waits, gpu.collectives)
@@ -63,7 +63,7 @@ def tables(number: int, analysis: Analysis, grids: Sequence[Grid], quoting: Quot
 def _no_steps(profile: Profile) -> str:
     """Return why sums per step are not shown; nothing where they are."""
     why = profile.withheld
-    return why_not(why.step, why.per_step, why.busy)
+    return not_shown(why.step, why.per_step, why.busy)
 
 
 def _packed(analysis: Analysis, grids: Sequence[Grid], quoting: Quoting) -> str:

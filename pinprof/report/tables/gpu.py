@@ -101,7 +101,7 @@ def collectives(analysis: Analysis) -> Grid | None:
         "group": [short_name(gpu.names[code]) if code != NONE else "" for code in gpu.group[first].tolist()],
         "kernel": [short_name(gpu.names[code]) for code in gpu.name[first].tolist()],
     }
-    exposed = work.groups.sums(_alone(trace, rows))
+    exposed = work.groups.sums(_exposed_ns(trace, rows))
     fields = (
         Field("name", "collective"),
         *timed(Field("exposed", "exposed", TIME, "while no other kernel runs", adds=True), *_share(analysis)),
@@ -112,7 +112,7 @@ def collectives(analysis: Analysis) -> Grid | None:
     return work.grid("collectives", "Collectives", note, fields, texts, {"exposed": exposed})
 
 
-def _alone(trace: Trace, rows: Int64s) -> Int64s:
+def _exposed_ns(trace: Trace, rows: Int64s) -> Int64s:
     """Return how long each kernel of a collective runs alone."""
     gpu, alone = trace.gpu, np.zeros(len(rows), np.int64)
     others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)

@@ -9,9 +9,9 @@ from pinprof.analyses.by_name.names import Origins
 from pinprof.analyses.syncs import WAITS, Stalls, WaitCost
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.sites import LIBRARY, LINE, called_from_several, gather
+from pinprof.report.sites import LIBRARY, LINE, called_from_several, group_waits
 from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, EventGroups, Field, Grid, Scopes, short_name, timed
-from pinprof.report.words import PARTS, cut, in_short, place
+from pinprof.report.words import WAIT_PARTS, cut, place, short_place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
@@ -22,11 +22,11 @@ MOST_SEEN = 1000
 """Waits of a site that the timeline is told of one by one."""
 PARTS_OF_WAITS: tuple[tuple[Field, Callable[[WaitCost], int]], ...] = (
     (
-        Field("drain", PARTS["drain"], TIME, "waiting for work that was queued before", adds=True),
+        Field("drain", WAIT_PARTS["drain"], TIME, "waiting for work that was queued before", adds=True),
         lambda cost: cost.drain_ns,
     ),
-    (Field("own", PARTS["own"], TIME, "waiting for the call's own copy", adds=True), lambda cost: cost.own_ns),
-    (Field("rest", PARTS["rest"], TIME, "the call itself", adds=True), lambda cost: cost.overhead_ns),
+    (Field("own", WAIT_PARTS["own"], TIME, "waiting for the call's own copy", adds=True), lambda cost: cost.own_ns),
+    (Field("rest", WAIT_PARTS["rest"], TIME, "the call itself", adds=True), lambda cost: cost.overhead_ns),
     (Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True), lambda cost: cost.idle_ns),
 )
 """The columns of waits besides their length, unless they are withheld."""
@@ -133,7 +133,7 @@ def waits(analysis: Analysis) -> Grid | None:
             "name": [WAITS[site.cause].plain for site in sites],
             "op": [short_name(site.op or site.call) for site in sites],
             "line": [place(site.place) for site in sites],
-            "library": [place(in_short(site.library)) if site.library else "" for site in sites],
+            "library": [place(short_place(site.library)) if site.library else "" for site in sites],
             "verdict": [site.verdict for site in sites],
         },
         numbers,
@@ -151,7 +151,7 @@ def _by_call_line(sites: list[WaitSite]) -> dict[str, list[list[int]]]:
     ways = {"by line": LINE, **({"by library function": LIBRARY} if called_from_several(sites) else {})}
     numbers = {id(site): number for number, site in enumerate(sites)}
     gathered = {
-        way: [[numbers[id(site)] for site in group.sites] for group in gather(sites, by) if len(group.sites) > 1]
+        way: [[numbers[id(site)] for site in group.sites] for group in group_waits(sites, by) if len(group.sites) > 1]
         for way, by in ways.items()
     }
     return {way: groups for way, groups in gathered.items() if groups}

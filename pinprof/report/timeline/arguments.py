@@ -51,11 +51,11 @@ class EventTexts(NamedTuple):
     """Keys and values as they stand, cut if they are long."""
 
 
-def in_words(args: Args) -> EventTexts:
+def event_texts(args: Args) -> EventTexts:
     """Return what args say: sentences, and the other args as they stand."""
     lines: list[str] = []
     in_lines: set[str] = set()
-    for tell, keys in TELLERS:
+    for tell, keys in LINE_WRITERS:
         line = tell(args)
         if line:
             lines.append(cut(line, MAX_LINE))
@@ -166,7 +166,7 @@ def _in_bytes(elements: int, kind: str) -> str:
     return f" ({size(elements * BYTES[kind])})" if kind in BYTES else ""
 
 
-TELLERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (
+LINE_WRITERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (
     (_inputs, frozenset((DIMS, TYPES, CONCRETE))),
     (_grid, frozenset(("grid", "block"))),
     (_collective, frozenset(("Collective name", "In msg nelems", "Out msg nelems", "dtype"))),
@@ -209,7 +209,7 @@ class Interned:
         if key not in self._of_args:
             if self._left <= 0:
                 return self.number(TOO_MANY)
-            self._of_args[key] = self.number(in_words(args))
+            self._of_args[key] = self.number(event_texts(args))
         return self._of_args[key]
 
     def number(self, recorded: EventTexts) -> int:
@@ -242,7 +242,7 @@ class SharedKeys(NamedTuple):
 SHARED_NUMBER, SHARED_KEYS = map(attrgetter, SharedKeys._fields)
 
 
-class SharedTexts(dict[bytes, SharedKeys]):
+class KeysByText(dict[bytes, SharedKeys]):
     """What the events of a table share, by what `split` leaves of their args; `look_at` returns it of a new text."""
 
     def __init__(self, look_at: Callable[[bytes], SharedKeys]) -> None:
@@ -270,7 +270,7 @@ class Arguments:
         self._sets = {table: np.zeros(len(rows), np.int32) for table, rows in wanted.items()}
         self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
         """The numbers of each table by key, plus one; 0 is none."""
-        self._shared = {table: SharedTexts(partial(self._look_at, table)) for table in wanted}
+        self._shared = {table: KeysByText(partial(self._look_at, table)) for table in wanted}
         try:
             for events in look_up(trace, wanted):
                 self._take(events)

@@ -17,9 +17,9 @@ from pinprof.report.elements import Markup, note
 from pinprof.report.timeline.arguments import INPUTS
 from pinprof.report.timeline.lane import FRAMES, OPS, Lane
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
-from pinprof.report.timeline.page_lanes import MAX_EVENTS, Detail, detailed
+from pinprof.report.timeline.page_lanes import MAX_EVENTS, PageDrawing, lanes_of_page
 from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
-from pinprof.report.timeline.steps import Window, all_steps, choose_window, step_names
+from pinprof.report.timeline.steps import Window, all_steps_text, choose_window, step_names
 from pinprof.report.timeline.worst_instance import LINKED, worst_instance
 from pinprof.rules import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
@@ -67,7 +67,7 @@ class Zero(NamedTuple):
     """The name of what starts then."""
 
 
-class TimelineGroup(NamedTuple):
+class SharedTimeline(NamedTuple):
     """Timelines under each other that are as one: one axis, one selection, one set of tools."""
 
     axis: str
@@ -87,7 +87,7 @@ def constants() -> str:
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in named.items())
 
 
-def beside(timelines: Markup) -> Markup:
+def framed(timelines: Markup) -> Markup:
     """Return timelines that share an axis as one frame."""
     return Markup('<div class="beside">\n{}\n</div>').format(timelines)
 
@@ -96,7 +96,7 @@ def fragment(
     analysis: Analysis,
     max_events: int = MAX_EVENTS,
     findings: Iterable[Finding] = (),
-    shared: TimelineGroup | None = None,
+    shared: SharedTimeline | None = None,
     first_ns: tuple[float, float] | None = None,
     drawn: Trace | None = None,
     more: Sequence[Lane] = (),
@@ -115,7 +115,7 @@ def fragment(
     instances = (worst_instance(analysis, finding) for finding in findings)
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
     counted = replace(view, start_ns=zero.ns) if zero else view
-    detail = detailed(trace, analysis, view, max_events, wanted, more)
+    detail = lanes_of_page(trace, analysis, view, max_events, wanted, more)
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
@@ -144,7 +144,11 @@ def fragment(
 
 
 def in_words(
-    trace: Trace, analysis: Analysis, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None = None
+    trace: Trace,
+    analysis: Analysis,
+    detail: PageDrawing,
+    view: Window | None,
+    first_ns: tuple[float, float] | None = None,
 ) -> str:
     """Return in plain text what is in the page, what of it is merged and what is left out.
 
@@ -159,7 +163,7 @@ def in_words(
     return what_is_drawn(analysis, detail, _drawn_steps(trace, detail, view, first_ns), [*merged, *_inside(detail)])
 
 
-def _inside(detail: Detail) -> Iterator[str]:
+def _inside(detail: PageDrawing) -> Iterator[str]:
     """Yield what is folded at first, and what of it is merged."""
     inner = [lane for lane in detail.lanes if lane.folded]
     if not inner:
@@ -172,9 +176,9 @@ def _inside(detail: Detail) -> Iterator[str]:
     yield f"Folded at first: {named}{f'; {blocks}' if blocks else ''}."
 
 
-def _drawn_steps(trace: Trace, detail: Detail, view: Window | None, first_ns: tuple[float, float] | None) -> str:
+def _drawn_steps(trace: Trace, detail: PageDrawing, view: Window | None, first_ns: tuple[float, float] | None) -> str:
     names = [] if trace.steps.source == WHOLE_TRACE else step_names(trace)
-    steps = f"{all_steps(len(names))}, {duration(detail.window.span_ns)}"
+    steps = f"{all_steps_text(len(names))}, {duration(detail.window.span_ns)}"
     if view is None or not names:
         return f"{steps}."
     which = names[view.first] if view.first == view.last else f"{names[view.first]} to {names[view.last]}"

@@ -210,7 +210,7 @@ class Drawing:
     left_out: tuple[HiddenEvents, ...]
 
 
-def fitting_ns(count: Callable[[int], int], max_rectangles: int, finest_ns: int, window: Window) -> int:
+def narrow_limit(count: Callable[[int], int], max_rectangles: int, finest_ns: int, window: Window) -> int:
     """Return below how many ns events must be merged so that the rectangles are few enough.
 
     `count` returns how many there are for a number of ns, which begins at `finest_ns` and doubles.
@@ -221,12 +221,12 @@ def fitting_ns(count: Callable[[int], int], max_rectangles: int, finest_ns: int,
     return narrow
 
 
-def thinned_length(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> int:
+def length_merged(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> int:
     """Return how many rectangles the lane has that `thinned` returns."""
     return len(_first_of_blocks(lane, narrow, keep, mixed=mixed))
 
 
-def thinned(
+def merge_narrow(
     lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False, shares: Iterable[int] = ()
 ) -> Lane:
     """Return a lane in which neighbours of one kind, or of any if `mixed`, are merged if shorter than `narrow` ns.

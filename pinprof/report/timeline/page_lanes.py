@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, union
 from pinprof.report.timeline.kinds import PARTS
-from pinprof.report.timeline.lane import BAND, STEPS, Drawing, Lane, fitting_ns, thinned, thinned_length
+from pinprof.report.timeline.lane import BAND, STEPS, Drawing, Lane, length_merged, merge_narrow, narrow_limit
 from pinprof.report.timeline.lanes import lay_out
 from pinprof.report.timeline.steps import Window, step_range, whole_window
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
@@ -26,7 +26,7 @@ FINEST_NS = 1_000
 
 
 @dataclass(frozen=True)
-class Detail(Drawing):
+class PageDrawing(Drawing):
     """All that is drawn of a whole trace, each lane sorted by start."""
 
     full: tuple[int, ...]
@@ -44,14 +44,14 @@ class _Thinned(NamedTuple):
     full: tuple[int, ...]
 
 
-def detailed(
+def lanes_of_page(
     trace: Trace,
     analysis: Analysis,
     view: Window,
     max_events: int = MAX_EVENTS,
     wanted_ns: Iterable[int] = (),
     more: Sequence[Lane] = (),
-) -> Detail:
+) -> PageDrawing:
     """Return the lanes of a trace with no more rectangles than given, unless there are more lanes.
 
     The steps of `wanted_ns` are among those that are there in full. Lanes that are folded at first have a share of
@@ -73,7 +73,7 @@ def detailed(
     unfolded = _thin(lanes, outer, rest, window, trace, lambda limit: _full_steps(trace, analysis, view, limit, wanted))
     folded_full = folded.full if folded.narrow_ns else ()
     merged = (unfolded.full, folded.narrow_ns, folded_full)
-    return Detail(window, tuple(lanes), unfolded.narrow_ns, tuple(left_out), *merged)
+    return PageDrawing(window, tuple(lanes), unfolded.narrow_ns, tuple(left_out), *merged)
 
 
 def _thin(
@@ -93,12 +93,12 @@ def _thin(
     keep = {place: _within(spans, lanes[place]) for place in places}
 
     def count(narrow: int) -> int:
-        return sum(thinned_length(lanes[place], narrow, kept, mixed=True) for place, kept in keep.items())
+        return sum(length_merged(lanes[place], narrow, kept, mixed=True) for place, kept in keep.items())
 
-    narrow = fitting_ns(count, most, FINEST_NS, window)
+    narrow = narrow_limit(count, most, FINEST_NS, window)
     for place, kept in keep.items():
         shares = PARTS if lanes[place].source is BAND else ()
-        lanes[place] = thinned(lanes[place], narrow, kept, mixed=True, shares=shares)
+        lanes[place] = merge_narrow(lanes[place], narrow, kept, mixed=True, shares=shares)
     return _Thinned(narrow, tuple(full))
 
 

@@ -19,7 +19,7 @@ from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import KINDS, short
 from pinprof.report.timeline.lane import WORK, Column, Columns, Lane, Names, Rising, RowLinks
-from pinprof.report.timeline.page_lanes import Detail
+from pinprof.report.timeline.page_lanes import PageDrawing
 from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut
 from pinprof.trace.tables import NONE, Int64s, Trace
@@ -70,7 +70,7 @@ class PackedColumns:
 
 
 def packed(
-    trace: Trace, analysis: Analysis, detail: Detail, view: Window, *, since: str = "", is_shared: bool = False
+    trace: Trace, analysis: Analysis, detail: PageDrawing, view: Window, *, since: str = "", is_shared: bool = False
 ) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight.
 
@@ -165,7 +165,7 @@ def _about(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
     return {**about, "folded": True} if lane.folded or (is_shared and is_other) else about
 
 
-def _kinds(detail: Detail) -> dict[int, dict[str, Any]]:
+def _kinds(detail: PageDrawing) -> dict[int, dict[str, Any]]:
     used = {int(kind) for lane in detail.lanes for kind in np.unique(lane.kind)}
     used |= {kind for lane in detail.lanes for kind, times in lane.shares.items() if times.any()}
     return {

@@ -18,13 +18,20 @@ from pinprof.report.timeline.lane import (
     Drawing,
     HiddenEvents,
     Lane,
-    fitting_ns,
     lane_at,
-    thinned,
-    thinned_length,
+    length_merged,
+    merge_narrow,
+    narrow_limit,
 )
 from pinprof.report.timeline.lanes import in_blocks, lay_out, what_is_drawn, why_no_band
-from pinprof.report.timeline.steps import Window, all_steps, step_names, usable_steps, whole_window, window_of_steps
+from pinprof.report.timeline.steps import (
+    Window,
+    all_steps_text,
+    step_names,
+    usable_steps,
+    whole_window,
+    window_of_steps,
+)
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
@@ -39,7 +46,7 @@ FRACTION = 1 / 16
 one can zoom in 16 times and still see each; the part doubles until what is drawn is few enough."""
 
 
-def arrange(trace: Trace, analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
+def lanes_that_fit(trace: Trace, analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
     """Return what to draw of a part of a trace, by default of the first complete steps that have no more bars.
 
     Only where the part that is asked for, or a single step, has more bars are events merged; then there are no more
@@ -50,8 +57,10 @@ def arrange(trace: Trace, analysis: Analysis, window: Window | None = None, max_
     if sum(map(len, lanes)) <= max_bars:
         return Drawing(window, tuple(lanes), 0, tuple(left_out))
     finest_ns = max(int(window.span_ns * FRACTION / PIXELS), 1)
-    narrow = fitting_ns(lambda narrow: sum(thinned_length(lane, narrow) for lane in lanes), max_bars, finest_ns, window)
-    thin = tuple(thinned(lane, narrow) for lane in lanes)
+    narrow = narrow_limit(
+        lambda narrow: sum(length_merged(lane, narrow) for lane in lanes), max_bars, finest_ns, window
+    )
+    thin = tuple(merge_narrow(lane, narrow) for lane in lanes)
     return Drawing(window, thin, narrow, tuple(left_out))
 
 
@@ -115,14 +124,14 @@ def in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
 def _steps_remark(analysis: Analysis, drawing: Drawing) -> str:
     trace, window = analysis.trace, drawing.window
     if trace.steps.source == WHOLE_TRACE:
-        return f"{all_steps(0)}, {duration(window.span_ns)}."
+        return f"{all_steps_text(0)}, {duration(window.span_ns)}."
     usable, names = usable_steps(trace), step_names(trace)
     shown = usable[(usable >= window.first) & (usable <= window.last)]
     kind = "complete step" if trace.steps.complete.any() else "step"
     but = "" if trace.steps.complete.any() else ", none complete"
     left = len(usable) - len(shown)
     if not left:
-        return f"{all_steps(len(shown), kind)}{but}, {duration(window.span_ns)}."
+        return f"{all_steps_text(len(shown), kind)}{but}, {duration(window.span_ns)}."
     first, last = names[window.first], names[window.last]
     named, count = (first, "") if first == last else (f"{first} to {last}", f" {len(shown):,}")
     drawn = f"{named}, the first{count} of {counted(len(usable), kind)}{but}, {duration(window.span_ns)}"

@@ -59,7 +59,7 @@ def usable_steps(trace: Trace) -> Int64s:
     return complete if len(complete) else np.arange(len(trace.steps))
 
 
-def all_steps(count: int, kind: str = "step") -> str:
+def all_steps_text(count: int, kind: str = "step") -> str:
     """Return that all steps are drawn, in words; if there is none, that no step is marked."""
     if not count:
         return "The whole trace, in which no step is marked"

@@ -75,7 +75,7 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
     Where none alone saves much but all do together, these are the first ones.
     """
     least, joint = WORTH * (profile.step_ns or 0.0), findings.joint.saving_ns if findings.joint else 0.0
-    worth_it = [place for place, finding in enumerate(findings) if _brings(finding) >= least]
+    worth_it = [place for place, finding in enumerate(findings) if _saved_ns(finding) >= least]
     copies = next((findings[place].rule.id for place in worth_it if findings[place].rule.id in _BOTH), None)
     worth_it = [place for place in worth_it if findings[place].rule.id not in _BOTH - {copies}]
     yield from (worth_it or (range(len(findings)) if joint >= least > 0 else ()))[:MOST]
@@ -83,7 +83,7 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
     yield from [place for place, finding in enumerate(findings) if finding.rule.id == NOT_PINNED]
 
 
-def _brings(finding: Finding) -> float:
+def _saved_ns(finding: Finding) -> float:
     """Return what a fix saves in ns, at most or for certain; one of unknown worth may be worth any time."""
     if finding.saving is not None:
         return finding.saving.saving_ns
@@ -110,7 +110,7 @@ def _pinned_by(finding: Finding, findings: Findings) -> str:
     return f": {unpinned.rule.fix.split(', and')[0]} ({unpinned.rule.id})"
 
 
-def named_again(profile: Profile) -> str:
+def trace_argument(profile: Profile) -> str:
     """Return a trace as a command takes it."""
     return "-" if profile.path == urls.shown(urls.STANDARD_INPUT) else shlex.quote(printable(profile.path))
 
@@ -147,18 +147,20 @@ def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
     return any(file is not None and sources.path(file) is not None for file in files)
 
 
-def next_command(profile: Profile, findings: Findings) -> str:
+def whatif_command(profile: Profile, findings: Findings) -> str:
     """Return the command that predicts the first change worth doing; without one, that which compares all changes.
 
     Nothing where the trace is not fit for predictions.
     """
     if not profile.gpus or profile.withheld.estimate:
         return ""
-    options = next((words for action in brief_actions(profile, findings) if (words := options_of(action.finding))), "")
+    options = next(
+        (words for action in brief_actions(profile, findings) if (words := whatif_options(action.finding))), ""
+    )
     return f"pinprof whatif {shlex.quote(profile.path)} {options}".rstrip()
 
 
-def options_of(finding: Finding) -> str:
+def whatif_options(finding: Finding) -> str:
     """Return the options of `pinprof whatif` for the change that a finding asks for; nothing where there are none."""
     options, named = finding.rule.what_if, finding.evidence.place.names
     if options != DROP_SYNCS:

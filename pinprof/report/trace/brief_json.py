@@ -14,11 +14,11 @@ from pinprof.ranks.rank import Ranks
 from pinprof.report.job.view import longest_alone_first
 from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, next_command
+from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, whatif_command
 from pinprof.report.trace.findings_json import joint_of, verdict_of
-from pinprof.report.trace.host import named_lines, of_kind, share_of, way_out
-from pinprof.report.trace.verdict import sentence
-from pinprof.report.words import begun, cut, printable, untellable
+from pinprof.report.trace.host import input_remedy, named_lines, running_code, share_of
+from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.words import capitalized, cut, figures_not_given, printable
 from pinprof.rules import Finding, Findings
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
@@ -123,7 +123,7 @@ def _brief_verdict(profile: Profile, findings: Findings, at: str) -> documents.B
     return filled(
         documents.BriefVerdict,
         verdict,
-        sentence=_short(f"{sentence(profile, findings.verdict)}."),
+        sentence=_short(f"{verdict_sentence(profile, findings.verdict)}."),
         do=verdict.do and _short(verdict.do),
         finding=None if verdict.finding is None else f"{at}/findings/{verdict.finding}",
         evidence=[f"{at}/verdict", f"{at}/verdicts"],
@@ -142,10 +142,10 @@ def _finding(action: Action, trace: BriefedTrace) -> documents.BriefFinding:
         **_place_fields(finding.evidence.place),
         code=trace.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
-        says=begun(action.saves),
+        says=capitalized(action.saves),
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
-        do=_short(begun(action.do)),
+        do=_short(capitalized(action.do)),
         evidence=list(_evidence_ids(finding, trace)),
     )
 
@@ -174,15 +174,15 @@ def _evidence_ids(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
 def _brief_line(line: CalledLine, trace: BriefedTrace) -> documents.BriefLine:
     called = trace.profile.host.called if trace.profile.host else ()
     share, time_ns = share_of(trace.profile, line)
-    remedy = way_out(trace.profile, line)
+    remedy = input_remedy(trace.profile, line)
     return documents.BriefLine(
         id=f"{trace.id}/host_profile/called/{called.index(line)}",
         **_place_fields(line.place),
         code=trace.quoting.line(line.place, of_call=False) or None,
         share=share,
         per_step_ms=maybe_ms(time_ns),
-        spent=_short(f"In {of_kind(line)}"),
-        do=_short(begun(remedy)) if remedy else None,
+        spent=_short(f"In {running_code(line)}"),
+        do=_short(capitalized(remedy)) if remedy else None,
     )
 
 
@@ -190,7 +190,7 @@ def _doubt(pointer: str, doubt: Doubt) -> documents.BriefUntold:
     return documents.BriefUntold(
         id=pointer,
         what=_short(doubt.what),
-        cannot=_short(untellable(doubt) or doubt.effect),
+        cannot=_short(figures_not_given(doubt) or doubt.effect),
         remedy=_short(doubt.remedy),
         withholds=[figure for figure in FIGURE_KINDS if figure in doubt.withholds],
     )
@@ -214,7 +214,7 @@ def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[docu
     """Yield the commands to go on with; none on standard input, which can be read once."""
     if profile.path == urls.shown(urls.STANDARD_INPUT):
         return
-    shown, predicted = brief_actions(profile, findings), next_command(profile, findings)
+    shown, predicted = brief_actions(profile, findings), whatif_command(profile, findings)
     if shown:
         explain = f"pinprof explain {shown[0].finding.rule.id}"
         yield documents.BriefNext(explain, "the first finding: the fix as code, when safe")

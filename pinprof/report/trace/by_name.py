@@ -10,7 +10,7 @@ from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.report.elements import Column
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
-from pinprof.report.words import NOTHING, in_short, place, printable, why_not, with_more
+from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
 from pinprof.units import counted, duration, how_many, percent
 
 FEW = 5
@@ -29,7 +29,7 @@ def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
     """Yield the kernels by GPU time, those of collectives apart; a terminal has the first `rows`, None for all."""
     title = f"Kernels by GPU time, {profile.steps.per}"
     if isinstance(profile.kernels, Withheld):
-        meaning = f"the time of kernels: {why_not(profile.kernels.reason)}"
+        meaning = f"the time of kernels: {not_shown(profile.kernels.reason)}"
         yield Section(title, facts=[Fact("kernels", NOTHING, meaning, is_named=False)], name="kernels")
         return
     sums = profile.kernels.value
@@ -93,7 +93,7 @@ def op_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
     """Yield the ops by host time; a terminal has the first `rows`, None for all."""
     title = f"Ops by host time, {profile.steps.per} as traced, with the profiler's cost in it"
     if isinstance(profile.ops, Withheld):
-        meaning = f"the time of ops: {why_not(profile.ops.reason)}"
+        meaning = f"the time of ops: {not_shown(profile.ops.reason)}"
         yield Section(title, facts=[Fact("ops", NOTHING, meaning, is_named=False)], name="ops")
         return
     sums = profile.ops.value
@@ -144,7 +144,7 @@ def _left_out(profile: Profile, sums: KernelSums | OpSums, what: str) -> Iterato
 
 def _origin(origin: Origin) -> str:
     """Return where most of the time comes from, as far as known: the user's place, and the module."""
-    where = with_more(place(in_short(origin.place)), origin.places)
+    where = with_more(place(short_place(origin.place)), origin.places)
     module = with_more(f"in {printable(origin.module)}" if origin.module else "", origin.modules)
     return ", ".join(filter(None, (where, module)))
 

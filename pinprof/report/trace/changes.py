@@ -3,20 +3,20 @@
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
-from pinprof.report.elements import Markup, lines, note, unbroken
+from pinprof.report.elements import Markup, inline_html, lines, note
 from pinprof.report.source import Quoting
 from pinprof.report.timeline import zoom_attribute
 from pinprof.report.trace.actions import brief_actions
-from pinprof.report.trace.verdict import advice, unfound
+from pinprof.report.trace.verdict import advice, why_no_finding
 from pinprof.report.words import (
     MAX_CELL,
-    begun,
+    capitalized,
     cut,
-    in_short,
     joint_worth,
     place,
-    rates_of,
+    short_place,
     site_figures,
+    source_of_rates,
     then_worth,
     with_more_sites,
     worth,
@@ -35,20 +35,20 @@ MAX_QUOTES = 3
 def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
     """Return all findings of the page's `number`-th trace, and what they bring together; nothing without any."""
     profile, findings = analysis.profile, analysis.findings
-    remark = unfound(profile, findings)
+    remark = why_no_finding(profile, findings)
     if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
         return Markup()
     cards = [_card(f"finding-{number}-{rank}", one, analysis, quoting) for rank, one in enumerate(findings, start=1)]
     first = {action.place for action in brief_actions(profile, findings)} or set(range(FIRST))
     folded = [card for place, card in enumerate(cards) if place not in first]
     more = Markup("<details><summary>{}</summary>\n{}\n</details>")
-    together, rates = joint_worth(findings, profile), rates_of(findings, profile)
+    together, rates = joint_worth(findings, profile), source_of_rates(findings, profile)
     pieces = [
         Markup('<h3 id="findings-{}">What to do</h3>').format(number),
         note(remark) if remark else "",
         *(card for place, card in enumerate(cards) if place in first),
         more.format(counted(len(folded), "more change"), lines(folded)) if folded else "",
-        note(" ".join(f"{begun(sentence)}." for sentence in (together, rates) if sentence))
+        note(" ".join(f"{capitalized(sentence)}." for sentence in (together, rates) if sentence))
         if together or rates
         else "",
     ]
@@ -59,10 +59,10 @@ def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting) -> 
     """Return a finding as a line, which unfolds its evidence and its fix."""
     profile, rule, evidence = analysis.profile, finding.rule, finding.evidence
     at = cut(place(evidence.place), MAX_CELL)
-    where = with_more_sites(cut(place(in_short(evidence.place)), MAX_CELL), len(evidence.sites))
+    where = with_more_sites(cut(place(short_place(evidence.place)), MAX_CELL), len(evidence.sites))
     whole = Markup('<p class="place"><code>{}</code></p>\n').format(quoting.linked(evidence.place, at))
     further = then_worth(finding, profile)
-    then = Markup("\n<p><strong>Then:</strong> {}</p>").format(unbroken(further))
+    then = Markup("\n<p><strong>Then:</strong> {}</p>").format(inline_html(further))
     return Markup("""<article class="finding {severity}" id="{name}">
 <details><summary><strong class="cost">{worth}</strong> <strong>{title}</strong> <code>{where}</code>
 <span class="kind">{rule.id}{suspected}</span></summary>
@@ -75,14 +75,14 @@ def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting) -> 
         name=name,
         rule=rule,
         fix=finding.fix,
-        title=unbroken(finding.title),
+        title=inline_html(finding.title),
         where=where,
         severity=finding.severity,
         suspected=", suspected" if finding.severity == "suspect" else "",
-        worth=unbroken(worth(finding, profile)),
+        worth=inline_html(worth(finding, profile)),
         whole=whole if at and not evidence.sites else "",
         quote="" if evidence.sites else quoting.quoted(evidence.place, rule.change),
-        evidence=unbroken(evidence.text),
+        evidence=inline_html(evidence.text),
         sites=_sites(finding, analysis, quoting) if evidence.sites else "",
         then=then if further else "",
         codes=_code("Before", rule.before) + _code("After", rule.code),
@@ -97,7 +97,7 @@ def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
             Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, at))
             if (at := cut(place(site.evidence.place), MAX_CELL))
             else "",
-            unbroken(site_figures(site)),
+            inline_html(site_figures(site)),
             _in_timeline(alone, analysis) if rank < MAX_BUTTONS else "",
             quoting.quoted(site.evidence.place, finding.rule.change) if rank < MAX_QUOTES else "",
         )

@@ -7,7 +7,7 @@ from pinprof.analysis import Analysis
 from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
-from pinprof.report.charts.chart import Chart, shown
+from pinprof.report.charts.chart import Chart, chart_html
 from pinprof.report.charts.copies import copies_chart
 from pinprof.report.charts.steps import idle_chart, overlap_chart, part_times, steps_chart, syncs_chart
 from pinprof.report.elements import Column, Markup, lines, note, number_columns, table
@@ -17,7 +17,7 @@ from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.kind_bars import kinds_figure
 from pinprof.report.trace.waits import MAX_ROWS
-from pinprof.report.words import why_not
+from pinprof.report.words import not_shown
 from pinprof.trace.tables import Int64s
 from pinprof.units import between, duration
 
@@ -133,9 +133,9 @@ def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> Marku
 def _chart(chart: Chart | None, fewest: int) -> Markup:
     """Return a chart as HTML; nothing where each of its series has fewer values than that."""
     longest = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
-    return shown(chart) if chart and longest >= fewest else Markup()
+    return chart_html(chart) if chart and longest >= fewest else Markup()
 
 
 def _unshown(*reasons: Doubt | None) -> Markup:
-    reason = why_not(*reasons)
+    reason = not_shown(*reasons)
     return note(f"The chart is {reason}.") if reason else Markup()

@@ -5,7 +5,7 @@ from pinprof.documents import findings as documents
 from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
-from pinprof.report.trace.verdict import advice, evidence, of_causes, why_long
+from pinprof.report.trace.verdict import advice, evidence, known_verdict, listed_costs
 from pinprof.rules import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
 from pinprof.verdict import LIMITS, LimitCost
@@ -19,7 +19,7 @@ def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
         _cost(verdict.cost, verdict.step_ns),
         cause=verdict.cause,
         word=LIMITS[verdict.cause].word if verdict.cause else None,
-        headline=why_long(profile, verdict),
+        headline=known_verdict(profile, verdict),
         evidence=list(evidence(profile, findings)),
         do=first.do,
         finding=first.finding,
@@ -29,7 +29,7 @@ def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
 def costs_of(findings: Findings) -> list[documents.Cost]:
     """Return what each cause costs; causes overlap."""
     verdict = findings.verdict
-    costs = ((cost.cause, _cost(cost, verdict.step_ns)) for cost in of_causes(verdict))
+    costs = ((cost.cause, _cost(cost, verdict.step_ns)) for cost in listed_costs(verdict))
     return [filled(documents.Cost, cost, cause=cause) for cause, cost in costs]
 
 

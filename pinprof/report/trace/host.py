@@ -18,7 +18,7 @@ KIND_NAMES: dict[Kind, str] = {
     "input": "the DataLoader",
 }
 WHAT_COUNTS = "a call in C, such as an operator of torch, counts for the Python code that makes it"
-ALONE = 0.9
+MOSTLY_ONE_KIND = 0.9
 """Where more of a line's samples than this share are of one kind, it is called that kind alone."""
 MAX_ROWS = 20
 """Lines that are listed; what follows are single samples."""
@@ -55,18 +55,18 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
     )
     within = f"shares are right within {100 * sums.error(sums.samples // 2):.0f} points"
     precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {within}"
-    notes = [*why_not, f"{by_kind(sums)} ({precision})"]
+    notes = [*why_not, f"{shares_by_kind(sums)} ({precision})"]
     return Section(TITLE, tables=[lines, functions], notes=notes, name="host")
 
 
-def by_kind(sums: HostSums) -> str:
+def shares_by_kind(sums: HostSums) -> str:
     """Return how the time divides by kind of code."""
     return ", ".join(f"{percent(sums.share(count))} in {KIND_NAMES[kind]}" for kind, count in sums.kinds)
 
 
 def _called_cells(profile: Profile, sums: HostSums, row: CalledLine) -> tuple[str, ...]:
     """Return the cells of a line of the program: where, what runs there, share, time of the step, and samples."""
-    return (place(row.place) or "no line of yours", of_kind(row), *_share_cells(profile, sums, row.count))
+    return (place(row.place) or "no line of yours", running_code(row), *_share_cells(profile, sums, row.count))
 
 
 def _function_cells(profile: Profile, sums: HostSums, row: HostPlace) -> tuple[str, ...]:
@@ -86,10 +86,10 @@ def measured_step_ns(profile: Profile) -> float | None:
     return profile.estimate.step_ns if profile.estimate.source != "estimated" else None
 
 
-def of_kind(row: CalledLine) -> str:
+def running_code(row: CalledLine) -> str:
     """Return whose code runs while this is the innermost line of the program."""
     kind, most = row.kinds[0]
-    if most >= ALONE * row.count:
+    if most >= MOSTLY_ONE_KIND * row.count:
         return KIND_NAMES[kind]
     counts = dict(row.kinds)
     return ", ".join(f"{KIND_NAMES[kind]} {percent(counts[kind] / row.count)}" for kind in KINDS if kind in counts)
@@ -102,10 +102,10 @@ def _not_sampled(profile: Profile) -> Iterator[str]:
         yield f"{'not sampled further' if host.samples else 'not sampled'}: {host.why_not}"
 
 
-def time_of_host(profile: Profile) -> str:
+def host_time(profile: Profile) -> str:
     """Return where the time of the host goes in a few words; nothing where the trace does not tell."""
     if profile.host:
-        return by_kind(profile.host)
+        return shares_by_kind(profile.host)
     waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
     if profile.withheld.per_step or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
         return ""
@@ -118,7 +118,7 @@ def first_line(profile: Profile) -> str:
     return f"{printable(place(lines[0].place))}, {time_of_line(profile, lines[0])}" if lines else ""
 
 
-def way_out(profile: Profile, line: CalledLine) -> str:
+def input_remedy(profile: Profile, line: CalledLine) -> str:
     """Return what makes batches come sooner where that is what the line waits for; else nothing."""
     if line.kinds[0][0] != "input":
         return ""
@@ -152,4 +152,4 @@ def time_of_line(profile: Profile, line: CalledLine) -> str:
     """Return how long a line takes and in whose code, in words."""
     share, time_ns = share_of(profile, line)
     time = f"{duration(time_ns)}, {percent(share)}" if time_ns else percent(share)
-    return f"{time} of the {profile.steps.whole}: in {of_kind(line)}"
+    return f"{time} of the {profile.steps.whole}: in {running_code(line)}"

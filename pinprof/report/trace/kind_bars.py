@@ -7,7 +7,7 @@ from pinprof.analyses.by_name.kernels import KernelTime
 from pinprof.hues import KERNEL, shades
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.report.elements import Markup, lines, unbroken
+from pinprof.report.elements import Markup, inline_html, lines
 from pinprof.report.trace.by_name import kernel_label
 from pinprof.report.words import printable
 from pinprof.units import duration, percent
@@ -42,7 +42,9 @@ def kinds_figure(profile: Profile) -> Markup:
             ).format(
                 kind.kind,
                 Markup().join(_kind_bar(names, kind, longest)),
-                unbroken(f"{duration(kind.time_ns / profile.steps.divisor)}, {percent(kind.time_ns / sums.time_ns)}"),
+                inline_html(
+                    f"{duration(kind.time_ns / profile.steps.divisor)}, {percent(kind.time_ns / sums.time_ns)}"
+                ),
                 _what(names, kind),
             )
         )
@@ -66,4 +68,4 @@ def _what(names: list[KernelTime], kind: KindTime) -> Markup:
     cores = kind.tensor_core_ns
     share = "" if cores is None or not kind.time_ns else f"{percent(cores / kind.time_ns)} on tensor cores"
     codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]
-    return Markup(", ").join([*([Markup("<strong>{}</strong>").format(unbroken(share))] if share else []), *codes])
+    return Markup(", ").join([*([Markup("<strong>{}</strong>").format(inline_html(share))] if share else []), *codes])

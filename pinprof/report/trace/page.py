@@ -10,10 +10,10 @@ from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
 from pinprof.measurement.division import busiest
 from pinprof.measurement.profile import Profile
-from pinprof.report.charts.chart import shown
+from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.steps import part_times
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.elements import Column, Markup, Share, lines, note, remarks, shares, table, unbroken
+from pinprof.report.elements import Column, Markup, Share, inline_html, lines, note, remarks, shares, table
 from pinprof.report.page import page, top
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables.fragment import grids_of, tables
@@ -21,11 +21,11 @@ from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
 from pinprof.report.trace.changes import changes
 from pinprof.report.trace.charts import charts_of, lengths_of_steps, overlap_of_steps
-from pinprof.report.trace.step import SMALLEST, bound, of_what, step, while_idle
-from pinprof.report.trace.verdict import advice, evidence, sentence
+from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, main_idle_cause, step_fact
+from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
-from pinprof.report.view import Fact, Section, Shown, begun_row, marked_up, on_page
-from pinprof.report.words import NOTHING, begun, doubts, recording
+from pinprof.report.view import Fact, PageContext, Section, capitalized_sentence, on_page, sentence_html
+from pinprof.report.words import NOTHING, capitalized, doubts, recording_line
 from pinprof.rules import Findings
 from pinprof.units import counted, duration
 
@@ -72,7 +72,7 @@ def plotly_page(analysis: Analysis) -> Markup:
     chart = timeline_chart(analysis, title)
     if not chart.data:
         raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
-    body = Markup('<main aria-label="Timeline of {}">\n{}\n</main>').format(title[0], shown(chart))
+    body = Markup('<main aria-label="Timeline of {}">\n{}\n</main>').format(title[0], chart_html(chart))
     return page(f"pinprof: {title[0]}", body)
 
 
@@ -82,7 +82,7 @@ def timeline_title(analysis: Analysis) -> tuple[str, str]:
 
 
 def _sentence(analysis: Analysis) -> str:
-    return f"{sentence(analysis.profile, analysis.findings.verdict)}."
+    return f"{verdict_sentence(analysis.profile, analysis.findings.verdict)}."
 
 
 def _overview(entries: Sequence[Analysis]) -> Markup:
@@ -94,9 +94,9 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
         name = PurePath(profile.path).name
         rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
         link = Markup('<a href="#trace-{}">{}</a>').format(number, rank + name)
-        limit = bound(profile)
+        limit = bound_fact(profile)
         first = advice(profile, entry.findings).sentence
-        rows.append((link, step(profile).number, limit.number if limit else NOTHING, first))
+        rows.append((link, step_fact(profile).number, limit.number if limit else NOTHING, first))
     return Markup('<nav aria-label="Traces">{}</nav>\n').format(table("The traces of this page", columns, rows))
 
 
@@ -106,16 +106,16 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     first = advice(profile, findings)
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
     what_to_do = changes(number, entry, quoting)
-    parts = list(_below(number, entry, Shown([grid.name for grid in grids], f"tables-{number}", quoting)))
+    parts = list(_below(number, entry, PageContext([grid.name for grid in grids], f"tables-{number}", quoting)))
     links = [("Changes", f"findings-{number}")] if what_to_do else []
     links += [("Timeline", f"timeline-{number}"), *([("Tables", f"tables-{number}")] if grids else [])]
     firsts = {part.group: part.id for part in reversed(parts)}
     links += [(group, firsts[group]) for group in dict.fromkeys(part.group for part in parts) if group]
     pieces = [
-        top(f"heading-{number}", PurePath(profile.path).name, recording(profile), links),
-        Markup('<p class="headline">{}</p>').format(unbroken(_sentence(entry))),
+        top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
+        Markup('<p class="headline">{}</p>').format(inline_html(_sentence(entry))),
         note(_evidence(profile, findings)),
-        Markup("<p><strong>{}</strong></p>").format(unbroken(first.sentence)) if first.finding is None else "",
+        Markup("<p><strong>{}</strong></p>").format(inline_html(first.sentence)) if first.finding is None else "",
         *_doubts(profile),
         *_shares(profile, findings.verdict.cause),
         _figures(profile),
@@ -137,17 +137,17 @@ def _doubts(profile: Profile) -> Iterator[Markup]:
     is_open = Markup(" open") if any(doubt.withholds for doubt in known) else ""
     what = "; ".join(doubt.what for doubt in known)
     for part in doubt_sections(profile):
-        reasons = remarks("", map(marked_up, map(begun_row, part.notes)))
+        reasons = remarks("", map(sentence_html, map(capitalized_sentence, part.notes)))
         line = Markup('<details class="trust"{}><summary><strong>{}:</strong> {}</summary>{}</details>')
-        yield line.format(is_open, part.title, unbroken(what), reasons)
+        yield line.format(is_open, part.title, inline_html(what), reasons)
 
 
 def _figures(profile: Profile) -> Markup:
     """Return in a line the figures of the step that are neither in the verdict nor in the bar."""
-    told = {fact.name for fact in (step(profile), bound(profile)) if fact}
+    told = {fact.name for fact in (step_fact(profile), bound_fact(profile)) if fact}
     shown = [fact for fact in _facts(profile) if fact.name not in told]
     item = Markup('<li title="{}">{} <strong>{}</strong></li>')
-    items = Markup().join(item.format(fact.meaning, fact.name, unbroken(fact.number)) for fact in shown)
+    items = Markup().join(item.format(fact.meaning, fact.name, inline_html(fact.number)) for fact in shown)
     return Markup('<ul class="figures">{}</ul>').format(items) if items else Markup()
 
 
@@ -163,12 +163,12 @@ class PagePart(NamedTuple):
     content: Markup
 
 
-def _below(number: int, entry: Analysis, shown: Shown) -> Iterator[PagePart]:
+def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePart]:
     """Yield the parts below the timeline, by group: the sections of the report with their charts, and the steps."""
     steps, facts = entry.profile.steps, _facts(entry.profile)
     title = "Steps" if steps.count > 1 else f"The {steps.whole}"
     lengths = Section(
-        title, sentences=[f"{begun(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
+        title, sentences=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
     order = [*GROUPS, ""]
     for part in sorted(
@@ -185,19 +185,19 @@ def _below(number: int, entry: Analysis, shown: Shown) -> Iterator[PagePart]:
 
 def _evidence(profile: Profile, findings: Findings) -> str:
     """Return what shows why the step is as long as it is, and how to find out where the trace cannot tell it."""
-    return " ".join(f"{begun(sentence)}." for sentence in evidence(profile, findings))
+    return " ".join(f"{capitalized(sentence)}." for sentence in evidence(profile, findings))
 
 
 def _shares(profile: Profile, limit: str | None) -> Iterator[Markup]:
     """Yield a bar whose parts add up to the step for the GPU that works most, and folded one for each other."""
     shown = busiest(profile)
     bars = [
-        division_bar(profile, mean, of_what(profile, mean), limit)
+        division_bar(profile, mean, division_title(profile, mean), limit)
         for mean in profile.parts
         if mean.length_ns and mean is not shown
     ]
     if shown is not None and shown.length_ns:
-        yield division_bar(profile, shown, of_what(profile, shown), limit)
+        yield division_bar(profile, shown, division_title(profile, shown), limit)
     if bars:
         others = Markup("<details><summary>{}</summary>{}</details>")
         yield others.format(counted(len(bars), "other GPU"), lines(bars))
@@ -207,7 +207,7 @@ def division_bar(
     profile: Profile, mean: MeanStep, caption: str, limit: str | None = None, longest: float = 0.0
 ) -> Markup:
     """Return how a step divides on a GPU as a bar; `limit` is the cause of the verdict, `longest` as for `shares`."""
-    why = while_idle(profile, mean, limit)
+    why = main_idle_cause(profile, mean, limit)
     names = {IDLE: "GPU idle", **({} if mean.both_ns else {COMPUTE_ONLY: "kernels"})}
     parts = (
         Share(

@@ -18,7 +18,7 @@ from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
 from pinprof.report.view import Fact
-from pinprof.report.words import NOTHING, step_known, why_not
+from pinprof.report.words import NOTHING, not_shown, step_known
 from pinprof.units import counted, duration, percent
 
 AS_TRACED = "as traced, with the profiler's cost in it"
@@ -47,7 +47,7 @@ WIDEST = 96
 INDENT = 2
 KERNEL, COLLECTIVE, COPY, MEMSET, IDLE = "█▒▓=░"
 """What draws the parts of a step."""
-AT_LEAST = KERNEL + IDLE
+ALWAYS_NAMED = KERNEL + IDLE
 """The parts that a full report always names."""
 LATE_PYTHON = "waits for Python code"
 """What the GPU does where launches come late because the host runs no op."""
@@ -60,7 +60,7 @@ BETWEEN = "   "
 """Stands between the entries of a legend."""
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A part of a step, of this length in ns, and the character that draws it."""
 
     name: str
@@ -72,12 +72,12 @@ class Part(NamedTuple):
     """The time that it shares with another part."""
 
 
-def unit(profile: Profile, mean: MeanStep) -> str:
+def name_of_whole(profile: Profile, mean: MeanStep) -> str:
     """Return what the parts of a mean step are shares of."""
     return f"traced {profile.steps.whole}" if _is_longer(profile, mean) else profile.steps.whole
 
 
-def bound(profile: Profile) -> Fact | None:
+def bound_fact(profile: Profile) -> Fact | None:
     """Return what sets the pace of the step, and what the GPU does; None where that is not known.
 
     Why the step is long is left to the verdict: copies that the host stages are both.
@@ -106,29 +106,29 @@ def _by_host(profile: Profile) -> str:
     return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)
 
 
-def where_it_goes(profile: Profile, limit: str | None = None) -> Iterator[Fact]:
+def division_facts(profile: Profile, limit: str | None = None) -> Iterator[Fact]:
     """Yield how the step divides on the busiest GPU, and, apart from that, how long the host stands still.
 
     `limit` is the cause of the verdict.
     """
     mean, why = busiest(profile), profile.withheld
     if mean is not None:
-        yield from map(partial(_of_part, profile, mean), _long_parts(step_parts(profile, mean, limit), AT_LEAST))
-    elif profile.gpus and (reason := why_not(why.step, why.per_step, why.busy, why.overlap)):
+        yield from map(partial(_of_part, profile, mean), _long_parts(step_parts(profile, mean, limit), ALWAYS_NAMED))
+    elif profile.gpus and (reason := not_shown(why.step, why.per_step, why.busy, why.overlap)):
         yield Fact("where it goes", NOTHING, reason)
-        yield from at_work(profile) if why.step else ()
-    yield from stalls(profile)
+        yield from gpu_work_facts(profile) if why.step else ()
+    yield from stall_facts(profile)
 
 
-def _of_part(profile: Profile, mean: MeanStep, part: Part) -> Fact:
+def _of_part(profile: Profile, mean: MeanStep, part: BarPart) -> Fact:
     name = part.name
     if len(profile.parts) > 1:
         name = f"{name.removeprefix('GPU ')} on GPU {mean.device}"
-    words = (f"{of_step(part.ns, mean)} of the {unit(profile, mean)}", part.overlap, part.more)
+    words = (f"{share_of_step(part.ns, mean)} of the {name_of_whole(profile, mean)}", part.overlap, part.more)
     return Fact(name, duration(part.ns), ", ".join(filter(None, words)), mark=part.mark)
 
 
-def at_work(profile: Profile) -> Iterator[Fact]:
+def gpu_work_facts(profile: Profile) -> Iterator[Fact]:
     """Yield how long the GPU that works most does so: known without the step, which lacks what came before."""
     times = [time for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
     most = max(times, key=lambda time: time.busy_ns, default=None)
@@ -137,18 +137,18 @@ def at_work(profile: Profile) -> Iterator[Fact]:
         yield Fact("GPU work", duration(most.busy_ns), f"{share}, as traced; idle for {duration(most.idle_ns)} of it")
 
 
-def of_step(time: float, mean: MeanStep) -> str:
+def share_of_step(time: float, mean: MeanStep) -> str:
     """Return a time as a share of the step."""
     return percent(time / mean.length_ns) if mean.length_ns else NOTHING
 
 
-def stalls(profile: Profile) -> Iterator[Fact]:
+def stall_facts(profile: Profile) -> Iterator[Fact]:
     """Yield how long the host stands still, if its calls were recorded, and for how much of it the GPU works."""
     if not profile.has_sums or not profile.gpus:
         return
     name, stall = "host stalls", STALL.of(profile)
     if isinstance(stall, Withheld):
-        yield Fact(name, NOTHING, why_not(stall.reason))
+        yield Fact(name, NOTHING, not_shown(stall.reason))
         return
     time, count = stall.value or 0.0, given(SYNCS.of(profile)) or 0.0
     if not count:
@@ -165,31 +165,31 @@ def _share_of_stalls(profile: Profile, time: float) -> str:
     """Return stalls as a share: they are as traced, and may be longer than the step without the profiler."""
     mean, whole = busiest(profile), profile.steps.whole
     in_trace = (profile.steps.traced_ns, f"{whole} as recorded")
-    for length, name in ((mean.length_ns, unit(profile, mean)), in_trace) if mean else ():
+    for length, name in ((mean.length_ns, name_of_whole(profile, mean)), in_trace) if mean else ():
         if length and time <= length:
             return f"{percent(time / length)} of the {name}, "
     return ""
 
 
-def of_what(profile: Profile, mean: MeanStep) -> str:
+def division_title(profile: Profile, mean: MeanStep) -> str:
     """Return what the parts of a mean step add up to."""
     how = "without the profiler" if profile.estimate.step_ns else AS_TRACED
     if _is_longer(profile, mean):
         how = LONGER_WORK
-    return f"Where the {unit(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
+    return f"Where the {name_of_whole(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
 
 
 def _is_longer(profile: Profile, mean: MeanStep) -> bool:
     return mean.length_ns > LONGER * (profile.estimate.step_ns or mean.length_ns)
 
 
-def step(profile: Profile) -> Fact:
+def step_fact(profile: Profile) -> Fact:
     """Return how long the step takes without the profiler; where that is not known, as traced."""
     steps, known, name = profile.steps, step_known(profile.estimate), profile.steps.whole
     if known:
         return Fact(name, *known, is_named=False)
     if profile.gpus and isinstance(profile.step, Withheld):
-        return Fact(name, NOTHING, f"the {name} without profiler: {why_not(profile.step.reason)}", is_named=False)
+        return Fact(name, NOTHING, f"the {name} without profiler: {not_shown(profile.step.reason)}", is_named=False)
     if steps.traced_ns is None:
         return Fact("step", "unknown", "the trace has no complete step", is_named=False)
     return Fact(name, duration(steps.traced_ns), AS_TRACED, is_named=False)
@@ -206,8 +206,8 @@ def step_bar(
     if mean is None or not mean.length_ns:
         return
     parts = step_parts(profile, mean, cause)
-    lines = [bar_of(parts, room), *(legend_of(parts, room) if has_legend else ())]
-    others = [of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
+    lines = [bar_text(parts, room), *(legend_lines(parts, room) if has_legend else ())]
+    others = [share_of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
     if others and has_legend:
         named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
         lines.append(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}.")
@@ -217,20 +217,20 @@ def step_bar(
         yield Padding(Text(line), (0, 0, 0, INDENT))
 
 
-def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[Part]:
+def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[BarPart]:
     """Return the parts of a mean step, which add up to it; `cause` is that of the verdict."""
     division, both = divide(profile, mean), duration(mean.both_ns)
     overlaps = (f"{both} of it overlaps copies", f"another {both} overlaps kernels") if mean.both_ns else ("", "")
     return [
-        Part("kernels", KERNEL, division.kernels_ns, overlap=overlaps[0]),
-        Part("collectives alone", COLLECTIVE, division.collectives_ns),
-        Part("exposed copies", COPY, division.copies_ns, overlap=overlaps[1]),
-        Part("memsets", MEMSET, division.memsets_ns),
-        Part("GPU idle", IDLE, mean.idle_ns, while_idle(profile, mean, cause) if mean.idle_ns else ""),
+        BarPart("kernels", KERNEL, division.kernels_ns, overlap=overlaps[0]),
+        BarPart("collectives alone", COLLECTIVE, division.collectives_ns),
+        BarPart("exposed copies", COPY, division.copies_ns, overlap=overlaps[1]),
+        BarPart("memsets", MEMSET, division.memsets_ns),
+        BarPart("GPU idle", IDLE, mean.idle_ns, main_idle_cause(profile, mean, cause) if mean.idle_ns else ""),
     ]
 
 
-def while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> str:
+def main_idle_cause(profile: Profile, mean: MeanStep, limit: str | None = None) -> str:
     """Return what the GPU does during most of its idle time; nothing where that is not known.
 
     The trace may show late launches where the step without the profiler waits for workers: their queues are full when
@@ -246,7 +246,7 @@ def while_idle(profile: Profile, mean: MeanStep, limit: str | None = None) -> st
     return words if times[cause] >= MOST * sum(times.values()) else f"mostly {words}"
 
 
-def bar_of(parts: Sequence[Part], width: int) -> str:
+def bar_text(parts: Sequence[BarPart], width: int) -> str:
     """Return parts side by side, `width` characters together; each that is named has at least one."""
     shown = _long_parts(parts)
     whole = sum(part.ns for part in shown)
@@ -258,7 +258,7 @@ def bar_of(parts: Sequence[Part], width: int) -> str:
     return "".join(part.mark * length for part, length in zip(shown, lengths, strict=True))
 
 
-def legend_of(parts: Sequence[Part], width: int) -> list[str]:
+def legend_lines(parts: Sequence[BarPart], width: int) -> list[str]:
     """Return the names of the parts with their times and shares, as lines of at most this width where they fit."""
     whole = sum(part.ns for part in parts)
     lines: list[str] = []
@@ -272,7 +272,7 @@ def legend_of(parts: Sequence[Part], width: int) -> list[str]:
     return lines
 
 
-def _long_parts(parts: Sequence[Part], always: str = "") -> list[Part]:
+def _long_parts(parts: Sequence[BarPart], always: str = "") -> list[BarPart]:
     """Return the parts that are long enough to be named, and those whose marks are in `always`."""
     whole = sum(part.ns for part in parts)
     return [part for part in parts if part.mark in always or (part.ns > 0 and part.ns >= SMALLEST * whole)]

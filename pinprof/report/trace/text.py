@@ -9,40 +9,40 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.measurement.profile import Profile
-from pinprof.report.layout import bullet, hanging, laid_out, note, section, unbroken, whole_words
+from pinprof.report.layout import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
 from pinprof.report.sites import LINE
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, named_again
+from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, trace_argument
 from pinprof.report.trace.by_name import FEW
-from pinprof.report.trace.host import named_lines, parts_of_line, time_of_line, way_out
+from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
 from pinprof.report.trace.kinds import collectives_in_short, kind_sections, kinds_in_short, phases_in_short
 from pinprof.report.trace.memory import memory_in_short
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import (
     advice,
     evidence,
+    how_to_record_gpu,
+    how_to_see_ranks,
+    input_uncertain,
     is_of_verdict,
+    known_verdict,
     removes_more,
-    sentence,
-    unfound,
-    unknown_supply,
-    way_to_gpu,
-    way_to_ranks,
-    why_long,
+    verdict_sentence,
+    why_no_finding,
 )
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
-from pinprof.report.view import Sentence, begun_row, in_terminal, in_words
+from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
-    begun,
+    capitalized,
+    complete_steps,
     gpu_names,
     joint_worth,
     place,
     printable,
-    rates_of,
-    recording,
+    recording_line,
     site_line,
-    steps,
+    source_of_rates,
     then_worth,
     worth,
 )
@@ -81,8 +81,8 @@ def trace_to_text(
 def _full(
     profile: Profile, findings: Findings, waits_by: str, width: int, rows: int | None
 ) -> Iterable[RenderableType]:
-    yield unbroken(profile.path, "bold")
-    yield Text(recording(profile))
+    yield unwrapped(profile.path, "bold")
+    yield Text(recording_line(profile))
     yield from _verdict(profile, findings)
     for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict.cause)):
         yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
@@ -93,14 +93,14 @@ def _full(
 
 
 def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
-    yield section("Why the step takes so long") if why_long(profile, findings.verdict) else Text("")
-    yield Padding(Text(f"{sentence(profile, findings.verdict)}.", "bold"), (0, 0, 0, 2))
+    yield section("Why the step takes so long") if known_verdict(profile, findings.verdict) else Text("")
+    yield Padding(Text(f"{verdict_sentence(profile, findings.verdict)}.", "bold"), (0, 0, 0, 2))
     yield Padding(Text(printable(advice(profile, findings).sentence)), (0, 0, 0, 2))
     yield from (bullet(f"{line}.") for line in evidence(profile, findings))
 
 
 def _findings(profile: Profile, findings: Findings, rows: int | None) -> Iterable[RenderableType]:
-    remark = unfound(profile, findings)
+    remark = why_no_finding(profile, findings)
     if not findings and remark == advice(profile, findings).sentence:
         return
     yield section("What to do")
@@ -116,7 +116,7 @@ def _findings(profile: Profile, findings: Findings, rows: int | None) -> Iterabl
         further = then_worth(finding, profile)
         if further:
             yield Padding(Text(f"Then: {further}"), (0, 0, 0, 6))
-    for words in (joint_worth(findings, profile), rates_of(findings, profile)):
+    for words in (joint_worth(findings, profile), source_of_rates(findings, profile)):
         if words:
             yield bullet(printable(words))
 
@@ -150,12 +150,12 @@ def to_brief(
     one.
     """
     parts = [*_brief(profile, findings, width, code), Text("")]
-    footer = _footer(profile, findings, again or named_again(profile), diffs=diffs, has_page=has_page)
-    return laid_out([*parts, *(unbroken(line, "dim") for line in footer)], width=width, color=color)
+    footer = _footer(profile, findings, again or trace_argument(profile), diffs=diffs, has_page=has_page)
+    return laid_out([*parts, *(unwrapped(line, "dim") for line in footer)], width=width, color=color)
 
 
 def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
-    yield from (unbroken(line, "dim") for line in _of_what(profile, width))
+    yield from (unwrapped(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
     rows = actions(profile, findings)
     places = [site.evidence.place for row in rows if row.is_brief for site in row.finding.sites]
@@ -212,14 +212,14 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
         parts = parts_of_line(profile, line)
         if parts:
             yield hanging(Text(" " * INDENT), Text(f"below it: {parts}"))
-        remedy = way_out(profile, line)
+        remedy = input_remedy(profile, line)
         if remedy:
-            yield hanging(Text(f"{' ' * INDENT}→ "), Text(begun(remedy)))
+            yield hanging(Text(f"{' ' * INDENT}→ "), Text(capitalized(remedy)))
 
 
 def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
     """Yield the verdict in one sentence, and the step as a bar."""
-    yield Text(printable(f"{sentence(profile, findings.verdict)}."), "bold")
+    yield Text(printable(f"{verdict_sentence(profile, findings.verdict)}."), "bold")
     bar = list(step_bar(profile, width, findings.verdict.cause))
     if bar:
         yield Text("")
@@ -229,7 +229,10 @@ def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[Ren
 def _of_what(profile: Profile, width: int) -> list[str]:
     """Return the trace and how it was recorded, in one line where that fits."""
     gpus = ", ".join(gpu_names(profile))
-    path, details = printable(profile.path), " · ".join(printable(part) for part in (gpus, steps(profile)) if part)
+    path, details = (
+        printable(profile.path),
+        " · ".join(printable(part) for part in (gpus, complete_steps(profile)) if part),
+    )
     line = " · ".join(filter(None, (path, details)))
     return [line] if cell_len(line) <= width or not details else [path, details]
 
@@ -237,7 +240,7 @@ def _of_what(profile: Profile, width: int) -> list[str]:
 def _advice(profile: Profile, findings: Findings, shown: Sequence[Action]) -> Iterator[RenderableType]:
     """Yield what to do first where no change that follows is that."""
     if not profile.gpus:
-        yield Text(f"\n{printable(way_to_gpu(profile))}")
+        yield Text(f"\n{printable(how_to_record_gpu(profile))}")
         return
     first = advice(profile, findings)
     if first.finding is None or first.finding not in [row.place for row in shown[:1]]:
@@ -250,8 +253,8 @@ def _action(number: int, action: Action, quoting: Quoting, width: int) -> Iterat
     yield hanging(Text(f"{number:>3}. "), Text.assemble((action.saves, "green"), what, (rule, "dim")))
     yield from _where(action.finding, quoting, width)
     if action.finding.evidence.surprise:
-        yield Padding(Text(begun(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
-    yield hanging(Text(" " * INDENT + "→ "), Text(begun(action.do)))
+        yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
+    yield hanging(Text(" " * INDENT + "→ "), Text(capitalized(action.do)))
 
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
@@ -267,7 +270,7 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
     more = len(finding.sites) - 1
     others = f"  and {counted(more, 'more place')}" if more else ""
     others += f"  {CHANGED}" if quoting.is_changed(at) else ""
-    where, code = whole_words(named, max(width - INDENT - 1, LEAST_CODE)), quoting.line(at)
+    where, code = shorten_words(named, max(width - INDENT - 1, LEAST_CODE)), quoting.line(at)
     room = width - INDENT - cell_len(where) - cell_len(others) - 2
     if code and room < LEAST_CODE:
         yield Padding(Text(where + others, "dim"), (0, 0, 0, INDENT))
@@ -295,21 +298,21 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> I
     elif left and not text:
         text = f"{counted(left, 'more finding')}: --full"
     if text:
-        yield hanging(Text("  "), Text(f"{begun(text)}."))
+        yield hanging(Text("  "), Text(f"{capitalized(text)}."))
 
 
 def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
     """Yield what changes what one may believe, and what the recorded steps do not show: rows of the full report."""
     sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=FEW))
-    ranks = way_to_ranks(findings.verdict) if advice(profile, findings).finding is not None else []
-    supply = [f"{words}." for words in (unknown_supply(profile),) if words]
+    ranks = how_to_see_ranks(findings.verdict) if advice(profile, findings).finding is not None else []
+    supply = [f"{words}." for words in (input_uncertain(profile),) if words]
     notes: list[Sentence] = [
         *supply,
         *(f"{way}." for way in ranks),
         *(row for section in sections for row in section.brief),
     ]
-    rates = rates_of(findings, profile)
+    rates = source_of_rates(findings, profile)
     notes += [f"{rates}."] if rates else []
     if notes:
         yield Text("")
-        yield note(Text(" ").join(in_words(begun_row(sentence)) for sentence in notes))
+        yield note(Text(" ").join(sentence_text(capitalized_sentence(sentence)) for sentence in notes))

@@ -9,10 +9,18 @@ from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.actions import WORTH, brief_actions
-from pinprof.report.trace.host import first_line, time_of_host
-from pinprof.report.trace.step import at_work, of_step, unit, while_idle
+from pinprof.report.trace.host import first_line, host_time
+from pinprof.report.trace.step import gpu_work_facts, main_idle_cause, name_of_whole, share_of_step
 from pinprof.report.trace.whole_run import range_of
-from pinprof.report.words import all_together, at_sites, begun, either, printable, untold, worth
+from pinprof.report.words import (
+    at_costliest_site,
+    capitalized,
+    joined_by_or,
+    printable,
+    which_together,
+    worth,
+    worth_without_replay,
+)
 from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
 from pinprof.trace.constructors import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
@@ -41,9 +49,9 @@ MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
 LESS_READ = "copy less to the host: compute on the GPU what is read of it"
 """What to do first about copies to the host."""
-ALSO = 0.05
+ALSO_NAMED = 0.05
 """Further causes that cost at least this share of the step are named."""
-CLEARLY = 1.1
+CLEARLY_MORE = 1.1
 """A fix that saves this many times the cost of the verdict's cause also saves time of other causes."""
 USUALLY_HELD = 16
 """Batches that 8 workers have ready, 2 each: what the queues may hold where their number is not known."""
@@ -57,23 +65,23 @@ NO_RULE_FITS = "No rule of pinprof fits: the timeline shows when the GPU is idle
 NONE_ALONE = "No single change saves a measurable time."
 
 
-def sentence(profile: Profile, verdict: Verdict) -> str:
+def verdict_sentence(profile: Profile, verdict: Verdict) -> str:
     """Return how long a step takes and why, without the last full stop."""
     if not any(profile.counts.get(category) for category in OF_TORCH):
         return "This trace has no event of torch: it is not a recording of torch.profiler, or nothing ran in it"
     if verdict.cause is not None:
-        length, why = length_of(profile), _why(profile, verdict, verdict.cause)
+        length, why = step_length(profile), _why(profile, verdict, verdict.cause)
         return f"{LIMITS[verdict.cause].word}: {length}; {why}"
-    length, mean = begun(length_of(profile)), busiest(profile)
+    length, mean = capitalized(step_length(profile)), busiest(profile)
     if verdict.between:
         return f"{length}: {_cannot_tell(profile, verdict)}"
-    where = ", and ".join(lost(profile, mean) if mean else []) or _working(profile, mean)
+    where = ", and ".join(lost_time(profile, mean) if mean else []) or _working(profile, mean)
     return f"{length}; {where}" if where else length
 
 
-def why_long(profile: Profile, verdict: Verdict) -> str | None:
+def known_verdict(profile: Profile, verdict: Verdict) -> str | None:
     """Return the same where a cause is named, or the trace cannot tell between some; else None."""
-    return sentence(profile, verdict) if verdict.cause is not None or verdict.between else None
+    return verdict_sentence(profile, verdict) if verdict.cause is not None or verdict.between else None
 
 
 def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
@@ -83,7 +91,7 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
     if cost is None or not verdict.step_ns or (cause == GPU and mean is None):
         return why
     if cause == GPU and mean:
-        works = f"{_gpu_name(profile, mean)} works for {of_step(mean.work_ns, mean)} of it"
+        works = f"{_gpu_name(profile, mean)} works for {share_of_step(mean.work_ns, mean)} of it"
         return works + (", and waits for the host" if profile.bound == "host" else "")
     if cause == IRREGULAR:
         return f"{why}. Over all steps, they add {duration(cost.ns)} per step"
@@ -95,13 +103,13 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
 def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
     """Return between which causes the trace cannot tell, with what each may cost."""
     mean, costs = busiest(profile), verdict.between
-    works = f"{_gpu_name(profile, mean)} works for {of_step(mean.work_ns, mean)} of it, and " if mean else ""
+    works = f"{_gpu_name(profile, mean)} works for {share_of_step(mean.work_ns, mean)} of it, and " if mean else ""
     if mean and any(cost.cause == COMMUNICATION for cost in costs):
-        works = f"collectives run alone for {of_step(mean.collective_ns, mean)} of it, and "
+        works = f"collectives run alone for {share_of_step(mean.collective_ns, mean)} of it, and "
     what = f"what {LIMITS[costs[0].cause].lost} cost: {between(*costs[0].range_ns)}"
     if len(costs) > 1:
         named = [f"{LIMITS[cost.cause].lost} ({between(*cost.range_ns)})" for cost in costs]
-        what = f"which costs most: {either(named)}"
+        what = f"which costs most: {joined_by_or(named)}"
     return f"{works}the trace cannot tell {what}"
 
 
@@ -123,7 +131,7 @@ def known_length(profile: Profile) -> Ranged | None:
     return ranged(estimate.step_ns, range_of(runs) if runs and estimate.source == "measured" else estimate.range_ns)
 
 
-def length_of(profile: Profile) -> str:
+def step_length(profile: Profile) -> str:
     """Return how long a step takes: without the profiler where that is known, else as traced."""
     estimate, step = profile.estimate, profile.step_ns
     is_step = profile.steps.whole == "step"
@@ -140,14 +148,14 @@ def length_of(profile: Profile) -> str:
     return f"The length of the {profile.steps.whole} is not known"
 
 
-def lost(profile: Profile, mean: MeanStep) -> list[str]:
+def lost_time(profile: Profile, mean: MeanStep) -> list[str]:
     """Return where the step's time is lost, most first."""
-    idle, whole = while_idle(profile, mean), unit(profile, mean)
+    idle, whole = main_idle_cause(profile, mean), name_of_whole(profile, mean)
     it = "it" if whole == profile.steps.whole else f"the {whole}"
-    is_idle = f"{_gpu_name(profile, mean)} is idle for {of_step(mean.idle_ns, mean)} of {it}"
+    is_idle = f"{_gpu_name(profile, mean)} is idle for {share_of_step(mean.idle_ns, mean)} of {it}"
     times = [
         (mean.idle_ns, f"{is_idle} ({idle})" if idle else is_idle),
-        (mean.copy_ns, f"copies that no kernel overlaps take {of_step(mean.copy_ns, mean)} of {it}"),
+        (mean.copy_ns, f"copies that no kernel overlaps take {share_of_step(mean.copy_ns, mean)} of {it}"),
     ]
     return [words for time, words in sorted(times, reverse=True) if time >= WORTH_NAMING * mean.length_ns > 0]
 
@@ -160,11 +168,11 @@ def _gpu_name(profile: Profile, mean: MeanStep) -> str:
 def _working(profile: Profile, mean: MeanStep | None) -> str:
     if not profile.gpus:
         cut = "the end of the file is lost, and with it all work of the GPU"
-        alone = time_of_host(profile)
+        alone = host_time(profile)
         return (cut if is_cut(profile) else "no GPU work was recorded") + (f". The host: {alone}" if alone else "")
-    for fact in at_work(profile) if profile.withheld.step else ():
+    for fact in gpu_work_facts(profile) if profile.withheld.step else ():
         return f"the GPU works for {fact.number}, {fact.meaning}"
-    return f"kernels run for {of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
+    return f"kernels run for {share_of_step(mean.compute_ns + mean.both_ns, mean)} of it" if mean else ""
 
 
 def is_cut(profile: Profile) -> bool:
@@ -172,17 +180,17 @@ def is_cut(profile: Profile) -> bool:
     return profile.doubt("truncated") is not None
 
 
-def of_causes(verdict: Verdict) -> Iterator[LimitCost]:
+def listed_costs(verdict: Verdict) -> Iterator[LimitCost]:
     """Yield the causes that are told apart, the costliest first."""
     return (cost for cost in verdict.costs if cost.cause != HOST or cost.cause == verdict.cause)
 
 
-def way_to_ranks(verdict: Verdict) -> list[str]:
+def how_to_see_ranks(verdict: Verdict) -> list[str]:
     """Return where to look for what a trace cannot tell of collectives; nothing where they matter not."""
     return [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []
 
 
-def unknown_supply(profile: Profile) -> str:
+def input_uncertain(profile: Profile) -> str:
     """Return that the recorded steps do not show whether workers keep up: their batches may have waited in queues."""
     held, steps = batches_held(profile.info.made), profile.steps.count
     if not profile.loader.by_workers or profile.bound == INPUT or profile.estimate.source != "estimated":
@@ -212,7 +220,7 @@ def advice(profile: Profile, findings: Findings) -> FirstAction:
     """Return the change with the largest predicted saving; where none is predicted, what answers the verdict."""
     if not profile.gpus:
         line = first_line(profile)
-        return _first(line) if line else _remark(way_to_gpu(profile))
+        return _first(line) if line else _remark(how_to_record_gpu(profile))
     place = _first_finding(profile, findings)
     if place is not None:
         return _first(_change(profile, findings, place), place)
@@ -223,8 +231,8 @@ def advice(profile: Profile, findings: Findings) -> FirstAction:
     if verdict.cause is not None:
         return _first(_answer(profile, verdict.cause))
     if verdict.between:
-        return _first("; ".join([*way_to_ranks(verdict), MEASURE]))
-    return FirstAction(unfound(profile, findings) or NONE_ALONE, None)
+        return _first("; ".join([*how_to_see_ranks(verdict), MEASURE]))
+    return FirstAction(why_no_finding(profile, findings) or NONE_ALONE, None)
 
 
 def _first(what: str, finding: int | None = None) -> FirstAction:
@@ -240,12 +248,12 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
     verdict = findings.verdict
     step = verdict.step_ns or 1.0
     named = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
-    also = [cost for cost in of_causes(verdict) if cost.cause not in named and cost.ns >= ALSO * step]
+    also = [cost for cost in listed_costs(verdict) if cost.cause not in named and cost.ns >= ALSO_NAMED * step]
     if also:
         costs = ", ".join(f"{LIMITS[cost.cause].lost} {duration(cost.ns)}" for cost in also)
         yield f"other causes, each alone (they overlap): {costs}"
     if _first_finding(profile, findings) is not None:  # else it is what to do
-        yield from way_to_ranks(verdict)
+        yield from how_to_see_ranks(verdict)
 
 
 def _first_finding(profile: Profile, findings: Findings) -> int | None:
@@ -266,10 +274,10 @@ def _change(profile: Profile, findings: Findings, place: int) -> str:
     if finding.saving:
         saves = f"fixing it {worth(finding, profile, in_short=True)}"
     else:
-        saves = untold(finding) or f"it {worth(finding, profile)}"
+        saves = worth_without_replay(finding) or f"it {worth(finding, profile)}"
     if finding.saving and finding.saving.saving_ns < least and joint and joint.saving_ns >= least:
-        saves += f", {all_together(joint)} {duration(joint.saving_ns)}"
-    at = printable(at_sites(finding))
+        saves += f", {which_together(joint)} {duration(joint.saving_ns)}"
+    at = printable(at_costliest_site(finding))
     return f"{finding.title}{at} ({finding.rule.id}); {saves}{_joined(profile, findings, place)}"
 
 
@@ -293,10 +301,10 @@ def removes_more(findings: Findings, finding: Finding) -> bool:
     cost, saving = findings.verdict.cost, finding.saving
     if cost is None or saving is None or cost.cause not in finding.rule.answers:
         return False
-    return saving.saving_ns > CLEARLY * cost.ns
+    return saving.saving_ns > CLEARLY_MORE * cost.ns
 
 
-def unfound(profile: Profile, findings: Findings) -> str:
+def why_no_finding(profile: Profile, findings: Findings) -> str:
     """Return why rules are silent, or that none of them holds; nothing where some hold."""
     reason, mean, whole = unsearched(profile), busiest(profile), profile.steps.whole
     if reason:
@@ -305,7 +313,7 @@ def unfound(profile: Profile, findings: Findings) -> str:
         return ""
     if mean is None:
         return f"No {whole} has GPU work to search."
-    return NO_RULE_FITS if lost(profile, mean) else f"No copy or wait costs the {whole} a measurable time."
+    return NO_RULE_FITS if lost_time(profile, mean) else f"No copy or wait costs the {whole} a measurable time."
 
 
 def _long_pause(profile: Profile) -> str:
@@ -340,10 +348,10 @@ def _late_ns(profile: Profile, cause: str) -> float:
     return idle if max(times, key=lambda cause: times[cause]) == cause else 0.0
 
 
-def way_to_gpu(profile: Profile) -> str:
+def how_to_record_gpu(profile: Profile) -> str:
     """Return how to record what a trace without work of a GPU does not show."""
     remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
-    return f"{begun(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
+    return f"{capitalized(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
 
 
 def _answer(profile: Profile, cause: LimitName) -> str:

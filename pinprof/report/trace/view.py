@@ -15,18 +15,26 @@ from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.by_name import kernel_sections, op_sections
 from pinprof.report.trace.host import host_section
 from pinprof.report.trace.memory import memory_facts
-from pinprof.report.trace.step import AS_TRACED, bound, of_step, of_what, stalls, step, where_it_goes
+from pinprof.report.trace.step import (
+    AS_TRACED,
+    bound_fact,
+    division_facts,
+    division_title,
+    share_of_step,
+    stall_facts,
+    step_fact,
+)
 from pinprof.report.trace.waits import wait_sections
 from pinprof.report.trace.whole_run import course_sections, precision
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import (
-    ABSENT,
-    DISTRUST,
+    ABSENT_TITLE,
     NOTHING,
-    absences,
-    consequence,
+    TRUST_TITLE,
+    absent_events,
     doubts,
-    why_not,
+    effect_and_remedy,
+    not_shown,
 )
 from pinprof.rules import Findings
 from pinprof.units import counted, duration, percent, rate, sizes
@@ -47,11 +55,11 @@ def doubt_sections(profile: Profile) -> Iterator[Section]:
     if len(grave) > 1:
         brief.append(f"Also: {'; '.join(entry.what for entry in grave[1:])}; see --full.")
     if all_doubts:
-        yield Section(DISTRUST, notes=list(map(_doubt, all_doubts)), brief=brief)
+        yield Section(TRUST_TITLE, notes=list(map(_doubt, all_doubts)), brief=brief)
 
 
 def _doubt(entry: Doubt) -> Sentence:
-    return Styled(entry.what, "strong"), f": {consequence(entry)}."
+    return Styled(entry.what, "strong"), f": {effect_and_remedy(entry)}."
 
 
 def _known_already(profile: Profile) -> set[str]:
@@ -67,14 +75,14 @@ def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool 
     `limit` is the cause of the verdict.
     """
     shown, lengths = busiest(profile), list(_lengths(profile))
-    parts = list(stalls(profile) if shown and is_drawn else where_it_goes(profile, limit))
+    parts = list(stall_facts(profile) if shown and is_drawn else division_facts(profile, limit))
     if shown is None:
         yield Section("Step", facts=[*lengths, *parts])
         return
     yield Section("Step", facts=lengths)
     others = [] if is_drawn else [mean for mean in profile.parts if mean is not shown]
     parts += [Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in others[:MAX_DEVICES]]
-    yield Section(of_what(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS)
+    yield Section(division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS)
 
 
 def event_sections(
@@ -100,18 +108,18 @@ def event_sections(
         yield from kernel_sections(profile, rows=rows)
     if profile.counts.get("cpu_op"):
         yield from op_sections(profile, rows=rows)
-    absent = absences(profile)
+    absent = absent_events(profile)
     if absent:
         lacks_lines = any(
             row.finding.evidence.line is None and row.finding.rule.family in LINES
             for row in brief_actions(profile, findings)
         )
         brief = [_doubt(entry) for entry in absent if entry.check == "source_lines" and lacks_lines]
-        yield Section(ABSENT, notes=list(map(_doubt, absent)), brief=brief)
+        yield Section(ABSENT_TITLE, notes=list(map(_doubt, absent)), brief=brief)
 
 
 def _lengths(profile: Profile) -> Iterator[Fact]:
-    times, length, limit = profile.steps, step(profile), bound(profile)
+    times, length, limit = profile.steps, step_fact(profile), bound_fact(profile)
     if length.meaning != AS_TRACED:
         yield length
     if profile.whole_run:
@@ -124,7 +132,7 @@ def _lengths(profile: Profile) -> Iterator[Fact]:
         name = "as traced" if length.meaning != AS_TRACED else length.name
         yield Fact(name, duration(times.traced_ns), meaning, is_named=False)
     elif profile.withheld.step:
-        meaning = f"the step in the trace: {why_not(profile.withheld.step)}"
+        meaning = f"the step in the trace: {not_shown(profile.withheld.step)}"
         yield Fact("as traced", NOTHING, meaning, is_named=False)
     if limit:
         yield limit
@@ -133,7 +141,7 @@ def _lengths(profile: Profile) -> Iterator[Fact]:
 
 def _in_short(mean: MeanStep) -> str:
     kernels, exposed, idle = (
-        of_step(time, mean) for time in (mean.compute_ns + mean.both_ns, mean.copy_ns, mean.idle_ns)
+        share_of_step(time, mean) for time in (mean.compute_ns + mean.both_ns, mean.copy_ns, mean.idle_ns)
     )
     return f"kernels {kernels}, exposed copies {exposed}, idle {idle} of it"
 
@@ -175,7 +183,7 @@ def copy_cells(profile: Profile) -> Iterator[list[str]]:
 def _overlapped(profile: Profile) -> tuple[str, str]:
     overlap = profile.overlap
     if isinstance(overlap, Withheld):
-        return NOTHING, f"of the copy time is overlapped: {why_not(overlap.reason)}"
+        return NOTHING, f"of the copy time is overlapped: {not_shown(overlap.reason)}"
     if overlap.value.fraction is None:
         return NOTHING, "of the copy time is overlapped: unknown for these copies"
     known = duration(overlap.value.known_ns)
@@ -186,7 +194,7 @@ def _exposed(profile: Profile) -> Iterator[str]:
     """Yield why copies are exposed."""
     why = profile.withheld
     if why.overlap or why.causes:
-        yield f"why copies are exposed: {why_not(why.overlap, why.causes)}"
+        yield f"why copies are exposed: {not_shown(why.overlap, why.causes)}"
         return
     times = [copied.time_ns for group in profile.copies if (copied := given(group.copied))]
     twice = sum(times) - (given(profile.copy_ns) or 0)
@@ -215,7 +223,7 @@ def _idle(profile: Profile) -> Section:
     notes = [note for gpu in gpus for note in _idle_by_cause(profile, gpu)]
     notes += _more_gpus(len(profile.gpus))
     if profile.withheld.causes and not profile.withheld.busy:
-        notes.append(f"by cause: {why_not(profile.withheld.causes)}")
+        notes.append(f"by cause: {not_shown(profile.withheld.causes)}")
     title = "Idle GPU, in the whole trace as traced"
     return Section(title, facts=list(map(_idle_time, gpus)), notes=notes, name="idle")
 
@@ -223,7 +231,7 @@ def _idle(profile: Profile) -> Section:
 def _idle_time(gpu: GpuSums) -> Fact:
     name = f"GPU {gpu.device}"
     if isinstance(gpu.time, Withheld):
-        return Fact(name, NOTHING, f"{name} is idle: {why_not(gpu.time.reason)}", is_named=False)
+        return Fact(name, NOTHING, f"{name} is idle: {not_shown(gpu.time.reason)}", is_named=False)
     time = gpu.time.value
     share = percent(time.idle_ns / time.span_ns if time.span_ns else 0.0)
     meaning = f"{name} is idle ({share} of the time from its first work to its last)"

@@ -8,9 +8,17 @@ from pinprof.analyses.syncs import WAITS, WaitCost, by_line
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.sites import LIBRARY, LINE, Gathered, called_from_several, cause_of, gather, inner_place
-from pinprof.report.view import Cell, Fact, ReportTable, Section, Sited, Styled
-from pinprof.report.words import NOTHING, PARTS, in_short, place, whole_place, why_not
+from pinprof.report.sites import (
+    LIBRARY,
+    LINE,
+    WaitGroup,
+    called_from_several,
+    cause_with_verdict,
+    group_waits,
+    place_in_group,
+)
+from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styled
+from pinprof.report.words import NOTHING, WAIT_PARTS, not_shown, place, short_place, whole_place
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 from pinprof.units import counted, duration, how_many, shortened
@@ -71,10 +79,10 @@ def waits_in_short(profile: Profile, named: Collection[Place]) -> str:
 
 def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: int | None) -> Section:
     listed = [site for site in sites if some_in_steps([site])]
-    together = gather(listed, by)
+    together = group_waits(listed, by)
     most = len(together) if rows is None else max(rows, LEAST_SITES)
     columns = [Column("wait"), Column("in"), Column("op or call")]
-    columns += number_columns("count", "host waits", *PARTS.values(), "GPU idle after")
+    columns += number_columns("count", "host waits", *WAIT_PARTS.values(), "GPU idle after")
     all_rows = [row for group in together for row in _site_rows(profile, group, by, len(sites))]
     some_rows = [row for group in together[:most] for row in _site_rows(profile, group, by, MAX_WITHIN)]
     outside, left = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
@@ -97,22 +105,22 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: 
     )
 
 
-def _site_rows(profile: Profile, gathered: Gathered, by: str, most: int) -> Iterator[Row]:
+def _site_rows(profile: Profile, gathered: WaitGroup, by: str, most: int) -> Iterator[Row]:
     """Yield the row of a site; of several their sum, then up to `most` of them, then the sum of the rest."""
     first, *others = gathered.sites
     if not others:
-        where = Sited(whole_place(first) or NOTHING, first.place, first.stack)
-        yield cause_of(first), where, first.op or first.call, *wait_cells(profile, first)
+        where = CodeText(whole_place(first) or NOTHING, first.place, first.stack)
+        yield cause_with_verdict(first), where, first.op or first.call, *wait_cells(profile, first)
         return
     yield (
         Styled(gathered.cause, "strong"),
-        Sited(place(in_short(gathered.at) if by == LIBRARY else gathered.at) or NOTHING, gathered.at),
+        CodeText(place(short_place(gathered.at) if by == LIBRARY else gathered.at) or NOTHING, gathered.at),
         f"{len(gathered.sites)} sites",
         *wait_cells(profile, *gathered.sites),
     )
     for site in gathered.sites[:most]:
-        where = Sited(f"  {inner_place(site, by)}", site.place, site.stack)
-        yield f"  {cause_of(site)}", where, site.op or site.call, *wait_cells(profile, site)
+        where = CodeText(f"  {place_in_group(site, by)}", site.place, site.stack)
+        yield f"  {cause_with_verdict(site)}", where, site.op or site.call, *wait_cells(profile, site)
     if left := gathered.sites[most:]:
         yield "  more", NOTHING, counted(len(left), "site"), *wait_cells(profile, *left)
 
@@ -193,7 +201,7 @@ def _in_all(profile: Profile) -> Iterator[Fact]:
 def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
     """Return what waits leave idle, as far as that is known."""
     why = profile.withheld
-    reason = why_not(why.stalls, why.per_step, why.drain)
+    reason = not_shown(why.stalls, why.per_step, why.drain)
     if reason:
         return f"the GPU's idle time after them is {reason}"
     if not some_in_steps(waits):
@@ -290,7 +298,7 @@ def seen_elsewhere(profile: Profile) -> list[SeenWait]:
 def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Section:
     cells = [
         (
-            Sited(place(wait.place), wait.place, wait.stack),
+            CodeText(place(wait.place), wait.place, wait.stack),
             Styled(wait.called, "code") if wait.called else NOTHING,
             wait.how_often,
             f"{wait.waits:,}",

@@ -12,9 +12,9 @@ from pinprof.prediction.options import OPTIONS, OptionChange
 from pinprof.prediction.verification import Verification
 from pinprof.replay.bound import BOUNDS
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.layout import bullet, fact, laid_out, section, unbroken
+from pinprof.report.layout import bullet, fact, laid_out, section, unwrapped
 from pinprof.report.view import Fact, ReportTable, Section, in_terminal
-from pinprof.report.words import begun, place, printable, saved
+from pinprof.report.words import capitalized, place, printable, saves_or_costs
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
@@ -80,7 +80,7 @@ def _paragraphs(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterato
 
 def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
     for trace in traces[:MAX_RANKS]:
-        yield unbroken(trace.path, "bold")
+        yield unwrapped(trace.path, "bold")
     if len(traces) > MAX_RANKS:
         yield Text(f"and {counted(len(traces) - MAX_RANKS, 'more rank')}", "bold")
     size = traces[0].info.world_size
@@ -122,7 +122,7 @@ def difference(
         return "no measurable change"
     if not is_certain:
         return f"no certain change ({duration(change_ns)} {'more' if after_ns > before_ns else 'less'})"
-    return saved(before_ns, after_ns, whole) + (", at most" if at_most and after_ns < before_ns else "")
+    return saves_or_costs(before_ns, after_ns, whole) + (", at most" if at_most and after_ns < before_ns else "")
 
 
 def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None = None) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
     if after.baseline_ns - after.predicted_ns < SMALL * after.baseline_ns:
         return "None of these changes saves 1 % of the step: pinprof report says what limits it"
     step = between(after.baseline_ns, after.predicted_ns)
-    return f"{begun(name)} would save most: {step} per step ({options})"
+    return f"{capitalized(name)} would save most: {step} per step ({options})"
 
 
 def _overview(

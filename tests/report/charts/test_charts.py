@@ -20,7 +20,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.replay.step import StepEstimate
-from pinprof.report.charts.chart import Chart, Key, escaped, layout, shown
+from pinprof.report.charts.chart import Chart, Key, chart_html, escaped, layout
 from pinprof.report.charts.copies import MAX_MARKS, copies_chart
 from pinprof.report.charts.steps import (
     MAX_BARS,
@@ -35,7 +35,7 @@ from pinprof.report.elements import Markup
 from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.charts import parts_table
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.verdict import advice, sentence, unfound
+from pinprof.report.trace.verdict import advice, verdict_sentence, why_no_finding
 from pinprof.rules import find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import Trace
@@ -227,7 +227,7 @@ def test_steps_have_one_number_in_all_charts_that_of_their_names(tmp_path: Path)
 
 def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
     series: list[dict[str, Any]] = [{"name": "</script><b>", "text": ["\x1b", Markup("<br>")]}]
-    page = Page(shown(Chart("a < b", series, layout(200, "x", "y"), (Key("k", "#000", pattern="/"),))))
+    page = Page(chart_html(Chart("a < b", series, layout(200, "x", "y"), (Key("k", "#000", pattern="/"),))))
     assert page.misnested == []
     assert page.text == "a < b k"
     assert next(attributes for _, attributes in page.tags if "role" in attributes)["aria-label"] == "a < b"
@@ -267,7 +267,7 @@ def test_what_the_trace_is_not_fit_for_is_not_drawn(
 def said(trace: Trace, profile: Profile, bound_by: str | None = None) -> str:
     profile = replace(profile, bound=bound_by) if bound_by else profile
     findings = find(profile, trace)
-    return f"{sentence(profile, findings.verdict)}. {advice(profile, findings).sentence}"
+    return f"{verdict_sentence(profile, findings.verdict)}. {advice(profile, findings).sentence}"
 
 
 def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Path) -> None:
@@ -331,4 +331,4 @@ def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:
         builder.kernel(1000 * step + 700, 100, launch=1000 * step + 2)
     trace, profile = measured(builder, tmp_path)
     assert find(profile, trace) == ()
-    assert unfound(profile, find(profile, trace)).startswith("No rule of pinprof fits")
+    assert why_no_finding(profile, find(profile, trace)).startswith("No rule of pinprof fits")

@@ -13,7 +13,7 @@ from wait_builder import HOSTILE, waiting
 
 from pinprof.report.charts.chart import Key
 from pinprof.report.flame import FlameGraph, fragment, host_flame, waits_flame
-from pinprof.report.flame.graph import LEAST, FlameFrame, gathered
+from pinprof.report.flame.graph import LEAST, FlameFrame, boxes_of_paths
 from pinprof.report.flame.graph import Path as CallPath
 from pinprof.report.trace.page import to_html
 
@@ -41,7 +41,7 @@ def paths_of(graph: FlameGraph | None) -> dict[str, tuple[float, ...]]:
 
 def test_a_box_has_its_own_time_and_that_of_all_below_it() -> None:
     f, g = frame_named("f"), frame_named("g")
-    boxes = gathered(ROOT, [CallPath((f, g), (3.0,)), CallPath((f,), (1.0,)), CallPath((g,), (5.0,))], 1)
+    boxes = boxes_of_paths(ROOT, [CallPath((f, g), (3.0,)), CallPath((f,), (1.0,)), CallPath((g,), (5.0,))], 1)
     rows = [(box.frame.name, box.parent, box.total, box.own) for box in boxes]
     assert rows == [
         ("all", -1, [9.0], [0.0]),
@@ -53,15 +53,17 @@ def test_a_box_has_its_own_time_and_that_of_all_below_it() -> None:
 
 def test_what_cannot_be_seen_is_left_out_but_counts_above() -> None:
     f, g = frame_named("f"), frame_named("g")
-    boxes = gathered(ROOT, [CallPath((f,), (2.0 * LEAST, 0.0)), CallPath((f, g), (1.0, 0.0))], 2)
+    boxes = boxes_of_paths(ROOT, [CallPath((f,), (2.0 * LEAST, 0.0)), CallPath((f, g), (1.0, 0.0))], 2)
     assert [(box.frame.name, box.total[0]) for box in boxes] == [("all", 2 * LEAST + 1), ("f", 2 * LEAST + 1)]
-    wide_in_other = gathered(ROOT, [CallPath((f,), (2.0 * LEAST, 0.0)), CallPath((f, g), (1.0, 7.0))], 2)
+    wide_in_other = boxes_of_paths(ROOT, [CallPath((f,), (2.0 * LEAST, 0.0)), CallPath((f, g), (1.0, 7.0))], 2)
     assert [box.frame.name for box in wide_in_other] == ["all", "f", "g"]
 
 
 @given(st.lists(st.tuples(st.lists(st.sampled_from("abc"), max_size=5), st.integers(1, 9)), min_size=1, max_size=30))
 def test_the_times_add_up(stacks: list[tuple[list[str], int]]) -> None:
-    boxes = gathered(ROOT, [CallPath(tuple(map(frame_named, names)), (float(count),)) for names, count in stacks], 1)
+    boxes = boxes_of_paths(
+        ROOT, [CallPath(tuple(map(frame_named, names)), (float(count),)) for names, count in stacks], 1
+    )
     assert boxes[0].total == [sum(count for _, count in stacks)]
     for number, box in enumerate(boxes):
         below = sum(other.total[0] for other in boxes if other.parent == number)

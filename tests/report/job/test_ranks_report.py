@@ -16,11 +16,11 @@ from pinprof.analysis import analyse
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart, Ranks, Traffic, measure_rank
-from pinprof.report.charts.chart import Chart, shown
+from pinprof.report.charts.chart import Chart, chart_html
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines, ranks_chart
 from pinprof.report.job.page import to_html
 from pinprof.report.job.text import LISTED, LONGEST, MAX_BARS, job_to_text, to_brief
-from pinprof.report.job.view import MAX_FINDINGS, MAX_ROWS, clocks, nobody, numbers, spread
+from pinprof.report.job.view import MAX_FINDINGS, MAX_ROWS, clocks_line, rank_numbers, spread, why_nobody
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import to_brief as brief_text
 from pinprof.report.trace.text import trace_to_text
@@ -81,7 +81,7 @@ def without_stalls(folder: Path, count: int) -> list[RankPart]:
     ],
 )
 def test_ranks_are_named_in_runs(ranks: tuple[int, ...], of: int, text: str) -> None:
-    assert numbers(ranks, of) == text
+    assert rank_numbers(ranks, of) == text
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Pat
     ranks = compare_ranks(parts)
     assert ranks.slowest_rank is None
     words = "rank 2 may hold up the others: alone it would need 5.50 ms, the others 5.00 ms"
-    assert nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 5.10 ms"
+    assert why_nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 5.10 ms"
     assert "\nRank 2 may" in job_to_text(ranks, parts)
 
 
@@ -299,7 +299,7 @@ def test_names_of_files_cannot_become_markup(tmp_path: Path) -> None:
     parts, trace = job(tmp_path, 2)
     profile = replace(parts[1].profile, path="<img src=x>.json")
     parts[1] = replace(parts[1], profile=profile)
-    assert '"1":"&lt;img src=x&gt;.json"' in shown(chart_of(compare_ranks(parts)))
+    assert '"1":"&lt;img src=x&gt;.json"' in chart_html(chart_of(compare_ranks(parts)))
     text = page(parts, trace)
     assert "<img src=x>" not in text
 
@@ -370,10 +370,10 @@ def test_a_wrong_clock_is_said_and_a_right_one_is_not(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 2)
     ranks = compare_ranks(parts)
     agree = f"clocks agree within {duration(ranks.clocks_within_ns or 0)}, by the ends of collectives"
-    assert clocks(ranks) == agree
+    assert clocks_line(ranks) == agree
     wrong = replace(ranks, rows=(ranks.rows[0], replace(ranks.rows[1], clock_ahead_ns=-2_500_000)))
-    assert clocks(wrong) == f"{agree}; rank 1's is 2.50 ms behind, which is corrected"
-    assert clocks(replace(ranks, clocks_within_ns=None)) is None
+    assert clocks_line(wrong) == f"{agree}; rank 1's is 2.50 ms behind, which is corrected"
+    assert clocks_line(replace(ranks, clocks_within_ns=None)) is None
 
 
 def test_the_idle_time_on_top_is_the_rest_of_the_step_without_the_profiler(tmp_path: Path) -> None:

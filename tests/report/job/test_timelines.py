@@ -13,7 +13,7 @@ from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Ranks, measure_rank
 from pinprof.report.job.page import AT_FIRST, MAX_TIMELINES, rank_timelines, ranks_to_draw, to_html
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND
-from pinprof.report.timeline.page_lanes import detailed
+from pinprof.report.timeline.page_lanes import lanes_of_page
 from pinprof.report.timeline.steps import choose_window
 from pinprof.trace import read_trace
 
@@ -48,7 +48,7 @@ def test_collectives_end_at_one_time_on_all_of_them() -> None:
     for figure, rank in zip(Page(text).figures, ranks_to_draw(ranks), strict=True):
         trace, view = analyses[rank].trace, choose_window(analyses[rank].trace)
         first = figure["whole"][0]  # on the page; in the trace it is where the window of all begins
-        detail = detailed(trace, analyses[rank], view)
+        detail = lanes_of_page(trace, analyses[rank], view)
         lanes = [lane for lane in detail.lanes if (lane.kind == COLLECTIVE_KIND).any()]
         kept = np.concatenate([lane.end_ns[lane.kind == COLLECTIVE_KIND] for lane in lanes])
         ends.append(np.sort(kept - detail.window.start_ns + first))

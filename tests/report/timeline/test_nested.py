@@ -8,11 +8,11 @@ from pathlib import Path
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.timeline import arrange, fragment
+from pinprof.report.timeline import fragment, lanes_that_fit
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import FRAMES, OPS
 from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
-from pinprof.report.timeline.page_lanes import FOLDED_SHARE, Detail, detailed
+from pinprof.report.timeline.page_lanes import FOLDED_SHARE, PageDrawing, lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
 from pinprof.trace import read_trace
@@ -42,8 +42,8 @@ def recorded(folder: Path, steps: int = 4, deep: int = 7, frames: int = 20) -> A
     return analyse(read_trace(builder.write(folder / "trace.json")))
 
 
-def drawn(analysis: Analysis, most: int = 1_000_000) -> Detail:
-    return detailed(analysis.trace, analysis, choose_window(analysis.trace), most)
+def drawn(analysis: Analysis, most: int = 1_000_000) -> PageDrawing:
+    return lanes_of_page(analysis.trace, analysis, choose_window(analysis.trace), most)
 
 
 def test_frames_have_a_lane_for_each_level_and_say_whose_code_they_are(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_ops_further_inside_have_lanes_of_their_own(tmp_path: Path) -> None:
 
 def test_a_figure_has_none_of_them(tmp_path: Path) -> None:
     analysis = recorded(tmp_path)
-    drawing = arrange(analysis.trace, analysis)
+    drawing = lanes_that_fit(analysis.trace, analysis)
     assert not any(lane.folded for lane in drawing.lanes)
     assert [entry.what for entry in drawing.left_out] == ["ops nested deeper than 4"]
 

@@ -15,7 +15,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.report.timeline import arguments, fragment
-from pinprof.report.timeline.arguments import Interned, in_words
+from pinprof.report.timeline.arguments import Interned, event_texts
 from pinprof.report.timeline.own_numbers import OWN
 from pinprof.trace import read_trace
 
@@ -91,11 +91,11 @@ GRID = "grid 4 x 98 x 1, block 32 x 4 x 1: 392 blocks, 50,176 threads".replace("
     ],
 )
 def test_args_are_told_in_words(args: dict[str, Any], lines: list[str]) -> None:
-    assert list(in_words(args).lines) == lines
+    assert list(event_texts(args).lines) == lines
 
 
 def test_what_no_line_tells_is_listed_as_it_stands() -> None:
-    assert dict(in_words(CONVOLUTION).others) == {
+    assert dict(event_texts(CONVOLUTION).others) == {
         "External id": "12",
         "Sequence number": "443",
         "Fwd thread id": "0",
@@ -103,12 +103,12 @@ def test_what_no_line_tells_is_listed_as_it_stands() -> None:
         "Input Strides": "[[150528, 50176, 224, 1], [147, 1, 21, 3], [], [], [], [[3, 1], [1]]]",
         "Ev Idx": "3",
     }
-    assert in_words({"a": None, "b": "text", "c": {"d": [1.5, True]}}).others == (
+    assert event_texts({"a": None, "b": "text", "c": {"d": [1.5, True]}}).others == (
         ("a", "null"),
         ("b", "text"),
         ("c", '{"d": [1.5, true]}'),
     )
-    many = in_words({f"key {number}": number for number in range(100)}).others
+    many = event_texts({f"key {number}": number for number in range(100)}).others
     assert (len(many), many[-1]) == (61, ("…", "40 more"))
 
 
@@ -116,11 +116,11 @@ def test_what_no_line_tells_is_listed_as_it_stands() -> None:
 def test_a_value_of_another_form_is_shown_and_breaks_nothing(odd: Any) -> None:
     whole = CONVOLUTION | KERNEL | REDUCTION
     for key in whole:
-        recorded = in_words(whole | {key: odd})
+        recorded = event_texts(whole | {key: odd})
         texts = [*recorded.lines, *sum(recorded.others, ())]
         assert all(len(text) <= 600 for text in texts)
         if key not in {"Process Group Description", "dtype", "Input Strides"}:  # which any line can do without
-            assert recorded != in_words(whole)
+            assert recorded != event_texts(whole)
 
 
 JSON = st.recursive(
@@ -132,7 +132,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*CONVOLUTION, *KERNEL, *REDUCTION]), JSON, max_size=8))
 def test_no_args_break_anything(args: dict[str, Any]) -> None:
-    in_words(args)
+    event_texts(args)
 
 
 def packed(html: str) -> dict[str, Any]:

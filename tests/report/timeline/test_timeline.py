@@ -16,11 +16,11 @@ from pinprof import hues
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.timeline import Drawing, Lane, arrange, fragment, kinds
+from pinprof.report.timeline import Drawing, Lane, fragment, kinds, lanes_that_fit
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import short
-from pinprof.report.timeline.lane import BAND, OPS, HiddenEvents, levels, thinned
-from pinprof.report.timeline.page_lanes import Detail, detailed
+from pinprof.report.timeline.lane import BAND, OPS, HiddenEvents, levels, merge_narrow
+from pinprof.report.timeline.page_lanes import PageDrawing, lanes_of_page
 from pinprof.report.timeline.payload import PackedColumns
 from pinprof.report.timeline.plotly_lanes import in_words
 from pinprof.report.timeline.steps import choose_window, step_names, window_of_steps
@@ -38,7 +38,7 @@ def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Analysis]:
 
 def drawn(builder: TraceBuilder, folder: Path) -> tuple[Trace, Analysis, Drawing]:
     trace, analysis = measured(builder, folder)
-    return trace, analysis, arrange(trace, analysis)
+    return trace, analysis, lanes_that_fit(trace, analysis)
 
 
 def loop(steps: int, kernels: int = 10) -> TraceBuilder:
@@ -174,7 +174,7 @@ def test_each_code_has_its_kind() -> None:
 
 def test_narrow_neighbours_of_one_kind_become_a_block() -> None:
     lane = lane_of(start=[0, 3, 6, 20, 40], end=[3, 5, 7, 32, 41], kind=[1, 1, 1, 1, 1])
-    thin = thinned(lane, 10)
+    thin = merge_narrow(lane, 10)
     assert thin.start_ns.tolist() == [0, 20, 40]
     assert thin.end_ns.tolist() == [7, 32, 41]
     assert thin.count.tolist() == [3, 1, 1]
@@ -183,7 +183,7 @@ def test_narrow_neighbours_of_one_kind_become_a_block() -> None:
 
 
 def test_kinds_are_not_merged_with_each_other() -> None:
-    thin = thinned(lane_of(start=[0, 4, 2], end=[1, 5, 3], kind=[1, 1, 2]), 10)
+    thin = merge_narrow(lane_of(start=[0, 4, 2], end=[1, 5, 3], kind=[1, 1, 2]), 10)
     assert thin.kind.tolist() == [1, 2]
     assert thin.count.tolist() == [2, 1]
 
@@ -195,7 +195,7 @@ def test_thinning_keeps_count_and_time(events: list[tuple[int, int, int]], narro
     kind = np.array([kind for *_, kind in events], np.int64)
     order = np.argsort(kind, kind="stable")
     lane = lane_of(start[order].tolist(), end[order].tolist(), kind[order].tolist())
-    thin = thinned(lane, narrow)
+    thin = merge_narrow(lane, narrow)
     assert thin.count.sum() == len(lane)
     assert thin.busy_ns.sum() == lane.busy_ns.sum()
     assert ((thin.end_ns - thin.start_ns)[thin.count > 1] <= 2 * narrow).all()
@@ -212,7 +212,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
         builder.op("aten::deep", 2500 + depth, 20 - 2 * depth)
     trace, analysis = measured(builder, tmp_path)
     window = window_of_steps(trace, 0, 2)
-    drawing = arrange(trace, analysis, window, max_bars=300)
+    drawing = lanes_that_fit(trace, analysis, window, max_bars=300)
     here = sum(int(window.holds(table.start_ns, table.end_ns).sum()) for table in (trace.ops, trace.calls, trace.gpu))
     shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source.name in {"ops", "calls", "gpu"})
     assert drawing.left_out == (HiddenEvents(2, "ops nested deeper than 4"),)
@@ -229,7 +229,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
 def test_there_are_no_more_rectangles_than_asked_for(tmp_path: Path) -> None:
     trace, analysis = measured(loop(3, kernels=11), tmp_path)
     window = window_of_steps(trace, 0, 2)
-    whole, few = arrange(trace, analysis), arrange(trace, analysis, window, max_bars=60)
+    whole, few = lanes_that_fit(trace, analysis), lanes_that_fit(trace, analysis, window, max_bars=60)
     assert sum(map(len, few.lanes)) <= 60 < sum(map(len, whole.lanes))
     assert sum(lane.count.sum() for lane in few.lanes) == sum(lane.count.sum() for lane in whole.lanes)
     assert few.narrow_ns > whole.narrow_ns
@@ -325,7 +325,7 @@ def test_differences_may_have_any_sign() -> None:
 
 def test_all_of_a_trace_is_in_the_page_if_it_is_small(tmp_path: Path) -> None:
     trace, analysis = measured(loop(7), tmp_path)
-    detail = detailed(trace, analysis, choose_window(trace))
+    detail = lanes_of_page(trace, analysis, choose_window(trace))
     assert sum(len(lane) for lane in detail.lanes if lane.source.name == "gpu") == len(trace.gpu)
     assert detail.narrow_ns == 0
     assert "Each event is here" in fragment(analysis)
@@ -335,7 +335,7 @@ def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path
     builder = loop(20)
     builder.call("cudaDeviceSynchronize", 3920, 60)
     trace, analysis = measured(builder, tmp_path)
-    detail = detailed(trace, analysis, choose_window(trace), max_events=400)
+    detail = lanes_of_page(trace, analysis, choose_window(trace), max_events=400)
     assert sum(map(len, detail.lanes)) <= 400
     assert {3, 9, 10} <= set(detail.full)
     for source, table in (("gpu", trace.gpu), ("ops", trace.ops), ("calls", trace.calls)):
@@ -349,7 +349,7 @@ def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path
     assert f"{len(detail.full)} of them are here in full. Elsewhere " in text
 
 
-def lane_in(detail: Detail, label: str) -> Lane:
+def lane_in(detail: PageDrawing, label: str) -> Lane:
     return next(lane for lane in detail.lanes if lane.label == label)
 
 
@@ -493,7 +493,7 @@ def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_the_rectangles_of_a_lane_and_kind_never_overlap(path: Path) -> None:
-    drawing = arrange(trace_of(path), analysis_of(path))
+    drawing = lanes_that_fit(trace_of(path), analysis_of(path))
     assert drawing.lanes
     for lane in drawing.lanes:
         for kind in np.unique(lane.kind):

@@ -16,7 +16,7 @@ from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
 from pinprof.report.source import Code
-from pinprof.report.trace.actions import next_command, to_do
+from pinprof.report.trace.actions import to_do, whatif_command
 from pinprof.report.trace.text import to_brief, trace_to_text
 from pinprof.trace import read_trace
 
@@ -151,7 +151,7 @@ def test_what_comes_next_makes_the_first_change(tmp_path: Path) -> None:
     nexts = {}
     for name in ("loss_item_host_work", "pageable_blocking", "small_kernels", "empty_cache", "mask_loss.stack"):
         analysis = analysis_of(TRACES / f"{name}.json.gz")
-        command = next_command(analysis.profile, analysis.findings)
+        command = whatif_command(analysis.profile, analysis.findings)
         nexts[name] = command.removeprefix(f"pinprof whatif {TRACES}/{name}.json.gz").strip()
     assert nexts == {
         "loss_item_host_work": "--drop-syncs pinprof/workloads/waits.py:58",
@@ -161,7 +161,7 @@ def test_what_comes_next_makes_the_first_change(tmp_path: Path) -> None:
         "mask_loss.stack": "--drop-syncs all",
     }
     analysis = analyse(read_trace(without_known_events().write(tmp_path / "empty.json")))
-    assert next_command(analysis.profile, analysis.findings) == ""
+    assert whatif_command(analysis.profile, analysis.findings) == ""
 
 
 def test_a_finding_without_a_line_says_what_was_seen(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.notebook import analyze
-from pinprof.report.charts.chart import Chart, layout, shown
+from pinprof.report.charts.chart import Chart, chart_html, layout
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
-from pinprof.report.timeline import TimelineGroup, fragment
+from pinprof.report.timeline import SharedTimeline, fragment
 from pinprof.report.timeline.fragment import constants
-from pinprof.report.timeline.page_lanes import detailed
+from pinprof.report.timeline.page_lanes import lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.trace.page import to_html
@@ -328,7 +328,7 @@ def test_the_lanes_of_the_gpu_stay_in_sight_with_details_open_until_they_are_let
 def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Path) -> None:
     page = opened(
         TRACES / "loss_item.json.gz",
-        made=lambda analysis: 2 * fragment(analysis, shared=TimelineGroup("both", "one", "One")),
+        made=lambda analysis: 2 * fragment(analysis, shared=SharedTimeline("both", "one", "One")),
     )
     second = page.locator(".timeline").nth(1)
     second.scroll_into_view_if_needed()
@@ -625,7 +625,7 @@ def words_of(scripts: Page, analysis: Analysis) -> list[list[list[str]]]:
           const ofLane = (lane) => places(lane).map((at) => textOfEvent(data, cellOfEvent(lane, at)));
           return data.lanes.map(ofLane);
         }""",
-        packed(trace, analysis, detailed(trace, analysis, view), view),
+        packed(trace, analysis, lanes_of_page(trace, analysis, view), view),
     )
     assert not re.search("NaN|undefined", str(words))
     return words
@@ -702,7 +702,7 @@ def draw_charts(page: Page) -> None:
         chart.locator(".main-svg").first.wait_for(state="attached")
 
 
-BAR = shown(Chart("one bar", [{"type": "bar", "x": [1], "y": [1]}], layout(240, "x", "y")))
+BAR = chart_html(Chart("one bar", [{"type": "bar", "x": [1], "y": [1]}], layout(240, "x", "y")))
 
 
 def test_a_chart_in_sight_does_not_stop_a_hand_on_the_timeline(opened: Opened) -> None:

@@ -16,7 +16,7 @@ from pinprof.analysis import analyse
 from pinprof.errors import PinprofError, TraceError
 from pinprof.notebook import Report, analyze
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.timeline import arrange
+from pinprof.report.timeline import lanes_that_fit
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 
@@ -76,7 +76,7 @@ def test_bars_lie_at_their_times_in_the_colours_of_the_page(trace: Path) -> None
 
 def test_lanes_are_those_of_the_page(report: Report) -> None:
     figure = report.timeline()
-    drawing = arrange(report.trace, report.analysis)
+    drawing = lanes_that_fit(report.trace, report.analysis)
     assert sum(len(one.x) for one in figure.data) == sum(map(len, drawing.lanes))
     named = [text for text in rows(figure).values() if not text.startswith("<b>")]
     assert named == [lane.label for lane in drawing.lanes if lane.label]

@@ -12,7 +12,7 @@ from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.elements import Column, Markup, Share, facts, shares, table, unbroken
+from pinprof.report.elements import Column, Markup, Share, facts, inline_html, shares, table
 from pinprof.report.page import page
 from pinprof.report.timeline.worst_instance import worst_instance
 from pinprof.report.trace.page import timeline_page, to_html
@@ -260,7 +260,7 @@ def test_plain_text_in_html_is_escaped_and_without_control_characters_html_is_no
     assert Markup("<b>{}</b>").format("a\x1b\n<") == f"<b>a{unknown}{unknown}&lt;</b>"
     assert Markup("<br>").join(["<", Markup("<i>")]) == "&lt;<br><i>"
     assert Markup("<br>") + "\x1b&" == f"<br>{unknown}&amp;"
-    assert unbroken("< 1 ms") == "&lt; 1\N{NO-BREAK SPACE}ms"
+    assert inline_html("< 1 ms") == "&lt; 1\N{NO-BREAK SPACE}ms"
 
 
 def test_the_title_is_escaped() -> None:

@@ -9,7 +9,7 @@ from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.kinds import kinds_in_short, on_cores, phases_in_short
-from pinprof.report.trace.verdict import unknown_supply
+from pinprof.report.trace.verdict import input_uncertain
 from pinprof.trace.constructors import Made, MadeLoader, batches_held
 
 
@@ -65,8 +65,8 @@ def test_few_steps_do_not_show_whether_workers_keep_up() -> None:
     profile = analysis_of(TRACES / "pairs/loss_item.before.json.gz").profile
     of_four = Made((loader(4),))
     cannot = "The trace cannot tell whether the input keeps up: it has 8 steps, before which the workers' queues"
-    assert unknown_supply(fed(profile, 8, of_four)) == f"{cannot}, which hold 8 batches, may have been full"
-    assert unknown_supply(fed(profile, 8, None)) == f"{cannot} may have been full"
-    assert not unknown_supply(fed(profile, 9, of_four))
-    assert not unknown_supply(fed(profile, 8, of_four, "measured"))
-    assert not unknown_supply(replace(fed(profile, 8, of_four), bound="input"))
+    assert input_uncertain(fed(profile, 8, of_four)) == f"{cannot}, which hold 8 batches, may have been full"
+    assert input_uncertain(fed(profile, 8, None)) == f"{cannot} may have been full"
+    assert not input_uncertain(fed(profile, 9, of_four))
+    assert not input_uncertain(fed(profile, 8, of_four, "measured"))
+    assert not input_uncertain(replace(fed(profile, 8, of_four), bound="input"))

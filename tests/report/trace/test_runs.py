@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.verdict import length_of
+from pinprof.report.trace.verdict import step_length
 from pinprof.report.trace.whole_run import precision, unsteady
 from pinprof.report.view import Fact
 from pinprof.trace import read_trace
@@ -43,7 +43,7 @@ def test_the_range_of_one_run_is_said_to_be_of_that_run(tmp_path: Path) -> None:
     assert facts(profile) == [
         Fact("precision", "±0.5 %", f"the mean of 20 regular steps, {lies}; {others}", is_named=False)
     ]
-    assert length_of(profile) == "10.0 ms per step"
+    assert step_length(profile) == "10.0 ms per step"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_several_runs_give_a_range_for_one_more(
     of_this_run, of_all = facts(profile)
     assert of_this_run.meaning.endswith("with 95 % confidence in this run")
     assert of_all == Fact("mean of", f"{len(runs_ms)} runs", meaning, is_named=False)
-    assert length_of(profile) == headline
+    assert step_length(profile) == headline
 
 
 def test_an_unsteady_pace_of_the_host_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,16 @@ from pinprof.measurement.figures import STALL
 from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.step import SMALLEST, bound, of_what, stalls, step, step_bar, step_parts, where_it_goes
+from pinprof.report.trace.step import (
+    SMALLEST,
+    bound_fact,
+    division_facts,
+    division_title,
+    stall_facts,
+    step_bar,
+    step_fact,
+    step_parts,
+)
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.waits import surprises
 from pinprof.report.view import Fact
@@ -53,8 +62,8 @@ def recorded(name: str) -> Profile:
 
 def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Path) -> None:
     profile = measured(training(), tmp_path)
-    assert step(profile) == Fact("step", "900 µs", "measured without profiler", is_named=False)
-    assert list(where_it_goes(profile)) == [
+    assert step_fact(profile) == Fact("step", "900 µs", "measured without profiler", is_named=False)
+    assert list(division_facts(profile)) == [
         Fact("kernels", "400 µs", "44 % of the step, 100 µs of it overlaps copies", mark="█"),
         Fact("exposed copies", "200 µs", "22 % of the step, another 100 µs overlaps kernels", mark="▓"),
         Fact(
@@ -67,7 +76,7 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
     ]
     mean = busiest(profile)
     assert mean
-    assert of_what(profile, mean) == "Where the step goes on GPU 0: 900 µs, without the profiler"
+    assert division_title(profile, mean) == "Where the step goes on GPU 0: 900 µs, without the profiler"
 
 
 @pytest.mark.parametrize(("plain_ms", "is_said"), [(0.7, True), (0.9, False)])
@@ -86,11 +95,11 @@ def test_work_that_takes_longer_than_the_step_is_not_cut_and_is_said(tmp_path: P
     profile = measured(training(plain_ms=0.5), tmp_path)
     mean = busiest(profile)
     assert mean
-    assert of_what(profile, mean) == (
+    assert division_title(profile, mean) == (
         "Where the traced step goes on GPU 0: 600 µs, the GPU's work, which takes longer in the trace than the step "
         "without the profiler"
     )
-    assert [fact.meaning.partition(",")[0] for fact in where_it_goes(profile)][:3] == [
+    assert [fact.meaning.partition(",")[0] for fact in division_facts(profile)][:3] == [
         "67 % of the traced step",
         "33 % of the traced step",
         "0 % of the traced step",
@@ -109,10 +118,10 @@ def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) 
     builder = training()
     for number in range(3):
         builder.copy("HtoD (Pageable -> Device)", 1000 * number + 702, 290, launch=1000 * number + 701, call=285)
-    limit = bound(measured(builder, tmp_path))
+    limit = bound_fact(measured(builder, tmp_path))
     assert limit
     assert limit.meaning.endswith("which stages pageable copies piece by piece")
-    late = bound(recorded("small_kernels"))
+    late = bound_fact(recorded("small_kernels"))
     assert late
     assert late.meaning == "the GPU waits most for what the host launches"
 
@@ -122,7 +131,7 @@ def test_a_step_that_begins_without_work_is_not_said_to_stage_copies(tmp_path: P
     builder.step(0, 0, 9000)
     builder.copy("HtoD (Pageable -> Device)", 5002, 290, launch=5001, call=285)
     builder.kernel(5300, 3600, launch=5295)
-    limit = bound(measured(builder, tmp_path))
+    limit = bound_fact(measured(builder, tmp_path))
     assert limit
     assert limit.meaning == "the GPU is idle mostly before its first work and after its last"
 
@@ -132,13 +141,13 @@ def test_a_gpu_whose_work_is_queued_is_not_said_to_wait_for_launches(tmp_path: P
     builder.step(0, 0, 10_000)
     builder.kernel(10, 500, launch=0)
     builder.kernel(9400, 500, launch=100)
-    limit = bound(measured(builder, tmp_path))
+    limit = bound_fact(measured(builder, tmp_path))
     assert limit
     assert limit.meaning == "the GPU's work is queued, and waits for other work or to be started"
 
 
 def test_a_stall_says_how_much_of_it_is_no_loss() -> None:
-    *_, stalls = where_it_goes(recorded("pageable_blocking.stack"))
+    *_, stalls = division_facts(recorded("pageable_blocking.stack"))
     assert stalls.meaning == (
         "88 % of the step, in 1 wait; for 8.03 ms of it the GPU runs earlier work, which no fix shortens"
     )
@@ -161,29 +170,29 @@ def queued_but_idle() -> TraceBuilder:
 
 def test_only_while_the_gpu_works_is_a_stall_no_loss(tmp_path: Path) -> None:
     profile = measured(queued_but_idle(), tmp_path)
-    *_, stalls = where_it_goes(profile)
+    *_, stalls = division_facts(profile)
     assert stalls.number == "901 µs"
     assert stalls.meaning.endswith("in 1 wait; for 200 µs of it the GPU runs earlier work, which no fix shortens")
     assert not [sentence for sentence in surprises(profile) if "no loss" in sentence]
 
 
 def test_work_that_is_queued_and_waits_is_not_the_host_s_limit(tmp_path: Path) -> None:
-    limit = bound(measured(queued_but_idle(), tmp_path))
+    limit = bound_fact(measured(queued_but_idle(), tmp_path))
     assert limit
     assert limit.meaning == "the GPU's work is queued, and waits for other work or to be started"
 
 
 def test_a_trace_without_steps_has_parts_of_the_trace(tmp_path: Path) -> None:
     profile = measured(training(annotated=False), tmp_path)
-    assert step(profile).name == "trace"
-    assert all("of the trace" in fact.meaning for fact in where_it_goes(profile))
+    assert step_fact(profile).name == "trace"
+    assert all("of the trace" in fact.meaning for fact in division_facts(profile))
 
 
 def test_of_several_gpus_the_busiest_is_shown_and_named(tmp_path: Path) -> None:
     builder = training()
     builder.kernel(300, 60, launch=30, device=1)
     profile = measured(builder, tmp_path)
-    assert [fact.name for fact in where_it_goes(profile)] == [
+    assert [fact.name for fact in division_facts(profile)] == [
         "kernels on GPU 0",
         "exposed copies on GPU 0",
         "idle on GPU 0",
@@ -198,7 +207,7 @@ def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
     builder.activity("kernel", "k", 2800, 400, correlation=0, device=0, stream=7)  # which no step launched
     profile = measured(builder, tmp_path)
     assert isinstance(profile.mean_steps, Withheld)
-    (only,) = where_it_goes(profile)
+    (only,) = division_facts(profile)
     assert only.number == "-"
     assert only.meaning.startswith("not shown (")
 
@@ -208,7 +217,7 @@ def test_a_trace_of_the_host_alone_has_no_parts(tmp_path: Path) -> None:
     for number in range(3):
         builder.step(number, 100 * number, 90)
         builder.op("aten::add", 100 * number + 10, 5)
-    assert list(where_it_goes(measured(builder, tmp_path))) == []
+    assert list(division_facts(measured(builder, tmp_path))) == []
 
 
 @pytest.mark.parametrize("path", mostly_slow(OF_A_GPU, lambda path: path.name.removesuffix(".json.gz")))
@@ -218,10 +227,10 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     told = fitting(json_of(path))["traces"][0]
     page = Page(page_of(path)).text.replace("\N{NO-BREAK SPACE}", " ")
     terminal = " ".join(full_text_of(path).split())
-    mean, limit, facts = busiest(profile), bound(profile), list(where_it_goes(profile, found.verdict.cause))
+    mean, limit, facts = busiest(profile), bound_fact(profile), list(division_facts(profile, found.verdict.cause))
     assert mean
     assert limit
-    for text in (limit.meaning, of_what(profile, mean)):
+    for text in (limit.meaning, division_title(profile, mean)):
         assert text in page
         assert text in terminal
     assert all(
@@ -229,12 +238,12 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     )
     marks = {fact.mark for fact in facts}
     assert all(part.mark in marks for part in step_parts(profile, mean) if part.ns >= SMALLEST * mean.length_ns > 0)
-    assert all(f"Host stalls: {fact.number}, {fact.meaning}" in page for fact in stalls(profile))
+    assert all(f"Host stalls: {fact.number}, {fact.meaning}" in page for fact in stall_facts(profile))
     numbers = {fact.name.removesuffix(f" on GPU {mean.device}").removeprefix("GPU "): fact.number for fact in facts}
     assert numbers["kernels"] == duration(mean.compute_ns - mean.collective_ns + mean.both_ns)
     assert mean.copy_ns < SMALLEST * mean.length_ns or numbers["exposed copies"] == duration(mean.copy_ns)
     assert numbers["idle"] == duration(mean.idle_ns)
-    bar = page[page.index(of_what(profile, mean)) :]
+    bar = page[page.index(division_title(profile, mean)) :]
     alone = "kernels alone" if mean.both_ns else "kernels"
     named = {alone: mean.compute_ns - mean.collective_ns, "collectives alone": mean.collective_ns}
     for label, time in (named | {"exposed copies": mean.copy_ns, "GPU idle": mean.idle_ns}).items():
