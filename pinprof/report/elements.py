@@ -1,4 +1,4 @@
-"""Pieces of a page as HTML: whatever plain text is put into `Markup` is escaped there."""
+"""Pieces of a page as HTML. `Markup` escapes all plain text that is put into it."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ MOST_BESIDE = 3
 class Markup(markupsafe.Markup):
     """HTML. Plain texts that are formatted, joined or added into it are escaped, their control characters replaced.
 
-    It is made of literals only, which ruff sees to (S704).
+    Only literals are turned into it; ruff's S704 checks that.
     """
 
     __slots__ = ()
@@ -47,10 +47,7 @@ class Share(NamedTuple):
 
 
 def inline_html(text: str) -> Markup:
-    """Return a plain text as HTML whose numbers keep their units at the ends of lines; HTML as it is.
-
-    What stands in backticks is code.
-    """
+    """Return a text as HTML: no line ends between a number and its unit, and backticks mark code; HTML is unchanged."""
     if isinstance(text, Markup):
         return text
     pieces = (Markup("\N{NO-BREAK SPACE}").join(BEFORE_UNIT.split(piece)) for piece in CODE.split(printable(text)))
@@ -89,8 +86,8 @@ def number_columns(*titles: str) -> list[Column]:
 def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Markup:
     """Return a table whose first column names the rows.
 
-    Wide ones scroll by themselves. On a phone the cells of one with many columns stand below each other instead, each
-    behind the title of its column.
+    A wide table scrolls by itself. On a phone the cells of a table with many columns stand below each other, each after
+    the title of its column.
     """
     is_stacked = len(columns) > MOST_BESIDE
     head = Markup().join(
@@ -131,9 +128,9 @@ def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
 
 
 def shares(caption: str, parts: Sequence[Share], longest: float = 0.0) -> Markup:
-    """Return a bar that shows the parts of a whole, with a legend that says them.
+    """Return a bar with the parts of a whole, and a legend.
 
-    The bar is as long as the page, or as its whole is compared with the `longest` of several.
+    The bar is as wide as the page; of several bars, in proportion to the `longest` whole.
     """
     total = sum(part.value for part in parts)
     width = 100 * min(total / longest, 1.0) if longest else 100.0

@@ -26,7 +26,7 @@ QUESTIONS = (
     "cuda-graphs",
     "wrong-numbers",
 )
-"""Guides that answer one question on a page, by a recording."""
+"""Guides that answer one question each, with a recording."""
 ORDER = (
     *QUESTIONS,
     "reading-a-report",
@@ -51,12 +51,12 @@ ORDER = (
     "accuracy",
     "design",
 )
-"""As they are best read."""
+"""All guides, in reading order."""
 
 LINK = re.compile(r"\[([^\]]+)\]\((?:([\w-]+)\.md(?:#[^)]*)?|(?:\.\./)*([^)]+))\)")
 """A link in Markdown: its text, and the guide or the other address that it leads to."""
 FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
-"""What programs read of a text before its title."""
+"""Front matter, which stands before the title for other programs."""
 EMPTY = re.compile(r"\n{3,}")
 """Two empty lines or more."""
 
@@ -89,7 +89,7 @@ def _typed(link: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class Guide:
-    """A text on one subject, in Markdown: its title, a line that says what is in it, and more."""
+    """A text on one subject, in Markdown: its title, a line that sums it up, and more."""
 
     name: str
     text: str
@@ -107,7 +107,7 @@ class Guide:
 
 @cache
 def guides() -> tuple[Guide, ...]:
-    """Return all guides, in the order in which they are best read."""
+    """Return all guides, in reading order."""
     texts = ((name, (FOLDER / f"{name}.md").read_text(encoding="utf-8")) for name in ORDER)
     return tuple(Guide(name, FRONT.sub("", text)) for name, text in texts)
 
@@ -126,9 +126,9 @@ def to_list(all_of_them: Sequence[Guide], *, width: int = 100, color: bool = Fal
 
 
 def to_page(rule: Rule, changes: Sequence[tuple[str, str]] = (), *, width: int = 100, color: bool = False) -> str:
-    """Return all that a rule says, for a terminal of this width.
+    """Return all texts of a rule, for a terminal of this width.
 
-    `changes` are those that `pinprof fix` makes for its findings, each with what becomes of the program's numbers.
+    `changes` are those that `pinprof fix` makes for its findings, each with its effect on the program's numbers.
     """
     return laid_out(_page(rule, changes), width=width, color=color)
 

@@ -1,4 +1,4 @@
-"""How texts for the terminal are laid out: sections, facts with the number first, bullets and tables."""
+"""The layout of texts for the terminal: sections, facts with the number first, bullets and tables."""
 
 import io
 import re
@@ -19,25 +19,22 @@ from rich.text import Text
 from pinprof.report.words import printable
 
 LONGEST_WORD = 60
-"""Characters of a word that a wide terminal shows as it is; of a longer one a part is left out, see `whole_words`."""
+"""Characters of the longest word that a wide terminal shows in full; see `shorten_words`."""
 SHORT_WORD = 24
-"""The same where a table would have no room otherwise."""
+"""The same in a table that is too wide for the terminal."""
 
 
 WORD = re.compile(r"\S+")
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|[KMGT]?i?B|GB/s)(?!\w))")
 """The space between a number and its unit, at which no line ends."""
 KEPT = "\N{BRAILLE PATTERN BLANK}"
-"""Stands for that space while lines are made: it is as wide, and rich breaks at all that Python calls a space."""
+"""Replaces that space while lines are broken, since rich breaks at all that Python calls a space."""
 ROOM = 30
-"""Columns from which on a number stays with its unit."""
+"""The narrowest text, in columns of the terminal, in which a number stays with its unit."""
 
 
 class _Screen(Console):
-    """A console to which no text brings commands of its own, whoever made it: neither the terminal's nor rich's.
-
-    Its lines do not end between a number and its unit.
-    """
+    """A console that obeys no control characters in texts, and ends no line between a number and its unit."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the pieces of a part, without control characters."""
@@ -57,7 +54,7 @@ class _Rows(Table):
 
 
 def shorten_words(text: str, longest: int = LONGEST_WORD) -> str:
-    """Return a text whose words are short enough for one line: of a path the end is kept, of a name both ends."""
+    """Return a text with its long words shortened: a path keeps its end, a name both ends."""
     return WORD.sub(lambda word: _kept(word[0], longest), text) if len(text) > longest else text
 
 
@@ -124,7 +121,7 @@ def note(text: Text | str) -> RenderableType:
 
 
 def hanging(begin: Text, text: Text) -> Table:
-    """Return a text whose further lines begin below its first word."""
+    """Return a text after a `begin`; its further lines are indented to its first word."""
     row = Table.grid()
     row.add_column(no_wrap=True)
     row.add_column(overflow="fold")  # a word that is too long is code: all its letters are shown
@@ -142,7 +139,7 @@ def table(*columns: str, text_columns: int = 2) -> Table:
 
 
 def _fitted(rows: Table, width: int) -> RenderableType:
-    """Return a table whose numbers and words stay whole; where they have no room, its rows below each other."""
+    """Return a table whose numbers and words stay whole, or its rows below each other if it is too wide."""
     if _needs(rows) > width:
         for column in filter(_is_number, rows.columns):
             column.header = "\n".join(wrap(str(column.header), _longest(column.cells), break_long_words=False))
@@ -154,7 +151,7 @@ def _fitted(rows: Table, width: int) -> RenderableType:
 
 
 def _hold_words(rows: Table, width: int) -> None:
-    """Give the columns of texts widths at which no word is broken.
+    """Set widths of the text columns at which no word is broken.
 
     Rich makes the widest columns narrower until all fit, but not where one of them must hold a word that is as wide:
     there it would cut the last columns off.
@@ -184,7 +181,7 @@ def _shortened(rows: Table) -> Table:
 
 
 def _needs(rows: Table) -> int:
-    """Return the columns of a terminal that a table needs."""
+    """Return the width that a table needs, in columns of the terminal."""
     least = [
         _longest((*str(column.header).split("\n"), *column.cells)) if _is_number(column) else _longest_word(column)
         for column in rows.columns

@@ -1,4 +1,4 @@
-"""Traces that are not the ranks of one job, for the terminal: a line for each, sorted by file."""
+"""A list of traces that are not the ranks of one job, for the terminal: a line for each, sorted by file."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,21 +25,21 @@ from pinprof.verdict import LIMITS
 TITLES = ("file", "step", "verdict", "saves", "first change")
 GAP = "  "
 SHORTEST, LEAST_NAME, LONGEST_NAME = 8, 22, 36
-"""Columns for the name of a file where names are long: at the very least, with room for them, and at most."""
+"""Columns for file names: the least in a narrow terminal, the least in a wide one, and the most."""
 LEAST_CHANGE, ENOUGH_CHANGE = 12, 22
-"""Columns below which the first change has a line of its own, and up to which names leave it room."""
+"""Columns for the first change: with fewer it has a line of its own; names get what it does not need beyond these."""
 MOST_NAMED = 2
-"""Limits that are named where a trace cannot tell between them."""
+"""Causes that are named if a trace cannot tell which one it is."""
 WHOLE = "all "
 """Before the time of a trace without steps."""
 
 
 class TraceRow(NamedTuple):
-    """A trace in a line; `reason` stands in place of all cells for which there is none."""
+    """The line of a trace; `reason` replaces the cells that are not known."""
 
     path: str
     cells: tuple[str, ...]
-    """Of the step, of the verdict and of what the first change saves, as far as known."""
+    """The step, the verdict, and what the first change saves, as far as known."""
     change: str = ""
     reason: str = ""
     is_trace: bool = True
@@ -55,8 +55,8 @@ def overview_to_text(
 ) -> str:
     """Return a line for each trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `skipped` are the reasons why other files are no traces, by path, and `again` is what follows `pinprof report` for
-    the same report.
+    `skipped` are the reasons why other files are not traces, by path; `again` is what follows `pinprof report` in the
+    command that repeats this report.
     """
     return laid_out(_lines(measured, skipped, again, width), width=width, color=color)
 
@@ -80,7 +80,7 @@ def _lines(
 
 
 def _first(measured: Sequence[Analysis | RankPart]) -> str:
-    """Return the trace whose first change saves the largest share of its step; of several such the first."""
+    """Return the first trace whose first change saves the largest share of its step."""
 
     def share(part: Analysis | RankPart) -> float:
         step_ns = part.profile.step_ns
@@ -126,7 +126,7 @@ def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
 
 
 def _step_length(profile: Profile) -> str:
-    """Return how long the step is, as far as known: with its range, or as traced."""
+    """Return the length of the step with its range, or as traced."""
     length, whole = known_length(profile), WHOLE if profile.steps.source == WHOLE_TRACE else ""
     if length:
         return f"{whole}{length}"
@@ -147,7 +147,7 @@ def _saves(finding: Finding, profile: Profile) -> str:
 
 
 def _limit(profile: Profile, findings: Findings) -> str:
-    """Return what limits the step in a word or two, as far as known."""
+    """Return the verdict in a word or two, as far as known."""
     verdict = findings.verdict
     if verdict.cause is not None:
         return LIMITS[verdict.cause].word
@@ -182,7 +182,7 @@ def _line(cells: Sequence[str], sizes: Sequence[int]) -> str:
 
 
 def _cut(name: str, longest: int) -> str:
-    """Return a name without what is before its end where it is too long: runs of one program begin alike."""
+    """Return a long name with its middle left out, more of it at the end: runs of one program begin alike."""
     end = longest // 3
     return name if cell_len(name) <= longest else f"{name[: longest - 1 - end]}…{name[-end:]}"
 

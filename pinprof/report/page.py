@@ -1,4 +1,4 @@
-"""The page around a report, one file that needs nothing else and asks nobody for anything, and its notebook frame."""
+"""The page around a report, an HTML file without other files or requests, and its frame in a notebook."""
 
 import base64
 import sys
@@ -35,7 +35,7 @@ TABLES = ("tables/grid.js", "tables/tables.js")
 LEVEL = 9
 """Of deflate: 0.4 s once in a process."""
 FRAME_HEIGHT = "800px"
-"""Of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
+"""Height of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
 
 ANSWER = Markup("""<script>
 if (!window.pinprofAnswers) {
@@ -46,11 +46,11 @@ if (!window.pinprofAnswers) {
   });
 }
 </script>""")
-"""Lets the notebook hand plotly to the frames that ask for it: they cannot look into it."""
+"""Sends plotly to frames that ask the notebook for it: they cannot read the notebook themselves."""
 
 
 def top(name: str, title: str, remark: str, links: Iterable[tuple[str, str]]) -> Markup:
-    """Return what stays in sight above a report: what it is about, and links to its parts, each (title, id)."""
+    """Return the bar that stays on top of a page: its subject, and links (title, id) to its parts."""
     items = Markup().join(Markup('<li><a href="#{1}">{0}</a></li>').format(*link) for link in links)
     return Markup(
         '<div class="top"><h2 id="{}">{} <span class="note">{}</span></h2>\n'
@@ -59,7 +59,7 @@ def top(name: str, title: str, remark: str, links: Iterable[tuple[str, str]]) ->
 
 
 def page(title: str, body: Markup) -> Markup:
-    """Return a self-contained HTML page, whose timelines and charts it draws; only charts need plotly.js."""
+    """Return a self-contained HTML page with the scripts for its timelines and charts; only charts need plotly.js."""
     own = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLES)))
     return Markup("""<!DOCTYPE html>
 <html lang="en">

@@ -1,4 +1,4 @@
-"""A report as what a run of an experiment tracker keeps: numbers, words and files, named as in the JSON."""
+"""The numbers, words and files of a report that a run of an experiment tracker keeps, named as in the JSON."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.tracking.logged import DOCUMENT, FOLDER, PAGE, Logged
 
 ENDS = ("low", "high")
-"""What the two ends of a range are called."""
+"""The names of the two ends of a range."""
 NUMBERS: dict[str, tuple[str, ...]] = {
     **{figure.path: figure.withheld_by for figure in FIGURES if figure.is_tracked},
     "steps/range_ms/low": STEP_MS.withheld_by,
@@ -22,25 +22,22 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "joint/range_ms/high": (ESTIMATE,),
     "joint/predicted_step_ms": (ESTIMATE,),
 }
-"""The numbers, by where they are in the JSON of a trace, each with the kinds of figures that withhold it."""
+"""The numbers, by their path in the JSON of a trace, each with the kinds of doubts that withhold it."""
 COUNT = "findings/count"
 SEARCHED = tuple(kind for kind in KINDS if kind != ESTIMATE)
 """The kinds of figures that rules need: without one of them, nobody knows how many findings there are."""
 WORDS = ("verdict/cause", "verdict/headline", "verdict/do", "steps/bound", "steps/step_source", "path")
-"""What is logged as words."""
+"""The paths of what is logged as words."""
 OF_FINDING = ("saving_ms", "at_most_ms")
-"""What is logged of a finding."""
+"""The fields of a finding that are logged."""
 OF_JOB = ("world_size", "skew_ms")
 WORDS_OF_JOB = ("slowest_rank", "reason", "shown_rank")
 NOTHING = "nothing"
-"""What is said of a trace that can tell all: a run may hold the words about another one from before."""
+"""Logged if nothing is withheld: the run may still hold the words about an earlier trace."""
 
 
 def to_logged(document: str, page: str | None) -> Logged:
-    """Return what to log of the JSON of a report, which is on one trace or on a job, and of its page.
-
-    Of a job it is the rank that the report shows.
-    """
+    """Return what to log of a report, given its JSON and its page; of a job, the rank that the report shows."""
     report: dict[str, Any] = json.loads(document)
     ranks = report["ranks"]
     trace = _shown(report)
@@ -57,7 +54,7 @@ def to_logged(document: str, page: str | None) -> Logged:
 
 
 def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the trace that the report is about: of a job that of the rank to look at first."""
+    """Return the trace that the report is about; of a job, that of the rank to look at first."""
     traces, ranks = report["traces"], report["ranks"]
     if not ranks:
         return traces[0]
@@ -100,7 +97,7 @@ def _invalidates(doubt: Mapping[str, Any], kinds: Iterable[str]) -> bool:
 
 
 def _withheld(trace: Mapping[str, Any]) -> str:
-    """Return which numbers the trace cannot tell, each with the reason and the way out."""
+    """Return which numbers are withheld, each with the reason and the remedy."""
     names_of: dict[str, list[str]] = {}
     for name, kinds in (*NUMBERS.items(), (COUNT, SEARCHED)):
         reason = next((doubt for doubt in trace["missing"] if _invalidates(doubt, kinds)), None)

@@ -1,4 +1,4 @@
-"""What is in the JSON documents: their schemas."""
+"""The JSON Schemas of the documents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,16 +28,16 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "bisect": Bisect,
     "bench": BenchDocument,
 }
-"""The documents, by the command whose `--json` writes them; those of `--json --brief` end so."""
+"""The documents by the command whose `--json` writes them, with `-brief` for `--json --brief`."""
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 DEFINED = "#/$defs/"
 NOTES = ("unit", "forPeople")
-"""Annotations that validators pass over. They stand in the field that they are of, not in the type of its items."""
+"""Annotations that validators ignore. They stand in a field itself, not in the type of its items."""
 
 
 def to_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON Schema of a document; `unit` and `forPeople` are annotations that validators pass over."""
+    """Return the JSON Schema of a document; `unit` and `forPeople` are annotations that validators ignore."""
     schema = msgspec.json.schema(document)
     names = {name: _name(name, shape) for name, shape in schema["$defs"].items()}
     root = names[document.__name__]
@@ -47,7 +47,7 @@ def to_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _name(name: str, shape: Mapping[str, Any]) -> str:
-    """Return what an object is called in schemas: a whole document as its `schema` is, others as their class is."""
+    """Return the name of an object in schemas: a document has that of its `schema`, others that of their class."""
     if "schema" in shape["properties"]:
         return str(shape["properties"]["schema"]["enum"][0].split("/")[0])
     return "".join(
@@ -105,7 +105,7 @@ def _or_null(shape: dict[str, Any], null: dict[str, Any]) -> dict[str, Any]:
 
 
 def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
-    """Return the names of what an object holds, each once, in the order in which they are met."""
+    """Return the names of the objects within an object, each once, in order of appearance."""
     met: dict[str, None] = {}
 
     def visit(value: Any) -> None:

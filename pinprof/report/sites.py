@@ -1,4 +1,4 @@
-"""Sites gathered: by the place of the user's code that calls them, or by the library's function that waits."""
+"""Groups of wait sites: by the user's line that calls them, or by the library function that waits."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from pinprof.trace.lines import Place
 from pinprof.units import counted
 
 LINE, LIBRARY = "line", "library"
-"""By what sites are gathered."""
+"""The ways to group sites."""
 
 
 @dataclass(frozen=True)
 class WaitGroup:
-    """Sites that stand together, the costliest first; or a site alone."""
+    """Sites of one line or library function, the costliest first; or a site alone."""
 
     at: Place
-    """The user's place, or the library's function; that of the site itself where it stands alone."""
+    """The user's line, or the library's function."""
     sites: tuple[WaitSite, ...]
 
     @property
     def cause(self) -> str:
-        """The cause of all of them in plain words, or how many there are."""
+        """The cause of all of them in plain words, or how many causes there are."""
         causes = {site.cause for site in self.sites}
         return WAITS[self.sites[0].cause].label if len(causes) == 1 else counted(len(causes), "cause")
 
 
 def group_waits(sites: Iterable[WaitSite], by: str = LINE) -> list[WaitGroup]:
-    """Return sites gathered by LINE or LIBRARY, the longest idle time first, then the longest stall.
+    """Return sites grouped by LINE or LIBRARY, the longest idle time first, then the longest stall.
 
-    Only waits in libraries stand together, with what else waits at their line; any other site stands alone.
+    Waits in libraries form groups, along with other waits at their line; any other site stands alone.
     """
     listed = list(sites)
     place_of = PLACES[by]
@@ -46,7 +46,7 @@ def group_waits(sites: Iterable[WaitSite], by: str = LINE) -> list[WaitGroup]:
 
 
 def cause_with_verdict(site: BareSite) -> str:
-    """Return why a site waits, in plain words, and whether the code asked for that."""
+    """Return the cause of a site's waits in plain words, and whether the code asked for them."""
     asked = VERDICTS[site.verdict]
     return WAITS[site.cause].label + (f" ({asked})" if asked else "")
 
@@ -57,7 +57,7 @@ def _function(site: WaitSite) -> Place:
 
 
 PLACES: Mapping[str, Callable[[WaitSite], Place]] = {LINE: lambda site: site.place, LIBRARY: _function}
-"""By what sites stand together."""
+"""The place that all sites of a group share, by the way of grouping."""
 
 
 def _rank(gathered: WaitGroup) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def _rank(gathered: WaitGroup) -> tuple[int, int]:
 
 
 def place_in_group(site: WaitSite, by: str) -> str:
-    """Return the place of a site within those that it is gathered with: the library's, or the user's that calls it."""
+    """Return what distinguishes a site in its group: the library function, or the user's place that calls it."""
     if by == LINE:
         return f"in {place(short_place(site.library))}" if site.library else "by itself"
     line = f"line {site.library.line}, " if site.library and site.library.line is not None else ""
@@ -74,7 +74,7 @@ def place_in_group(site: WaitSite, by: str) -> str:
 
 
 def called_from_several(sites: Sequence[WaitSite]) -> bool:
-    """Return whether gathering by library adds something up: some function is called from several places."""
+    """Return whether grouping by library adds anything up: some function is called from several places."""
     callers: dict[Place, set[Place]] = {}
     for site in sites:
         if site.library:

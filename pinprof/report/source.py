@@ -19,7 +19,7 @@ from pinprof.units import shortened
 AROUND = 2
 """Lines that are quoted before and after a place."""
 MAX_BYTES = 1_000_000
-"""Nobody reads a file in lines that is larger."""
+"""Larger files are not quoted."""
 LONGEST = 160
 """Characters of a line that are quoted."""
 CLOSING = {"(": 1, ")": -1}
@@ -35,9 +35,9 @@ EDITORS = {
     "emacs": "org-protocol://open-file?file={path}&line={line}",
     "file": "file://{path}",
 }
-"""Schemes by the names of editors."""
+"""Templates of links, by the names of editors."""
 SCHEME = re.compile(r"(?!(?:javascript|vbscript|data|blob|about):)[a-z][a-z0-9+.-]*:\S*\{path\}\S*", re.IGNORECASE)
-"""A link that opens something, and runs nothing in the page."""
+"""A template of links that open a program and run nothing in the page."""
 
 
 class Editor(NamedTuple):
@@ -54,7 +54,7 @@ class Editor(NamedTuple):
 
 
 class Code(NamedTuple):
-    """How a page shows the code: whether it quotes it, and the editor that its links open."""
+    """How a report shows the user's code: whether it quotes lines, and the editor that links open."""
 
     quotes: bool = True
     editor: Editor | None = None
@@ -65,24 +65,24 @@ PLAIN = Code()
 
 @dataclass(frozen=True)
 class Quoting:
-    """What a page shows of the sources of one trace."""
+    """Quotes and links of the sources of one trace."""
 
     sources: Sources
     code: Code = PLAIN
 
     def linked(self, at: Place, text: str) -> str:
-        """Return the text of a place, as a link into the editor if there is one and the file is at hand."""
+        """Return the text of a place, as a link into the editor if there is one and the file is there."""
         link = self.link(at)
         anchor = Markup('<a class="editor" href="{}" title="open in the editor">{}</a>')
         return anchor.format(link, text) if link else text
 
     def link(self, at: Place) -> str:
-        """Return the address of a place in the editor; nothing without one, or where the file is not at hand."""
+        """Return the address of a place in the editor; empty without an editor or without the file."""
         path = self.sources.path(at.file) if at.file and self.code.editor else None
         return self.code.editor.link(path, at.line) if path and self.code.editor else ""
 
     def quoted(self, at: Place, change: Change | None = None) -> Markup:
-        """Return the lines around a place, with what is to be changed; nothing where they are not at hand."""
+        """Return the lines around a place, with the change marked; empty if they are not there as they ran."""
         if at.file is None or at.line is None or not self.code.quotes:
             return Markup()
         text = self._text(at.file)
@@ -100,9 +100,9 @@ class Quoting:
         )
 
     def line(self, at: Place, *, of_call: bool = True) -> str:
-        """Return the line of code at a place without its indent; nothing where it is not at hand as it ran.
+        """Return the line of code at a place without its indent; empty if it is not there as it ran.
 
-        `of_call`: something was called there, and not only a sample taken.
+        `of_call`: the recording shows a call at this line, not only a sample.
         """
         if at.file is None or at.line is None or not self.code.quotes:
             return ""
@@ -115,14 +115,14 @@ class Quoting:
         return printable(shortened(lines[at.line - 1].strip().expandtabs(4), LONGEST)) if at.line <= len(lines) else ""
 
     def is_changed(self, at: Place) -> bool:
-        """Return whether the source at hand is not the one that ran: at the place of a call it has none."""
+        """Return whether the source cannot be the one that ran: it has no call at the place of a recorded call."""
         if at.file is None or at.line is None or not self.code.quotes:
             return False
         text = self._text(at.file)
         return self._is_edited(at.file) if text is None else not _may_have_call(text, at)
 
     def _text(self, file: str) -> str | None:
-        """Return the text of a source file as it was recorded, if it is at hand and no larger than people write."""
+        """Return the text of a source file as it was recorded, None without one or if it is too large."""
         path = self.sources.path(file)
         with suppress(OSError):
             return self.sources.text(file) if path and path.stat().st_size <= MAX_BYTES else None
@@ -136,7 +136,7 @@ class Quoting:
 
 
 def _may_have_call(text: str, at: Place) -> bool:
-    """Return whether a source may be the one in which a call was made at a place."""
+    """Return whether a source has a call at a place, in the function of that place."""
     return may_call(text, at.line or 0) and (at.function not in ANONYMOUS or fits(text, at.function, at.line or 0))
 
 
@@ -158,7 +158,7 @@ def _line(number: int, text: str, change: Change | None, at: Place) -> Markup:
 
 
 def _marked(text: str, change: Change) -> tuple[Markup, str]:
-    """Return a line with what is to be changed marked, and what to do there; nothing where it is not in the line."""
+    """Return a line with the code to change marked, and what to do there; unmarked if it is not in the line."""
     code, pieces, done = text.split("#", maxsplit=1)[0], [], 0
     for match in re.finditer(change.at, code):
         start, end = match.span()
@@ -171,7 +171,7 @@ def _marked(text: str, change: Change) -> tuple[Markup, str]:
 
 
 def _closed(code: str, start: int) -> int:
-    """Return where the bracket is closed that is open at a place; the end of the line where it is not."""
+    """Return the place after the bracket that closes an open one; the end of the line if none does."""
     depth = 1
     for at in range(start, len(code)):
         depth += CLOSING.get(code[at], 0)
@@ -185,9 +185,9 @@ def _plain(text: str) -> Markup:
 
 
 def editor_of(text: str) -> Editor | None:
-    """Return the editor of a name, or of a template of its own; None for no text.
+    """Return the editor with a name, or of a template of links; None for an empty text.
 
-    Raises PinprofError if it is neither.
+    Raises PinprofError if the text is neither.
     """
     if not text:
         return None

@@ -25,13 +25,13 @@ STYLES: Mapping[str, str] = {
     "dim": "dim",
     "strong": "",
 }
-"""How a terminal shows a style, of those that it shows. A page has a class for each but `code`."""
+"""The terminal's look of each style; a page has a class for each but `code`."""
 STRONG = frozenset(("strong", "confirmed", "refuted", "depends", "unknown", "unjudged", "problem"))
 """Styles that are bold on a page."""
 
 
 class Styled(NamedTuple):
-    """A text that looks unlike others: `code`, or one of STYLES."""
+    """A text with a style: `code`, or one of STYLES."""
 
     text: str
     style: str
@@ -57,7 +57,7 @@ class Fact(NamedTuple):
     number: str
     meaning: str
     is_named: bool = True
-    """Whether its name is shown, too; its meaning may say by itself what it is."""
+    """Whether its name is shown; some meanings need none."""
     mark: str = ""
     """The character that draws it in a bar of the terminal."""
 
@@ -73,9 +73,9 @@ class ReportTable:
     listed: Sequence[Sequence[Cell]] | None = None
     """The rows for which a terminal has room; None for all."""
     is_named: bool = True
-    """Whether a terminal has a title above the first column; its words may say by themselves what they are."""
+    """Whether a terminal shows the title of the first column; some texts need none."""
     grid: str = ""
-    """The interactive table that has these rows on a page, in place of it."""
+    """The name of the interactive table that replaces it on a page."""
 
 
 @dataclass(frozen=True)
@@ -88,22 +88,22 @@ class Section:
     tables: Sequence[ReportTable] = ()
     notes: Sequence[Sentence] = ()
     left_out: Sequence[str] = ()
-    """What to say in a terminal of the rows that are not listed there."""
+    """Remarks on the rows that a terminal does not list."""
     name: str = ""
-    """To what links on the page lead."""
+    """The id that links on the page lead to."""
     brief: Sequence[Sentence] = ()
-    """Its rows that the short report has, too, as sentences."""
+    """The sentences that the short report has of it."""
 
 
 class PageContext(NamedTuple):
-    """What a page has besides its sections."""
+    """What sections refer to on their page."""
 
     grids: Collection[str] = ()
-    """Its interactive tables by name."""
+    """The names of its interactive tables."""
     grids_at: str = ""
-    """Where these are."""
+    """The id of these tables."""
     quoting: Quoting | None = None
-    """What makes places of the code links."""
+    """Makes links of places in the code."""
 
 
 def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Iterator[RenderableType]:
@@ -166,7 +166,7 @@ def on_page(section: Section, drawn: Markup | str = "", shown: PageContext | Non
 
 
 def _page_table(table: ReportTable, shown: PageContext) -> Markup:
-    """Return a table; where the page has its rows to be sorted and searched, a link to these in place of it."""
+    """Return a table, or a link to the interactive table with the same rows."""
     if table.grid in shown.grids:
         link = Markup('<p class="note"><a href="#{}" data-tab="{}">{}</a></p>')
         return link.format(shown.grids_at, table.grid, f"All {table.grid}, sorted and searched")
@@ -175,7 +175,7 @@ def _page_table(table: ReportTable, shown: PageContext) -> Markup:
 
 
 def capitalized_sentence(sentence: Sentence) -> Sentence:
-    """Return a sentence with a capital at the beginning, as `begun`."""
+    """Return a sentence with a capital at the beginning, as `capitalized`."""
     if isinstance(sentence, str):
         return capitalized(sentence)
     if isinstance(sentence, Styled | CodeText):

@@ -1,4 +1,4 @@
-"""What codes mean, in the words that all reports share, and names of the trace made safe to show."""
+"""The words that all reports share, and names of the trace made safe to show."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,11 @@ NO_GPU_WORK = (
     "pinprof report names the lines of the host"
 )
 WAIT_PARTS = {"drain": "for earlier work", "own": "for its own copy", "rest": "in the call"}
-"""What a wait of the host is made of."""
+"""The parts of a wait of the host, after "the host waits"."""
 SHOWN_PARTS = 2
 """Parts of the path of a library's file that a table shows."""
 NOTHING = "-"
-"""Stands for a number that there is not, or that a report does not give."""
+"""Stands for a number that does not exist or is withheld."""
 TRUST_TITLE = "Before you trust this trace"
 ABSENT_TITLE = "Not in this trace"
 MAX_NAME, MAX_CELL, MAX_TEXT = 90, 200, 2000
@@ -29,7 +29,7 @@ MAX_NAME, MAX_CELL, MAX_TEXT = 90, 200, 2000
 
 
 def not_shown(*reasons: Doubt | None) -> str:
-    """Return why figures are not shown, by what withholds them; nothing where they are."""
+    """Return "not shown (reason)" by the first doubt that withholds figures; empty if none does."""
     reason = next(filter(None, reasons), None)
     return f"not shown ({reason.what})" if reason else ""
 
@@ -40,17 +40,17 @@ def doubts(profile: Profile) -> tuple[Doubt, ...]:
 
 
 def absent_events(profile: Profile) -> tuple[Doubt, ...]:
-    """Return what was not recorded, without which the figures are right all the same."""
+    """Return what was not recorded; the figures are right without it."""
     return tuple(entry for entry in profile.doubts if entry.level == "absent")
 
 
 def effect_and_remedy(entry: Doubt) -> str:
-    """Return what follows from it for the report, and the way out, as sentences without the last full stop."""
+    """Return what a doubt means for the report, and the remedy, as sentences without the last full stop."""
     return ". ".join(filter(None, (entry.effect, figures_not_given(entry), capitalized(entry.remedy))))
 
 
 def figures_not_given(entry: Doubt) -> str:
-    """Return which figures are not given because of it; nothing where all are."""
+    """Return which figures a doubt withholds; empty if none."""
     figures = [words for figure, words in FIGURE_KINDS.items() if figure in entry.withholds]
     if not figures:
         return ""
@@ -64,7 +64,7 @@ def capitalized(sentence: str) -> str:
 
 
 def joined_by_or(names: Sequence[str]) -> str:
-    """Return names as people list what none is true of: "a, b or c"."""
+    """Return names as "a, b or c"."""
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
@@ -87,7 +87,7 @@ HAZARD = "numbers may be wrong"
 
 
 def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
-    """Return what fixing a finding alone brings, `in_short` with few words; without a replay, what it is of."""
+    """Return what fixing a finding alone saves, `in_short` in few words; without a replay, the time concerned."""
     saving, step_ns = finding.saving, profile.step_ns
     if saving is None:
         return (
@@ -104,7 +104,7 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
 
 
 def worth_without_replay(finding: Finding) -> str:
-    """Return what is known of a fix without a replay; nothing if that is what waits and copies cost."""
+    """Return what is known of a saving without a replay; empty if that is only the cost of waits and copies."""
     if finding.most_ns is not None:
         if finding.rule.family == "waits":
             return f"saves {duration(finding.most_ns)} at most"
@@ -116,7 +116,7 @@ def worth_without_replay(finding: Finding) -> str:
 
 
 def site_figures(site: FoundSite) -> str:
-    """Return the figures of one of several sites of a finding, and what fixing it alone saves."""
+    """Return the figures of a site of a finding, and what fixing it alone saves."""
     figures, saving = site.evidence.figures or site.evidence.text, site.saving
     if saving is None:
         return figures
@@ -124,23 +124,23 @@ def site_figures(site: FoundSite) -> str:
 
 
 def site_line(site: FoundSite) -> str:
-    """Return one of several sites of a finding as a line of a list."""
+    """Return a site of a finding as a line of a list."""
     return ": ".join(filter(None, (place(site.evidence.place), site_figures(site))))
 
 
 def with_more_sites(where: str, sites: int) -> str:
-    """Return where the costliest of N sites is, and how many more there are; nothing if its place is not known."""
+    """Return the place of the costliest of N sites, and how many more there are; empty if `where` is."""
     return f"{where} and {counted(sites - 1, 'more site')}" if where and sites > 1 else where
 
 
 def at_costliest_site(finding: Finding) -> str:
-    """Return where a finding is, to follow what it is: its costliest site with a line, and how many more there are."""
+    """Return " at FILE:LINE" of the costliest site of a finding, and how many more sites there are."""
     more = len(finding.sites) - 1
     return at(finding.evidence.place) + (f" and {counted(more, 'more site')}" if more else "")
 
 
 def then_worth(finding: Finding, profile: Profile) -> str:
-    """Return what a fix brings with what it makes possible; nothing where that brings no more."""
+    """Return what a fix saves together with the change that it makes possible; empty if that is not more."""
     then = finding.evidence.then
     if then is None or finding.with_then is None:
         return ""
@@ -148,7 +148,7 @@ def then_worth(finding: Finding, profile: Profile) -> str:
 
 
 def joint_worth(findings: Findings, profile: Profile, which: str = "all of these") -> str:
-    """Return what all fixes together bring; nothing where it is what one of one finding brings, or not known.
+    """Return what all fixes together save; empty with fewer than two predicted savings.
 
     `which` names the findings, for a text that does not show all.
     """
@@ -171,7 +171,7 @@ def which_together(joint: Joint, which: str = "all of these") -> str:
 
 
 def source_of_rates(findings: Findings, profile: Profile) -> str:
-    """Return whose rates copies have that become pinned; nothing where they are assumed or nothing was replayed."""
+    """Return the GPU whose measured rates pinned copies get in replays; empty if rates are assumed or not used."""
     if not findings.machine or not any(finding.saving for finding in findings):
         return ""
     names = gpu_names(profile)
@@ -180,7 +180,7 @@ def source_of_rates(findings: Findings, profile: Profile) -> str:
 
 
 def saves_or_costs(before_ns: float, after_ns: float, whole: str = "step") -> str:
-    """Return what a step of another length brings: "saves 2.18 ms, 16 % of the step", or what it costs.
+    """Return the difference of two steps: "saves 2.18 ms, 16 % of the step", or "costs ...".
 
     `whole` is what counts as a step: `StepTimes.whole`.
     """
@@ -221,7 +221,7 @@ def recording_line(profile: Profile) -> str:
 
 
 def place(at: Place) -> str:
-    """Return where a wait was called from: `FILE:LINE (FUNCTION)`, without a line `FUNCTION (FILE)`; else nothing."""
+    """Return a place as `FILE:LINE (FUNCTION)`, without a line as `FUNCTION (FILE)`; empty if it is not known."""
     file, line, function = at
     if file is None or function is None:
         return function or ""
@@ -229,19 +229,19 @@ def place(at: Place) -> str:
 
 
 def with_more(name: str, count: int) -> str:
-    """Return a name, and how many more there are; nothing for an empty name."""
+    """Return a name, and how many more there are; empty for an empty name."""
     return f"{name} and {count - 1} more" if name and count > 1 else name
 
 
 def whole_place(site: BareSite) -> str:
-    """Return where a site is, as far as known: the user's place, and that of the library function which waits."""
+    """Return the user's place of a site and that of the library function that waits, as far as they are known."""
     return ", in ".join(
         filter(None, (place(at) for at in (site.place, site.library and short_place(site.library)) if at))
     )
 
 
 def short_place(at: Place) -> Place:
-    """Return a place with the last parts of its file alone: a terminal has no room for all."""
+    """Return a place with only the last parts of its file's path, for a terminal."""
     parts = (at.file or "").split("/")
     return at._replace(file="/".join(parts[-SHOWN_PARTS:]) or None)
 

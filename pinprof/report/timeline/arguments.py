@@ -1,6 +1,6 @@
-"""Word the args of events for the page: texts that many events share are stored once, numbers of their own in columns.
+"""The args of events for the page: texts that many events share are stored once, ids of single events in columns.
 
-A value that has not the form in which torch writes it is shown as it stands.
+A value that torch did not write in its usual form is shown as recorded.
 """
 
 import json
@@ -48,11 +48,11 @@ class EventTexts(NamedTuple):
 
     lines: tuple[str, ...]
     others: tuple[tuple[str, str], ...]
-    """Keys and values as they stand, cut if they are long."""
+    """Keys and values as recorded, cut if they are long."""
 
 
 def event_texts(args: Args) -> EventTexts:
-    """Return what args say: sentences, and the other args as they stand."""
+    """Return the texts on args: sentences on those that pinprof knows, and the others as recorded."""
     lines: list[str] = []
     in_lines: set[str] = set()
     for tell, keys in LINE_WRITERS:
@@ -67,12 +67,12 @@ def event_texts(args: Args) -> EventTexts:
 
 
 def value_in_words(value: object) -> str:
-    """Return a value of JSON as it stands, cut if it is long."""
+    """Return a value of JSON as recorded, cut if it is long."""
     return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MAX_VALUE)
 
 
 def _inputs(args: Args) -> str:
-    """Return shapes and types of inputs, or the values of those that are no tensors."""
+    """Return shapes and types of input tensors, and the values of other inputs."""
     dims, types = args.get(DIMS), args.get(TYPES)
     if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(types) != len(dims):
         return ""
@@ -112,7 +112,7 @@ def _is_size(value: object) -> TypeGuard[int]:
 
 
 def _form(dims: Any, strides: Any) -> str:
-    """Return how a tensor lies in memory, if it does otherwise than its shape lets expect."""
+    """Return the memory layout of a tensor that is not contiguous; empty for others."""
     if not isinstance(strides, list) or len(strides) != len(dims) or not all(map(_is_size, strides)):
         return ""
     outwards = range(len(dims) - 1, -1, -1)
@@ -138,7 +138,7 @@ def _plain(value: object) -> str:
 
 
 def _grid(args: Args) -> str:
-    """Return how many blocks of how many threads a kernel has."""
+    """Return grid and block of a kernel, with its numbers of blocks and threads."""
     grid, block = args.get("grid"), args.get("block")
     if not _is_shape(grid) or not _is_shape(block) or {len(grid), len(block)} != {DIMENSIONS}:
         return ""
@@ -171,13 +171,13 @@ LINE_WRITERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (
     (_grid, frozenset(("grid", "block"))),
     (_collective, frozenset(("Collective name", "In msg nelems", "Out msg nelems", "dtype"))),
 )
-"""Functions that make a line, with the args that it is made of; they return nothing where those are missing."""
+"""Functions that write a line, each with the args that it uses; the line is empty where these are missing."""
 
 
 SIZE, RATE = "bytes", "memory bandwidth (GB/s)"
-"""Args of GPU work that the page has already: the rate is the size by the length."""
+"""Args of GPU work that the page has in other columns: the rate is the size by the length."""
 LONGEST = 1 << 20
-"""Longer args are not looked into; those of an op on a thousand tensors have 50,000 characters."""
+"""Longer args are not read; those of an op on a thousand tensors have 50,000 characters."""
 MOST_CHARACTERS = 3_000_000
 """The most characters of args in a page; a recording of 100 MB with shapes has a tenth of that."""
 CODE_CHARACTERS = 6
@@ -191,7 +191,7 @@ UNREADABLE_ARGS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowE
 
 
 class Interned:
-    """Numbers for the texts on events; equal texts have one number, and 0 is nothing."""
+    """Numbers the texts on events: equal texts have the same number, and 0 stands for none."""
 
     def __init__(self) -> None:
         self.texts: dict[str | tuple[str, str], int] = {}
@@ -231,19 +231,19 @@ class Interned:
 
 
 class SharedKeys(NamedTuple):
-    """What events have in common whose args are the same but for numbers of their own."""
+    """What events share whose args differ only in the ids of single events."""
 
     number: int
-    """The number of their texts, -1 if each event is to be looked at by itself."""
+    """The number of their texts, -1 if each event must be read by itself."""
     keys: tuple[str, ...]
-    """Those of their own numbers; empty ones if each event is to be looked at by itself."""
+    """The keys of the ids; empty texts if each event must be read by itself."""
 
 
 SHARED_NUMBER, SHARED_KEYS = map(attrgetter, SharedKeys._fields)
 
 
 class KeysByText(dict[bytes, SharedKeys]):
-    """What the events of a table share, by what `split` leaves of their args; `look_at` returns it of a new text."""
+    """The `SharedKeys` of events by the text that `split` leaves of their args; `look_at` reads a new text."""
 
     def __init__(self, look_at: Callable[[bytes], SharedKeys]) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ class KeysByText(dict[bytes, SharedKeys]):
 
 
 class Arguments:
-    """The args, in a trace's file, of the events that some lanes draw."""
+    """The args of the events of some lanes, read from the trace's file."""
 
     def __init__(self, trace: Trace, lanes: Iterable[Lane]) -> None:
         self.why = ""
@@ -269,7 +269,7 @@ class Arguments:
                 wanted.setdefault(table, np.zeros(len(getattr(trace, table)), bool))[lane.row[lane.count == 1]] = True
         self._sets = {table: np.zeros(len(rows), np.int32) for table, rows in wanted.items()}
         self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
-        """The numbers of each table by key, plus one; 0 is none."""
+        """The ids of each table by key, plus one; 0 is none."""
         self._shared = {table: KeysByText(partial(self._look_at, table)) for table in wanted}
         try:
             for events in look_up(trace, wanted):
@@ -278,7 +278,7 @@ class Arguments:
             self.why = str(error)
 
     def _take(self, events: EventArgs) -> None:
-        """Give each of some events the number of its texts, and keep its own numbers."""
+        """Keep the number of the texts of each event, and its ids."""
         try:
             texts, numbers = split(events.args)
         except ValueError:
@@ -316,7 +316,7 @@ class Arguments:
             return unusual
 
     def _number(self, table: str, row: int, text: bytes) -> int:
-        """Return the number of the texts on an event, and keep its own numbers."""
+        """Return the number of the texts on an event, and keep its ids."""
         if not text:
             return 0
         if len(text) > LONGEST:
@@ -338,7 +338,7 @@ class Arguments:
         return own[key]
 
     def columns(self, lane: Lane) -> Columns:
-        """Return the columns of a lane; nothing is known of merged events."""
+        """Return the columns of a lane; merged events have none."""
         table = lane.source.table
         if not table:
             return {}

@@ -45,7 +45,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Lines of plain text, and per row of a table which of them hold; 0 for none."""
+    """Lists of lines of plain text, and per row of a table the index of its list; 0 is an empty list."""
 
     lines: list[list[str]]
     call: Int64s
@@ -97,7 +97,7 @@ def _ops(trace: Trace) -> list[Int32s]:
 
 
 def _texts(trace: Trace, names: list[int]) -> tuple[str, str, str]:
-    """Return what is said of the ops, of the user's function and of the module with these names."""
+    """Return the texts on ops, on the user's function and on the module with these names; empty for those absent."""
     *ops, function, module = names
     chain = ", ".join(cut(trace.ops.names[op]) for op in ops if op != NONE)
     caller = frame(trace.functions.names[function]) if function != NONE else None

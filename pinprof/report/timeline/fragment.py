@@ -1,7 +1,6 @@
-"""The timeline as a piece of a page: what is drawn in words, the toolbar that steers the view, and the packed columns.
+"""The timeline as a piece of a page: a sentence on what is drawn, the toolbar, and the packed columns.
 
-The page's scripts draw them on a canvas of their own: plotly took 50 ms for each zoom of 20,000 rectangles, which is
-too slow to follow a hand.
+The page's scripts draw on a canvas: plotly took 50 ms for each zoom of 20,000 rectangles, too slow to follow a hand.
 """
 
 import json
@@ -55,31 +54,31 @@ TOOLBAR = Markup("""\
 </span>
 </div>
 <ul class="matches common" aria-label="What was found, by name"></ul>""")
-"""The toolbar of a timeline; one that follows another hides what is `common`."""
+"""The toolbar of a timeline; if timelines share a view, all but the first hide what is `common`."""
 
 
 class Zero(NamedTuple):
-    """The time from which an axis counts, if not the start of the step that is shown."""
+    """The time from which an axis counts, if it is not the start of the shown step."""
 
     ns: int
     """On the clock of the trace."""
     since: str
-    """The name of what starts then."""
+    """The name of the step that starts then."""
 
 
 class SharedTimeline(NamedTuple):
-    """Timelines under each other that are as one: one axis, one selection, one set of tools."""
+    """A timeline that shares axis, selection and toolbar with others below each other."""
 
     axis: str
-    """The name of the axis, common to these timelines."""
+    """The name of the axis, the same in all of them."""
     name: str
-    """The short name of one of them."""
+    """The short name of this timeline."""
     title: str
-    """The same in full."""
+    """Its full name."""
 
 
 def constants() -> str:
-    """Return what the page's scripts share with Python, as JavaScript."""
+    """Return the constants that the page's scripts share with Python, as JavaScript."""
     units = {name: [(scale, unit, ROUNDS_UP.get(unit, 1)) for scale, unit in known] for name, known in UNITS.items()}
     links = {"LINKED": LINKED, "ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
     looks = {"HATCHES": HATCHES, "BUBBLE": see_through(PURPLE, 0.25)}
@@ -104,11 +103,10 @@ def fragment(
 ) -> Markup:
     """Return the timeline of a trace as HTML; the page around it brings the scripts that draw it.
 
-    The worst instance of each of the findings is there in full. `shared` timelines are as one with others, and fold all
-    host threads but the main one at first, so that one sees them under each other. Their 0 is the start
-    of the first step that each shows at first, or `zero`; `first_ns` is what to show at first, from there.
-    `drawn` is the same trace with fewer complete steps, if it is not to be seen with all. `more` lanes stand below the
-    steps.
+    The worst instance of each finding is kept in full. `shared` timelines fold all host threads but the main one at
+    first, so that all fit below each other. The axis counts from `zero`, or from the start of the first step in view;
+    `first_ns` is the first view, counted from there. `drawn` is the same trace with fewer complete steps, to show only
+    these. `more` lanes stand below the steps.
     """
     trace = drawn or analysis.trace
     view = choose_window(trace)
@@ -150,9 +148,9 @@ def in_words(
     view: Window | None,
     first_ns: tuple[float, float] | None = None,
 ) -> str:
-    """Return in plain text what is in the page, what of it is merged and what is left out.
+    """Return sentences on what is drawn, merged and left out.
 
-    `view` is what is shown at first, if it is of this trace's own choice.
+    `view` is the first view, None if other timelines choose it.
     """
     unfolded = (lane for lane in detail.lanes if not lane.folded)
     blocks = in_blocks(unfolded, f"events shorter than {duration(detail.narrow_ns)}")
@@ -164,7 +162,7 @@ def in_words(
 
 
 def _inside(detail: PageDrawing) -> Iterator[str]:
-    """Yield what is folded at first, and what of it is merged."""
+    """Yield a sentence on the lanes that are folded at first, and on what is merged in them."""
     inner = [lane for lane in detail.lanes if lane.folded]
     if not inner:
         return

@@ -1,7 +1,4 @@
-"""The kinds of rectangles, a row each: name in the legend, colour and pattern; the number of the row is the kind.
-
-And what is left of the name of an event in a narrow one.
-"""
+"""The kinds of rectangles, a row each (label, colour, pattern) whose index is the kind; and short names of events."""
 
 import re
 from typing import NamedTuple
@@ -21,7 +18,7 @@ class LegendEntry(NamedTuple):
     group: str
     colour: str
     pattern: str = ""
-    """A key of `HATCHES`: it is distinguished from its neighbours without colours."""
+    """A key of `HATCHES`, which distinguishes the kind from its neighbours without colours."""
     has_names: bool = False
     """Whether its events have many names, shown in different shades."""
     short: str = ""
@@ -89,7 +86,7 @@ DECORATION = re.compile(
     r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: "
     r"|^(?:ampere|volta|turing|maxwell|pascal|sm\d+_xmma|cutlass\d*_\d+(?:_tensorop|_simt|_wmma)?)_(?=\w)"
 )
-"""What many names begin with; in a narrow rectangle it would push out what distinguishes them."""
+"""Beginnings that many names share; in a narrow rectangle they would leave no room for the rest."""
 WRAPPER = re.compile(
     r"^(?:\w*elementwise_kernel\w*|reduce_kernel|multi_tensor_apply_kernel|Kernel2?|device_kernel"
     r"|gpu_kernel_impl\w*|[AB]Unary\w*|BinaryFunctor|func_wrapper_t|ReduceOp|TensorList\w*"
@@ -102,10 +99,10 @@ ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
 
 
 def short(name: str) -> str:
-    """Return what is left of a name in a narrow rectangle, as plain text.
+    """Return a short form of a name for a narrow rectangle, as plain text.
 
-    Of a template it is its own name, or what distinguishes it among many such kernels: of `elementwise_kernel<..,
-    CUDAFunctor_add<float>, ..>` the functor. Of a Python function it is its name without the file.
+    A template keeps its own name, or the argument that distinguishes it among many such kernels:
+    `elementwise_kernel<.., CUDAFunctor_add<float>, ..>` becomes `CUDAFunctor_add`. A Python function loses its file.
     """
     plain = DECORATION.sub("", printable(name))
     called = called_name(plain)

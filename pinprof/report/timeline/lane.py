@@ -1,4 +1,4 @@
-"""A lane of the timeline: rectangles in a row, what they can be, and how those too thin to see are merged."""
+"""A lane of the timeline: rectangles in a row, their sources, and how the narrow ones are merged."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ class Names(NamedTuple):
 
 
 class RowLinks(NamedTuple):
-    """A column of rows of a table that is drawn, too: `calls` or `gpu`; -1 is none."""
+    """A column of rows of another table that is drawn, `calls` or `gpu`; -1 is none."""
 
     table: str
     rows: np.ndarray
@@ -38,7 +38,7 @@ Columns: TypeAlias = dict[str, Column]
 
 @dataclass(frozen=True)
 class LaneSource:
-    """The source of the rectangles of a lane; the rows are below."""
+    """What the rectangles of a lane stand for; `STEPS` to `WORK` below are all there are."""
 
     name: str
     columns: Callable[[Facts, "Lane"], Columns]
@@ -53,7 +53,7 @@ class LaneSource:
 class Lane:
     """Rectangles in a row, sorted by kind, then by start; times in ns.
 
-    Integers without a type of their own are as narrow as they may be: a page begins with millions of rectangles.
+    Columns of a plain `ndarray` have the narrowest type that fits: a page begins with millions of rectangles.
     """
 
     group: str
@@ -64,8 +64,8 @@ class Lane:
     kind: np.ndarray
     """Index into KINDS."""
     row: np.ndarray
-    """The event; of a block of merged ones the longest. Of a source without a table it is a row of `Stalls`, a step, or
-    a place in `names`, and nothing in an overlap band."""
+    """The row of the event, of a block that of its longest event. Sources without a table have rows of `Stalls`, steps,
+    or places in `names`; the overlap band has -1."""
     count: np.ndarray
     """The number of events that it stands for."""
     busy_ns: Int64s
@@ -118,7 +118,7 @@ def columns_of_stalls(facts: Facts, lane: Lane) -> Columns:
 def columns_of_work(facts: Facts, lane: Lane) -> Columns:
     """Return names, launches, steps, sizes and surroundings of GPU work, and of copies the exposed time and why.
 
-    Steps, sizes, times and reasons are one more than they are; 0 is none.
+    Steps, sizes, times and reasons are stored plus one; 0 is none.
     """
     gpu, links, rows, why = facts.trace.gpu, facts.trace.links, lane.row, facts.analysis.profile.withheld
     columns: Columns = {
@@ -211,9 +211,9 @@ class Drawing:
 
 
 def narrow_limit(count: Callable[[int], int], max_rectangles: int, finest_ns: int, window: Window) -> int:
-    """Return below how many ns events must be merged so that the rectangles are few enough.
+    """Return the length in ns below which events must be merged to leave at most `max_rectangles`.
 
-    `count` returns how many there are for a number of ns, which begins at `finest_ns` and doubles.
+    `count` returns the number of rectangles left for a length, which starts at `finest_ns` and doubles.
     """
     narrow = finest_ns
     while count(narrow) > max_rectangles and narrow < window.span_ns:
@@ -222,7 +222,7 @@ def narrow_limit(count: Callable[[int], int], max_rectangles: int, finest_ns: in
 
 
 def length_merged(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> int:
-    """Return how many rectangles the lane has that `thinned` returns."""
+    """Return the number of rectangles that `merge_narrow` leaves."""
     return len(_first_of_blocks(lane, narrow, keep, mixed=mixed))
 
 
@@ -251,7 +251,7 @@ def merge_narrow(
 
 
 def _first_of_blocks(lane: Lane, narrow: int, keep: Bools | None, *, mixed: bool) -> Int64s:
-    """Return the place of the first event of each block, which `thinned` makes a rectangle."""
+    """Return the place of the first event of each block, which `merge_narrow` makes a rectangle."""
     if len(lane) == 0:
         return np.zeros(0, np.int64)
     merges = lane.busy_ns < narrow if keep is None else (lane.busy_ns < narrow) & ~keep

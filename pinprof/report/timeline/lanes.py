@@ -61,9 +61,9 @@ ROLES = ("main", "autograd", "pin_memory", "other")
 def lay_out(
     trace: Trace, analysis: Analysis, window: Window, *, nested: bool = False
 ) -> tuple[list[Lane], list[HiddenEvents]]:
-    """Return all lanes with events in the window from top to bottom, and what has no lane.
+    """Return all lanes with events in the window from top to bottom, and the events without a lane.
 
-    Those that are folded at first, and the memory of the GPUs, are there if `nested`.
+    `nested` adds the lanes that are folded at first, and the memory of the GPUs.
     """
     hosts = _host_lanes(trace, analysis, window, nested=nested)
     gpus = _gpu_lanes(trace, analysis, window, with_memory=nested)
@@ -77,9 +77,9 @@ def lay_out(
 
 
 def what_is_drawn(analysis: Analysis, drawing: Drawing, steps: str, merged: Iterable[str], more: str = "") -> str:
-    """Return in plain text which steps are drawn, what of them is merged, and what has no lane.
+    """Return sentences on what is drawn: steps, merged events, and events without a lane.
 
-    `more` names what is not drawn either where the overlap band is not.
+    `more` names what is missing along with the overlap band.
     """
     sentences, counts = [steps, *merged], Counter[str]()
     for entry in drawing.left_out:
@@ -94,9 +94,9 @@ def what_is_drawn(analysis: Analysis, drawing: Drawing, steps: str, merged: Iter
 
 
 def in_blocks(lanes: Iterable[Lane], short: str) -> str:
-    """Return how many of the short events are merged, into how many blocks; nothing where none are.
+    """Return how many short events are merged into how many blocks; empty if none are.
 
-    Measures are no events.
+    Measures (the overlap band, memory) do not count.
     """
     blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source not in MEASURES]
     count, into = sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
@@ -104,7 +104,7 @@ def in_blocks(lanes: Iterable[Lane], short: str) -> str:
 
 
 def why_no_band(analysis: Analysis) -> str:
-    """Return why the overlap band is not drawn; nothing where it is."""
+    """Return why the overlap band is not drawn; empty if it is."""
     why = analysis.profile.withheld
     reason = analysis.profile.gravest(why.busy, why.overlap)
     return reason.what if reason else ""
@@ -167,7 +167,7 @@ def _thread_lanes(
 
 
 class _Stack(NamedTuple):
-    """Rows of a table that are nested, or that overlap on a stream."""
+    """Rows of a table that are nested on a thread, or overlap on a stream, for one lane per level."""
 
     group: str
     source: LaneSource
@@ -179,7 +179,7 @@ class _Stack(NamedTuple):
     folded: bool = False
 
     def lanes(self, depths: range, deeper: str) -> Iterator[Lane | HiddenEvents]:
-        """Yield a lane for each of some levels, and how many are `deeper`, if that has words."""
+        """Yield a lane for each level in `depths`, and the count of `deeper` events unless that is empty."""
         level = levels(self.table.start_ns[self.rows], self.table.end_ns[self.rows], depths.stop)
         kind = np.broadcast_to(np.asarray(self.kind, np.int64), level.shape)
         for depth in range(depths.start, int(level.max(initial=NONE)) + 1):
@@ -223,7 +223,7 @@ def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterat
 
 
 def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane:
-    """Return the band that says when a device computed, copied, did both, or nothing, from its first work on."""
+    """Return the band that shows when a device computed, copied, did both or was idle, from its first work on."""
     gpu = trace.gpu
 
     def times(chosen: Bools) -> Intervals:
@@ -265,7 +265,7 @@ def _frame_lanes(trace: Trace, window: Window, index: int, group: str) -> Iterat
 
 
 def _frame_kinds(trace: Trace) -> Int64s:
-    """Return whose code each Python function is, as kinds."""
+    """Return the kind of each Python function, which says whose code it is."""
     functions = trace.functions
     of_name = np.full(len(functions.names), kinds.PACKAGES, np.int64)
     for code in np.unique(functions.name).tolist():

@@ -1,4 +1,4 @@
-"""Takes the numbers that each event has of its own out of args, so that the texts left are those of many events."""
+"""Splits args into the ids of single events and texts that many events share."""
 
 import re
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ import numpy as np
 from pinprof.trace.tables import Int64s
 
 OWN = ("External id", "correlation", "Ev Idx", "Record function id", "Sequence number", "Python id", "Python parent id")
-"""Args with another number in each event."""
+"""Args whose number differs in each event."""
 LARGEST = 1 << 52
-"""Larger numbers are no whole numbers to a page, and stay with the texts."""
+"""JavaScript does not keep larger numbers exactly; these stay in the texts."""
 
 SEPARATOR = b"\0"
-"""Stands in no JSON."""
+"""A byte that JSON does not contain."""
 NUMBER = re.compile(
     rb'": (?:%b)(\d+)(?=[,}\s])' % b"|".join(b'(?<="%b": )' % key.encode() for key in OWN)
 )  # begins with what is the same for all: a search for that is fast
@@ -27,9 +27,9 @@ class Split(NamedTuple):
     """The args of some events."""
 
     texts: list[bytes]
-    """JSON, with 0 for each number of an event's own."""
+    """JSON, with 0 in place of each id."""
     numbers: Int64s
-    """These numbers, in the order of the events and their texts."""
+    """The ids, in the order of the events and their texts."""
 
 
 def split(args: Sequence[bytes | msgspec.Raw]) -> Split:
@@ -46,11 +46,11 @@ def split(args: Sequence[bytes | msgspec.Raw]) -> Split:
 
 
 def own_keys(text: bytes, args: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return the keys of the numbers that `split` took from a text, None if some of them are not those of the args."""
+    """Return the keys of the ids that `split` took from a text, None if some of them lie deeper in the args."""
     keys = tuple(key.decode() for key in KEY.findall(text))
     return keys if keys == tuple(key for key, value in args.items() if key in OWN and type(value) is int) else None
 
 
 def count_of_numbers(text: bytes) -> int:
-    """Return how many numbers `split` took from a text."""
+    """Return how many ids `split` took from a text."""
     return len(KEY.findall(text))

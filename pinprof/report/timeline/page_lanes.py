@@ -1,4 +1,4 @@
-"""Which events are in the page in full: all, if they are few enough, else those of the steps that matter."""
+"""The lanes of a page: with all events if they fit, otherwise with those of the steps that matter, the rest merged."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class PageDrawing(Drawing):
     """All that is drawn of a whole trace, each lane sorted by start."""
 
     full: tuple[int, ...]
-    """Steps whose events are all there; all steps if nothing is merged. What is folded at first does not count."""
+    """Steps whose events are all there, folded lanes apart; all steps if nothing is merged."""
     folded_narrow_ns: int = 0
     """Neighbours shorter than this are merged in lanes that are folded at first; 0 if nothing is merged."""
     folded_full: tuple[int, ...] = ()
@@ -38,7 +38,7 @@ class PageDrawing(Drawing):
 
 
 class _Thinned(NamedTuple):
-    """How lanes became few enough; the fields are as in `Detail`."""
+    """What `_thin` merged, with the fields of `PageDrawing`."""
 
     narrow_ns: int
     full: tuple[int, ...]
@@ -52,10 +52,10 @@ def lanes_of_page(
     wanted_ns: Iterable[int] = (),
     more: Sequence[Lane] = (),
 ) -> PageDrawing:
-    """Return the lanes of a trace with no more rectangles than given, unless there are more lanes.
+    """Return the lanes of a trace with at most `max_events` rectangles, unless there are more lanes.
 
-    The steps of `wanted_ns` are among those that are there in full. Lanes that are folded at first have a share of
-    their own, so that they cost the others nothing. `more` lanes stand below the steps.
+    The steps around `wanted_ns` are kept in full. Lanes that are folded at first have a share of their own, so that
+    they take nothing from the others. `more` lanes stand below the steps.
     """
     window = whole_window(trace)
     laid_out, left_out = lay_out(trace, analysis, window, nested=True)
@@ -84,7 +84,7 @@ def _thin(
     trace: Trace,
     full_steps: Callable[[int], list[int]],
 ) -> _Thinned:
-    """Thin the lanes at these places to no more rectangles than given; leave as many steps in full as there is room."""
+    """Merge narrow events of the lanes at these places, to `most` rectangles; keep as many steps in full as fit."""
     total = sum(len(lanes[place]) for place in places)
     if total <= most:
         return _Thinned(0, tuple(range(len(trace.steps))))
@@ -103,13 +103,13 @@ def _thin(
 
 
 def _first_seen(view: Window, limit: int) -> list[int]:
-    """Return the steps that are seen at first, if there is room for them."""
+    """Return the steps of the first view, if they fit."""
     steps = list(range(view.first, view.last + 1))
     return steps if len(steps) <= limit else []
 
 
 def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
-    """Return about `limit` steps: those of the first sight, of the worst waits and copies, then the middle ones."""
+    """Return about `limit` steps: those of the first view, of the worst waits and copies, then the middle ones."""
     if trace.steps.source == WHOLE_TRACE:
         return []
     syncs = analysis.details.syncs

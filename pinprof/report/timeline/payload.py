@@ -72,10 +72,10 @@ class PackedColumns:
 def packed(
     trace: Trace, analysis: Analysis, detail: PageDrawing, view: Window, *, since: str = "", is_shared: bool = False
 ) -> str:
-    """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first sight.
+    """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first view.
 
-    What starts then is `since`, if the axis is to count from it in all views. Of a timeline that shares its axis with
-    others, host threads but the main one are folded at first.
+    `since` names that start if the axis counts from it in all views. A timeline that shares its axis (`is_shared`)
+    folds all host threads but the main one at first.
     """
     block, names, facts, args = PackedColumns(), _Interned(), Facts(trace, analysis), Arguments(trace, detail.lanes)
     numbers = {table: _numbers(detail.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
@@ -101,12 +101,12 @@ def packed(
 
 
 def folded(values: np.ndarray) -> Int64s:
-    """Return integers of any sign as such from 0 on: 0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
+    """Return integers of any sign as integers from 0 on: 0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
     return np.where(values < 0, -2 * values - 1, 2 * values)
 
 
 class _Interned:
-    """The names that are used, numbered as they come."""
+    """The names that are used, numbered in the order of their first use."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -184,7 +184,7 @@ def _kinds(detail: PageDrawing) -> dict[int, dict[str, Any]]:
 
 
 def _steps(facts: Facts, zero_ns: int) -> dict[str, Any]:
-    """Return the steps: when their work on the GPU ends, too."""
+    """Return the steps; `last` is when their work on the GPU ends."""
     trace, steps = facts.trace, facts.trace.steps
     if not facts.steps:
         return {"names": [], "start": [], "end": [], "last": [], "complete": [], "unlike": [], "where": ""}

@@ -47,10 +47,10 @@ one can zoom in 16 times and still see each; the part doubles until what is draw
 
 
 def lanes_that_fit(trace: Trace, analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
-    """Return what to draw of a part of a trace, by default of the first complete steps that have no more bars.
+    """Return the lanes of a part of a trace, by default of as many of the first complete steps as fit.
 
-    Only where the part that is asked for, or a single step, has more bars are events merged; then there are no more
-    bars than given, unless there are more lanes and kinds.
+    Events are merged only if the wanted part, or a single step, has more than `max_bars` bars. A lane keeps at least
+    one bar of each kind.
     """
     window = window or first_steps(trace, analysis, max_bars)
     lanes, left_out = _lanes(trace, analysis, window)
@@ -65,7 +65,7 @@ def lanes_that_fit(trace: Trace, analysis: Analysis, window: Window | None = Non
 
 
 def first_steps(trace: Trace, analysis: Analysis, max_bars: int) -> Window:
-    """Return the part of a trace from its first complete step on that has no more bars, at least one step.
+    """Return the part of a trace from its first complete step on with at most `max_bars` bars, at least one step.
 
     A trace in which no step is marked is one part.
     """
@@ -83,9 +83,9 @@ def first_steps(trace: Trace, analysis: Analysis, max_bars: int) -> Window:
 
 
 def _lanes(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane], list[HiddenEvents]]:
-    """Return the lanes of the page with the steps on each GPU below those on the host, and with copies in parts.
+    """Return the lanes of the page, with the steps on each GPU below those on the host, and with copies split.
 
-    The next step, which the host begins before the GPU has done the last one, has no bar: it is not drawn whole.
+    The next step, which the host begins before the GPU has finished the last one, is not complete and has no bar.
     """
     lanes, left_out = lay_out(trace, analysis, window)
     marks = (lane for lane in lanes if lane.source is STEPS)
@@ -111,9 +111,9 @@ def _gpu_steps(trace: Trace, window: Window) -> Iterator[Lane]:
 
 
 def in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
-    """Return in plain text what is drawn, what is merged and what is left out; `part` names a part that was asked for.
+    """Return sentences on what is drawn, merged and left out; `part` names the wanted part.
 
-    Steps that are left out since they are too many are named, with the way to see them.
+    They say how to see the steps that do not fit.
     """
     blocks = in_blocks(drawing.lanes, f"events shorter than {duration(drawing.narrow_ns)}")
     more = f"and hovering over a block says how many it holds; {_draws_all(analysis)} each event."
@@ -144,7 +144,7 @@ def _draws_all(analysis: Analysis) -> str:
 
 
 def with_copy_parts(trace: Trace, lane: Lane) -> Lane:
-    """Return the lane of a stream with each copy divided as in the report, overlapped while kernels run."""
+    """Return the lane of a stream with each copy split into overlapped and exposed parts, as in the report."""
     gpu = trace.gpu
     is_copy = gpu.category[lane.row] == MEMCPY
     if not is_copy.any():

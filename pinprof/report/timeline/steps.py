@@ -1,6 +1,6 @@
-"""The steps of a trace as they are drawn: what each is called, and which part of the trace is seen at first.
+"""The steps of a trace as timelines draw them: their names, and the part of the trace that is shown first.
 
-That is some complete steps from its middle, with the GPU work that they launched.
+That part is some complete steps from the middle of the trace, with the GPU work that they launched.
 """
 
 import re
@@ -17,7 +17,7 @@ from pinprof.units import NS_PER_MS, counted
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 
 MAX_STEPS = 3
-"""Two steps show how one hands over to the next, the third that it was no accident."""
+"""Two steps show how one passes to the next, the third that this repeats."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def usable_steps(trace: Trace) -> Int64s:
 
 
 def all_steps_text(count: int, kind: str = "step") -> str:
-    """Return that all steps are drawn, in words; if there is none, that no step is marked."""
+    """Return the words for all steps, or for the whole trace if `count` is 0."""
     if not count:
         return "The whole trace, in which no step is marked"
     return f"The only {kind}" if count == 1 else f"All {counted(count, kind)}"
@@ -96,7 +96,7 @@ def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
 
 
 def step_names(trace: Trace) -> list[str]:
-    """Return what the trace calls each step (`ProfilerStep#7`); steps without names of their own count from 1."""
+    """Return the name of each step in the trace (`ProfilerStep#7`); steps without distinct names count from 1."""
     steps, marks = trace.steps, trace.annotations
     counted = [f"step {number}" for number in range(1, len(steps) + 1)]
     if steps.source not in {"profiler_step", "annotation"} or is_serving(steps):  # its numbers are sizes of batches
@@ -110,7 +110,7 @@ def step_names(trace: Trace) -> list[str]:
 
 
 def shown_numbers(trace: Trace) -> Int64s:
-    """Return by which number each step goes: that which its name ends in, if all do and rise; else from 1."""
+    """Return the number of each step: the one that ends its name if all names have one and they rise, or from 1 on."""
     ends = [ENDS_IN_NUMBER.search(name) for name in step_names(trace)]
     numbers = np.array([int(end[0]) if end else -1 for end in ends], np.int64)
     rises = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())

@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """One time that a finding is about: what is to be seen of it; times in ns of the trace."""
+    """One instance of a finding in the trace, with what to mark; times in ns of the trace."""
 
     start_ns: int
     end_ns: int
@@ -42,7 +42,7 @@ class Instance(NamedTuple):
 
 
 def zoom_attribute(analysis: Analysis, finding: Finding) -> Markup:
-    """Return ` data-zoom="..."` for a finding, with times in ns since the timeline's 0; nothing where none is known."""
+    """Return ` data-zoom="..."` for a finding, with times in ns since the timeline's 0; empty if none is known."""
     instance = worst_instance(analysis, finding)
     if instance is None:
         return Markup()
@@ -82,7 +82,7 @@ def _worst_stall(details: Details, finding: Finding) -> int | None:
     rows = rows[~syncs.stalls.profiler[rows]]
     inside = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
     rows = inside if len(inside) else rows
-    cost = syncs.stalls.idle_ns * 1000 + syncs.stalls.stall_ns  # idle time first: that is what it costs
+    cost = syncs.stalls.idle_ns * 1000 + syncs.stalls.stall_ns  # idle time first: that is the real cost
     return int(rows[cost[rows].argmax()]) if len(rows) else None
 
 

@@ -270,7 +270,7 @@ def memory_of(analysis: Analysis, lane: Lane) -> tuple[list[int], list[int]]:
 
 def test_memory_lasts_from_each_change_to_the_next(tmp_path: Path) -> None:
     trace, analysis = measured(with_memory(), tmp_path)
-    lane = lane_named(detailed(trace, analysis, choose_window(trace)), "memory")
+    lane = lane_named(lanes_of_page(trace, analysis, choose_window(trace)), "memory")
     assert lane.group == "GPU 0"
     starts = ((lane.start_ns - trace.steps.start_ns[0]) // 1000).tolist()
     assert starts == [step + at for step in (0, 1000, 2000) for at in (200, 400, 401, 402)]
@@ -280,17 +280,17 @@ def test_memory_lasts_from_each_change_to_the_next(tmp_path: Path) -> None:
 
 def test_of_merged_memory_the_most_is_kept(tmp_path: Path) -> None:
     trace, analysis = measured(with_memory(), tmp_path)
-    lane = lane_named(detailed(trace, analysis, choose_window(trace)), "memory")
-    merged = thinned(lane, 10_000, mixed=True)
+    lane = lane_named(lanes_of_page(trace, analysis, choose_window(trace)), "memory")
+    merged = merge_narrow(lane, 10_000, mixed=True)
     assert merged.count.tolist() == [1, 2, 1] * 3
     assert memory_of(analysis, merged) == ([3, 2, 1] * 3, [8] * 9)
 
 
 def test_memory_is_a_lane_of_the_page_alone_and_of_gpus_that_work(tmp_path: Path) -> None:
     trace, analysis = measured(with_memory(), tmp_path)
-    assert [lane.label for lane in detailed(trace, analysis, choose_window(trace)).lanes].count("memory") == 1
-    assert "memory" not in [lane.label for lane in arrange(trace, analysis).lanes]
-    assert "memory" not in [lane.label for lane in arrange(*measured(loop(3), tmp_path)).lanes]
+    assert [lane.label for lane in lanes_of_page(trace, analysis, choose_window(trace)).lanes].count("memory") == 1
+    assert "memory" not in [lane.label for lane in lanes_that_fit(trace, analysis).lanes]
+    assert "memory" not in [lane.label for lane in lanes_that_fit(*measured(loop(3), tmp_path)).lanes]
 
 
 # the page's columns
