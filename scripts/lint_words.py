@@ -27,7 +27,7 @@ class Phrase:
 
 PHRASES = (
     Phrase(r"\bso many\b", "N, or the name of the number", 18),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 86),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 85),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 12),
     Phrase(r"\bis no\b", "is not a", 38),

@@ -1,4 +1,4 @@
-"""What the bench measured: times as bars with published ones, rates by size, and what overlapped in a step."""
+"""Charts of a bench: its times next to published ones, its rates by size, and the timelines of its cases."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ OTHER = Key("other", BLUE)
 PUBLISHED = Key("published, on another machine", SLATE, symbol="diamond")
 
 OF_LINES = 16
-"""The factor from one label of a size to the next."""
+"""The factor between labelled sizes."""
 BENCHED = {
     "HtoD pageable": Key("HtoD pageable", VERMILLION, "x"),
     "HtoD pinned": Key("HtoD pinned", ORANGE, "circle"),
@@ -33,7 +33,7 @@ BENCHED = {
 }
 """Rates that the bench measures at many sizes."""
 HOST, STALLS = "host", "stalls"
-"""Rows of a picture that are of no stream."""
+"""Rows of a picture that are not streams."""
 STREAM_KINDS = {"exposed copy": COPY_ONLY, "overlapped copy": BOTH, "copy": COPY + UNKNOWN}
 """Kinds of bars on streams; all others are kernels. A whole copy is one of E4, to the GPU, in an older result."""
 

@@ -22,7 +22,7 @@ SYMBOLS = {
 }
 """Marks of plotly, and what looks like them in text."""
 STANDOFF = 8
-"""Pixels between the labels of an axis and its title: without it the title has a place of its own, and may hit them."""
+"""Pixels between the labels of an axis and its title; without them, plotly may draw one over the other."""
 AROUND_ROWS = 70
 """Pixels of the axis and the margins of a chart of rows."""
 
@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
 
 def legend_key(kind: int, more: str = "") -> Key:
-    """Return the entry of the legend for a kind of the timeline, with more behind its label."""
+    """Return the entry of the legend for a kind of the timeline; `more` follows its label."""
     label, _, colour, pattern, *_ = KINDS[kind]
     return Key(label + more, colour, pattern=pattern)
 
@@ -56,7 +56,7 @@ class View(NamedTuple):
 
 
 class ChartChoice(NamedTuple):
-    """Views; one holds at a time, at first the first."""
+    """Views, one of them active, at first the first."""
 
     label: str
     views: tuple[View, ...]
@@ -74,18 +74,18 @@ class Chart:
     columns: dict[str, str] = field(default_factory=dict)
     """The hover text of each category of the axis x, as `customdata`."""
     min_width: int = 0
-    """Pixels that it needs; on a narrower screen it scrolls by itself."""
+    """Its least width in pixels; on a narrower screen it scrolls by itself."""
     config: dict[str, Any] = field(default_factory=dict)
     """Options of plotly that differ from those of other charts."""
 
 
 def end_of(text: str, longest: int) -> str:
-    """Return the end of a text (of a path the part that matters) if it has more characters than `longest`."""
+    """Return a text of at most `longest` characters: the end, which matters most of a path."""
     return text if len(text) <= longest else f"\u2026{text[1 - longest :]}"
 
 
 def layout(height: int, x: str, y: str, **more: Any) -> dict[str, Any]:
-    """Return the layout that all charts share, with the titles of the axes; the page's style brings its colours."""
+    """Return the layout that all charts share, with the titles of the axes; the page's style sets its colours."""
     axis = {"automargin": True, "fixedrange": True, "zeroline": False}
     base: dict[str, Any] = {
         "height": height,
@@ -107,10 +107,10 @@ def layout(height: int, x: str, y: str, **more: Any) -> dict[str, Any]:
 def labelled_rows(
     texts: Sequence[str], x: str, *, row: int, above: float, edges: tuple[float, float], **more: Any
 ) -> dict[str, Any]:
-    """Return the layout of horizontal bars with a label over each row: a phone has no room for labels at the left.
+    """Return the layout of horizontal bars with a label over each row: phones have no room for labels at the left.
 
-    `row` is the height of one in pixels, `above` how far its label is from its middle, and `edges` are the free space
-    over the first row and below the last, both in rows.
+    `row` is the height of a row in pixels, `above` the distance of its label from its middle, and `edges` the free
+    space above the first row and below the last; both are in rows.
     """
     label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
     labels = [{**label, "y": place - above, "text": text} for place, text in enumerate(texts)]
@@ -120,7 +120,7 @@ def labelled_rows(
 
 
 def bars(name: str, key: Key, *, hover: Sequence[str] = (), **more: Any) -> dict[str, Any]:
-    """Return a series of bars in the colour and the pattern of its entry in the legend, with what hovering says."""
+    """Return a series of bars in the colour and the pattern of its entry in the legend, with hover texts."""
     pattern = {"shape": key.pattern, "bgcolor": key.colour, "fgcolor": "#fff", "size": 7, "solidity": 0.15}
     marker = {"color": key.colour, "line": {"width": 0}, **({"pattern": pattern} if key.pattern else {})}
     return {"type": "bar", "name": name, "marker": marker, **_hovering(hover), **more}
@@ -139,7 +139,7 @@ def stacked_layout(rows: int) -> dict[str, Any]:
 def points(
     name: str, key: Key, x: Sequence[Any], y: Sequence[Any], hover: Sequence[str] = (), *, size: int = 8, **more: Any
 ) -> dict[str, Any]:
-    """Return a series of marks, or with another `mode` of a line, in the looks of its entry in the legend.
+    """Return a series of marks, or of a line with another `mode`, with the looks of its entry in the legend.
 
     `more` replaces parts of the series, or adds to its marker.
     """
@@ -193,7 +193,7 @@ def chart_html(chart: Chart) -> Markup:
 
 
 def legend(keys: Iterable[Key]) -> Markup:
-    """Return the entries of a legend; nothing without any."""
+    """Return a legend; empty without entries."""
     entries = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), inline_html(key.label)) for key in keys)
     return Markup('<ul class="keys">{}</ul>').format(entries) if entries else entries
 

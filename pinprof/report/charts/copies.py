@@ -1,4 +1,4 @@
-"""Copies of a trace: how much of their time is overlapped, and their rates by size."""
+"""Charts of the copies of a trace: how much of their time is overlapped, and their rates by size."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,14 +16,14 @@ from pinprof.units import counted, duration, rate, size, sizes
 MAX_MARKS = 2000
 """The most marks; more would hide each other, and make the page slow and large."""
 PER_OCTAVE, PER_RATE = 12, 60
-"""The grid on which copies are gathered if there are more: parts of a doubling of the size, and of the best rate."""
+"""The grid on which more copies are merged: cells for a doubling of the size, and for the best rate."""
 SYMBOL_OF_MEMORY = {"pageable": "x", "pinned": "circle", "unknown": "square", "none": "diamond"}
 FEW_SIZES = 3
-"""Up to this number of sizes have a label each."""
+"""The most sizes that have a label each."""
 WIDE = 4**8
-"""A wider range of sizes has room for every other label only."""
+"""A range of sizes with a larger factor has every other label only."""
 TICKS = tuple(4**power for power in range(1, 18))
-"""Sizes in bytes that have a label, where they are in the range."""
+"""Sizes in bytes with a label, if they are in the range."""
 SMALL = "Small copies are slower: their start takes most of the time."
 
 
@@ -52,13 +52,13 @@ def copy_times_chart(profile: Profile) -> Chart | None:
 def copies_chart(trace: Trace) -> Chart | None:
     """Return a chart of the copies whose size and length are recorded; None if there are none.
 
-    Where some are between host and GPU, only those are drawn.
+    If some are between host and GPU, only these are drawn.
     """
     gpu = trace.gpu
     copies = gpu.category == MEMCPY
     crossing = copies & np.isin(gpu.direction, (HTOD, DTOH))
     if crossing.any():
-        copies = crossing  # those within a GPU are far faster, and would press all others together
+        copies = crossing  # copies within a GPU are far faster, and would leave little of the axis to the others
     rows = np.flatnonzero(copies & (gpu.bytes > 0) & (gpu.duration_ns > 0))
     if len(rows) == 0:
         return None
@@ -79,7 +79,7 @@ def copies_chart(trace: Trace) -> Chart | None:
 
 
 def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gathered: bool) -> dict[str, Any]:
-    """Return the marks of copies of one kind; gathered, one stands for all of about the same size and rate."""
+    """Return the marks of copies of one kind; if `gathered`, a mark is for all of about the same size and rate."""
     gpu = trace.gpu
     count = np.ones(len(rows), np.int64)
     if gathered:

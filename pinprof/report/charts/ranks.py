@@ -1,4 +1,4 @@
-"""The ranks of a job: the step of each, and below it a heat map of what each spends its step on."""
+"""The chart of a job: the step of each rank, and below it a heat map of where each rank's step goes."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,16 +19,16 @@ from pinprof.report.job.view import PAUSED, TIMES, longest_alone_first, slowest_
 from pinprof.units import NS_PER_MS, duration, percent
 
 NEGLIGIBLE = 0.01
-"""A cause that takes no rank longer than this share of the median step has no line."""
+"""A cause that takes less than this share of the median step on all ranks has no line."""
 MAX_STALLS = 6
-"""Causes of stalls that have a line each, the longest on any rank; the others share one."""
+"""Causes of stalls with a line each, those that are longest on any rank; the others share one."""
 USUAL = 98
-"""Percentile of a line's ranks up to which colours tell times apart: beyond it one rank would blind the others."""
+"""Percentile of a line's ranks at which the colour scale ends, so that one long rank does not hide the others."""
 LONGEST_SHOWN = 32
-"""Ranks that can be looked at alone where there are more."""
+"""Ranks in the view of the longest, if there are more ranks."""
 MAX_TICKS = 16
 PIXELS_PER_RANK, LABELS = 1, 310
-"""The least width of a rank, and what the labels of the lines take."""
+"""Pixels: the least width of a rank, and the labels of the lines."""
 STEPS, LINE, BELOW = 130, 24, 60
 """Heights in pixels: of the steps, of a line of the heat map, and of what is below it."""
 LONGEST_NAME = 48
@@ -41,7 +41,7 @@ ALONE = Key("alone: if the rank waited for no other", GREEN, "circle")
 
 MORE, LESS = VERMILLION, BLUE
 STRENGTHS = [(part / 10, see_through(MORE, math.sqrt(part / 10))) for part in range(11)]
-"""Darker with the root of the time: short times stay visible next to long ones."""
+"""Colours grow with the root of the time, so that short times stay visible next to long ones."""
 ENDS = ((0, LESS, 1), (0.5, LESS, 0), (0.5, MORE, 0), (1, MORE, 1))
 DIFFERENCES = [(part, see_through(colour, alpha)) for part, colour, alpha in ENDS]
 
@@ -88,7 +88,7 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
 
 
 def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
-    """Yield what each rank spends its step on: its own work and waits, idle time, and waits for others."""
+    """Yield where the step of each rank goes: its own work and waits, idle time, and waits for others."""
     yield _times_of("GPU: own work", rows, _own)
     yield from (_times_of(name, rows, TIME_OF[name]) for name in ("copies exposed", "input", PAUSED))
     yield from _stalls(rows)
@@ -104,7 +104,7 @@ def _times_of(name: str, rows: Sequence[RankRow], time_of: Callable[[RankRow], f
 
 
 def _own(row: RankRow) -> float | None:
-    """Return how long the GPU runs more than collectives: those mostly wait."""
+    """Return how long the GPU works without exposed collectives, which mostly wait."""
     return None if row.gpu_busy_ns is None else max(row.gpu_busy_ns - row.exposed_communication_ns, 0.0)
 
 

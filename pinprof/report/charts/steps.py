@@ -1,4 +1,4 @@
-"""The steps one after the other, with what the GPU did in each; the waits by place; and idle time by cause."""
+"""Charts of the steps, of the GPU's time in each step, of the waits by place, and of idle time by cause."""
 
 from typing import Any
 
@@ -35,33 +35,33 @@ from pinprof.units import NS_PER_MS, duration, ms, percent
 MAX_POINTS = 2000
 """The most points of a line; outliers are always drawn."""
 UNLIKE = 0.2
-"""A step that differs from the median by less than this share of it is not an outlier,"""
+"""An outlier differs from the median by more than this share of it,"""
 DEVIATIONS = 6
-"""nor one that differs by less than this number of median deviations: about four standard deviations if normal."""
+"""and by more than this number of median deviations: about four standard deviations of a normal distribution."""
 HEADROOM = 1.15
 """Room for a label above the longest step."""
 LOW = 0.2
-"""The share of the height under which the label of a line would lie on the axis."""
+"""Lines below this share of the height have their label above them, off the axis."""
 FEW = 3
 """The fewest steps among which one can be an outlier."""
 MAX_BARS = 200
-"""The most bars that fit a laptop; of more steps a bar is the mean of several."""
+"""The most bars that fit a laptop; with more steps a bar is the mean of several."""
 NUMBERED = 12
-"""Steps that have a number each on the axis."""
+"""The most steps that each have a number on the axis."""
 GAPS = 60
-"""Bars that have gaps between them."""
+"""The most bars with gaps between them."""
 
 HOST = Key("host: from the start of a step to the next one's", hues.OP, symbol="circle")
 GPU = Key("GPU: from the end of a step's work to the next one's", hues.KERNEL, symbol="diamond")
 OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
 ALL_WORK = "from its first work to its last"
-"""The extent of the bar of a single step; one of several begins where the work of the step before ends."""
+"""The extent of the bar of a single step; other bars begin where the work of the step before ends."""
 
 
 MAX_SITES = 10
 """The most places that are drawn; the table has all."""
 LONGEST = 44
-"""Characters of a place that fit a phone."""
+"""Characters of a place that fit on a phone."""
 DRAIN = Key(f"host waits: {WAIT_PARTS['drain']}", hues.WAIT)
 OWN = Key(f"host waits: {WAIT_PARTS['own']}", hues.COPY_OUT[0], pattern="/")
 OVERHEAD = Key(f"host waits: {WAIT_PARTS['rest']}", hues.CALL, pattern="-")
@@ -75,9 +75,9 @@ IDLE_BY_CAUSE = "What a GPU does while it is idle, from its first work to its la
 
 
 def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:
-    """Return a chart of the lengths of the steps recorded whole; None if there are fewer than two.
+    """Return a chart of the lengths of the complete steps; None if there are fewer than two.
 
-    It has also those that are not measured since they are unlike the others.
+    It includes steps unlike the others, which the measured step leaves out.
     """
     lengths_ns = profile.steps.host_lengths_ns
     if trace.steps.unlike is not None:
@@ -110,7 +110,7 @@ def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Char
 
 
 def outliers(lengths: Int64s) -> Bools:
-    """Return which steps are unlike the others: far from the median, as seen by how far the others are from it."""
+    """Return which steps are far from the median, compared with the distances of the others."""
     if len(lengths) < FEW:
         return np.zeros(len(lengths), bool)
     away = np.abs(lengths - np.median(lengths))
@@ -118,7 +118,7 @@ def outliers(lengths: Int64s) -> Bools:
 
 
 def _host_steps(trace: Trace, count: int) -> Int64s:
-    """Return the `count` steps of `host_lengths_ns`: complete ones that another one follows, else the only one."""
+    """Return the `count` steps of `host_lengths_ns`: complete ones that another step follows, or the only one."""
     followed = trace.steps.followed
     return (followed if len(followed) else np.flatnonzero(trace.steps.complete))[:count]
 
@@ -195,7 +195,7 @@ def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
 
 
 def _bars_shape(firsts: Int64s) -> dict[str, Any]:
-    """Return the layout of bars at these steps; a few bars are not made wide."""
+    """Return the layout of bars at these steps; bars stay narrow if there are few."""
     few = len(firsts) <= NUMBERED
     xaxis: dict[str, Any] = {"tickmode": "array", "tickvals": firsts.tolist()} if few else {"tickformat": "d"}
     if len(firsts) < 5:  # noqa: PLR2004
@@ -204,7 +204,7 @@ def _bars_shape(firsts: Int64s) -> dict[str, Any]:
 
 
 def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
-    """Return how long each of PARTS is, in the order in which they are stacked: of each step, or of the mean one."""
+    """Return the time of each of `kinds.PARTS` in the order of stacking: of each step, or of the mean step."""
     return {
         COMPUTE_ONLY: parts.compute_ns - parts.collective_ns,
         COLLECTIVE_ONLY: parts.collective_ns,
@@ -251,16 +251,16 @@ def syncs_chart(profile: Profile) -> Chart | None:
 
 
 def site_label(site: WaitSite) -> str:
-    """Return the cause and the place of waits, as short as a phone needs it."""
+    """Return the cause and the place of waits, short enough for a phone."""
     known = [str(at) for at in (site.place, site.library and short_place(site.library)) if at and str(at)]
     where = " > ".join(known) or site.op or site.call
     return f"{WAITS[site.cause].plain}: {end_of(where, LONGEST)}"
 
 
 def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
-    """Return a chart of the idle time by cause, a bar for each GPU, after the busy time if wanted; None without any.
+    """Return a chart of the idle time by cause, a bar for each GPU, or None; `with_busy` adds the busy time.
 
-    Where causes are withheld, idle time is one part.
+    If causes are withheld, idle time is one part.
     """
     gpus = [(gpu, time) for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
     parts = [(BUSY, [time.busy_ns for _, time in gpus])] if with_busy else []

@@ -1,7 +1,7 @@
-"""The timeline as bars of plotly: a series for each kind of event, a row for each lane, buttons for the steps.
+"""The timeline as a plotly figure: a series for each kind of event, a row for each lane, buttons for the steps.
 
-The page of a report draws the same lanes in the same colours on a canvas of its own, with all events, and knows more of
-each; here all is in a figure, which people can restyle, put into a notebook or a document, and steer as any of plotly.
+The page of a report draws the same lanes in the same colours on a canvas, with all events and their details. This
+figure can be restyled, put into a notebook or a document, and steered like any other of plotly.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,21 +35,21 @@ TITLE = 42
 LEAST_WIDTH = 900
 """Pixels; on a narrower screen the figure scrolls by itself."""
 LETTER, SWATCH = 6.6, 44
-"""Pixels of the legend: of a letter, and of what stands before each entry."""
+"""Pixels of the legend: of a letter, and of the swatch of an entry."""
 WRAPPED = 140
 """Letters of a line below the title."""
 MOST_BUTTONS = 12
-"""Steps that have buttons; more are chosen from a menu."""
+"""The most steps with buttons; more have a menu."""
 MARGIN = 0.01
 """The margin at both sides, as a share of the time that is shown."""
 NAMED = (kinds.STEP, *range(kinds.STALL, kinds.KERNEL_KIND))
-"""Kinds whose bars have their name in them, where it has room."""
+"""Kinds whose bars have their name in them, if it fits."""
 SAME = {
     kinds.COMPUTE_ONLY: kinds.KERNEL_KIND,
     kinds.COLLECTIVE_ONLY: kinds.COLLECTIVE_KIND,
     kinds.MEMSET_ONLY: kinds.MEMSET_KIND,
 }
-"""Kinds of the overlap band that share the entry of the legend of what they are."""
+"""Kinds of the overlap band that share the legend's entry of another kind."""
 STEERING = {"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 """The configuration of plotly: the wheel zooms."""
 HINT = (
@@ -75,9 +75,9 @@ class Bars(NamedTuple):
 def timeline_chart(
     analysis: Analysis, title: tuple[str, str], window: Window | None = None, part: str = "", max_bars: int = MAX_BARS
 ) -> Chart:
-    """Return the timeline of a part of a trace, by default of its complete steps, the first of them if they are many.
+    """Return the timeline of a part of a trace, by default of its complete steps, or the first of them if not all fit.
 
-    `title` is the name of the trace and the sentence below it; `part` names a part that is asked for by its times. The
+    `title` is the name of the trace and the sentence below it; `part` describes a part that was given by times. The
     axis counts ms from the start of the part, which is `layout["meta"]["start_ns"]` on the clock of the trace.
     """
     trace = analysis.trace
@@ -91,7 +91,7 @@ def timeline_chart(
 
 
 def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
-    """Return a series of plotly for each kind of bars; those that look alike are one entry of the legend."""
+    """Return a series of plotly for each kind of bars; kinds that look alike share an entry of the legend."""
     data: list[dict[str, Any]] = []
     for of_kind in all_bars:
         kind, entry = KINDS[of_kind.kind], KINDS[SAME.get(of_kind.kind, of_kind.kind)].label
@@ -166,7 +166,7 @@ def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int])
 
 
 def _hover_texts(facts: Facts, lane: Lane, zero_ns: int) -> Iterator[Markup]:
-    """Yield of each rectangle its name, how long it lasts from when on, the stream, and the place behind it."""
+    """Yield the hover text of each rectangle: name, length, start, stream, and surroundings."""
     gpu, times = facts.trace.gpu, (lane.start_ns, lane.end_ns, lane.busy_ns, lane.count, lane.kind, lane.row)
     rows = zip(_names(facts, lane), _surroundings(facts, lane), *(column.tolist() for column in times), strict=True)
     for name, around, start, end, busy, count, kind, row in rows:
@@ -182,7 +182,7 @@ def _hover_texts(facts: Facts, lane: Lane, zero_ns: int) -> Iterator[Markup]:
 
 
 def _names(facts: Facts, lane: Lane) -> list[str]:
-    """Return what each rectangle is called: a wait and a part of a copy with its kind before its name."""
+    """Return the name of each rectangle; names of waits and of parts of copies begin with their kind."""
     if lane.source in {STEPS, GPU_STEPS}:
         return [facts.steps[row] for row in lane.row.tolist()]
     named = lane.source.columns(facts, lane).get("name")
@@ -195,7 +195,7 @@ def _names(facts: Facts, lane: Lane) -> list[str]:
 
 
 def _surroundings(facts: Facts, lane: Lane) -> list[int]:
-    """Return what is around each rectangle, as places in `Surroundings.lines`; of GPU work often that of its launch."""
+    """Return the surroundings of each rectangle as indices of lines; GPU work may have its launch's."""
     around, rows = facts.around, lane.row
     if lane.source is STALLS:
         return list(around.stall[rows].tolist())
@@ -273,7 +273,7 @@ def _axis_range(start_ns: int, end_ns: int) -> list[float]:
 
 
 def _step_menu(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[str, Any]:
-    """Return what chooses one of the drawn steps, if there are several."""
+    """Return the buttons or the menu that zoom to one of the drawn steps; empty for a single one."""
     window = drawing.window
     usable = usable_steps(trace)
     drawn = usable[(usable >= window.first) & (usable <= window.last)].tolist()

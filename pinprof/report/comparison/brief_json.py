@@ -15,7 +15,7 @@ from pinprof.version import VERSION
 MOST_BYTES = 6000
 LONGEST = 240
 ROOMS = (8, 4, 2, 1)
-"""How many changes of a kind a brief has: the first that fits is taken."""
+"""The most changes of a kind in a brief: the first number with which it fits into `MOST_BYTES`."""
 
 
 class BriefStepFigure(whole.BriefFigure):
@@ -117,7 +117,7 @@ def _brief_finding(place: int, finding: whole.FindingChangeJson) -> BriefFinding
 
 
 def _place_fields(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dict[str, Any]:
-    """Return the place of a change: after, or before if it is gone."""
+    """Return the fields of `PlacedJson` for a change: its place after, or before if it is gone."""
     at: PlacedJson = (change.after or change.before)[0]
     return {
         "file": at.file and cut(at.file, LONGEST),
@@ -127,6 +127,6 @@ def _place_fields(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dic
 
 
 def _untold(comparison: Comparison) -> Iterator[str]:
-    """Yield what is not compared, and what to know of the traces."""
+    """Yield what is not compared, and the notes on the traces."""
     yield from (f"{kind} are not compared: {reason}" for kind, reason in comparison.reasons.items())
     yield from notes(comparison)

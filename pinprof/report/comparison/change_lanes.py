@@ -1,4 +1,4 @@
-"""What changed between two traces, as lanes of their timelines: waits, copies and kernels."""
+"""Lanes of the timelines of two traces that show what changed: waits, copies and kernels."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -22,9 +22,9 @@ from pinprof.units import duration
 
 GROUP = "What changed"
 LEVELS = 2
-"""Lanes for changes of one sort; more that run at the same time have no room."""
+"""Lanes for changes of waits, of copies and of kernels each; more changes at the same time are not drawn."""
 LEAST_CHANGE = 0.1
-"""A kernel counts as unchanged if its time per step changed by less than this share of it,"""
+"""A kernel is unchanged if its time per step changed by less than this share of it,"""
 LEAST_OF_KERNELS = 0.005
 """or by less than this share of the time of all kernels per step."""
 BEFORE, AFTER = 0, 1
@@ -110,7 +110,7 @@ def _sentence(kind: int, what: str, figure: ComparedFigure, per: str) -> str:
 
 
 def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> Iterator[Changed]:
-    """Yield the kernels that changed, by name; nothing where the two traces are not of one program."""
+    """Yield the kernels that changed, by name, if the two traces are of one program."""
     if not comparison.is_same_program:
         return
     old, new = (_kernel_times(analysis.trace) for analysis in sides)

@@ -1,4 +1,4 @@
-"""`pinprof compare --json`: with the names of the report, in milliseconds, bytes and GB/s."""
+"""`pinprof compare --json`: fields named as in the report, in milliseconds, bytes and GB/s."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, TypeAlias
@@ -187,7 +187,7 @@ def comparison_to_json(comparison: Comparison) -> str:
 
 
 def compared(comparison: Comparison) -> Compare:
-    """Return the comparison for programs."""
+    """Return the comparison as a document."""
     return filled(
         Compare,
         comparison,

@@ -22,11 +22,11 @@ from pinprof.trace.tables import NONE, Trace
 from pinprof.units import duration
 
 MARGIN = 0.02
-"""Of the longer step, shown before and after it."""
+"""The share of the longer step that the first view shows before and after it."""
 
 
 def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup:
-    """Return the comparison as one page without other files."""
+    """Return the comparison as one self-contained page."""
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
     step, *figures = summary(comparison)
     bars = lines(_bars(comparison))
@@ -46,7 +46,7 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
 
 
 def _linked(part: Section) -> Section:
-    """Return a section to which a link can lead."""
+    """Return a section with a name, to which a link can lead."""
     return replace(part, name=part.title.split()[0].strip(",").lower())
 
 
@@ -55,7 +55,7 @@ def _link(part: Section) -> tuple[str, str]:
 
 
 def _bars(comparison: Comparison) -> Iterator[Markup]:
-    """Yield how the step divides before and after as bars of one scale; nothing where one of them is not known."""
+    """Yield how the step divides before and after as bars of one scale, if both are known."""
     divisions = [busiest(profile) for _, profile in comparison.sides]
     longest = max((mean.length_ns for mean in divisions if mean), default=0.0)
     if not all(mean and mean.length_ns for mean in divisions):
@@ -69,7 +69,7 @@ def _bars(comparison: Comparison) -> Iterator[Markup]:
 def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Iterator[Markup]:
     yield Markup('<h3 id="timelines">One step of each, on one time axis</h3>')
     yield note(
-        "Of each trace the step of median length. It starts at 0 on the host; where the host runs ahead, its part is "
+        "The step of median length of each trace. It starts at 0 on the host; if the host runs ahead, its part is "
         "short, and the GPU still runs an earlier step. Zooming one timeline zooms the other. The lanes on top mark "
         "what only one of them has, and what is longer or shorter after: waits and copies by more than noise, "
         "kernels by a tenth or more."
@@ -92,7 +92,7 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
 
 
 def typical_step(trace: Trace) -> Trace:
-    """Return the trace with one complete step only, that of median length; without complete steps as it is."""
+    """Return the trace with its step of median length as the only complete one; unchanged without complete steps."""
     steps, step = trace.steps, trace.links.activity_step
     chosen = np.flatnonzero(steps.complete)
     if not len(chosen):

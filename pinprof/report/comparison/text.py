@@ -19,11 +19,11 @@ from pinprof.report.view import in_terminal
 from pinprof.report.words import capitalized, doubts, printable
 
 MOST = 4
-"""More waits, copies or findings are counted, not named."""
+"""The most waits, copies or findings that a brief names; further ones are counted."""
 WIDEST = 80
 INDENT = 2
 LABEL = 12
-"""Columns before a bar, for its name."""
+"""Columns for the name of a bar."""
 
 
 def comparison_to_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
@@ -76,7 +76,7 @@ def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) ->
 
 
 def _change_lines(changes: ChangeTable) -> Iterator[RenderableType]:
-    """Yield what changed of the waits, copies or findings, a line each, and how many more did."""
+    """Yield a line for each changed wait, kind of copies or finding, and the number of further ones."""
     for change in changes.differing[:MOST]:
         style = {GONE: "green", NEW: "red"}.get(change.status, "")
         yield hanging(Text(f"  {change.status:<8}", style), Text(printable(change.sentence)))

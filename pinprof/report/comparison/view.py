@@ -1,4 +1,4 @@
-"""What a comparison of two traces shows, in the order in which it is read; a brief shows what changed."""
+"""The sections of a comparison of two traces, in reading order; a brief shows the rows that changed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,11 +36,11 @@ from pinprof.units import counted
 
 DISTRUST_BOTH = "Before you trust these traces"
 MAX_ROWS = 12
-"""More waits or findings than this are counted in a terminal, not listed."""
+"""The most waits or findings that a terminal lists; further ones are counted."""
 
 
 class ChangeRow(NamedTuple):
-    """A wait, a kind of copies or a finding: its row of a table, and what a brief says of it."""
+    """A wait, a kind of copies or a finding: its row of a table, and its sentence in a brief."""
 
     status: str
     cells: Sequence[Cell]
@@ -59,7 +59,7 @@ class ChangeTable:
     several: str
     notes: Sequence[str] = ()
     lists_same: bool = False
-    """Whether a terminal lists those, too, that did not change; it is few of them."""
+    """Whether a terminal also lists the rows that did not change, since they are few."""
 
     @property
     def differing(self) -> list[ChangeRow]:
@@ -68,7 +68,7 @@ class ChangeTable:
 
     @property
     def section(self) -> Section:
-        """All of them; a terminal lists what changed, and counts the rest."""
+        """The section with all rows; a terminal lists those that changed, and counts the others."""
         rows, listed = [row.cells for row in self.rows], [row.cells for row in self.differing]
         if self.lists_same:
             table = ReportTable(self.caption, self.columns, rows, is_named=False)
@@ -81,7 +81,7 @@ class ChangeTable:
 
 
 def summary(comparison: Comparison) -> Iterator[Section]:
-    """Yield the steps, what to know before one trusts them, all figures, and the findings."""
+    """Yield the sections on the steps, doubts, figures and findings."""
     yield Section("Step", facts=list(_step_facts(comparison)), notes=list(notes_on_certainty(comparison)))
     known = [
         f"{side}: {entry.what}: {effect_and_remedy(entry)}."
@@ -134,7 +134,7 @@ def _coloured(text: str, style: str) -> Cell:
 
 
 def _status(change: CopyChange | WaitChange | FindingChange) -> Cell:
-    """Return how something changed, with whether that is better or worse where its word does not say so."""
+    """Return how something changed, and whether that is better or worse unless the status implies it."""
     better_or_worse = outcome_of(change)
     is_said = not better_or_worse or change.status in {GONE, NEW}
     return _coloured(change.status if is_said else f"{change.status}, {better_or_worse}", better_or_worse)

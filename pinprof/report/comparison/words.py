@@ -15,15 +15,15 @@ BEFORE, AFTER = "before", "after"
 BETTER, WORSE = get_args(Outcome)
 ARROW = "->"
 MAX_PLACES = 4
-"""More lines of one function than this are counted, not listed."""
+"""The most lines of one function that are listed; further ones are counted."""
 MANY_TIMES = 10
-"""A figure that grew by more is given as a factor: thousands of percent are hard to read."""
+"""A figure that grew by this factor or more is shown as a factor: thousands of percent are hard to read."""
 RARE = 0.01
-"""Of figures that did not change, so few may look as if they had, without a word."""
+"""A note is shown if more than this share of unchanged figures would look changed by chance."""
 
 
 def labels(comparison: Comparison) -> list[tuple[str, ComparedFigure]]:
-    """Return what each figure is, with its GPU if there are several."""
+    """Return the label of each figure, with its GPU if there are several."""
     several = len({figure.device for figure in comparison.figures if figure.device is not None}) > 1
     named = [
         f"GPU {figure.device}" if several and figure.device is not None else "GPU" for figure in comparison.figures
@@ -67,7 +67,7 @@ def noise(figure: ComparedFigure) -> str:
 
 
 def meaning(figure: ComparedFigure) -> str:
-    """Return what the difference is: better or worse, within noise, or too small to be either."""
+    """Return the meaning of the difference: better or worse, within noise, or too small to be either."""
     if figure.difference is None:
         return "not compared"
     if figure.is_within_noise is None:
@@ -80,14 +80,14 @@ def meaning(figure: ComparedFigure) -> str:
 
 
 def outcome(figure: ComparedFigure) -> str:
-    """Return whether a figure became better or worse; nothing where it did neither that one can read."""
+    """Return whether a figure became better or worse; empty if not, or if both values read the same."""
     before, after = (amount(figure.unit, value.value) for value in (figure.before, figure.after))
     return "" if before == after else figure.outcome or ""
 
 
 def outcome_of(change: WaitChange | CopyChange | FindingChange) -> str:
-    """Return whether a change is better or worse; nothing where that cannot be said."""
-    if change.status in {GONE, NEW} and not isinstance(change, CopyChange):  # of copies, others may be in their place
+    """Return whether a change is better or worse; empty if that is unknown."""
+    if change.status in {GONE, NEW} and not isinstance(change, CopyChange):  # other copies may have replaced them
         return BETTER if change.status == GONE else WORSE
     if change.status not in {CHANGED, MOVED}:
         return ""
@@ -101,7 +101,7 @@ def outcome_of(change: WaitChange | CopyChange | FindingChange) -> str:
 
 
 def is_nonzero(figure: ComparedFigure) -> bool:
-    """Return whether a figure says something: it is not nothing in both traces."""
+    """Return whether a figure is not 0 or unknown in both traces."""
     before, after = figure.before.value, figure.after.value
     return bool(before or after or before != after)
 
@@ -122,7 +122,7 @@ def not_compared(comparison: Comparison) -> dict[str, list[str]]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """Return in one sentence what became of the step."""
+    """Return in one sentence how the step changed."""
     step = comparison.step
     before, after = step.before.value, step.after.value
     if before is None or after is None:
@@ -149,7 +149,7 @@ def _why_same(step: ComparedFigure) -> str:
 
 
 def after_and_before(before: float, after: float) -> str:
-    """Return the step after and before: "9.53 instead of 12.4 ms"; where both read the same, "9.53 ms as before"."""
+    """Return the step after and before: "9.53 instead of 12.4 ms", or "9.53 ms as before" if both read the same."""
     if duration(before) == duration(after):
         return f"{duration(after)} as before"
     return between(after, before).replace(" to ", " instead of ")
@@ -160,7 +160,7 @@ def _share(step: ComparedFigure) -> str:
 
 
 def _at_least(comparison: Comparison) -> str:
-    """Return what is left of the difference if the estimates are as wrong as they can be."""
+    """Return the least difference that the ranges of the estimates allow."""
     step = comparison.step
     least = max(abs(step.difference or 0.0) - (step.noise or 0.0), 0.0)
     share = percent(least / step.before.value) if step.before.value else NOTHING
@@ -168,7 +168,7 @@ def _at_least(comparison: Comparison) -> str:
 
 
 def notes_on_certainty(comparison: Comparison) -> Iterator[str]:
-    """Yield what to know about the comparison of the steps."""
+    """Yield notes on how certain the comparison of the steps is."""
     profiles = comparison.sides
     sources = {side: profile.estimate.source for side, profile in profiles if profile.estimate.step_ns is not None}
     estimated = [side for side, source in sources.items() if source == "estimated"]
@@ -214,13 +214,13 @@ def step_of(profile: Profile) -> tuple[str, str]:
 
 
 def before_to_after(figure: ComparedFigure) -> str:
-    """Return a figure before and after, once where both read the same."""
+    """Return a figure before and after, or once if both read the same."""
     texts = [amount(figure.unit, value.value) for value in (figure.before, figure.after)]
     return texts[0] if texts[0] == texts[1] else f"{texts[0]} {ARROW} {texts[1]}"
 
 
 def places_of(change: WaitChange | FindingChange) -> str:
-    """Return the place of waits or findings, before and after where it differs."""
+    """Return the places of waits or findings, before and after if they differ."""
     sides = []
     for members in (change.before, change.after):
         places = (
@@ -235,13 +235,13 @@ def places_of(change: WaitChange | FindingChange) -> str:
 
 
 def repinned_sentence(change: Repinned, per: str) -> str:
-    """Return a sentence on copies that changed their host memory; `per` says of what the figures are."""
+    """Return a sentence on copies that changed their host memory; `per` follows their number ("per step")."""
     copies = counted(change.count, f"{change.direction} copy", f"{change.direction} copies")
     return f"{copies} {per} ({sizes(change.bytes, 0)}): {change.before} before, {change.after} after"
 
 
 def saving_of(change: FindingChange) -> str:
-    """Return what fixing it alone saves, on the sides that have it."""
+    """Return what fixing a finding alone saves, before and after."""
     sides = [
         ", ".join(duration(finding.saving.saving_ns) if finding.saving else NOTHING for finding in members)
         for members in (change.before, change.after)

@@ -1,4 +1,4 @@
-"""Flame graphs of the host's samples and of its waits: call paths gathered into a tree, each frame under its caller.
+"""Flame graphs of the host's samples and of its waits: call paths as a tree, each frame under its caller.
 
 A graph is drawn as a piece of a page, whose boxes `flame.js` gets as JSON, or as an icicle of plotly.
 """
@@ -23,20 +23,20 @@ from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
 from pinprof.units import counted, duration, percent
 
 LEAST = 1000
-"""Boxes of less than one such part of the whole are left out: they are narrower than two pixels."""
+"""Boxes of less than 1 / LEAST of the whole are left out: they are narrower than two pixels."""
 OF_CODE: dict[Kind, Key] = {
     **{origin: Key(KINDS[kind].label, KINDS[kind].colour) for origin, kind in OF_ORIGIN.items()},
     "input": Key("DataLoader", hues.INPUT),
 }
 WHOLE = Key("the whole", hues.PALE)
 FEWEST = 2
-"""The fewest places of a flame graph of waits; of one the table shows as much."""
+"""The fewest places of a flame graph of waits; for one, the table shows as much."""
 MODULE = "<module>"
 """Python's name for code outside of functions."""
 WRAPPERS = ("_wrapped_call_impl", "_call_impl")
-"""Functions of torch between each module and its `forward`: they would make three levels of each."""
+"""Functions of torch between each module and its `forward`, which would add two levels to each module."""
 OF_MODULES = tuple(f"Module.{name}" for name in WRAPPERS)
-"""The same with their class, as Python samples name them."""
+"""The same with their class, as samples of Python stacks name them."""
 
 
 KEYS = (
@@ -44,7 +44,7 @@ KEYS = (
     "Esc goes back."
 )
 ROW, MOST_HEIGHT = 24, 760
-"""Pixels of a level of an icicle, and of all."""
+"""Pixels of a level of an icicle, and the most for all levels."""
 LONGEST = 48
 """Characters of a name in a rectangle."""
 SMALLEST = 9
@@ -67,7 +67,7 @@ class Measure(NamedTuple):
     of: str
     """The whole, to follow a share: `the time`."""
     ns: float | None
-    """The time of a value of 1; None where that is not known."""
+    """The time of a value of 1; None if that is not known."""
     per: str = ""
     """The words after a time: `of the step`."""
     unit: str = ""
@@ -113,7 +113,7 @@ class FlameGraph:
 
 
 def boxes_of_paths(root: FlameFrame, paths: Iterable[Path], measures: int) -> list[Box]:
-    """Return the boxes of paths; too narrow ones are left out, but stay in the totals of those above them."""
+    """Return the boxes of call paths; narrow boxes are left out, but count in the totals of those above them."""
     boxes = [Box(root, -1, [0.0] * measures, [0.0] * measures)]
     places: dict[tuple[int, FlameFrame], int] = {}
     for frames, values in paths:
@@ -136,7 +136,7 @@ def _add(sums: list[float], values: Sequence[float]) -> None:
 
 
 def _wide(boxes: list[Box]) -> list[Box]:
-    """Return the boxes that can be seen, of those under one box the widest first."""
+    """Return the boxes that are wide enough to see, those under one box with the widest first."""
     whole = boxes[0].total
     below: dict[int, list[int]] = {}
     for number, box in enumerate(boxes[1:], start=1):
@@ -152,7 +152,7 @@ def _wide(boxes: list[Box]) -> list[Box]:
 
 
 def host_flame(profile: Profile) -> FlameGraph | None:
-    """Return the flame graph of the sampled host; None where it was not sampled."""
+    """Return the flame graph of the sampled host; None without samples."""
     recorded, sums = profile.info.host, profile.host
     if recorded is None or sums is None:
         return None
@@ -175,7 +175,7 @@ def host_flame(profile: Profile) -> FlameGraph | None:
 
 
 def _without_wrappers(recorded: HostProfile, stack: HostStack) -> Iterator[int]:
-    """Yield the frames of a stack but those that only wrap others."""
+    """Yield the frames of a stack without the wrappers of modules."""
     for index in stack.frames[:-1]:
         frame = recorded.frames[index]
         if frame.origin != "torch" or frame.function not in OF_MODULES:
@@ -191,7 +191,7 @@ def _sampled(frame: HostFrame) -> FlameFrame:
 
 
 def waits_flame(profile: Profile) -> FlameGraph | None:
-    """Return the flame graph of the waits in complete steps; None where there are too few to be one."""
+    """Return the flame graph of the waits in complete steps; None with fewer than two places."""
     waits, count = profile.waits, profile.steps.count
     if len(waits) < FEWEST or not count:
         return None
@@ -238,14 +238,14 @@ def _frames(site: WaitSite) -> Iterator[FlameFrame]:
 
 
 def _is_of(frame: FlameFrame, site: WaitSite) -> bool:
-    """Return whether a frame is that of the user's function, whose stack may have the line where it begins."""
+    """Return whether a frame is of the user's function; the frame may have the line where the function begins."""
     return frame.name == cut(site.function or "") and frame.place.rpartition(":")[0] == cut(
         package_file(site.file or "")
     )
 
 
 def _from_own(stack: list[str]) -> Iterable[str]:
-    """Return a stack from the outermost frame of the program on: what starts it says nothing."""
+    """Return a stack from the outermost frame of the program on, without launchers."""
     own = (
         place for place, entry in enumerate(stack) if (match := ENTRY.fullmatch(entry)) and is_user_file(match["file"])
     )
@@ -314,7 +314,7 @@ def _content(graph: FlameGraph) -> dict[str, Any]:
 
 
 def _columns(rows: list[list[float]]) -> list[list[float]]:
-    """Return rows as columns, with as many digits as can be told."""
+    """Return rows as columns, with six digits."""
     return [[float(f"{value:.6g}") for value in column] for column in zip(*rows, strict=True)]
 
 
@@ -352,7 +352,7 @@ def _label(box: Box) -> str:
 
 
 def _hover(graph: FlameGraph, box: Box) -> str:
-    """Return what a box is: its share of the first measure, that in time if it is known, and its value."""
+    """Return the hover text of a box: frame, share of the first measure, time if it is known, and value."""
     measure, value = graph.measures[0], box.total[0]
     where = f"{box.frame.name} ({box.frame.place})" if box.frame.place else box.frame.name
     time = f", {duration(value * measure.ns)} {measure.per}" if measure.ns else ""

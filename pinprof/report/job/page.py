@@ -1,6 +1,6 @@
-"""The ranks of a job as a page: who holds up the others, all ranks in one figure, and the report on the slowest.
+"""The page of a job: which rank holds up the others, all ranks in one figure, and the report on the slowest.
 
-A few ranks have timelines, under each other on one time axis.
+A few ranks have timelines below each other on one time axis.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -45,11 +45,11 @@ from pinprof.report.words import NOTHING, capitalized, complete_steps
 from pinprof.units import duration, percent
 
 MAX_TIMELINES = 4
-"""Ranks of a job that have a timeline: each makes the page larger, and is read a second time."""
+"""Ranks of a job with a timeline: each makes the page larger, and its trace is read a second time."""
 AT_FIRST = 2
-"""Those of them that are shown at first; the others on request."""
+"""Timelines that are shown at first; buttons show the others."""
 MARGIN = 0.02
-"""Of what is shown at first, before and after it."""
+"""The share of the shown steps that the first view shows before and after them."""
 
 
 def to_html(
@@ -60,9 +60,9 @@ def to_html(
     *,
     others: Mapping[int, Analysis] | None = None,
 ) -> Markup:
-    """Return the page of a job, which needs nothing else; `entry` is that of the rank to be shown.
+    """Return the self-contained page of a job; `entry` is the analysis of the shown rank.
 
-    `code` says how it shows the user's code, `others` are further ranks that have a timeline.
+    `code` says how it shows the user's code; `others` are further ranks with a timeline.
     """
     own = section(1, entry, MAX_EVENTS, code)
     return report_page(
@@ -75,13 +75,13 @@ def to_html(
 def page_of_files(
     ranks: Ranks, files: Sequence[tuple[str, RankPart]], read: Callable[[str], Analysis], code: Code = PLAIN
 ) -> Markup:
-    """Return the page of a job of these files; `read` is called for the ranks that have a timeline."""
+    """Return the page of a job of these files; `read` is called for the ranks with a timeline."""
     analyses = {rank: read(file) for rank, file in files_to_draw(ranks, files).items()}
     return to_html(ranks, [part for _, part in files], analyses.pop(ranks.shown_rank), code, others=analyses)
 
 
 def files_to_draw(ranks: Ranks, files: Sequence[tuple[str, RankPart]]) -> dict[int, str]:
-    """Return the files of the ranks that have a timeline."""
+    """Return the files of the ranks with a timeline."""
     file_of = {number_of(part, place): file for place, (file, part) in enumerate(files)}
     return {rank: file_of[rank] for rank in ranks_to_draw(ranks)}
 
@@ -112,7 +112,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
 
 
 def _recorded_on(parts: Sequence[RankPart]) -> str:
-    """Return on what the ranks ran, as far as they agree, and how long each was recorded."""
+    """Return the GPUs and the torch of the ranks, and their recorded steps."""
     infos = [part.profile.info for part in parts]
     gpus = sorted({device.name for info in infos for device in info.devices if device.name})
     torch = sorted({f"torch {info.torch_version}" for info in infos if info.torch_version})
@@ -121,7 +121,7 @@ def _recorded_on(parts: Sequence[RankPart]) -> str:
 
 
 def _choice(ranks: Ranks) -> Iterator[Markup]:
-    """Yield why these traces; the list of all runs, whose lines are indented, is folded."""
+    """Yield why these traces were chosen; the list of all runs (its lines are indented) is folded."""
     runs = [remark for remark in ranks.choice if remark.startswith(" ")]
     yield from (note(remark) for remark in ranks.choice if remark not in runs)
     if runs:
@@ -130,7 +130,7 @@ def _choice(ranks: Ranks) -> Iterator[Markup]:
 
 
 def _headline(ranks: Ranks) -> Markup:
-    """Return who holds up the others, with a link to that rank, or to what many ranks share."""
+    """Return which rank holds up the others, with a link to that rank, or to a finding of many ranks."""
     link, do = "trace-1", f"See what rank {ranks.shown_rank} does."
     if slowest_of(ranks) is None:
         do = f"What costs rank {ranks.shown_rank} time is below."
@@ -182,7 +182,7 @@ def _time(time: RankTime, row: RankRow) -> str:
 
 
 def ranks_to_draw(ranks: Ranks) -> tuple[int, ...]:
-    """Return the ranks that have timelines: the shown one, the one that waits most for others, then the median ones."""
+    """Return the ranks with timelines: the shown one, the one that waits most for others, then the median ones."""
     alone = sorted(ranks.rows, key=lambda row: (row.alone_ns or 0.0, row.rank))
     waits = max(ranks.rows, key=lambda row: (row.waited_ns, row.rank != ranks.shown_rank))
     middle = [alone[place].rank for place in (len(alone) // 2, 0, -1, len(alone) // 4)]
@@ -191,7 +191,7 @@ def ranks_to_draw(ranks: Ranks) -> tuple[int, ...]:
 
 
 def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
-    """Return the timelines of these ranks, with what chooses among them; nothing for a single one."""
+    """Return the timelines of these ranks, with buttons that show and hide them; empty for a single one."""
     if len(analyses) <= 1:
         return Markup()
     rows = {row.rank: row for row in ranks.rows}
@@ -222,7 +222,7 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
 
 
 def _clock_ns(analysis: Analysis, row: RankRow) -> int:
-    """Return what to add to the times of a trace to get those of one clock for all ranks."""
+    """Return the ns to add to the times of a trace to get times of the common clock of all ranks."""
     return (analysis.profile.info.base_ns or 0) - row.clock_ahead_ns
 
 

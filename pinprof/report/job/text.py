@@ -1,4 +1,4 @@
-"""The ranks of a job for the terminal: in a few lines, with how long each would need alone as bars, or in full."""
+"""The ranks of a job for the terminal: in a few lines, with bars of how long each would need alone, or in full."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +29,7 @@ from pinprof.report.words import NOTHING, capitalized, printable
 from pinprof.units import counted, duration, milliseconds, percent
 
 MAX_BARS = 8
-"""More ranks than this are counted, not drawn; those that need longest alone are."""
+"""The most ranks with a bar, those that need longest alone; further ones are counted."""
 LONGEST = 48
 """Characters of the longest bar."""
 LEAST = 10
@@ -37,13 +37,13 @@ LABELS = 52
 """Columns for the words before and after a bar."""
 MAX_DOUBTS = 2
 LISTED = 16
-"""Of more ranks, those that are: the ones that need longest alone."""
+"""Ranks that the table lists if there are more than `MAX_ROWS`: those that need longest alone."""
 NARROW = 104
-"""Columns of a terminal in which the table of ranks stands closer."""
+"""Columns of a terminal below which the table of ranks has no padding."""
 
 
 def job_to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
-    """Return what the ranks of a job show side by side as text for a terminal of this width."""
+    """Return the full comparison of the ranks of a job as text for a terminal of this width."""
     return laid_out(_full(ranks, parts, width), width=width, color=color)
 
 
@@ -91,7 +91,7 @@ def _rank_rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
 
 
 def to_brief(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
-    """Return what the ranks of a job show side by side, in short, as text for a terminal of this width."""
+    """Return the short comparison of the ranks of a job as text for a terminal of this width."""
     return laid_out(_brief(ranks, parts, width), width=width, color=color)
 
 
@@ -112,7 +112,7 @@ def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
 
 
 def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    """Yield a bar for each rank: how long its step would take if it waited for nobody, of the longest."""
+    """Yield a bar for each rank: how long its step would take if it waited for no other, relative to the longest."""
     rows = longest_alone_first(ranks.rows) if len(ranks.rows) > MAX_BARS else ranks.rows
     longest = max((row.alone_ns or 0.0 for row in ranks.rows), default=0.0)
     if not longest:

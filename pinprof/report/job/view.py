@@ -1,4 +1,4 @@
-"""What the ranks of a job show together, for the terminal and the page: who holds up the others, times, findings."""
+"""The sections on the ranks of a job, for the terminal and the page: who holds up the others, times, findings."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,15 +16,15 @@ from pinprof.units import between, counted, duration, percent, rate, size
 LONGEST_GROUP = 32
 """Characters of a process group's list of ranks that are shown."""
 MAX_ROWS = 32
-"""More ranks than this are folded on the page; those that need longest alone come first."""
+"""The most ranks in the page's table; further ones are folded. Those that need longest alone come first."""
 MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
-"""More are not listed in a terminal."""
+"""The most that a terminal lists."""
 MAX_TRAFFIC = 3
-"""Names of collectives whose bus bandwidth is told in a line."""
+"""Names of collectives whose bus bandwidth a line names."""
 MAX_RUNS = 6
-"""Runs of ranks that are named before the rest is counted."""
+"""Runs of ranks that are named; further ranks are counted."""
 WRONG_CLOCK_NS = 1_000_000
-"""Clocks of machines that are kept by NTP differ by less."""
+"""Clocks that NTP sets differ by less."""
 NOBODY = "no rank holds up the others"
 PER_STEP = (
     "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
@@ -41,13 +41,13 @@ class RankTime(NamedTuple):
     title: str
     of: Callable[[RankRow], float | None]
     meaning: str = ""
-    """What it is, on a card with its range over the ranks; empty for a column only."""
+    """Its explanation on the page's card with its range over the ranks; empty if it has no card."""
     is_column: bool = True
     """Whether it is a column of the table of ranks."""
 
 
 def _idle_or_waiting(row: RankRow) -> float | None:
-    """Return what is left of the step, in ns: a collective that waits for another rank is not work of this one."""
+    """Return the step without the GPU's work, in ns; a collective that waits for another rank is not work."""
     if row.step_ns is None or row.work_ns is None:
         return None
     waited = min(row.waited_ns, row.exposed_communication_ns)
@@ -76,11 +76,11 @@ TIMES = (
     RankTime("NCCL exposed", lambda row: row.exposed_communication_ns, "per traced step, while no other kernel runs"),
     RankTime("waited", lambda row: row.waited_ns, "for others per traced step, in kernels of collectives"),
 )
-"""What a report shows of each rank."""
+"""The times of each rank in a report."""
 
 
 def title(ranks: Ranks) -> str:
-    """Return how many ranks there are, and of how many."""
+    """Return the number of ranks, and of the whole job if more."""
     if ranks.world_size and ranks.world_size != len(ranks.rows):
         return f"{len(ranks.rows)} of {counted(ranks.world_size, 'rank')} of one job"
     return f"{counted(len(ranks.rows), 'rank')} of one job"
@@ -92,7 +92,7 @@ def slowest_of(ranks: Ranks) -> RankRow | None:
 
 
 def verdict_line(ranks: Ranks) -> str:
-    """Return who holds up the others, by how much and why, without the last full stop."""
+    """Return which rank holds up the others, by how much and why, without the last full stop."""
     slowest = slowest_of(ranks)
     if slowest is None:
         return capitalized(why_nobody(ranks))
@@ -116,20 +116,20 @@ def why_nobody(ranks: Ranks) -> str:
 
 
 def why_long(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
-    """Return why the step of the job is as long as it is: that of the rank that is shown; None if that is not known."""
+    """Return why the step of the shown rank is as long as it is; None if that is not known."""
     of_shown = next((part for place, part in enumerate(parts) if number_of(part, place) == ranks.shown_rank), None)
     reason = known_verdict(of_shown.profile, of_shown.findings.verdict) if of_shown else None
     return f"on rank {ranks.shown_rank}, {reason}" if reason else None
 
 
 def shown_rank_line(ranks: Ranks) -> str:
-    """Return which rank the report below is on, and why on this one."""
+    """Return a sentence on which rank the report below is about, and why."""
     why = "needs longest alone" if ranks.slowest_rank is None else "holds up the others"
     return f"Below: the report on rank {ranks.shown_rank}, which {why}, from its own trace"
 
 
 def clocks_line(ranks: Ranks) -> str | None:
-    """Return how the clocks of the ranks were brought together; None if they were not."""
+    """Return how closely the clocks of the ranks agree after alignment; None if they were not aligned."""
     if ranks.clocks_within_ns is None:
         return None
     off = max(ranks.rows, key=lambda row: abs(row.clock_ahead_ns))
@@ -140,12 +140,12 @@ def clocks_line(ranks: Ranks) -> str | None:
 
 
 def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:
-    """Return the ranks, those first that need longest alone; where that is not known, last."""
+    """Return the ranks that need longest alone first, those for which it is not known last."""
     return sorted(rows, key=lambda row: (-(row.alone_ns or 0.0), row.rank))
 
 
 def spread(times: Sequence[float]) -> tuple[str, str]:
-    """Return from where to where times of ranks go, and how many these are or what the median rank's is."""
+    """Return the range of times of ranks, and the median with the distance between the ends."""
     least, most = min(times), max(times)
     if least == most:
         return duration(most), f"the same on {counted(len(times), 'rank')}"
@@ -158,7 +158,7 @@ def _range(least: float, most: float) -> str:
 
 
 def rank_numbers(ranks: Sequence[int], of: int) -> str:
-    """Return ranks in words, ascending ones joined: "ranks 0 to 3, 8"; `of` is how many there are in all."""
+    """Return ranks in words, with runs joined: "ranks 0 to 3, 8"; `of` is the number of all ranks."""
     if len(ranks) == of:
         return "all ranks" if of > 1 else f"rank {ranks[0]}"
     runs: list[tuple[int, int]] = []
@@ -180,13 +180,13 @@ def _run(first: int, last: int) -> str:
 
 
 def ranks_of_group(collective: CollectiveRow) -> str:
-    """Return the ranks of a collective, as recorded; of a long list the beginning."""
+    """Return the ranks of a collective as recorded, or the beginning of a long list."""
     ranks = collective.group or NOTHING
     return ranks if len(ranks) <= LONGEST_GROUP else f"{ranks[: LONGEST_GROUP - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
-    """Return what takes figures of some ranks away or makes them uncertain, each reason once with its ranks."""
+    """Return why figures of some ranks are withheld or uncertain, each reason once with its ranks."""
     of_ranks: dict[str, list[int]] = defaultdict(list)
     texts: dict[str, str] = {}
     for position, part in enumerate(parts):
@@ -200,7 +200,7 @@ def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
 
 
 def _apart(ranks: Ranks) -> str | None:
-    """Return in words at which steps the ranks were recorded, None if that is the same or not known."""
+    """Return in words at which different steps the ranks were recorded; None if at the same, or not known."""
     after: dict[int, list[int]] = defaultdict(list)
     for row in ranks.rows:
         if row.steps_before is not None:
@@ -216,12 +216,12 @@ def _apart(ranks: Ranks) -> str | None:
 
 
 def doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Section:
-    """Return what takes figures of some ranks away or makes them uncertain."""
+    """Return the section on why figures of some ranks are withheld or uncertain."""
     return Section("Before you trust these traces", notes=[f"{doubt}." for doubt in doubts_by_rank(ranks, parts)])
 
 
 def summary(ranks: Ranks) -> Iterator[Fact]:
-    """Yield the times that have a card, from the least to the most of all ranks; what is 0 on all is left out."""
+    """Yield the times that have a card, with their range over the ranks; times that are 0 on all are left out."""
     for time in TIMES:
         times = [ns for row in ranks.rows if (ns := time.of(row)) is not None]
         if time.meaning and any(times):
@@ -235,7 +235,7 @@ def columns_of(ranks: Ranks) -> list[RankTime]:
 
 
 def notes_on(ranks: Ranks) -> list[str]:
-    """Return what to know of the table of ranks."""
+    """Return the notes on the table of ranks."""
     shown = columns_of(ranks)
     nothing = [time.title for time in TIMES if time.is_column and time not in shown]
     notes = [PER_STEP, f"none on any rank: {', '.join(nothing)}" if nothing else ""]
@@ -276,7 +276,7 @@ def collectives(ranks: Ranks) -> Section:
 
 
 def traffic_line(ranks: Ranks) -> str:
-    """Return how much of the communication is hidden, and the bus bandwidth; nothing where neither is known."""
+    """Return how much of the communication is hidden, and the bus bandwidth; empty if neither is known."""
     time_ns = sum(row.communication_ns for row in ranks.rows)
     hidden = percent(sum(row.overlapped_communication_ns for row in ranks.rows) / time_ns) if time_ns else ""
     rates = [f"{row.name} {size(row.bytes)}, {rate(row.bus_gbps)} on the bus" for row in ranks.traffic[:MAX_TRAFFIC]]
@@ -286,7 +286,7 @@ def traffic_line(ranks: Ranks) -> str:
 
 
 def finding_in(shared: SharedFinding) -> str:
-    """Return where a finding is at its costliest, and how many more sites it has; nothing if that is not known."""
+    """Return the costliest place of a finding, and how many more sites it has; empty if it is not known."""
     return with_more_sites(place(shared.finding.evidence.place), len(shared.sites))
 
 

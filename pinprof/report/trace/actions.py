@@ -1,4 +1,4 @@
-"""What to do: findings as rows, in the order of what they save, and the commands that go on from there."""
+"""What to do: findings as rows, the largest saving first, and the commands for the next step."""
 
 import shlex
 from collections.abc import Iterator
@@ -20,22 +20,22 @@ from pinprof.trace.sources import Sources
 MOST = 3
 """Findings of the short report, besides one that may give wrong numbers."""
 WORTH = 0.01
-"""One that saves a smaller share of the step is left to the full report."""
+"""Findings that save a smaller share of the step are only in the full report."""
 BLOCKING_COPIES, UNPINNED_BATCHES = pin102_blocking_copies.RULE.id, pin104_unpinned_batches.RULE.id
-"""Two rules: the first brings something only where the second is mended, too. What to do says both for either."""
+"""Two rules: mending the first helps only if the second is mended, too, so one row advises both."""
 _BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
 DROP_SYNCS = "--drop-syncs"
-"""The option that takes the waits of a finding out of the program; it needs a place."""
+"""The option that removes the waits of a finding from the replayed program; it needs a place."""
 
 NOT_PINNED = pin105_batches_without_pin_memory.RULE.id
-"""A rule that the short report has at any cost: what the program asks for, pinned memory, it does not get."""
+"""A rule that the short report always has: the program asks for pinned memory and does not get it."""
 
 
 class Action(NamedTuple):
     """A finding as a row of what to do."""
 
     place: int
-    """Among all findings, from 0."""
+    """Its index among all findings."""
     finding: Finding
     saves: str
     """What it saves alone, with its share of the step."""
@@ -44,7 +44,7 @@ class Action(NamedTuple):
     is_brief: bool
     """Whether it is in the short report."""
     is_left_out: bool
-    """Whether neither it nor a row that says the same is in the short report."""
+    """Whether the short report has neither it nor a row that says the same."""
 
 
 def actions(profile: Profile, findings: Findings) -> list[Action]:
@@ -70,9 +70,9 @@ def brief_actions(profile: Profile, findings: Findings) -> list[Action]:
 
 
 def _important(profile: Profile, findings: Findings) -> Iterator[int]:
-    """Yield the places of the findings that save most, of one that may give wrong numbers, and of unpinned batches.
+    """Yield the indices of the findings that save most, of one that may give wrong numbers, and of unpinned batches.
 
-    Where none alone saves much but all do together, these are the first ones.
+    If none saves much alone but all do together, they are the first ones.
     """
     least, joint = WORTH * (profile.step_ns or 0.0), findings.joint.saving_ns if findings.joint else 0.0
     worth_it = [place for place, finding in enumerate(findings) if _saved_ns(finding) >= least]
@@ -84,7 +84,7 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
 
 
 def _saved_ns(finding: Finding) -> float:
-    """Return what a fix saves in ns, at most or for certain; one of unknown worth may be worth any time."""
+    """Return what a fix saves in ns, predicted or at most; infinity if that is unknown."""
     if finding.saving is not None:
         return finding.saving.saving_ns
     if finding.most_ns is not None:
@@ -101,7 +101,7 @@ def to_do(finding: Finding, findings: Findings) -> str:
 
 
 def _pinned_by(finding: Finding, findings: Findings) -> str:
-    """Return how a copy with `non_blocking=True` gets its pinned memory, where another finding says that."""
+    """Return how a copy with `non_blocking=True` gets its pinned memory, if another finding says so."""
     unpinned = next((other for other in findings if other.rule.id == UNPINNED_BATCHES), None)
     if finding.rule.id != BLOCKING_COPIES or unpinned is None:
         return ""
@@ -111,7 +111,7 @@ def _pinned_by(finding: Finding, findings: Findings) -> str:
 
 
 def trace_argument(profile: Profile) -> str:
-    """Return a trace as a command takes it."""
+    """Return a trace as an argument of a command."""
     return "-" if profile.path == urls.shown(urls.STANDARD_INPUT) else shlex.quote(printable(profile.path))
 
 
@@ -123,8 +123,8 @@ def fix_command(profile: Profile) -> str:
 def has_diffs(measured: Analysis | RankPart) -> bool:
     """Return whether `pinprof fix` has a diff for a trace.
 
-    False for a rank of a job, whose rows are not kept. The reader of programs is imported only where one may be
-    changed: it takes a tenth of a second.
+    False for a rank of a job, whose rows are not kept. The import of `pinprof.fix` takes a tenth of a second, so it
+    waits until a diff is possible.
     """
     if isinstance(measured, RankPart) or not _may_have_diffs(measured.profile, measured.findings):
         return False
@@ -134,7 +134,7 @@ def has_diffs(measured: Analysis | RankPart) -> bool:
 
 
 def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
-    """Return whether a recording has what diffs need, and the program that is to be changed is at hand."""
+    """Return whether a recording has what diffs need, and the program to change is there."""
     if not profile.info.by_pinprof or profile.path == urls.shown(urls.STANDARD_INPUT):
         return False
     construction = profile.info.made
@@ -148,9 +148,9 @@ def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
 
 
 def whatif_command(profile: Profile, findings: Findings) -> str:
-    """Return the command that predicts the first change worth doing; without one, that which compares all changes.
+    """Return the command that predicts the first change worth doing, or, without one, compares all changes.
 
-    Nothing where the trace is not fit for predictions.
+    It is empty if the trace is not fit for predictions.
     """
     if not profile.gpus or profile.withheld.estimate:
         return ""
@@ -161,7 +161,7 @@ def whatif_command(profile: Profile, findings: Findings) -> str:
 
 
 def whatif_options(finding: Finding) -> str:
-    """Return the options of `pinprof whatif` for the change that a finding asks for; nothing where there are none."""
+    """Return the options of `pinprof whatif` for the change that a finding asks for; empty if there are none."""
     options, named = finding.rule.what_if, finding.evidence.place.names
     if options != DROP_SYNCS:
         return options

@@ -1,4 +1,4 @@
-"""The report for programs that read little: what the short report says, in a few kB, with ids of the evidence."""
+"""The short report as JSON in a few kB, for language models, with ids of the evidence."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
 
 MOST_BYTES = 6000
-"""A brief has no more: some 1,500 tokens of a language model."""
+"""The most bytes of a brief: some 1,500 tokens of a language model."""
 LONGEST, LONGEST_PATH = 240, 320
 """Characters of a sentence, and of a path."""
 ROWS = {
@@ -34,11 +34,11 @@ ROWS = {
     "launches": ("launches",),
     "gpu": ("kernels",),
 }
-"""The tables of the whole report that findings of a family rest on, as far as the trace has them."""
+"""The tables of the whole report that findings of a family rest on."""
 
 
 class Room(NamedTuple):
-    """How many of each kind a brief has."""
+    """The most findings, doubts and ranks of a brief."""
 
     findings: int
     doubts: int
@@ -46,7 +46,7 @@ class Room(NamedTuple):
 
 
 ROOMS = (Room(5, 4, 8), Room(3, 3, 4), Room(2, 2, 2), Room(1, 1, 1))
-"""The first that fits is taken."""
+"""The limits of a brief: the first with which it fits into `MOST_BYTES`."""
 
 
 class BriefedTrace(NamedTuple):
@@ -71,11 +71,11 @@ def traces_to_brief_json(
     shown: int | None = None,
     diffs: Collection[int] = (),
 ) -> str:
-    """Return the brief on traces as JSON text of at most `MOST_BYTES`; what has no room is counted.
+    """Return the brief on traces as JSON text of at most `MOST_BYTES`; it counts what does not fit.
 
-    Of the ranks of a job only the trace at the place `shown` is told. An id is a JSON Pointer into the whole report on
-    the same traces. `code` says whether lines of the user's code are quoted, `diffs` for which traces
-    `pinprof fix` has some.
+    Of the ranks of a job it has only the trace at the index `shown`. An id is a JSON Pointer into the whole report on
+    the same traces. `code` says whether lines of the user's code are quoted, and `diffs` are the indices of the traces
+    for which `pinprof fix` has diffs.
     """
     briefed = [
         BriefedTrace(place, profile, findings, place in diffs, Quoting(Sources(profile.path, profile.info.made), code))
@@ -157,7 +157,7 @@ def _place_fields(at: Place) -> dict[str, Any]:
 
 
 def _evidence_ids(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
-    """Yield the ids of what a finding rests on in the whole report: waits at its places, or tables."""
+    """Yield the ids of the evidence in the whole report: waits at the finding's places, or tables."""
     at, profile = trace.id, trace.profile
     if finding.rule.family == "waits":
         places, causes = {site.evidence.place for site in finding.sites}, finding.rule.causes
@@ -211,7 +211,7 @@ def _ranks(ranks: Ranks, most: int) -> documents.BriefRanks:
 
 
 def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[documents.BriefNext]:
-    """Yield the commands to go on with; none on standard input, which can be read once."""
+    """Yield the next commands; none for standard input, which can be read only once."""
     if profile.path == urls.shown(urls.STANDARD_INPUT):
         return
     shown, predicted = brief_actions(profile, findings), whatif_command(profile, findings)

@@ -18,7 +18,7 @@ FEW = 5
 MAX_LABEL = 48
 """Longest label of a kernel in characters."""
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|std)::")
-"""What the names of many kernels have in common."""
+"""Parts that the names of many kernels share."""
 
 WITHOUT = "without profiler"
 OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT, "stall")
@@ -67,7 +67,7 @@ def _name_section(
     facts: Sequence[Fact] = (),
     notes: Sequence[str] = (),
 ) -> Section:
-    """Return a section with a row for each name, without the columns in which no row has anything."""
+    """Return a section with a row for each name, without empty columns."""
     kept = [at for at in range(len(columns)) if any(row[at] != NOTHING for row in rows)]
     titles = [Column(columns[at], is_number=at > 1) for at in kept]
     cells = [[row[at] for at in kept] for row in rows]
@@ -84,7 +84,7 @@ def _name_section(
 
 
 def step_share(profile: Profile, sums: KernelSums, row: KernelTime) -> float | None:
-    """Return the share of the step in which kernels run, the mean of the GPUs; None where the step is not known."""
+    """Return the share of the step in which kernels of a name run, the mean of the GPUs; None without a known step."""
     step = profile.step_ns
     return row.time_ns / (profile.steps.divisor * sums.devices * step) if step and sums.devices else None
 
@@ -126,9 +126,9 @@ def _op_cells(profile: Profile, sums: OpSums, row: OpTime) -> tuple[Cell, ...]:
 
 
 def without_profiler_ns(profile: Profile, sums: OpSums, time_ns: int) -> float | None:
-    """Return the same share of the step without the profiler; None where the host does not set the step's length.
+    """Return a time scaled to the step without the profiler; None if the step is not host-bound.
 
-    It is a share and no measurement: the profiler slows some ops more than others.
+    This is not a measurement: the profiler slows some ops more than others.
     """
     step = profile.estimate.step_ns
     host_bound = profile.bound == "host" or not profile.gpus
@@ -136,20 +136,20 @@ def without_profiler_ns(profile: Profile, sums: OpSums, time_ns: int) -> float |
 
 
 def _left_out(profile: Profile, sums: KernelSums | OpSums, what: str) -> Iterator[str]:
-    """Yield what a table of all rows leaves out, if there is something."""
+    """Yield how many names the rows leave out, and their time, if there are any."""
     left, time = sums.names - len(sums.rows), duration(sums.left_ns / profile.steps.divisor)
     if left:
         yield f"{counted(left, f'more {what}')} of other names, {time} together, left out"
 
 
 def _origin(origin: Origin) -> str:
-    """Return where most of the time comes from, as far as known: the user's place, and the module."""
+    """Return the user's place and the module of most of the time, as far as they are known."""
     where = with_more(place(short_place(origin.place)), origin.places)
     module = with_more(f"in {printable(origin.module)}" if origin.module else "", origin.modules)
     return ", ".join(filter(None, (where, module)))
 
 
 def kernel_label(name: str) -> str:
-    """Return the beginning of a kernel's name without what many have in common."""
+    """Return the beginning of a kernel's name without the parts that many names share."""
     plain = DECORATION.sub("", printable(name))
     return plain if len(plain) <= MAX_LABEL else plain[: MAX_LABEL - 1] + "…"

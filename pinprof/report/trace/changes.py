@@ -1,4 +1,4 @@
-"""What to do, on the page: the findings as lines that open, the best first, and what they bring together."""
+"""What to do, on the page: the findings as lines that open, the best first, and what they save together."""
 
 from markupsafe import escape
 
@@ -25,15 +25,15 @@ from pinprof.rules import Finding
 from pinprof.units import counted
 
 FIRST = 3
-"""Findings that are shown at first where the short report has none; else those that it has."""
+"""Findings that are shown at first if the short report has none; otherwise the same as there."""
 MAX_BUTTONS = 10
-"""Sites of a finding that the timeline shows one by one."""
+"""Sites of a finding with a button that shows them in the timeline."""
 MAX_QUOTES = 3
 """Sites of a finding whose lines are quoted."""
 
 
 def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
-    """Return all findings of the page's `number`-th trace, and what they bring together; nothing without any."""
+    """Return all findings of the page's `number`-th trace, and what they save together; empty if there are none."""
     profile, findings = analysis.profile, analysis.findings
     remark = why_no_finding(profile, findings)
     if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
@@ -91,7 +91,7 @@ def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting) -> 
 
 
 def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
-    """Return the sites of a finding with several, the costliest of them with a button."""
+    """Return the sites of a finding, the costliest of them with a button."""
     items = Markup().join(
         Markup("<li>{}{} {}{}</li>").format(
             Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, at))
@@ -114,5 +114,5 @@ def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
 
 
 def _code(title: str, code: str) -> Markup:
-    """Return code of a rule, which wide lines may scroll; unlike other texts it has lines."""
+    """Return code of a rule with its line ends; wide lines scroll."""
     return Markup('<div><h5>{}</h5><pre tabindex="0"><code>{}</code></pre></div>').format(title, escape(code))

@@ -1,4 +1,4 @@
-"""The charts of the page on a trace, each for a section of the report, with the numbers that it is drawn from."""
+"""The charts of the page on a trace, each for a section of the report, with the numbers behind them."""
 
 from collections.abc import Iterator
 
@@ -22,15 +22,15 @@ from pinprof.trace.tables import Int64s
 from pinprof.units import between, duration
 
 MAX_GPUS = 4
-"""Of one trace that have a chart of their steps each."""
+"""GPUs of a trace with a chart of their steps."""
 COPIES, SIZES, SITES, GPUS, STEPS, LENGTHS = 4, 3, 2, 2, 3, 5
-"""How many of each there must be before a chart shows more than the numbers next to it."""
+"""The least numbers of each with which a chart shows more than the numbers next to it."""
 FEW = 10
-"""The lengths of up to this many steps are listed."""
+"""The most steps whose lengths are listed."""
 
 
 def charts_of(section: str, analysis: Analysis) -> Markup:
-    """Return the charts of a section of the report by its name; nothing where it has none."""
+    """Return the charts of a section of the report by its name; empty if it has none."""
     profile = analysis.profile
     if section == "copies":
         chart = None if profile.withheld.copies else copies_chart(analysis.trace)
@@ -53,7 +53,7 @@ def charts_of(section: str, analysis: Analysis) -> Markup:
 
 
 def overlap_of_steps(analysis: Analysis) -> Iterator[Markup]:
-    """Yield how each step divides, drawn and in numbers; nothing without work of a GPU."""
+    """Yield how each step divides, drawn and in numbers, if there is GPU work."""
     profile = analysis.profile
     if not profile.gpus:
         return
@@ -75,7 +75,7 @@ def overlap_of_steps(analysis: Analysis) -> Iterator[Markup]:
 
 
 def lengths_of_steps(analysis: Analysis) -> Iterator[Markup]:
-    """Yield how long the steps are, drawn and by each way to measure them."""
+    """Yield how long the steps are, as a chart and by each way to measure them."""
     profile = analysis.profile
     yield _unshown(profile.withheld.step)
     if not profile.withheld.step:
@@ -131,7 +131,7 @@ def parts_table(parts: StepParts, numbers: Int64s, whole: str = "step") -> Marku
 
 
 def _chart(chart: Chart | None, fewest: int) -> Markup:
-    """Return a chart as HTML; nothing where each of its series has fewer values than that."""
+    """Return a chart as HTML; empty if all of its series have fewer values than `fewest`."""
     longest = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
     return chart_html(chart) if chart and longest >= fewest else Markup()
 

@@ -1,4 +1,4 @@
-"""Charts as plotly figures that people get as objects: in the page's font, lines and colours, on white."""
+"""Charts as plotly figures for users of the library, in the page's font, lines and colours, on white."""
 
 import json
 
@@ -40,7 +40,7 @@ LOOKS = {
 """A template of plotly."""
 
 OF_PAGE = ("paper_bgcolor", "plot_bgcolor", "font")
-"""Parts of a chart's layout that fit it into a page."""
+"""Parts of a chart's layout that are only for a page."""
 
 
 AROUND = 120
@@ -48,10 +48,7 @@ AROUND = 120
 
 
 def numbers(profile: Profile) -> dict[str, go.Figure]:
-    """Return a figure for each part of the report that has numbers: `copies`, `busy`, `stalls` and `host`.
-
-    What is withheld has none.
-    """
+    """Return the figures `copies`, `busy`, `stalls` and `host`, without those that are withheld."""
     why, host = profile.withheld, host_flame(profile)
     charts = {
         "copies": ("Copy time in the trace", copy_times_chart(profile)),

@@ -1,4 +1,4 @@
-"""What is wrong, for programs: the verdict and the findings of a trace, and the ranks of a job side by side."""
+"""The JSON of what is wrong: the verdict and the findings of a trace, and the ranks of a job side by side."""
 
 from pinprof.document import filled, maybe_ms
 from pinprof.documents import findings as documents
@@ -12,7 +12,7 @@ from pinprof.verdict import LIMITS, LimitCost
 
 
 def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
-    """Return why the step takes so long, with `cause` null where that cannot be told."""
+    """Return why the step takes so long; `cause` is null if the trace cannot tell."""
     verdict, first = findings.verdict, advice(profile, findings)
     return filled(
         documents.VerdictJson,
@@ -34,7 +34,7 @@ def costs_of(findings: Findings) -> list[documents.Cost]:
 
 
 def _cost(cost: LimitCost | None, step_ns: float | None) -> documents.OfCause:
-    """Return what a cause costs the step; null where that cannot be told."""
+    """Return what a cause costs the step; null if the trace cannot tell."""
     if cost is None or not step_ns:
         return documents.OfCause(ms=None, fraction=None, range_ms=None)
     return filled(documents.OfCause, cost, fraction=cost.ns / step_ns)
@@ -62,7 +62,7 @@ def _site(site: FoundSite) -> documents.FindingSite:
 
 
 def _then(finding: Finding, step_ns: float | None) -> documents.Then | None:
-    """Return what a fix makes possible, and what both bring together; None where that is not more."""
+    """Return the change that a fix makes possible and what both save together; None if that is not more."""
     then, both = finding.evidence.then, finding.with_then
     if then is None or both is None:
         return None
@@ -70,7 +70,7 @@ def _then(finding: Finding, step_ns: float | None) -> documents.Then | None:
 
 
 def joint_of(joint: Joint | None, step_ns: float | None) -> documents.JointJson | None:
-    """Return what all fixes bring together; None where a replay cannot tell."""
+    """Return what all fixes save together; None if a replay cannot tell."""
     if joint is None or not step_ns:
         return None
     predicted = ms(step_ns - joint.saving_ns)
@@ -78,7 +78,7 @@ def joint_of(joint: Joint | None, step_ns: float | None) -> documents.JointJson 
 
 
 def ranks_of(ranks: Ranks) -> documents.RanksJson:
-    """Return what the ranks of a job show side by side."""
+    """Return the comparison of the ranks of a job."""
     return filled(
         documents.RanksJson,
         ranks,

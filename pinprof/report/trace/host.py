@@ -1,4 +1,4 @@
-"""Where the host's time goes: its section of the report, and the lines that take most where no GPU worked."""
+"""Where the host's time goes: a section of the report, and the costliest lines for traces without GPU work."""
 
 from collections.abc import Iterator
 
@@ -19,21 +19,21 @@ KIND_NAMES: dict[Kind, str] = {
 }
 WHAT_COUNTS = "a call in C, such as an operator of torch, counts for the Python code that makes it"
 MOSTLY_ONE_KIND = 0.9
-"""Where more of a line's samples than this share are of one kind, it is called that kind alone."""
+"""A line is described by one kind alone if it has at least this share of the line's samples."""
 MAX_ROWS = 20
-"""Lines that are listed; what follows are single samples."""
+"""Lines that are listed; further ones have single samples."""
 NAMED = 3
-"""Lines that are named where no GPU worked."""
+"""Lines that are named for a trace without GPU work."""
 PART, MOST_PARTS = 0.02, 6
-"""The share of the time from which on a part of a line is named, and the most that are."""
+"""The least share of the time of a part of a line that is named, and the most such parts."""
 WORTH = 0.05
-"""A smaller share of the time is not worth a line."""
+"""Lines with a smaller share of the time are not named."""
 IN_PROCESS = "let workers make the batches: DataLoader(..., num_workers=4, persistent_workers=True)"
 BY_WORKERS = "more workers (num_workers), persistent_workers=True, or less work per sample"
 
 
 def host_section(profile: Profile, *, rows: int | None = None) -> Section | None:
-    """Return the lines and functions of most time; None where the host was not to be sampled.
+    """Return the lines and functions with most time; None if the recording was made without sampling.
 
     A terminal has the first `rows` of lines, None for all.
     """
@@ -60,7 +60,7 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
 
 
 def shares_by_kind(sums: HostSums) -> str:
-    """Return how the time divides by kind of code."""
+    """Return the shares of the time by kind of code."""
     return ", ".join(f"{percent(sums.share(count))} in {KIND_NAMES[kind]}" for kind, count in sums.kinds)
 
 
@@ -82,12 +82,12 @@ def _share_cells(profile: Profile, sums: HostSums, count: int) -> tuple[str, str
 
 
 def measured_step_ns(profile: Profile) -> float | None:
-    """Return the step without the profiler, for shares of samples; None where it is only estimated."""
+    """Return the step without the profiler, for shares of samples; None if it is only estimated."""
     return profile.estimate.step_ns if profile.estimate.source != "estimated" else None
 
 
 def running_code(row: CalledLine) -> str:
-    """Return whose code runs while this is the innermost line of the program."""
+    """Return whose code runs while this line is the innermost one of the program."""
     kind, most = row.kinds[0]
     if most >= MOSTLY_ONE_KIND * row.count:
         return KIND_NAMES[kind]
@@ -103,7 +103,7 @@ def _not_sampled(profile: Profile) -> Iterator[str]:
 
 
 def host_time(profile: Profile) -> str:
-    """Return where the time of the host goes in a few words; nothing where the trace does not tell."""
+    """Return where the host's time goes in a few words; empty if the trace does not show it."""
     if profile.host:
         return shares_by_kind(profile.host)
     waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
@@ -113,13 +113,13 @@ def host_time(profile: Profile) -> str:
 
 
 def first_line(profile: Profile) -> str:
-    """Return the line that takes most of the time, and how long; nothing where none was sampled."""
+    """Return the line that takes most of the time, and how long; empty if none was sampled."""
     lines = named_lines(profile)
     return f"{printable(place(lines[0].place))}, {time_of_line(profile, lines[0])}" if lines else ""
 
 
 def input_remedy(profile: Profile, line: CalledLine) -> str:
-    """Return what makes batches come sooner where that is what the line waits for; else nothing."""
+    """Return what makes batches come sooner, if the line waits for them; otherwise an empty text."""
     if line.kinds[0][0] != "input":
         return ""
     return IN_PROCESS if profile.loader.in_process else BY_WORKERS
@@ -140,7 +140,7 @@ def share_of(profile: Profile, line: CalledLine) -> tuple[float, float | None]:
 
 
 def parts_of_line(profile: Profile, line: CalledLine) -> str:
-    """Return what takes the time below a line of the program: "forward 44 %, backward 27 %"; nothing of one part."""
+    """Return what takes the time below a line of the program: "forward 44 %, backward 27 %"; empty for one part."""
     worth = [(name, count) for name, count in line.parts if profile.host and profile.host.share(count) >= PART]
     if not profile.host or len(worth) < 2:  # noqa: PLR2004  one alone is what the line says itself
         return ""

@@ -33,7 +33,7 @@ from pinprof.units import ms
 
 NS_PER_US = 1000
 MOST_PLACES = 200
-"""Of the host's lines and functions, those with the most samples."""
+"""Lines and functions of the host in the document, those with the most samples."""
 Entry = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
 
@@ -41,10 +41,10 @@ Entry = tuple[Profile, Findings]
 def traces_to_json(
     entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[str, Breakdown] | None = None
 ) -> str:
-    """Return the report on the traces as JSON text; fields that nothing filled are null or empty.
+    """Return the report on the traces as JSON text.
 
-    `ranks` compares the traces if they are the ranks of one job; `hta` holds HTA's figures on them, by path.
-    Where findings rest on the bench of a machine, `machine` names its GPU.
+    `ranks` compares the traces if they are the ranks of one job; `hta` holds HTA's figures on them, by path. If the
+    findings rest on the bench of a machine, the document's `machine` names its GPU.
     """
     gpu = next((findings.machine for _, findings in entries if findings.machine), None)
     document = documents.ReportJson(
@@ -145,14 +145,14 @@ def _ledger(course: WholeRun) -> list[documents.Entry]:
 
 
 def _per_step(profile: Profile) -> documents.PerStep | None:
-    """Return the sums per step; None without complete steps, and where all are withheld."""
+    """Return the sums per step; None without complete steps, or if all are withheld."""
     if not profile.has_sums:
         return None
     return documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if figure.is_in_record})
 
 
 def _value(figure: TraceFigure, profile: Profile) -> float | None:
-    """Return a figure of the step, times in ms; None where it is withheld, or there is none."""
+    """Return a figure of the step, times in ms; None if it is withheld or does not exist."""
     value = given(figure.of(profile))
     return maybe_ms(value) if figure.unit == "ns" else value
 
@@ -190,7 +190,7 @@ def _site(profile: Profile, site: WaitSite) -> waits.SiteJson:
 
 
 def _groups(profile: Profile) -> list[waits.Group]:
-    """Return the groups of sites whose waits only move if one of them is removed alone, each with its sums."""
+    """Return the groups of sites whose waits move to the next site if one is removed, each with its sums."""
     members: dict[int, list[int]] = {}
     for index, site in enumerate(profile.sites):
         if site.group is not None:
@@ -206,7 +206,7 @@ def _group(profile: Profile, number: int, indices: Sequence[int]) -> waits.Group
 
 
 def _joint_cost(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> Stalled | None:
-    """Return what waits cost together; None if that is withheld, also where there is none."""
+    """Return the sum of known costs of waits; None if stalls are withheld."""
     if profile.withheld.stalls:
         return None
     known = [cost.value for cost in costs if isinstance(cost, Known)]
@@ -225,7 +225,7 @@ def _copies_json(group: CopySums) -> waits.CopiesJson:
 
 
 def _overlap(profile: Profile) -> waits.OverlapJson:
-    """Return how much of the copy time kernels hide."""
+    """Return how much of the copy time kernels overlap."""
     reasons = [
         waits.Exposed(given(row.reason), given(row.count), maybe_ms(given(row.exposed_ns))) for row in profile.exposed
     ]
@@ -233,7 +233,7 @@ def _overlap(profile: Profile) -> waits.OverlapJson:
 
 
 def _idle(gpu: GpuSums) -> Iterator[waits.IdleJson]:
-    """Yield the idle time of a GPU by cause; where causes are withheld, of no cause."""
+    """Yield the idle time of a GPU by cause, or in all if causes are withheld."""
     if isinstance(gpu.idle_by_cause, Known):
         yield from (waits.IdleJson(gpu.device, cause, ms(time)) for cause, time in gpu.idle_by_cause.value)
     else:
@@ -290,7 +290,7 @@ def _op_sums(profile: Profile, sums: OpSums) -> by_name.OpSumsJson:
 
 
 def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> by_name.Sums:
-    """Return all names together."""
+    """Return the sums over all names."""
     left, left_ms = sums.names - len(sums.rows), _ms(profile, sums.left_ns)
     return by_name.Sums(names=sums.names, left_out=left, left_out_ms=left_ms, ms=_ms(profile, time_ns))
 
@@ -301,7 +301,7 @@ def _times(profile: Profile, name: str, count: int, time_ns: int, origin: Origin
 
 
 def _ms(profile: Profile, time_ns: int) -> float:
-    """Return a time of the complete steps together as ms per step."""
+    """Return the sum of a time over the complete steps as ms per step."""
     return ms(time_ns / profile.steps.divisor)
 
 
@@ -320,7 +320,7 @@ def _launches(launches: Launches, forbids: Sequence[Blocker] | None) -> by_name.
 
 
 def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:
-    """Return the sampled stacks and their sums; None where the recording has none, not even the reason."""
+    """Return the sampled stacks and their sums; None if the recording was made without sampling."""
     recorded, sums = profile.info.host, profile.host
     if recorded is None:
         return None
@@ -357,7 +357,7 @@ def _samples(profile: Profile, sums: HostSums, count: int) -> dict[str, Any]:
 
 
 def _hta(breakdown: Breakdown) -> documents.Hta:
-    """Return HTA's figures on a trace, which have the names of the document."""
+    """Return HTA's figures on a trace."""
     times, launches = breakdown.times, breakdown.launches
     return filled(
         documents.Hta,

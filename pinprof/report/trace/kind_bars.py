@@ -13,11 +13,11 @@ from pinprof.report.words import printable
 from pinprof.units import duration, percent
 
 FEWEST = 2
-"""Kinds from which on there is something to compare."""
+"""The least number of kinds for a comparison."""
 MOST = 10
-"""Names that are parts of a bar by themselves."""
+"""Names with a part of a bar each; the others share one."""
 NAMED = 2
-"""Names that stand beside a bar, the costliest first."""
+"""Names next to a bar, the costliest first."""
 FIGURE = Markup("""<div class="table kinds" role="region" aria-label="Kernels by kind" tabindex="0"><table>
 <caption>Kernels by what they do, {}</caption>
 <thead><tr><th scope="col">kind</th><th scope="col">names by time</th><th scope="col" class="count">time</th>
@@ -28,7 +28,7 @@ FIGURE = Markup("""<div class="table kinds" role="region" aria-label="Kernels by
 
 
 def kinds_figure(profile: Profile) -> Markup:
-    """Return the kernels by kind, with the part of products on tensor cores; nothing with fewer than two kinds."""
+    """Return the kernels by kind, with the share on tensor cores; empty with fewer than two kinds."""
     sums = given(profile.kernels)
     if sums is None or len(sums.kinds) < FEWEST or not sums.time_ns:
         return Markup()
@@ -64,7 +64,7 @@ def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator
 
 
 def _what(names: list[KernelTime], kind: KindTime) -> Markup:
-    """Return how much runs on tensor cores, where these can do the work, and the costliest names."""
+    """Return the share on tensor cores, for kinds that can use them, and the costliest names."""
     cores = kind.tensor_core_ns
     share = "" if cores is None or not kind.time_ns else f"{percent(cores / kind.time_ns)} on tensor cores"
     codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]

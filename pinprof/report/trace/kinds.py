@@ -1,4 +1,4 @@
-"""The work of a step by phase and by kind of kernel: two lines of the short report, two tables of the full one."""
+"""The work of a step by phase and by kind of kernel: lines of the short report, and tables of the full one."""
 
 from collections.abc import Iterator
 
@@ -14,17 +14,17 @@ from pinprof.units import duration, how_many, percent
 MOST_KINDS = 4
 """Kinds of kernels that the short report names."""
 DIGITS = 2
-"""Of the times of phases: the profiler's cost is in them."""
+"""Digits of the times of phases, which include the profiler's cost."""
 LEAST_KIND, LEAST_OTHER = 0.08, 0.03
-"""Kinds of kernels, and what is in no phase, with a smaller share of the time are not named in the short report."""
+"""The least shares of the time of a kind of kernels, and of work in no phase, that the short report names."""
 REST = 0.01
-"""A smaller rest is not named."""
+"""The least share of the remaining kinds that is named."""
 ALL, NONE = 0.95, 0.05
-"""From which share of its time on a kind runs on tensor cores, and up to which it does not."""
+"""A kind runs on tensor cores from the first share of its time on, and not on them up to the second."""
 
 
 def phases_in_short(profile: Profile) -> str:
-    """Return the host's and the GPU's time of each phase, as traced; nothing where that is not known."""
+    """Return the host's and the GPU's time of each phase, as traced; empty if that is not known."""
     if profile.launches is None:
         return ""
     phases = profile.launches.phases
@@ -40,14 +40,14 @@ def phases_in_short(profile: Profile) -> str:
 
 
 def _both(host_ns: float, gpu_ns: float) -> str:
-    """Return two times, the unit only once where it is the same."""
+    """Return two times, with the unit only once if they share it."""
     host, gpu = duration(host_ns, DIGITS), duration(gpu_ns, DIGITS)
     number, unit = host.split(" ")
     return f"{number if gpu.endswith(f' {unit}') else host} / {gpu}"
 
 
 def kinds_in_short(profile: Profile) -> str:
-    """Return the kinds of kernels with most of their time; nothing where that is not known."""
+    """Return the kinds of kernels with the most time; empty if that is not known."""
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return ""
@@ -61,7 +61,7 @@ def kinds_in_short(profile: Profile) -> str:
 
 
 def collectives_in_short(profile: Profile) -> str:
-    """Return how long collectives run, and how much of that is hidden; nothing where there are none."""
+    """Return how long collectives run, and how much of that is hidden; empty if there are none."""
     kernels, sums = given(profile.kernels), profile.communication
     if kernels is None or not sums.time_ns:
         return ""
@@ -71,7 +71,7 @@ def collectives_in_short(profile: Profile) -> str:
 
 
 def on_cores(kind: KindTime) -> str:
-    """Return whether kernels of this kind run on tensor cores; nothing where they have no use for them."""
+    """Return whether kernels of this kind run on tensor cores; empty for kinds that cannot use them."""
     if kind.tensor_core_ns is None or not kind.time_ns:
         return ""
     share = kind.tensor_core_ns / kind.time_ns

@@ -1,4 +1,4 @@
-"""The report as a page: the step and what costs it time, what to do, a timeline to check it by, and the tables."""
+"""The report as a page: the step and what costs it time, what to do, a timeline, and the tables."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,11 +35,11 @@ GROUPS = {
     **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "course"), "Steps"),
 }
-"""The sections below the timeline by name, in the order of their groups; each has a link."""
+"""The group of each section below the timeline, in order; a link at the top leads to each group."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
-    """Return the report on the traces as one page that needs nothing else; `code` says how it shows the user's code."""
+    """Return the report on the traces as one self-contained page; `code` says how it shows the user's code."""
     names = [PurePath(entry.profile.path).name for entry in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
     most = MAX_EVENTS // max(len(entries), 1)
@@ -49,7 +49,7 @@ def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
 
 
 def report_page(title: str, subject: str, sections: Markup) -> Markup:
-    """Return a page of these sections on a subject in words."""
+    """Return a page of these sections; `subject` is a heading for screen readers."""
     body = Markup(
         '<a class="skip" href="#report">Skip to the report</a>\n<h1 class="unseen">pinprof: {}</h1>\n'
         '<main id="report" tabindex="-1">\n{}</main>'
@@ -64,7 +64,7 @@ def timeline_page(analysis: Analysis) -> Markup:
 
 
 def plotly_page(analysis: Analysis) -> Markup:
-    """Return the timeline as a plotly figure on one page that needs nothing else; see `timeline_chart`.
+    """Return the timeline as a plotly figure on a self-contained page; see `timeline_chart`.
 
     Raises PinprofError if the trace has nothing to draw.
     """
@@ -132,7 +132,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
 
 
 def _doubts(profile: Profile) -> Iterator[Markup]:
-    """Yield what to know before the figures are read: one line that unfolds, open where figures are withheld."""
+    """Yield the doubts as one line that unfolds; it is open if figures are withheld."""
     known = doubts(profile)
     is_open = Markup(" open") if any(doubt.withholds for doubt in known) else ""
     what = "; ".join(doubt.what for doubt in known)
@@ -143,7 +143,7 @@ def _doubts(profile: Profile) -> Iterator[Markup]:
 
 
 def _figures(profile: Profile) -> Markup:
-    """Return in a line the figures of the step that are neither in the verdict nor in the bar."""
+    """Return a line with the figures of the step that neither the verdict nor the bar shows."""
     told = {fact.name for fact in (step_fact(profile), bound_fact(profile)) if fact}
     shown = [fact for fact in _facts(profile) if fact.name not in told]
     item = Markup('<li title="{}">{} <strong>{}</strong></li>')
@@ -184,12 +184,12 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
 
 
 def _evidence(profile: Profile, findings: Findings) -> str:
-    """Return what shows why the step is as long as it is, and how to find out where the trace cannot tell it."""
+    """Return the `evidence` as sentences."""
     return " ".join(f"{capitalized(sentence)}." for sentence in evidence(profile, findings))
 
 
 def _shares(profile: Profile, limit: str | None) -> Iterator[Markup]:
-    """Yield a bar whose parts add up to the step for the GPU that works most, and folded one for each other."""
+    """Yield a bar of the step on the busiest GPU, and folded bars of the other GPUs."""
     shown = busiest(profile)
     bars = [
         division_bar(profile, mean, division_title(profile, mean), limit)

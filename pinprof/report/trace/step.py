@@ -32,32 +32,32 @@ WAITING = {
     INPUT: "the GPU waits most for the next batch",
     COMMUNICATION: "the GPU is mostly in collectives, or waits for other ranks in them",
 }
-"""What the GPU does where neither it nor the host sets the pace."""
+"""What the GPU does if neither it nor the host sets the pace."""
 MOST = 0.9
-"""Where less of the idle time than this share has the cause that is named, others matter too."""
+"""A cause with a smaller share of the idle time is named with "mostly"."""
 SMALLEST = 0.005
-"""A part of a smaller share of the whole is neither drawn nor named."""
+"""Parts with a smaller share of the step are neither drawn nor named."""
 LONGER = 1.005
-"""Work that is longer than the step by less than this reads the same."""
+"""Work that is longer than the step by a smaller factor reads as equally long."""
 LONGER_WORK = "the GPU's work, which takes longer in the trace than the step without the profiler"
-"""What the parts of a step are that add up to more than the step."""
+"""The whole of the parts, if these add up to more than the step."""
 
 WIDEST = 96
 """Columns of the widest bar."""
 INDENT = 2
 KERNEL, COLLECTIVE, COPY, MEMSET, IDLE = "█▒▓=░"
-"""What draws the parts of a step."""
+"""The characters that draw the parts of a step."""
 ALWAYS_NAMED = KERNEL + IDLE
 """The parts that a full report always names."""
 LATE_PYTHON = "waits for Python code"
-"""What the GPU does where launches come late because the host runs no op."""
+"""What an idle GPU does if launches come late because the host runs no op."""
 CAUSES = {name: cause.does for name, cause in CAUSES_OF_IDLE.items()} | {
     OUTSIDE: "before its first work and after its last"
 }
 NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
-"""Causes of most idle time with which the GPU is not seen to wait for launches, though the host sets the pace."""
+"""Causes of most idle time, other than late launches, although the host sets the pace."""
 BETWEEN = "   "
-"""Stands between the entries of a legend."""
+"""Separates the entries of a legend."""
 
 
 class BarPart(NamedTuple):
@@ -67,20 +67,20 @@ class BarPart(NamedTuple):
     mark: str
     ns: float
     more: str = ""
-    """What else to know of it, also where there is little room."""
+    """A remark that is always shown."""
     overlap: str = ""
     """The time that it shares with another part."""
 
 
 def name_of_whole(profile: Profile, mean: MeanStep) -> str:
-    """Return what the parts of a mean step are shares of."""
+    """Return the name of the whole that the parts of a mean step add up to."""
     return f"traced {profile.steps.whole}" if _is_longer(profile, mean) else profile.steps.whole
 
 
 def bound_fact(profile: Profile) -> Fact | None:
-    """Return what sets the pace of the step, and what the GPU does; None where that is not known.
+    """Return what sets the pace of the step, and what the GPU does; None if that is not known.
 
-    Why the step is long is left to the verdict: copies that the host stages are both.
+    The verdict says why the step is long, which can differ: copies that the host stages are host-bound.
     """
     if not profile.bound:
         return None
@@ -94,9 +94,9 @@ def bound_fact(profile: Profile) -> Fact | None:
 
 
 def _by_host(profile: Profile) -> str:
-    """Return what the GPU that works most does where the host is the limit.
+    """Return what the busiest GPU does if the host is the limit.
 
-    It is staging if the GPU spends more time with exposed pageable copies than without work.
+    The host stages copies if the GPU spends more time in exposed pageable copies than without work.
     """
     staged = sum(given(group.exposed_ns) or 0 for group in profile.exposed if given(group.reason) == "pageable")
     if staged > sum(sum(idle_times(profile, gpu).values()) for gpu in profile.gpus):
@@ -107,7 +107,7 @@ def _by_host(profile: Profile) -> str:
 
 
 def division_facts(profile: Profile, limit: str | None = None) -> Iterator[Fact]:
-    """Yield how the step divides on the busiest GPU, and, apart from that, how long the host stands still.
+    """Yield how the step divides on the busiest GPU, and how long the host waits.
 
     `limit` is the cause of the verdict.
     """
@@ -129,7 +129,7 @@ def _of_part(profile: Profile, mean: MeanStep, part: BarPart) -> Fact:
 
 
 def gpu_work_facts(profile: Profile) -> Iterator[Fact]:
-    """Yield how long the GPU that works most does so: known without the step, which lacks what came before."""
+    """Yield how long the busiest GPU works: known even if the step is not."""
     times = [time for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
     most = max(times, key=lambda time: time.busy_ns, default=None)
     if most:
@@ -143,7 +143,7 @@ def share_of_step(time: float, mean: MeanStep) -> str:
 
 
 def stall_facts(profile: Profile) -> Iterator[Fact]:
-    """Yield how long the host stands still, if its calls were recorded, and for how much of it the GPU works."""
+    """Yield how long the host waits, if its calls were recorded, and for how much of that the GPU works."""
     if not profile.has_sums or not profile.gpus:
         return
     name, stall = "host stalls", STALL.of(profile)
@@ -162,7 +162,7 @@ def stall_facts(profile: Profile) -> Iterator[Fact]:
 
 
 def _share_of_stalls(profile: Profile, time: float) -> str:
-    """Return stalls as a share: they are as traced, and may be longer than the step without the profiler."""
+    """Return stalls as a share of the step, or of the recorded step if they are longer, being as traced."""
     mean, whole = busiest(profile), profile.steps.whole
     in_trace = (profile.steps.traced_ns, f"{whole} as recorded")
     for length, name in ((mean.length_ns, name_of_whole(profile, mean)), in_trace) if mean else ():
@@ -172,7 +172,7 @@ def _share_of_stalls(profile: Profile, time: float) -> str:
 
 
 def division_title(profile: Profile, mean: MeanStep) -> str:
-    """Return what the parts of a mean step add up to."""
+    """Return the title of the parts of a mean step, with the length that they add up to."""
     how = "without the profiler" if profile.estimate.step_ns else AS_TRACED
     if _is_longer(profile, mean):
         how = LONGER_WORK
@@ -184,7 +184,7 @@ def _is_longer(profile: Profile, mean: MeanStep) -> bool:
 
 
 def step_fact(profile: Profile) -> Fact:
-    """Return how long the step takes without the profiler; where that is not known, as traced."""
+    """Return how long the step takes without the profiler, or as traced if that is not known."""
     steps, known, name = profile.steps, step_known(profile.estimate), profile.steps.whole
     if known:
         return Fact(name, *known, is_named=False)
@@ -198,7 +198,7 @@ def step_fact(profile: Profile) -> Fact:
 def step_bar(
     profile: Profile, width: int, cause: str | None = None, *, has_legend: bool = True
 ) -> Iterator[RenderableType]:
-    """Yield the step of the GPU that works most as a bar with its legend; nothing where that is not known.
+    """Yield the step of the busiest GPU as a bar with its legend, if it is known.
 
     `cause` is that of the verdict.
     """
@@ -231,10 +231,10 @@ def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> li
 
 
 def main_idle_cause(profile: Profile, mean: MeanStep, limit: str | None = None) -> str:
-    """Return what the GPU does during most of its idle time; nothing where that is not known.
+    """Return what the GPU waits for during most of its idle time; empty if that is not known.
 
-    The trace may show late launches where the step without the profiler waits for workers: their queues are full when
-    the recording begins.
+    In an input-bound step the trace may show late launches instead: the workers' queues are full when the recording
+    begins.
     """
     times = idle_times_of(profile, mean)
     if profile.withheld.causes or not any(times.values()):
@@ -247,14 +247,14 @@ def main_idle_cause(profile: Profile, mean: MeanStep, limit: str | None = None) 
 
 
 def bar_text(parts: Sequence[BarPart], width: int) -> str:
-    """Return parts side by side, `width` characters together; each that is named has at least one."""
+    """Return parts side by side, `width` characters in all, each named part with at least one."""
     shown = _long_parts(parts)
     whole = sum(part.ns for part in shown)
     if not whole:
         return ""
     ends = [round(at / whole * width) for at in accumulate(part.ns for part in shown)]
     lengths = [max(end - start, 1) for start, end in zip([0, *ends], ends, strict=False)]
-    lengths[lengths.index(max(lengths))] -= sum(lengths) - width  # what the least parts have too much
+    lengths[lengths.index(max(lengths))] -= sum(lengths) - width  # the excess of parts that were widened to 1
     return "".join(part.mark * length for part, length in zip(shown, lengths, strict=True))
 
 

@@ -55,10 +55,10 @@ MAX_FOUND = 5
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 INDENT = 5
 LONGEST = 220
-"""Characters of what was seen of a finding without a place."""
+"""Characters of the evidence of a finding without a place."""
 CHANGED = "(the source has changed since the recording)"
 LEAST_CODE = 24
-"""Characters of a line of code that tell it; with less room it stands below its place."""
+"""The least characters of a line of code next to its place; with less room it stands below it."""
 
 
 def trace_to_text(
@@ -72,7 +72,7 @@ def trace_to_text(
 ) -> str:
     """Return the full report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. The tables
+    Waits in libraries are grouped by the user's `line` that calls them, or by the `library`'s function. The tables
     of waits, lines, kernels and ops have their first `rows`, None for all.
     """
     return laid_out(_full(profile, findings, waits_by, width, rows), width=width, color=color)
@@ -145,9 +145,9 @@ def to_brief(
 ) -> str:
     """Return the short report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `code` says whether the lines to change are quoted, `diffs` whether `pinprof fix` has some. `again` is what follows
-    `pinprof report` for the same report, by default the trace; where a page is written, too, the text names no way to
-    one.
+    `code` says whether the lines to change are quoted, `diffs` whether `pinprof fix` has diffs. `again` is what follows
+    `pinprof report` in the command that repeats this report, by default the trace. `has_page`: a page is written, too,
+    so the text does not say how to get one.
     """
     parts = [*_brief(profile, findings, width, code), Text("")]
     footer = _footer(profile, findings, again or trace_argument(profile), diffs=diffs, has_page=has_page)
@@ -181,7 +181,7 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
 
 
 def _footer(profile: Profile, findings: Findings, again: str, *, diffs: bool, has_page: bool) -> Iterator[str]:
-    """Yield the commands that go on from here, in two lines at most."""
+    """Yield the next commands, in two lines at most."""
     first = next(iter(brief_actions(profile, findings)), None)
     ways = [f"The fix as code: pinprof explain {first.finding.rule.id}"] if first else []
     ways += [f"{'as a diff' if ways else 'The fix as a diff'}: {fix_command(profile)}"] if diffs else []
@@ -191,7 +191,7 @@ def _footer(profile: Profile, findings: Findings, again: str, *, diffs: bool, ha
 
 
 def _of_first(findings: Findings, first: Finding) -> str:
-    """Return how the first change goes with the verdict."""
+    """Return how the first change relates to the verdict."""
     if removes_more(findings, first):
         return " (the first change saves more than this cause costs)"
     is_other = first.saving and not is_of_verdict(findings, first)
@@ -227,7 +227,7 @@ def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[Ren
 
 
 def _of_what(profile: Profile, width: int) -> list[str]:
-    """Return the trace and how it was recorded, in one line where that fits."""
+    """Return the trace and how it was recorded, in one line if it fits."""
     gpus = ", ".join(gpu_names(profile))
     path, details = (
         printable(profile.path),
@@ -238,7 +238,7 @@ def _of_what(profile: Profile, width: int) -> list[str]:
 
 
 def _advice(profile: Profile, findings: Findings, shown: Sequence[Action]) -> Iterator[RenderableType]:
-    """Yield what to do first where no change that follows is that."""
+    """Yield what to do first, unless the first listed change says it."""
     if not profile.gpus:
         yield Text(f"\n{printable(how_to_record_gpu(profile))}")
         return
@@ -281,7 +281,7 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
 
 
 def _evidence(finding: Finding) -> str:
-    """Return what was seen of a finding that has no place, in a line or two."""
+    """Return the evidence of a finding without a place, in a line or two."""
     if finding.evidence.brief:
         return printable(finding.evidence.brief)
     first, *more = printable(finding.evidence.text).split("; ")
@@ -302,7 +302,7 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> I
 
 
 def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
-    """Yield what changes what one may believe, and what the recorded steps do not show: rows of the full report."""
+    """Yield doubts, and what the recorded steps do not show: sentences of the full report's sections."""
     sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=FEW))
     ranks = how_to_see_ranks(findings.verdict) if advice(profile, findings).finding is not None else []
     supply = [f"{words}." for words in (input_uncertain(profile),) if words]

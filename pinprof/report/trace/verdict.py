@@ -45,7 +45,7 @@ WORTH_NAMING = 0.02
 OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
 """Categories of events; a recording in which anything ran has some of them."""
 MEASURE = "pinprof run SCRIPT measures the step without the profiler"
-"""How to find out what an estimated step cannot tell: its range is why the causes' ranges hold 0."""
+"""Advice where an estimated step is too uncertain to tell causes apart."""
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
 LESS_READ = "copy less to the host: compute on the GPU what is read of it"
 """What to do first about copies to the host."""
@@ -56,7 +56,7 @@ CLEARLY_MORE = 1.1
 USUALLY_HELD = 16
 """Batches that 8 workers have ready, 2 each: what the queues may hold where their number is not known."""
 PAUSED = 0.5
-"""Where a pause of the host takes this share of the time in which the GPU is idle, it is what to look at first."""
+"""A pause of the host that takes this share of the GPU's idle time is what to look at first."""
 SLOW_MEANING = (
     "the first launch of a kernel may load or compile its code, and a profiler of counters delays every launch. "
     "Record steps after a warm-up, without counters."
@@ -80,7 +80,7 @@ def verdict_sentence(profile: Profile, verdict: Verdict) -> str:
 
 
 def known_verdict(profile: Profile, verdict: Verdict) -> str | None:
-    """Return the same where a cause is named, or the trace cannot tell between some; else None."""
+    """Return `verdict_sentence` if it names a cause or the possible causes, otherwise None."""
     return verdict_sentence(profile, verdict) if verdict.cause is not None or verdict.between else None
 
 
@@ -101,7 +101,7 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
 
 
 def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
-    """Return between which causes the trace cannot tell, with what each may cost."""
+    """Return the causes that the trace cannot tell apart, with what each may cost."""
     mean, costs = busiest(profile), verdict.between
     works = f"{_gpu_name(profile, mean)} works for {share_of_step(mean.work_ns, mean)} of it, and " if mean else ""
     if mean and any(cost.cause == COMMUNICATION for cost in costs):
@@ -114,7 +114,7 @@ def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
 
 
 def _range_of(profile: Profile) -> str:
-    """Return what the range of a measured step is of."""
+    """Return which runs the range of a measured step covers."""
     runs = profile.whole_run.runs if profile.whole_run else None
     if profile.estimate.source != "measured":
         return ""
@@ -124,7 +124,7 @@ def _range_of(profile: Profile) -> str:
 
 
 def known_length(profile: Profile) -> Ranged | None:
-    """Return the step without the profiler, with where it lies in other runs if there were several; None if unknown."""
+    """Return the step without the profiler with its range, over runs if there were several; None if unknown."""
     estimate, runs = profile.estimate, profile.whole_run.runs if profile.whole_run else None
     if estimate.step_ns is None:
         return None
@@ -132,7 +132,7 @@ def known_length(profile: Profile) -> Ranged | None:
 
 
 def step_length(profile: Profile) -> str:
-    """Return how long a step takes: without the profiler where that is known, else as traced."""
+    """Return how long a step takes: without the profiler if that is known, otherwise as traced."""
     estimate, step = profile.estimate, profile.step_ns
     is_step = profile.steps.whole == "step"
     per = "per step" if is_step else "for the whole trace, in which no step was found"
@@ -161,7 +161,7 @@ def lost_time(profile: Profile, mean: MeanStep) -> list[str]:
 
 
 def _gpu_name(profile: Profile, mean: MeanStep) -> str:
-    """Return what the GPU of a mean step is called: by its number where there are several."""
+    """Return "the GPU", or "GPU" and its number if there are several."""
     return "the GPU" if len(profile.parts) == 1 else f"GPU {mean.device}"
 
 
@@ -181,17 +181,17 @@ def is_cut(profile: Profile) -> bool:
 
 
 def listed_costs(verdict: Verdict) -> Iterator[LimitCost]:
-    """Yield the causes that are told apart, the costliest first."""
+    """Yield the costs of all causes, the costliest first; that of the host only if it is the verdict."""
     return (cost for cost in verdict.costs if cost.cause != HOST or cost.cause == verdict.cause)
 
 
 def how_to_see_ranks(verdict: Verdict) -> list[str]:
-    """Return where to look for what a trace cannot tell of collectives; nothing where they matter not."""
+    """Return the advice to report on all ranks, if communication may be the cause."""
     return [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []
 
 
 def input_uncertain(profile: Profile) -> str:
-    """Return that the recorded steps do not show whether workers keep up: their batches may have waited in queues."""
+    """Return why the recorded steps do not show whether workers keep up: batches may have waited in their queues."""
     held, steps = batches_held(profile.info.made), profile.steps.count
     if not profile.loader.by_workers or profile.bound == INPUT or profile.estimate.source != "estimated":
         return ""
@@ -209,15 +209,15 @@ class FirstAction(NamedTuple):
     """What to do first."""
 
     sentence: str
-    """As the terminal and the page show it; where there is nothing to do, that."""
+    """For the terminal and the page; it says so if there is nothing to do."""
     do: str | None
-    """The same as a clause; None where there is nothing to do."""
+    """The same as a clause; None if there is nothing to do."""
     finding: int | None = None
-    """Place of the finding that it is about, from 0; None where it is about none."""
+    """The index of the finding that it is about."""
 
 
 def advice(profile: Profile, findings: Findings) -> FirstAction:
-    """Return the change with the largest predicted saving; where none is predicted, what answers the verdict."""
+    """Return the change with the largest predicted saving; without one, what answers the verdict."""
     if not profile.gpus:
         line = first_line(profile)
         return _first(line) if line else _remark(how_to_record_gpu(profile))
@@ -244,7 +244,7 @@ def _remark(sentence: str) -> FirstAction:
 
 
 def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
-    """Yield what shows why a step is long, and where that is to be found that the trace cannot tell."""
+    """Yield what else makes a step long, and where to find what the trace cannot tell."""
     verdict = findings.verdict
     step = verdict.step_ns or 1.0
     named = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
@@ -252,12 +252,12 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
     if also:
         costs = ", ".join(f"{LIMITS[cost.cause].lost} {duration(cost.ns)}" for cost in also)
         yield f"other causes, each alone (they overlap): {costs}"
-    if _first_finding(profile, findings) is not None:  # else it is what to do
+    if _first_finding(profile, findings) is not None:  # without one it is the advice itself
         yield from how_to_see_ranks(verdict)
 
 
 def _first_finding(profile: Profile, findings: Findings) -> int | None:
-    """Return the place of the finding to mend first; None where none saves much and none answers the verdict."""
+    """Return the index of the finding to mend first; None if none saves much or answers the verdict."""
     least, verdict = WORTH * (profile.step_ns or 0.0), findings.verdict
     joint = findings.joint.saving_ns if findings.joint else 0.0
     if findings and findings[0].saving and max(findings[0].saving.saving_ns, joint) >= least > 0:
@@ -269,7 +269,7 @@ def _first_finding(profile: Profile, findings: Findings) -> int | None:
 
 
 def _change(profile: Profile, findings: Findings, place: int) -> str:
-    """Return what to mend and what that saves, joined with the verdict where it is about another cause."""
+    """Return what to mend and what that saves, with the verdict's own answer if the finding is about another cause."""
     finding, joint, least = findings[place], findings.joint, WORTH * (profile.step_ns or 0.0)
     if finding.saving:
         saves = f"fixing it {worth(finding, profile, in_short=True)}"
@@ -282,7 +282,7 @@ def _change(profile: Profile, findings: Findings, place: int) -> str:
 
 
 def _joined(profile: Profile, findings: Findings, place: int) -> str:
-    """Return how a change goes with the verdict: it may remove more than its cause, or be about another one."""
+    """Return how a change relates to the verdict: it removes more than its cause, or is about another one."""
     cause, finding = findings.verdict.cause, findings[place]
     if cause is None or is_of_verdict(findings, finding):
         return "; that includes time of other causes" if removes_more(findings, finding) else ""
@@ -297,7 +297,7 @@ def is_of_verdict(findings: Findings, finding: Finding) -> bool:
 
 
 def removes_more(findings: Findings, finding: Finding) -> bool:
-    """Return whether a fix saves more than the verdict's cause costs, and so time of other causes, too."""
+    """Return whether a fix saves clearly more than the verdict's cause costs: it also saves time of other causes."""
     cost, saving = findings.verdict.cost, finding.saving
     if cost is None or saving is None or cost.cause not in finding.rule.answers:
         return False
@@ -305,7 +305,7 @@ def removes_more(findings: Findings, finding: Finding) -> bool:
 
 
 def why_no_finding(profile: Profile, findings: Findings) -> str:
-    """Return why rules are silent, or that none of them holds; nothing where some hold."""
+    """Return why rules were not checked, or that none holds; empty if all were checked and some hold."""
     reason, mean, whole = unsearched(profile), busiest(profile), profile.steps.whole
     if reason:
         return f"Some rules were not checked: {reason.what}."
@@ -317,7 +317,7 @@ def why_no_finding(profile: Profile, findings: Findings) -> str:
 
 
 def _long_pause(profile: Profile) -> str:
-    """Return that the host runs nothing for most of the time in which the GPU is idle; otherwise nothing."""
+    """Return that a pause of the host takes most of the GPU's idle time; empty if none does."""
     pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE)
     if pause is None or not late or pause.time_ns < PAUSED * late:
         return ""
@@ -330,7 +330,7 @@ def _long_pause(profile: Profile) -> str:
 
 
 def _slow_launches(profile: Profile) -> str:
-    """Return that few launches take most of the time in which the GPU is idle; otherwise nothing."""
+    """Return that a few launches take most of the GPU's idle time; empty if none do."""
     slow, late = profile.slow_launches, _late_ns(profile, "host_wait")
     if slow is None or not late or slow.time_ns < PAUSED * late:
         return ""
@@ -340,7 +340,7 @@ def _slow_launches(profile: Profile) -> str:
 
 
 def _late_ns(profile: Profile, cause: str) -> float:
-    """Return how long a step as traced the GPU is idle, in ns, if mostly for this cause and the host is the limit."""
+    """Return the GPU's idle time per step as traced, in ns; 0 unless it is mostly of this cause and host-bound."""
     if profile.bound != "host":  # known only where the causes of idle time are
         return 0.0
     times = busiest_idle_times(profile)
@@ -349,15 +349,15 @@ def _late_ns(profile: Profile, cause: str) -> float:
 
 
 def how_to_record_gpu(profile: Profile) -> str:
-    """Return how to record what a trace without work of a GPU does not show."""
+    """Return how to record GPU work, which the trace does not have."""
     remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
     return f"{capitalized(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
 
 
 def _answer(profile: Profile, cause: LimitName) -> str:
-    """Return what to do about a cause of a long step where no finding says more.
+    """Return what to do about a cause of a long step if no finding says more.
 
-    Of copies: by the direction of most of their time, and whether any is of pageable memory.
+    For copies it depends on the direction of most of their time, and on pageable memory.
     """
     if cause != COPY:
         return LIMITS[cause].advice

@@ -1,4 +1,4 @@
-"""What the full report on a trace shows: its sections, in the order in which the terminal and the page have them."""
+"""The sections of the full report on a trace, in the order of the terminal and the page."""
 
 from collections.abc import Iterator
 
@@ -40,15 +40,15 @@ from pinprof.rules import Findings
 from pinprof.units import counted, duration, percent, rate, sizes
 
 PARTS = "parts"
-"""The section that a bar of the step belongs to."""
+"""The section with the bar of the step."""
 LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
 MAX_DEVICES = 16
-"""More GPUs are counted, not listed."""
+"""The most GPUs that are listed; further ones are counted."""
 
 
 def doubt_sections(profile: Profile) -> Iterator[Section]:
-    """Yield what to know before the figures are read."""
+    """Yield the doubts that readers must know before they trust the figures."""
     all_doubts, known = doubts(profile), _known_already(profile)
     grave = [entry for entry in all_doubts if entry.check not in known]
     brief = [_doubt(entry) for entry in grave[:1]]
@@ -63,14 +63,14 @@ def _doubt(entry: Doubt) -> Sentence:
 
 
 def _known_already(profile: Profile) -> set[str]:
-    """Return the doubts that the first lines of a short report say."""
+    """Return the checks whose doubts the first lines of a short report imply."""
     known = set() if profile.gpus else {"no_gpu", "no_step_marks"}
     is_measured = profile.estimate.step_ns is not None and profile.estimate.source != "estimated"
     return known | ({"profiler_cost"} if is_measured else set())
 
 
 def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool = False) -> Iterator[Section]:
-    """Yield how long the step is, and where it goes; of the latter only what a bar does not show if one `is_drawn`.
+    """Yield how long the step is, and where it goes; `is_drawn` leaves out what a bar of the step shows.
 
     `limit` is the cause of the verdict.
     """
@@ -88,9 +88,9 @@ def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool 
 def event_sections(
     profile: Profile, findings: Findings, waits_by: str = LINE, *, rows: int | None = None
 ) -> Iterator[Section]:
-    """Yield what was recorded: the run, copies, waits, input, host, idle time, kernels and ops, and what is absent.
+    """Yield the sections on the run, copies, waits, input, host, idle time, kernels and ops, and on what is absent.
 
-    Waits in libraries are gathered by the user's `line` that calls them, or by the `library`'s function. A terminal
+    Waits in libraries are grouped by the user's `line` that calls them, or by the `library`'s function. A terminal
     has the first `rows` of waits, lines, kernels and ops, None for all.
     """
     if profile.whole_run:

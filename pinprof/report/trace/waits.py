@@ -1,4 +1,4 @@
-"""The waits of the host: those of the recorded steps by site, and those that were seen elsewhere."""
+"""The waits of the host: those of the recorded steps by site, and those seen in other steps."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,29 +24,29 @@ from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 from pinprof.units import counted, duration, how_many, shortened
 
 LEAST_SITES, MAX_WITHIN, MAX_SEEN = 10, 5, 10
-"""Sites that a terminal lists at any rate; more below a line, or lines with waits elsewhere, are counted."""
+"""The least sites that a terminal lists, the most of a group, and the most lines with waits in other steps."""
 MAX_ROWS = 100
-"""A longer table helps nobody."""
+"""The most rows of a table of waits on a page."""
 BY_LIBRARY = "some library functions wait for several of these lines: pinprof report --waits-by library adds them up"
 OUTSIDE = "Waits seen outside of the recorded steps"
 NOT_JOINED = "Waits seen in every step, at lines that no recorded wait is certain to have"
 MAX_NAMED = 4
 """Sites of a group that are named."""
 FREE = 0.01
-"""A wait of this share of the step that leaves the GPU idle for less than this share of itself loses little time. It
-costs more than the idle time, though, where it waits for a slow copy of its own, or the host has no lead after it."""
+"""A wait of at least this share of the step loses little time if the GPU is idle after it for less than this share of
+the wait. It still costs more if it waits for a slow copy of its own, or if the host has no lead after it."""
 BESIDE_WORK = 0.5
-"""A wait in which the GPU does earlier work for this share is mostly no loss; one for its own copy is, and so is one
-for work that is queued and does not run; of one for what is not recorded it is not known."""
+"""A wait in which the GPU does earlier work for at least this share is mostly not a loss. Waits for their own copy, or
+for queued work that does not run, are."""
 DEAR = 4
-"""A wait that leaves the GPU idle for this many times its own length costs more than it shows."""
+"""A wait that leaves the GPU idle for this many times its own length costs more than its length shows."""
 DIGITS = 2
-"""Of the times in the short report: the profiler's cost is in them."""
+"""Digits of times in the short report, which include the profiler's cost."""
 Row = Sequence[Cell]
 
 
 def wait_sections(profile: Profile, by: str, *, rows: int | None) -> Iterator[Section]:
-    """Yield the waits of the recorded steps, gathered by `line` or `library`, and those seen elsewhere.
+    """Yield the waits of the recorded steps, grouped by `line` or `library`, and those seen in other steps.
 
     A terminal has the first `rows`, None for all.
     """
@@ -62,7 +62,7 @@ def wait_sections(profile: Profile, by: str, *, rows: int | None) -> Iterator[Se
 def waits_in_short(profile: Profile, named: Collection[Place]) -> str:
     """Return how long the host waits per step, as traced, and where longest.
 
-    Nothing where it hardly waits, or where that place is among those that are `named` with what to change.
+    It is empty if the host hardly waits, or if the changes of the report name that place already (`named`).
     """
     count, step_ns, waits = profile.steps.count, profile.steps.traced_ns, profile.waits
     total_ns = sum(cost.stall_ns for _, cost in waits)
@@ -106,7 +106,7 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: 
 
 
 def _site_rows(profile: Profile, gathered: WaitGroup, by: str, most: int) -> Iterator[Row]:
-    """Yield the row of a site; of several their sum, then up to `most` of them, then the sum of the rest."""
+    """Yield the row of a site, or of a group: the sum, up to `most` sites, and the sum of the other sites."""
     first, *others = gathered.sites
     if not others:
         where = CodeText(whole_place(first) or NOTHING, first.place, first.stack)
@@ -129,7 +129,7 @@ def _site_rows(profile: Profile, gathered: WaitGroup, by: str, most: int) -> Ite
 
 
 def surprises(profile: Profile) -> Iterator[str]:
-    """Yield sentences on the waits whose cost is not what their length or the step suggests, or that only move."""
+    """Yield sentences on waits that cost less or more than their length suggests, and on those that only move."""
     count, step, waits = profile.steps.count, profile.step_ns, profile.waits
     if not count or not step:
         return
@@ -156,7 +156,7 @@ def surprises(profile: Profile) -> Iterator[str]:
 
 
 def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
-    """Return which GPU is idle after waits, and "is", as `idle_gpu`."""
+    """Return "the GPU is" or the like for the GPUs that are idle after waits."""
     costs = ((site, given(site.total_cost)) for site in sites)
     return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
 
@@ -167,7 +167,7 @@ def _is_beside_work(sites: Sequence[WaitSite], cost: WaitCost) -> bool:
 
 
 def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
-    """Yield why the GPU is idle for longer after waits than in the whole step: that is without the profiler."""
+    """Yield a note if the GPU is idle for longer after waits, as traced, than in the step without the profiler."""
     idle = sum(mean.idle_ns for mean in profile.parts)
     if profile.parts and profile.estimate.step_ns and bubble_ns > idle:
         yield (
@@ -186,7 +186,7 @@ def _wait_and_place(*sites: WaitSite) -> str:
 
 
 def _in_all(profile: Profile) -> Iterator[Fact]:
-    """Yield how long the host stands in calls that wait, and in launches that are held up, each with what it means."""
+    """Yield how long the host is in calls that wait, and in launches that are held up, each with its meaning."""
     waits = [site for site in profile.sites if site.is_wait]
     if waits:
         meaning = f"of host time in calls that can block; {_left_idle(profile, waits)}"
@@ -199,7 +199,7 @@ def _in_all(profile: Profile) -> Iterator[Fact]:
 
 
 def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
-    """Return what waits leave idle, as far as that is known."""
+    """Return how long the GPU is idle after waits, as far as that is known."""
     why = profile.withheld
     reason = not_shown(why.stalls, why.per_step, why.drain)
     if reason:
@@ -217,7 +217,7 @@ def some_in_steps(sites: Iterable[WaitSite]) -> bool:
 
 
 def _stall(profile: Profile, sites: Iterable[WaitSite]) -> str:
-    """Return how long the host stands at some sites per step, if that is known."""
+    """Return how long the host waits at some sites per step, if that is known."""
     costs = [given(site.in_steps) for site in sites]
     if profile.withheld.per_step or None in costs:
         return NOTHING
@@ -225,7 +225,7 @@ def _stall(profile: Profile, sites: Iterable[WaitSite]) -> str:
 
 
 def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
-    """Return what sites cost together per step, as traced: count, stall, drain, own copy, rest, GPU idle after."""
+    """Return the sums of sites per step, as traced: count, stall, drain, own copy, rest, GPU idle after."""
     steps = profile.steps.divisor
     stalled = [cost for site in sites if (cost := given(site.in_steps))]
     if profile.withheld.per_step or len(stalled) < len(sites):
@@ -242,11 +242,11 @@ def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
 
 
 class SeenWait(NamedTuple):
-    """Waits of one line that no wait of the recorded steps is known to have, over the watched steps."""
+    """Waits of one line over the watched steps, which the recorded steps do not have for certain."""
 
     at: SourceLine
     called: str | None
-    """What the line called; None where that is not certain."""
+    """What the line called; None if that is not certain."""
     thread: str
     waits: int
     steps: int
@@ -258,12 +258,12 @@ class SeenWait(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where it is."""
+        """Its place in the code."""
         return self.at.place
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """What led there, the innermost first."""
+        """The frames around it, the innermost first."""
         return self.at.stack
 
     @property
@@ -282,7 +282,7 @@ class SeenWait(NamedTuple):
 
 
 def seen_elsewhere(profile: Profile) -> list[SeenWait]:
-    """Return the watched waits at lines where no recorded wait is known to be, the most frequent first."""
+    """Return the watched waits at lines without a recorded wait, the most frequent first."""
     watched = profile.info.watched
     if watched is None:
         return []
@@ -325,7 +325,7 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
 
 
 def _together(waits: Sequence[WatchedWait], of: int) -> SeenWait:
-    """Return the waits of one line, which may be called from several others."""
+    """Return the sum of the waits of one line, which may be called from several others."""
     most = max(waits, key=lambda wait: wait.waits)
     steps = {step for wait in waits for step in wait.at if step < of}
     count = sum(wait.waits for wait in waits)

@@ -12,12 +12,12 @@ from pinprof.trace.lines import Place
 from pinprof.units import between, counted, duration, listed, percent
 
 UNSTEADY = 0.15
-"""Parts of a run whose steps differ by this share of the step show that more than the program sets its pace."""
+"""If the steps of parts of a run differ by this share, something other than the program sets their pace."""
 MOST_RUNS = 9
 MATTERS = 0.05
 """The short report names steps unlike the others if they add at least this share to each step."""
 MOST_PLACES = 3
-"""More places of a kind of work are counted, not named."""
+"""Places of a kind of work that are named; further ones are counted."""
 OF_STEPS = {
     "first": "the first steps: caches are cold, libraries are set up",
     "compile": "compiling",
@@ -27,20 +27,20 @@ OF_STEPS = {
     "logging": "recurring work, such as logging",
     "other": "longer for an unknown reason",
 }
-"""What irregular steps are longer for."""
+"""Why irregular steps are longer."""
 OF_RUN = {
-    "start_up": "start-up, until steps could be told",
+    "start_up": "start-up, until steps could be recognized",
     "regular": "steps, as long as a regular one",
     "input": "in the DataLoader",
     "later": "later steps, known only as a sum",
     "pinprof": "pinprof's own windows: steps under a profiler, starting it, and writing the trace",
     "end": "after the last step",
 } | {what: f"more in steps: {words}" for what, words in OF_STEPS.items()}
-"""What the time of a run went to."""
+"""Where the time of a run went."""
 
 
 def precision(course: WholeRun) -> Iterator[Fact]:
-    """Yield how many steps the measured one is the mean of, and where it lies; nothing where it was not timed.
+    """Yield the confidence interval of the measured step and the number of its steps, if it was timed.
 
     A range of this run does not hold for other processes: on virtual machines with H100s, the steps of eight programs
     differed by up to 15 % from one process to the next.
@@ -60,14 +60,14 @@ def precision(course: WholeRun) -> Iterator[Fact]:
 
 
 def words_of_runs(runs: Runs) -> tuple[str, str]:
-    """Return how many runs of the program there were; the step of each, and where that of one more lies."""
+    """Return the number of runs; and the step of each, with the range for one more run."""
     steps = listed([duration(step_ns) for step_ns in runs.step_ns], MOST_RUNS)
     more = f"one more lies in {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "three give a range"
     return counted(len(runs.step_ns), "run"), f"of {steps} per step; {more}"
 
 
 def unsteady(profile: Profile) -> str:
-    """Return how much the step changed within a run whose pace the host sets; empty where that is not much."""
+    """Return how much the step changed within a host-bound run; empty if that is little."""
     timed = profile.whole_run.timed if profile.whole_run else None
     if timed is None or timed.parts_ns is None or (profile.gpus and profile.bound != "host"):
         return ""
@@ -81,12 +81,12 @@ def unsteady(profile: Profile) -> str:
 
 
 def range_of(runs: Runs) -> tuple[float, float]:
-    """Return where the step of other runs lies, in ns; of two runs, where theirs lie."""
+    """Return the range of the step of other runs in ns; after two runs, the range of these."""
     return runs.range_ns or (min(runs.step_ns), max(runs.step_ns))
 
 
 def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section]:
-    """Yield what steps that are unlike the others add to one of this length, and where the time of the run went."""
+    """Yield what steps unlike the others add to a step of this length, and where the time of the run went."""
     unlike = list(_unlike(course))
     matter = {row.reason for row in course.irregular if step_ns and row.per_step_ns >= MATTERS * step_ns}
     if unlike:
