@@ -21,7 +21,8 @@ CHART = '<figure class="chart'
 """How each chart begins."""
 PARTS = (
     *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
-    *("related", "event_details", "selection_sums", "drawing", "timeline", "pointer", "shared_view", "keyboard"),
+    *("related", "event_details", "autograd", "selection_sums"),
+    *("drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
 SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame/flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""

@@ -69,20 +69,31 @@ class Timeline extends TimelineDrawing {
     return this.draw().then(() => words?.length && this.reveal(marks));
   }
 
-  // Marks a cell and its launch or awaited work, and shows their details.
+  // Marks a cell and its launch or awaited work, and shows their details; of an op its forward or backward.
   choose(cell) {
     const { lane, first } = cell;
     const own = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
     this.chosen = { lane, at: first };
     const column = cell.count === 1 ? Object.keys(LINKED).find((name) => lane[name]) : undefined;
     const other = column && linked(this.data, lane[column][first]);
-    if (!other) return this.mark([own], undefined, [detailsOf(this, cell)]);
+    if (!other) return this.chooseOp(cell, own);
     this.folded.delete(other.lane.group);
     const its = { what: LINKED[column], lanes: [other.lane] };
     [its.start, its.end] = [other.lane.start[other.first], other.lane.end[other.first]];
     const link = lane.launch ? { from: other, to: cell } : undefined;
     const details = detailsOf(this, cellOfEvent(other.lane, other.first), LINKED[column]);
     return this.mark([own, its], link, [detailsOf(this, cell), details]);
+  }
+
+  // Marks an event without launch or awaited work; of an op its forward or backward, too, with an arrow.
+  chooseOp(cell, own) {
+    const { lane, first } = cell;
+    const pair = cell.count === 1 ? autogradLink(this.data, lane, first) : undefined;
+    if (!pair) return this.mark([own], undefined, [detailsOf(this, cell)]);
+    const { other, isForward, what } = pair;
+    const its = cellOfEvent(other.lane, other.at);
+    const link = isForward ? { from: cell, to: its } : { from: its, to: cell };
+    return this.mark([own, { what, lanes: [its.lane], start: its.start, end: its.end }], link, [detailsOf(this, cell)]);
   }
 
   // Scrolls the page so that neither the axis nor the details hide the marks, at least not the first.
