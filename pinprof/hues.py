@@ -27,6 +27,26 @@ OWN_CODE, ANNOTATION, TORCH_CODE, PACKAGES, INPUT = "#F2E755", "#8FAB52", "#A3C6
 LONGER, SHORTER, NEW, GONE = "#D6293E", "#4A3AD6", "#FF9AA2", "#B9B2FF"
 """Of two recordings: red is more than before, violet less; pale what only one of them has."""
 
+IN_THE_DARK = {
+    KERNEL: "#5575BE",
+    COPY_OUT[0]: "#CF6F17",
+    COPY_OUT[1]: "#ED9521",
+    COPY_BACK[0]: "#AC4F39",
+    COPY_BACK[1]: "#F5E9D6",
+    COPY_WITHIN: "#D6C085",
+    WAIT: "#DB70D4",
+    COPY_WAIT: "#B251CD",
+    SYNC_WAIT: "#D1A9BA",
+    MEMORY_WAIT: "#7D6487",
+    STEP: "#64748B",
+    CALL: "#6D6A71",
+    PROFILER: "#8A8A8A",
+    LONGER: "#E0455A",
+    SHORTER: "#6F4CEB",
+    GONE: "#BEB8FF",
+}
+"""Those that are other ones on a dark page, where all have a contrast of 3 to it; found by search, hue by hue."""
+
 ORANGE, SKY, GREEN, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#D55E00"
 BLUE, PURPLE = "#0072B2", "#CC79A7"
 SLATE, PALE = "#7A8799", "#B8BEC6"
@@ -42,6 +62,11 @@ DARK = 0.179
 """Relative luminance (WCAG 2) up to which white has more contrast than black."""
 ON_IDLE = "#6E7780"
 """Reads on the colour of idle time, on white and in the dark."""
+
+
+def in_the_dark(colour: str) -> str:
+    """Return the colour of the same thing on a dark page."""
+    return IN_THE_DARK.get(colour, colour)
 
 
 def shades(colour: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import markupsafe
 
+from pinprof.hues import in_the_dark
 from pinprof.report.words import printable
 from pinprof.units import percent, uncoded
 
@@ -135,14 +136,19 @@ def shares(caption: str, parts: Sequence[Share], longest: float = 0.0) -> Markup
     total = sum(part.value for part in parts)
     width = 100 * min(total / longest, 1.0) if longest else 100.0
     shown = [(part, part.value / total) for part in parts if part.value > 0]
-    piece = Markup('<span style="flex:{:.6f};background:{}"></span>')
-    entry = Markup('<li><span class="swatch" style="background:{}"></span>{}: {} ({}{})</li>')
-    bar = (piece.format(share, part.colour) for part, share in shown)
-    legend = (entry.format(part.colour, part.label, part.text, percent(share), part.more) for part, share in shown)
+    piece = Markup('<span class="hue" style="flex:{:.6f};{}"></span>')
+    entry = Markup('<li><span class="swatch hue" style="{}"></span>{}: {} ({}{})</li>')
+    bar = (piece.format(share, hue(part.colour)) for part, share in shown)
+    legend = (entry.format(hue(part.colour), part.label, part.text, percent(share), part.more) for part, share in shown)
     return Markup(
         '<figure class="share"><figcaption>{}</figcaption>'
         '<div class="bar" aria-hidden="true" style="width:{:.2f}%">{}</div><ul>{}</ul></figure>'
     ).format(caption, width, Markup().join(bar), Markup().join(legend))
+
+
+def hue(colour: str, dark: str = "") -> str:
+    """Return the style of an element of the class `hue`: its colour, which is another one on a dark page."""
+    return f"--light:{colour};--dark:{dark or in_the_dark(colour)}"
 
 
 def details(summary: str, items: Sequence[str]) -> Markup:

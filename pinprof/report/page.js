@@ -23,15 +23,16 @@ const showStepChosen = (timeline, view) => {
 const drawLegend = (timeline) => {
   const groups = new Map();
   const kinds = Object.assign({}, ...drawnWith(timeline).map(({ data }) => data.kinds));
-  for (const [code, { group, label, shades, pattern, ink }] of Object.entries(kinds)) {
+  for (const [code, { group, label, shades, pattern, ink, dark }] of Object.entries(kinds)) {
     if (!groups.has(group)) groups.set(group, newElement("li", "", `${group} `));
     const button = newButton("", () => {
       toggleInAll(timeline, Number(code));
       button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
     });
     button.setAttribute("aria-pressed", String(!timeline.hidden.has(Number(code))));
-    const swatch = newElement("span", "swatch");
-    swatch.style.backgroundColor = shades[0];
+    const swatch = newElement("span", "swatch hue");
+    swatch.style.setProperty("--light", shades[0]);
+    swatch.style.setProperty("--dark", dark.shades[0]);
     if (pattern) swatch.classList.add("hatched");
     swatch.style.setProperty("--angle", `${HATCHES[pattern] ?? 0}deg`);
     swatch.style.setProperty("--ink", ink);

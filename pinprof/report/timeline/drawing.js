@@ -81,7 +81,7 @@ class TimelineDrawing {
     const { ticks, textOf, title } = axisOf(this.data, view, width);
     const [above, below] = isWhole || this.isOnPaper ? [-Infinity, Infinity] : stage.inSight();
     const context = stage.cleared(stage.canvas, width, height);
-    const painter = new Painter(this.data, context, { view, width, ratio });
+    const painter = new Painter(this.data, context, { view, width, ratio, isDark: theme.isDark });
     this.paintGrid(painter, theme.line, ticks.map(({ time }) => time), height);
     for (const [lane, top] of tops) if (top < pinned || (top + barOf(lane) > above && top < below)) this.paintLane(painter, theme, lane, top);
     for (const mark of this.marks.filter(({ start, end }) => start < view[1] && end > view[0])) {
@@ -131,7 +131,7 @@ class TimelineDrawing {
       const [at, left, right, isLit] = labels.slice(one, one + 4);
       const cell = { lane, first: at, last: at };
       const text = fitted(context, labelOf(this.data, cell), right - left - 2 * LABEL_PADDING * ratio);
-      context.fillStyle = isLit ? this.data.kinds[lane.kind[at]].ink : theme.muted;
+      context.fillStyle = isLit ? painter.kinds[lane.kind[at]].ink : theme.muted;
       context.fillText(text, left + LABEL_PADDING * ratio, middle);
     }
   }

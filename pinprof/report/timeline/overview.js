@@ -49,7 +49,7 @@ class Overview {
     [this.drawn.width, this.drawn.height] = [Math.round(width * ratio), Math.round(this.height * ratio)];
     const context = this.drawn.getContext("2d");
     lanes.forEach(([one, lane], at) => {
-      const painter = new Painter(one.data, context, { view: timeline.whole, width, ratio });
+      const painter = new Painter(one.data, context, { view: timeline.whole, width, ratio, isDark: theme.isDark });
       painter.row(one.rowOf(lane), 2 + at * (STRIP + 2), STRIP);
     });
     this.paintMatches(context, theme, width * ratio, ratio);

@@ -9,7 +9,16 @@ const THEME = ["text", "muted", "line", "card", "link", "sans"]; // as the page'
 const themeOf = (isPaper) => {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${isPaper && name !== "sans" ? "paper-" : ""}${name}`).trim();
-  return Object.fromEntries(THEME.map((name) => [name, colour(name)]));
+  const isDark = !isPaper && matchMedia("(prefers-color-scheme: dark)").matches;
+  return { isDark, ...Object.fromEntries(THEME.map((name) => [name, colour(name)])) };
+};
+
+// The kinds with their colours on a dark page.
+const kindsInTheDark = (data) => {
+  data.kindsInTheDark ??= Object.fromEntries(
+    Object.entries(data.kinds).map(([code, kind]) => [code, { ...kind, ...kind.dark }]),
+  );
+  return data.kindsInTheDark;
 };
 
 // Fills rectangles of whole pixels; neighbours that look alike become one.
@@ -67,8 +76,9 @@ const toneOf = (kind, lane, at, isLit) => {
 
 // Paints a window of time: its width in pixels, and `ratio` device pixels for each.
 class Painter {
-  constructor(data, context, { view, width, ratio }) {
-    Object.assign(this, { data, context, view, width, ratio });
+  constructor(data, context, { view, width, ratio, isDark }) {
+    Object.assign(this, { context, view, width, ratio });
+    this.kinds = isDark ? kindsInTheDark(data) : data.kinds;
     this.pixel = (view[1] - view[0]) / width;
     this.scale = (width * ratio) / (view[1] - view[0]);
     this.brush = new Brush(context);
@@ -109,7 +119,7 @@ class Painter {
     lane.scale ??= lane.reserved.reduce((one, other) => Math.max(one, other - 1), lane.most);
     const [ceiling, bottom] = [top * ratio, (top + height) * ratio];
     const [reserved, allocated] = [this.outline(row, lane.reserved, 1), this.outline(row, lane.allocated, 0)];
-    const { shades, faded } = this.data.kinds[lane.kind[0]];
+    const { shades, faded } = this.kinds[lane.kind[0]];
     const path = (outline) => {
       context.beginPath();
       for (const [x, value] of outline) context.lineTo(x, bottom - ((bottom - ceiling) * value) / lane.scale);
@@ -149,7 +159,7 @@ class Painter {
     const high = Math.max(Math.round(full * share), least);
     if (isAlone || row.kinds.length < 2) {
       const at = row.placeOf(first);
-      const kind = this.data.kinds[row.lane.kind[at]];
+      const kind = this.kinds[row.lane.kind[at]];
       const colour = isAlone || !isLit ? toneOf(kind, row.lane, at, isLit) : kind.shades[0];
       const shape = [left, y + full - high, right - left - wide, high];
       this.brush.fill(colour, ...shape);
@@ -167,7 +177,7 @@ class Painter {
       sum += time;
       const reach = all > 0 ? Math.min(Math.round((high * sum) / all), high) : high;
       if (reach > below) {
-        const { shades, faded } = this.data.kinds[kind];
+        const { shades, faded } = this.kinds[kind];
         this.brush.fill(isLit ? shades[0] : faded, left, bottom - reach, width, reach - below);
       }
       below = Math.max(below, reach);

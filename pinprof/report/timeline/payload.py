@@ -14,7 +14,7 @@ import numpy as np
 
 from pinprof.analyses.copies import EXPOSED
 from pinprof.analysis import Analysis
-from pinprof.hues import faded, ink, shades
+from pinprof.hues import faded, in_the_dark, ink, shades
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.facts import Facts
 from pinprof.report.timeline.kinds import KINDS, short
@@ -172,15 +172,18 @@ def _kinds(detail: PageDrawing) -> dict[int, dict[str, Any]]:
         kind: {
             "label": KINDS[kind].label,
             "group": KINDS[kind].group,
-            "shades": shades(KINDS[kind].colour),
-            "faded": faded(KINDS[kind].colour),
-            "ink": ink(KINDS[kind].colour),
+            **_colours(KINDS[kind].colour),
+            "dark": _colours(in_the_dark(KINDS[kind].colour)),
             "pattern": KINDS[kind].pattern,
             "byName": KINDS[kind].has_names,
             "short": KINDS[kind].short,
         }
         for kind in sorted(used)
     }
+
+
+def _colours(colour: str) -> dict[str, Any]:
+    return {"shades": shades(colour), "faded": faded(colour), "ink": ink(colour)}
 
 
 def _steps(facts: Facts, zero_ns: int) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.analyses.by_name.kernels import KernelTime
-from pinprof.hues import KERNEL, shades
+from pinprof.hues import KERNEL, in_the_dark, shades
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
-from pinprof.report.elements import Markup, inline_html, lines
+from pinprof.report.elements import Markup, hue, inline_html, lines
 from pinprof.report.trace.by_name import kernel_label
 from pinprof.report.words import printable
 from pinprof.units import duration, percent
@@ -53,14 +53,14 @@ def kinds_figure(profile: Profile) -> Markup:
 
 def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator[Markup]:
     """Yield a part of the bar for each of the costliest names, and one for all others."""
-    part = Markup('<span style="width:{:.2f}%;background:{}" title="{}"></span>')
-    hues = shades(KERNEL)
+    part = Markup('<span class="hue" style="width:{:.2f}%;{}" title="{}"></span>')
+    colours = [hue(*both) for both in zip(shades(KERNEL), shades(in_the_dark(KERNEL)), strict=True)]
     for number, row in enumerate(names[:MOST]):
         name = f"{printable(row.name)}: {duration(row.time_ns)}"
-        yield part.format(100 * row.time_ns / longest, hues[number % len(hues)], name)
+        yield part.format(100 * row.time_ns / longest, colours[number % len(colours)], name)
     rest = kind.time_ns - sum(row.time_ns for row in names[:MOST])
     if rest > 0:
-        yield part.format(100 * rest / longest, "var(--muted)", f"others: {duration(rest)}")
+        yield part.format(100 * rest / longest, hue("var(--muted)"), f"others: {duration(rest)}")
 
 
 def _what(names: list[KernelTime], kind: KindTime) -> Markup:

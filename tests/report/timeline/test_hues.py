@@ -78,6 +78,8 @@ SIDE_BY_SIDE: dict[str, Colours] = {
     "what is grey or nearly so": distinct(
         of(tuple(kind for kind in KINDS if kind.label in {"idle", "memset", "runtime call", "the profiler's own wait"}))
     ),
+}
+CHARTED: dict[str, Colours] = {
     "Python": {kind.label: (kind.colour, "") for kind in graph.OF_CODE.values()},
     "idle time": {name: (cause.colour, cause.pattern) for name, cause in IDLE.items()},
     "parts of stalls": {
@@ -86,25 +88,38 @@ SIDE_BY_SIDE: dict[str, Colours] = {
 }
 
 
-@pytest.mark.parametrize("where", SIDE_BY_SIDE)
+@pytest.mark.parametrize("where", [*SIDE_BY_SIDE, *CHARTED])
 def test_neighbours_are_told_apart_by_all_eyes_and_in_grey(where: str) -> None:
-    colours = SIDE_BY_SIDE[where]
+    colours = SIDE_BY_SIDE.get(where) or CHARTED[where]
     assert len(colours) > 2
     for (one, (first, pattern)), (other, (second, others)) in combinations(colours.items(), 2):
         for paper in (WHITE, NIGHT):
-            near = {name: apart(first, second, paper, vision) for name, vision in VISIONS.items()}
+            is_drawn = where in SIDE_BY_SIDE
+            a, b = (on(paper, colour) if is_drawn else colour for colour in (first, second))
+            near = {name: apart(a, b, paper, vision) for name, vision in VISIONS.items()}
             assert min(near.values()) > LEAST, (one, other, near)
-            grey = apart(first, second, paper, GREY)
+            grey = apart(a, b, paper, GREY)
             assert grey > LEAST_GREY or pattern != others, (one, other, grey)
+
+
+def on(paper: tuple[int, int, int], colour: str) -> str:
+    """Return the colour of a thing that the timeline draws on a paper."""
+    return hues.in_the_dark(colour) if paper == NIGHT else colour
 
 
 @pytest.mark.parametrize("paper", [WHITE, NIGHT])
 def test_idle_time_stands_out_least_from_the_page(paper: tuple[int, int, int]) -> None:
     card = "#{:02x}{:02x}{:02x}".format(*paper)
-    away = {kind.label: apart(kind.colour, card, paper, np.eye(3)) for kind in KINDS}
+    away = {kind.label: apart(on(paper, kind.colour), card, paper, np.eye(3)) for kind in KINDS}
     idle = away.pop("idle")
     assert 4 < idle < 12
     assert min(away.values()) > LEAST
+
+
+def test_all_but_idle_time_stands_out_from_a_dark_page() -> None:
+    """As WCAG 2.1 asks of graphics (1.4.11)."""
+    for colour in {kind.colour for kind in KINDS} - {hues.IDLE}:
+        assert contrast(hues.in_the_dark(colour), "#1c2127") >= 3, colour
 
 
 def test_one_hue_is_one_kind_of_thing() -> None:
@@ -129,8 +144,14 @@ def test_figures_have_the_colours_of_the_page() -> None:
         assert f"--{name}: {getattr(hues, name.upper())};" in light
 
 
-def test_names_read_on_their_colours() -> None:
-    for colour in {kind.colour for kind in KINDS} - {hues.IDLE}:
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours by WCAG 2."""
+    low, high = sorted((0.01 * seen(colour, WHITE, GREY)[0]) ** 3 for colour in (one, other))
+    return float((high + 0.05) / (low + 0.05))
+
+
+@pytest.mark.parametrize("paper", [WHITE, NIGHT])
+def test_names_read_on_their_colours(paper: tuple[int, int, int]) -> None:
+    for colour in {on(paper, kind.colour) for kind in KINDS} - {hues.IDLE}:
         ink = {"#000": "#000000", "#fff": "#ffffff"}[hues.ink(colour)]
-        low, high = sorted((0.01 * seen(each, WHITE, GREY)[0]) ** 3 for each in (colour, ink))
-        assert (high + 0.05) / (low + 0.05) > 4.5, colour
+        assert contrast(colour, ink) > 4.5, colour
