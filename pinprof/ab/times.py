@@ -13,9 +13,19 @@ from numpy.typing import NDArray
 from pinprof.ab.statistics import Floats
 from pinprof.errors import MeasureError
 from pinprof.replay.bound import STARVED
-from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, PLAIN, RunLog, TimesFile, run_of_metadata
+from pinprof.trace.run_log import (
+    CAPTURE,
+    CHECKPOINT,
+    COMPILE,
+    EPOCH,
+    EVALUATION,
+    PLAIN,
+    RunLog,
+    TimesFile,
+    run_of_metadata,
+)
 
-IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, EPOCH}
+IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, CAPTURE, EPOCH}
 EVERY = re.compile(r"every \d+")
 """In the name of a marker: it takes several of them to make a step."""
 

@@ -10,14 +10,14 @@ from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.graphs import Blocker
-from pinprof.rules.sums import in_complete_steps, launched_kernels, times_of_ops
+from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
 from pinprof.trace.links import within
 from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, compile_times
 from pinprof.trace.steps import is_serving, serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import duration, how_many
+from pinprof.units import duration, how_many, listed
 
 WORTH = 0.02
 """Ops that need not be and take a smaller share of the step are not worth a finding."""
@@ -116,11 +116,20 @@ def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
     if is_of_a_server(details.trace):
         return OF_SERVER
     if _launches_graphs(details.trace):
-        return f"{OUTSIDE_OF_GRAPHS}. {LOGS} {MORE_PER_LAUNCH}"
+        return f"{OUTSIDE_OF_GRAPHS}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
     needs = _needs(blockers)
     if _is_compiled(details.trace):
-        return f"{COMPILED_ALREADY}{needs or '; or capture the step as one CUDA graph'}. {LOGS} {MORE_PER_LAUNCH}"
+        graphs = f"{COMPILED_ALREADY}{needs or '; or capture the step as one CUDA graph'}"
+        return f"{graphs}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
     return f"{FUSE}{needs}. {MORE_PER_LAUNCH}" if needs else ""
+
+
+def _what_breaks(trace: Trace) -> str:
+    """Return where compiled code ends, or how to see that."""
+    notes = trace.run.graph_breaks if trace.run else ()
+    if not notes:
+        return LOGS
+    return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MOST_NAMED)} (PIN612)."
 
 
 def _needs(blockers: Sequence[Blocker]) -> str:

@@ -13,8 +13,9 @@ RUN_KEY = "pinprof_run"
 """Key of the noted run in the trace file."""
 
 EVALUATION, CHECKPOINT, EPOCH, COMPILE = "evaluation", "checkpoint", "epoch_end", "compile"
-"""Work in a step that is noted: `Module.eval()` was called, something was saved, a DataLoader was begun anew, or
-torch.compile compiled something."""
+CAPTURE = "graph_capture"
+"""Work in a step that is noted: `Module.eval()` was called, something was saved, a DataLoader was begun anew,
+torch.compile compiled something, or a CUDA graph was captured."""
 
 PLAIN = "plain"
 """The window that times steps."""
@@ -81,6 +82,15 @@ class HostStops:
 
 
 @dataclass(frozen=True)
+class CompilerNote:
+    """Where torch.compile ended compiled code, or what it compiled again, and why."""
+
+    place: Place
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True)
 class RunLog:
     """All steps of a run, in order, from its begin to its end; times in ns by the host's clock."""
 
@@ -107,6 +117,9 @@ class RunLog:
     filling: tuple[int, ...] = ()
     """Steps whose batches workers began at the start of a DataLoader, all at once: they do not show its pace."""
     stops: HostStops = field(default_factory=HostStops)
+    graph_breaks: tuple[CompilerNote, ...] = ()
+    recompiled: tuple[CompilerNote, ...] = ()
+    """What torch.compile kept of its work, the most frequent first; the line of compiled code is where it begins."""
     runs_ns: tuple[float, ...] = ()
     """The regular step of each run of `pinprof run --repeat`, of this one too, in order; empty for a single run."""
 
@@ -145,6 +158,7 @@ class RunLog:
             *(count for _, count in self.windows),
             *(work.ns for work in self.work),
             *(self.stops.steps, self.stops.off_cpu_ns),
+            *(note.count for note in (*self.graph_breaks, *self.recompiled)),
             *chain.from_iterable(vars(of).values() for of in self.stops.collections),
             *self.runs_ns,
             *chain.from_iterable(times),

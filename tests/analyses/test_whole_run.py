@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pinprof.analyses.whole_run.ledger import Expected, WholeRun, next_irregular_work, sum_up_run
 from pinprof.analyses.whole_run.regular_step import timed_regular_step
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, IrregularWork, Later, RunLog
+from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, IrregularWork, Later, RunLog
 
 MS = 1_000_000
 VALIDATE = Place("train.py", 40, "validate")
@@ -124,6 +124,14 @@ def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest(
     assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
         "evaluation": (1, 390),
         "checkpoint": (1, 100),
+    }
+
+
+def test_the_capture_of_a_graph_takes_what_was_timed_and_the_compiler_the_rest() -> None:
+    work = (IrregularWork(12, COMPILE), IrregularWork(12, CAPTURE, 100 * MS))
+    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
+        "compile": (1, 390),
+        "graph_capture": (1, 100),
     }
 
 

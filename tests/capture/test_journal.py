@@ -4,7 +4,9 @@ import gc
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -230,6 +232,17 @@ def test_evaluation_saving_and_epochs_are_noticed_with_their_lines(
     assert log.work[0].ns == 0 < log.work[1].ns
     assert [place.file for place in log.places] == ["tests/capture/test_journal.py"] * 3
     assert log.input_ns[0] > 0
+
+
+def test_the_capture_of_a_graph_is_timed_from_its_begin_to_its_end(noticed: Journal, clock: FakeClock) -> None:
+    for method in (torch.cuda.CUDAGraph.capture_begin, torch.cuda.CUDAGraph.capture_end):
+        with suppress(Exception):  # without a GPU
+            method(SimpleNamespace())  # type: ignore[arg-type]
+    step(noticed, clock, 1)
+    log = noticed.log()
+    assert [work.kind for work in log.work] == ["graph_capture"]
+    assert log.work[0].ns > 0
+    assert [place.file for place in log.places] == ["tests/capture/test_journal.py"]
 
 
 def test_torch_is_as_before_afterwards(journal: Journal) -> None:

@@ -62,7 +62,7 @@ Trial = Callable[[Texts, str, Path], None]
 TRIALS: dict[str, Trial] = {}
 NEED_CUDA: set[str] = set()
 IN_SHELL = {"PIN107", "PIN213"}
-SLOW = {"PIN212", "PIN303", "PIN401", "PIN402", "PIN601", "PIN605"}
+SLOW = {"PIN212", "PIN303", "PIN401", "PIN402", "PIN601", "PIN605", "PIN612"}
 """They start processes or compile."""
 
 
@@ -906,6 +906,21 @@ def one_code_for_all_lengths(texts: Texts, device: str, _folder: Path) -> None:
     assert made == {"before": len(batches), "code": 1}
     for one, other in zip(seen["code"], seen["before"], strict=True):
         torch.testing.assert_close(one, other)
+
+
+@trial("PIN612")
+def one_piece_without_the_branch(texts: Texts, device: str, _folder: Path) -> None:
+    batches = [torch.full((4,), value, device=device) for value in (1.0, -1.0)]
+    results: dict[str, list[torch.Tensor]] = {"before": [], "code": []}
+    pieces = {}
+    for kind, given in results.items():
+        forget_what_was_compiled()
+        names = texts.run(kind, 0, {})
+        given += [names["forward"](x) for x in batches]
+        pieces[kind] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    forget_what_was_compiled()
+    assert pieces["before"] > pieces["code"] == 1
+    assert same(*results.values())
 
 
 @trial("PIN606")

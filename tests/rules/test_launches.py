@@ -15,6 +15,8 @@ from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import traces_to_json
 from pinprof.rules import RULES, Findings, find
 from pinprof.trace import Trace, read_trace
+from pinprof.trace.lines import Place
+from pinprof.trace.run_log import CompilerNote, RunLog
 
 Scene = Callable[[TraceBuilder, float], None]
 """Adds one step's events, of 1000 us, from the given time on."""
@@ -336,8 +338,8 @@ def test_a_near_miss_is_not_found(tmp_path: Path, scene: Scene, rule: str) -> No
     assert rule not in {each.rule.id for each in found(scene, tmp_path)}
 
 
-NOTED_BY_RUN = {"PIN608", "PIN609"}
-"""What `pinprof run` notes of the host: `tests/capture/test_stops.py` has both."""
+NOTED_BY_RUN = {"PIN608", "PIN609", "PIN612"}
+"""What `pinprof run` notes: `tests/capture/test_stops.py` and `test_compiler.py` have both."""
 
 
 def test_every_rule_of_launches_has_both() -> None:
@@ -451,6 +453,16 @@ def test_what_to_do_follows_from_what_the_program_does_already(
     (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN601"]
     assert [text for text in told if text not in finding.fix] == []
     assert [text for text in not_told if text in finding.fix] == []
+
+
+def test_a_program_that_is_compiled_is_told_where_its_code_ends(tmp_path: Path) -> None:
+    none = (0,) * STEPS
+    note = CompilerNote(Place("net.py", 12, "forward"), "print()", 2)
+    run = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, graph_breaks=(note,))
+    trace = replace(read(of_inductor, tmp_path), run=run)
+    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN601"]
+    assert "Compiled code ends at net.py:12 (PIN612)." in finding.fix
+    assert "TORCH_LOGS" not in finding.fix
 
 
 def pausing_behind_a_loader(builder: TraceBuilder, start: float) -> None:
@@ -610,6 +622,17 @@ def test_the_steps_that_compile_again_are_counted_and_what_is_new_in_them_is_nam
     assert evidence(capturing, tmp_path, "PIN605") == (
         "in 3 of 4 recorded steps CUDA graphs are recorded, for 540 µs each, as traced"
     )
+
+
+def test_the_guards_that_failed_in_the_run_are_named(tmp_path: Path) -> None:
+    note = CompilerNote(Place("net.py", 10, "forward"), "tensor 'x' size mismatch. expected 4, actual 5", 2)
+    trace = read(compiling_again, tmp_path)
+    none = (0,) * STEPS
+    run = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, recompiled=(note,))
+    trace = replace(trace, run=run)
+    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
+    assert finding.evidence.place == note.place
+    assert finding.evidence.text.endswith(f"; guards that failed in this run: {note.reason} (at net.py:10)")
 
 
 def test_after_many_steps_the_first_one_recorded_compiles_again_too(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last_compiled, recompilations
 from pinprof.capture.observe.stops import Stops
 from pinprof.program.constructors import constructors, noting_constructors
 from pinprof.program.frames import calling_line
@@ -24,7 +25,17 @@ from pinprof.program.hooks import contained, replaced
 from pinprof.program.machine import Clock, Mark
 from pinprof.step_statistics import Times
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, IrregularWork, Later, RunLog
+from pinprof.trace.run_log import (
+    CAPTURE,
+    CHECKPOINT,
+    COMPILE,
+    EPOCH,
+    EVALUATION,
+    NOWHERE,
+    IrregularWork,
+    Later,
+    RunLog,
+)
 
 MOST_STEPS: Final = 20_000
 """Further steps are only summed: a run may have millions."""
@@ -72,7 +83,7 @@ class Journal:
         self._later = Later()
         self._resumed_ns = self._ended_ns = self.clock.now_ns()
         self._waited_ns = 0
-        self._compiled = _compiled()
+        self._compiled = compiled_frames()
         self._times_gpu = False
         self._opened: Mark = None
         self._untimed: deque[tuple[_Step, Mark, Mark]] = deque()
@@ -101,9 +112,9 @@ class Journal:
         """Note the end of a step of this window; call `resume` when the next step begins."""
         if self._begins_with_step:
             self.stops.end_step(window)
-        compiled_before, self._compiled = self._compiled, _compiled()
+        compiled_before, self._compiled = self._compiled, compiled_frames()
         if self._compiled > compiled_before:
-            self.note_work(COMPILE)
+            self.note_work(COMPILE, place=last_compiled())
         now = self.clock.now_ns()
         took, own, waited = now - self._resumed_ns, self._resumed_ns - self._ended_ns, self._waited_ns
         self._ended_ns, self._waited_ns = now, 0
@@ -203,6 +214,8 @@ class Journal:
             later=self._later,
             unavoidable=self.unavoidable,
             stops=self.stops.sums(),
+            graph_breaks=graph_breaks(),
+            recompiled=recompilations(),
             filling=tuple(number for number, step in enumerate(steps) if step.is_filling),
         )
 
@@ -279,6 +292,9 @@ def noticing_work(journal: Journal) -> Iterator[None]:
         undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
         undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
         undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
+        captures = _Captures(journal)
+        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_begin", captures.begins))
+        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_end", captures.ends))
         undo.enter_context(replaced(torch.nn.Module, "eval", _timed(_noting(journal, EVALUATION, timed=False))))
         yield
 
@@ -336,7 +352,31 @@ def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int
     return note
 
 
-def _compiled() -> int:
-    """Return how many frames torch.compile has compiled."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    return int(utils.counters["frames"]["total"]) if utils is not None else 0
+class _Captures:
+    """The capture of a CUDA graph, from its begin to its end."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._note = _noting(journal, CAPTURE)
+        self._began_ns = 0
+
+    def begins(self, function: Any) -> Any:
+        """Return a method that begins a capture, which notes when."""
+
+        @wraps(function)
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            self._began_ns = time.perf_counter_ns()
+            return function(*args, **kwargs)
+
+        return begin
+
+    def ends(self, function: Any) -> Any:
+        """Return a method that ends a capture, which notes how long that took."""
+
+        @wraps(function)
+        def end(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._note(time.perf_counter_ns() - self._began_ns)
+
+        return end

@@ -228,6 +228,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
             finally:
                 within.now = False
 
+        _leave_to_python(call_module, with_callees=False)  # as torch leaves its own `Module.__call__`
         return call_module
 
     with replaced(of or torch.nn.Module, "__call__", change):

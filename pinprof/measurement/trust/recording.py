@@ -18,7 +18,7 @@ from pinprof.measurement.trust.doubt import (
 )
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
-from pinprof.trace.run_log import CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
+from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
 from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Trace
 from pinprof.units import counted, duration
@@ -30,6 +30,7 @@ NOTED = {
     EVALUATION: "an evaluation",
     CHECKPOINT: "saving a checkpoint",
     COMPILE: "compiling",
+    CAPTURE: "the capture of a CUDA graph",
     EPOCH: "the start of an epoch",
 }
 """The irregular work that pinprof noted in a recorded step, in words."""

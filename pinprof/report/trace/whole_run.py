@@ -23,6 +23,7 @@ OF_STEPS = {
     "compile": "compiling",
     "evaluation": "evaluation",
     "checkpoint": "saving a checkpoint",
+    "graph_capture": "capturing CUDA graphs",
     "epoch_end": "a DataLoader starts again, as at the end of an epoch",
     "logging": "recurring work, such as logging",
     "other": "longer for an unknown reason",

@@ -6,6 +6,8 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import at
+from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.one_time_work import REGION, ThreadTimes, capture_times, compile_times, compiles_again, time_per_step
 from pinprof.trace.tables import NONE, Bools, Trace
@@ -13,6 +15,8 @@ from pinprof.units import counted, duration, listed
 
 WORTH = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""
+MOST_GUARDS = 3
+"""Guards that a sentence names."""
 MOST_REGIONS = 6
 """Pieces of compiled code that a sentence names."""
 
@@ -35,7 +39,18 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
     ]
     removed = frozenset(row for times, _, _ in done for row in _rows(trace, times, again & trace.steps.complete))
     cost = sum(float(took.sum()) for _, took, _ in done) / float(whole.sum())
-    yield Evidence(cost, f"{'; '.join(words)}{_made(trace, again)}", edits=Edits(removed_times=removed))
+    place, guards = _guards(trace)
+    text = f"{'; '.join(words)}{_made(trace, again)}{guards}"
+    yield Evidence(cost, text, *place, edits=Edits(removed_times=removed))
+
+
+def _guards(trace: Trace) -> tuple[Place, str]:
+    """Return which function was compiled again most often in the whole run, and the guards that failed in words."""
+    notes = trace.run.recompiled if trace.run else ()
+    if not notes:
+        return Place(), ""
+    guards = [f"{note.reason} ({at(note.place).strip()})" for note in notes]
+    return notes[0].place, f"; guards that failed in this run: {listed(guards, MOST_GUARDS)}"
 
 
 def _rows(trace: Trace, times: ThreadTimes, again: Bools) -> list[tuple[int, int, int]]:

@@ -1,0 +1,96 @@
+"""What torch.compile keeps of its own work: where compiled code ends, and which guards failed.
+
+Nothing is read unless the program has compiled, and nothing is imported.
+"""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pinprof.program.frames import is_users, shown_file
+from pinprof.trace.lines import Place
+from pinprof.trace.run_log import CompilerNote
+
+MOST_NOTES: Final = 20
+LONGEST_REASON: Final = 160
+RESUMED: Final = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
+"""How Dynamo names the rest of a function behind a place where compiled code ended."""
+AS_A_WHOLE: Final = ", for which the whole function runs without compiling"
+CODE: Final = re.compile(r"^\d+/\d+: ")
+"""The number of the compiled code before the guard of it that failed: `0/1: tensor 'x' size mismatch`."""
+BUILTIN: Final = re.compile(r"debug context: builtin (\w+)")
+BRANCH: Final = "generic_jump TensorVariable"
+
+
+def compiled_frames() -> int:
+    """Return how many frames torch.compile has compiled."""
+    utils = _dynamo()
+    return int(utils.counters["frames"]["total"]) if utils is not None else 0
+
+
+def graph_breaks() -> tuple[CompilerNote, ...]:
+    """Return where compiled code ends within a function, and why; the most frequent places first."""
+    noted = getattr(_dynamo(), "graph_break_reasons", ())
+    breaks = [(_user_place(ended.user_stack), _words(ended.reason)) for ended in noted if ended.graph_break]
+    failed = [compiled for compiled in _compilations() if compiled.fail_reason and compiled.fail_user_frame_filename]
+    return _notes((*breaks, *((_line(compiled), f"{_words(compiled.fail_reason)}{AS_A_WHOLE}") for compiled in failed)))
+
+
+def recompilations() -> tuple[CompilerNote, ...]:
+    """Return which functions were compiled again, and which guard failed; the most frequent first."""
+    return _notes(
+        (_function(compiled), CODE.sub("", compiled.recompile_reason).partition("\n")[0])
+        for compiled in _compilations()
+        if compiled.recompile_reason
+    )
+
+
+def last_compiled() -> Place | None:
+    """Return the function that was compiled last, at the line where it begins; None where that is unknown."""
+    compiled = _compilations()
+    return _function(compiled[-1]) if compiled else None
+
+
+def _dynamo() -> Any:
+    return sys.modules.get("torch._dynamo.utils")
+
+
+def _compilations() -> list[Any]:
+    """Return what Dynamo noted of the code that it compiled, of the last 64 times."""
+    read = getattr(_dynamo(), "get_compilation_metrics", list)
+    return [compiled for compiled in read() if compiled.co_filename and compiled.co_name]
+
+
+def _notes(noted: Iterable[tuple[Place, str]]) -> tuple[CompilerNote, ...]:
+    reasons: dict[Place, str] = {}
+    counts: Counter[Place] = Counter()
+    for place, reason in noted:
+        counts[place] += 1
+        reasons[place] = reason[:LONGEST_REASON]
+    return tuple(CompilerNote(place, reasons[place], count) for place, count in counts.most_common(MOST_NOTES))
+
+
+def _user_place(stack: Any) -> Place:
+    frames = list(stack)
+    frame = next((frame for frame in reversed(frames) if is_users(frame.filename)), frames[-1] if frames else None)
+    return Place(shown_file(frame.filename), frame.lineno, frame.name) if frame is not None else Place()
+
+
+def _function(compiled: Any) -> Place:
+    resumed = RESUMED.fullmatch(compiled.co_name)
+    name = resumed["function"] if resumed else compiled.co_name
+    return Place(shown_file(compiled.co_filename), compiled.co_firstlineno, name)
+
+
+def _line(failed: Any) -> Place:
+    return Place(shown_file(failed.fail_user_frame_filename), failed.fail_user_frame_lineno, failed.co_name)
+
+
+def _words(reason: str) -> str:
+    """Return why compiled code ended, in a line."""
+    if reason.startswith(BRANCH):
+        return "a branch on the value of a tensor"
+    builtin = BUILTIN.search(reason)
+    return f"{builtin[1]}()" if builtin else reason.partition("\n")[0]

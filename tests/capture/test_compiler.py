@@ -1,0 +1,128 @@
+"""What torch.compile keeps of its own work, and what the rules say of it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from trace_builder import TraceBuilder
+
+from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last_compiled, recompilations
+from pinprof.measurement.measure import measure
+from pinprof.rules import Findings, find
+from pinprof.trace import read_trace
+from pinprof.trace.lines import Place
+from pinprof.trace.run_log import RUN_KEY, CompilerNote, RunLog
+
+STEPS = 4
+BRANCH = CompilerNote(Place("net.py", 12, "forward"), "a branch on the value of a tensor", 3)
+
+
+@pytest.fixture
+def compiling() -> Iterator[None]:
+    utils: Any = pytest.importorskip("torch._dynamo.utils")
+
+    def forget() -> None:
+        torch._dynamo.reset()
+        utils.counters.clear()
+        utils.graph_break_reasons.clear()
+        utils.clear_compilation_metrics()
+
+    forget()
+    yield
+    forget()
+
+
+def branching(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    if y.sum() > 0:
+        y = y * 2
+    print(end="")  # noqa: T201  what cannot be compiled
+    return y - 1
+
+
+def printing_in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        x = x + 1
+        print(end="")  # noqa: T201  what cannot be compiled
+    return x
+
+
+def compiled(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend="eager", **options)
+
+
+@pytest.mark.usefixtures("compiling")
+def test_where_compiled_code_ends_is_noted_with_the_reason() -> None:
+    compiled(branching)(torch.ones(3))
+    first = branching.__code__.co_firstlineno
+    assert {(note.place.line, note.place.function, note.reason) for note in graph_breaks()} == {
+        (first + 2, "branching", "a branch on the value of a tensor"),
+        (first + 4, "branching", "print()"),
+    }
+    assert compiled_frames() > 1
+
+
+@pytest.mark.usefixtures("compiling")
+def test_a_function_that_is_left_to_python_is_noted_at_the_line_that_cannot_be_compiled() -> None:
+    compiled(printing_in_a_loop)(torch.ones(3))
+    (note,) = graph_breaks()
+    assert note.place == Place(note.place.file, printing_in_a_loop.__code__.co_firstlineno + 3, "printing_in_a_loop")
+    assert note.reason == "print(), for which the whole function runs without compiling"
+
+
+@pytest.mark.usefixtures("compiling")
+def test_a_function_that_is_compiled_again_is_noted_with_its_guard() -> None:
+    step = compiled(torch.nn.Sequential(torch.nn.ReLU()).forward, dynamic=False)
+    for length in (3, 4, 4, 5):
+        step(torch.ones(length))
+    (note,) = recompilations()
+    assert note.count == 2
+    assert note.reason.endswith("size mismatch at index 0. expected 4, actual 5")
+    assert note.place == last_compiled()
+    assert graph_breaks() == ()
+
+
+def test_nothing_is_imported_to_find_that_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch._dynamo.utils", raising=False)
+    assert (compiled_frames(), graph_breaks(), recompilations(), last_compiled()) == (0, (), (), None)
+    assert "torch._dynamo.utils" not in sys.modules
+
+
+def found(
+    folder: Path, *, kernel: float = 2, pieces: int = 3, breaks: tuple[CompilerNote, ...] = (BRANCH,)
+) -> Findings:
+    """Steps of 1000 us: pieces of compiled code of 100 us that launch a kernel each, 200 us apart."""
+    builder = TraceBuilder()
+    for start in range(0, 1000 * STEPS, 1000):
+        builder.step(start // 1000, start, 990)
+        builder.op("aten::add", start, 980)
+        for number in range(max(pieces, 1)):
+            at = start + 20 + 300 * number
+            if pieces:
+                builder.op(f"Torch-Compiled Region: {number}/0", at, 100)
+            builder.kernel(at + 20, kernel, launch=at + 10)
+    none = (0,) * STEPS
+    log = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, graph_breaks=breaks)
+    builder.metadata[RUN_KEY] = msgspec.to_builtins(log)
+    trace = read_trace(builder.write(folder / "trace.json"))
+    return find(measure(trace), trace)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "ends"),
+    [(3, "3 pieces of it run per step, with 400 µs between them"), (0, "no compiled code runs in the steps")],
+)
+def test_lines_at_which_compiled_code_ends_are_a_finding(tmp_path: Path, pieces: int, ends: str) -> None:
+    (finding,) = [one for one in found(tmp_path, pieces=pieces) if one.rule.id == "PIN612"]
+    where = "compiled code ends at net.py:12 (a branch on the value of a tensor)"
+    assert finding.evidence.text == f"{where}: {ends}"
+    assert finding.evidence.place == BRANCH.place
+
+
+@pytest.mark.parametrize("options", [{"breaks": ()}, {"kernel": 330}])
+def test_one_piece_and_a_gpu_that_does_not_wait_are_no_finding(tmp_path: Path, options: Any) -> None:
+    assert "PIN612" not in {one.rule.id for one in found(tmp_path, **options)}
