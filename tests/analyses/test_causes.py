@@ -440,10 +440,14 @@ def test_without_cuptis_word_a_long_launch_behind_1000_others_is_held_up(
     assert causes(built(pending_launches(pending, length=length)), tmp_path) == expected
 
 
-def test_with_cuptis_word_the_number_of_launches_does_not_matter(tmp_path: Path) -> None:
+def test_where_cupti_records_a_full_queue_the_number_of_launches_does_not_matter(tmp_path: Path) -> None:
     builder = built(pending_launches(1000))
     builder.overhead("Resource", 60_000, 10)
-    assert causes(builder, tmp_path) == set()
+    assert causes(builder, tmp_path) == {"queue_full"}  # that of the profiler's buffers tells nothing of queues
+    builder.kernel(62_000, 10, launch=61_000)
+    builder.overhead("Command Buffer Full", 61_001, 1)
+    sites = measure_syncs(read_trace(builder.write(tmp_path / "trace.json"))).sites
+    assert [site.total.count for site in sites if site.cause == "queue_full"] == [1]
 
 
 def test_launches_that_have_ended_are_not_pending(tmp_path: Path) -> None:

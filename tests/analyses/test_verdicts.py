@@ -118,11 +118,12 @@ def test_a_full_queue_is_benign(tmp_path: Path) -> None:
     assert (site.cause, site.verdict) == ("queue_full", "benign")
 
 
-def test_loading_of_code_is_benign_for_no_later_step_pays_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overhead", ["Lazy Function Loading", "Driver Compiler"])
+def test_loading_of_code_is_benign_for_no_later_step_pays_for_it(tmp_path: Path, overhead: str) -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     builder.call("cudaFuncSetAttribute", 100, 350)
-    builder.overhead("Lazy Function Loading", 101, 340)
+    builder.overhead(overhead, 101, 340)
     site = only_site(builder, tmp_path)
     assert (site.cause, site.verdict) == ("module_load", "benign")
 

@@ -28,6 +28,7 @@ COPY_LOOK_BACK = 3
 
 KIND_OF_OVERHEAD = {
     "Command Buffer Full": QUEUE_FULL,
+    "Driver Compiler": MODULE_LOAD,
     "Lazy Function Loading": MODULE_LOAD,
     "Runtime Triggered Module Loading": MODULE_LOAD,
 }
@@ -118,15 +119,16 @@ def _last_kernels(trace: Trace) -> Int32s:
 def _held_up(trace: Trace) -> Int8s:
     """Return per call what held it up, a constant of `pinprof.trace.calls`; -1 for nothing.
 
-    CUPTI records the reason (category `overhead`) from CUDA 12.4 on. In older traces long launches show a full queue.
+    CUPTI records the reason (category `overhead`) from CUDA 12.4 on. Where it records no full queue, long launches show
+    one.
     """
     held = np.full(len(trace.calls), NONE, np.int8)
     if len(trace.calls) == 0:
         return held
-    if len(trace.overheads):
-        _by_overhead(trace, held)
-    else:
-        held[_behind_full_queue(trace)] = QUEUE_FULL
+    _by_overhead(trace, held)
+    if not (held == QUEUE_FULL).any():
+        late = _behind_full_queue(trace)
+        held[late[held[late] == NONE]] = QUEUE_FULL
     held[_waiting_launches(trace)] = LAUNCH
     return held
 
