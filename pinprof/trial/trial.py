@@ -20,7 +20,7 @@ from pinprof.ab import (
     Wishes,
     measure_versions,
 )
-from pinprof.ab.recording import record_one
+from pinprof.ab.recording import NeverRecordedError, record_one
 from pinprof.ab.times import TimedProcess
 from pinprof.ab.worker import GuardResult, Nudged, StepOptions
 from pinprof.analysis import Analysis, analyse
@@ -102,7 +102,13 @@ class Trial:
         trace = self.wanted.trace
         if trace is None:
             self.say("recording the program, some 20 to 60 s")
-            path, _ = record_one(versions.original(), self.wanted.wishes.options, folder / "before")
+            try:
+                path, _ = record_one(versions.original(), self.wanted.wishes.options, folder / "before")
+            except NeverRecordedError:
+                raise
+            except MeasureError as error:
+                way_out = "pinprof run records it with more options; give its recording with --trace FILE"
+                raise MeasureError(f"{error}. {way_out}") from error
             trace = str(path)
         return analyse(read_trace(trace))
 

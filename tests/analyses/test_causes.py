@@ -443,7 +443,7 @@ def test_without_cuptis_word_a_long_launch_behind_1000_others_is_held_up(
 def test_where_cupti_records_a_full_queue_the_number_of_launches_does_not_matter(tmp_path: Path) -> None:
     builder = built(pending_launches(1000))
     builder.overhead("Resource", 60_000, 10)
-    assert causes(builder, tmp_path) == {"queue_full"}  # that of the profiler's buffers tells nothing of queues
+    assert causes(builder, tmp_path) == {"queue_full"}  # the profiler's own buffers are no queue
     builder.kernel(62_000, 10, launch=61_000)
     builder.overhead("Command Buffer Full", 61_001, 1)
     sites = measure_syncs(read_trace(builder.write(tmp_path / "trace.json"))).sites

@@ -312,6 +312,17 @@ def test_what_cannot_be_tried_is_one_line(folder: Path, words: tuple[str, ...], 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("body", "has_way_out"), [("print('no steps')", True), ("1 / 0", False)])
+def test_a_program_with_too_few_steps_is_told_how_else_to_record_it(folder: Path, body: str, has_way_out: bool) -> None:
+    (folder / "short.py").write_text(body)
+    result = invoke("try", "short.py")
+    assert result.exit_code == 2
+    assert (
+        "pinprof run records it with more options; give its recording with --trace FILE" in result.stderr
+    ) is has_way_out
+
+
+@pytest.mark.slow
 def test_all_of_it_on_a_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait of 40 ms in a step of some more, which the fix of the sum removes."""
     monkeypatch.setattr(trial, "FALSE_ALARMS", 0.9)  # so that two or three pairs are enough
