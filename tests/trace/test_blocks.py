@@ -25,7 +25,7 @@ from pinprof.trace.reader import read as reader
 from pinprof.trace.reader.events import Event
 from pinprof.trace.reader.rows import ReadOptions
 from pinprof.trace.reader.unpack import Unpacked
-from pinprof.trace.tables import FileEvents, Table
+from pinprof.trace.tables import FileEvents, MemoryUse, Table
 
 KERNEL = b"""\
   {
@@ -76,7 +76,7 @@ def assert_same(one: Any, other: Any) -> None:
         assert one.tolist() == other.tolist()
     elif isinstance(one, FileEvents):  # they are the same events of the file, however it is cut into parts
         assert_same(list(one.of_table.values()), list(other.of_table.values()))
-    elif isinstance(one, list):
+    elif isinstance(one, (list, MemoryUse)):
         for item, its_counterpart in zip(one, other, strict=True):
             assert_same(item, its_counterpart)
     elif is_dataclass(one):
