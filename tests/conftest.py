@@ -66,6 +66,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
+@pytest.fixture(scope="module")
+def no_recording() -> None:
+    """Undo what a recording of another test has changed of torch: one that no one ended does so when it goes."""
+    gc.collect()
+
+
 @pytest.fixture(scope="session")
 def pages() -> "Iterator[Pages]":
     """Give the pages of a Chromium for all tests that open some."""

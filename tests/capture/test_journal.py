@@ -1,6 +1,5 @@
 """The journal of a run, and the work in its steps that it is told of."""
 
-import gc
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -212,8 +211,7 @@ def test_what_comes_back_too_often_is_not_waited_for(journal: Journal, clock: Fa
 
 
 @pytest.fixture
-def noticed(journal: Journal) -> Iterator[Journal]:
-    gc.collect()  # a recording that no one ended undoes its changes of torch when it goes
+def noticed(journal: Journal, no_recording: None) -> Iterator[Journal]:
     with noticing_work(journal):
         yield journal
 

@@ -72,6 +72,7 @@ watching.__enter__()
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_while_it_is_watched_says_nothing() -> None:
     ended = subprocess.run([sys.executable, "-c", ENDS_WITHIN], capture_output=True, text=True, check=True)
     assert ended.stderr == ""

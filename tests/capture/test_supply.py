@@ -1,6 +1,5 @@
 """How many batches are left, and what the windows make of it."""
 
-import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,9 +34,8 @@ class Slow(Dataset[torch.Tensor]):
 
 
 @pytest.fixture
-def journal() -> Iterator[Journal]:
+def journal(no_recording: None) -> Iterator[Journal]:
     journal = Journal(Clock)
-    gc.collect()  # a recording that no one ended undoes its changes of torch when it goes
     with noticing_work(journal):
         yield journal
 

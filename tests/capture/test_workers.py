@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 from trace_builder import TraceBuilder
+from warm_python import warm_python
 
 from pinprof.capture.observe.sampler import HostSampler
 from pinprof.capture.observe.workers import WorkerSamples
@@ -45,16 +45,15 @@ def computed(index: int) -> float:
     return float(index > 0)
 
 
-@pytest.mark.parametrize("collated", [True, False])
-def test_the_first_worker_is_sampled_in_its_batches_alone(collated: bool) -> None:
+def test_the_first_worker_is_sampled_in_its_batches_alone() -> None:
     """In a process of its own: in that of the tests, another one may have taken the alarm."""
-    command = [sys.executable, "-c", f"import test_workers; test_workers.sample({collated})"]
+    command = [warm_python(), "-c", "from test_workers import sample; sample(collated=True); sample(collated=False)"]
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "capture")))
     ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
 
-def sample(collated: bool) -> None:
+def sample(*, collated: bool) -> None:
     """Sample a worker, and check what it was seen in."""
     samples = WorkerSamples()
     with samples.sampling():

@@ -34,7 +34,7 @@ class Pinned:
         return chunk
 
     def free(self) -> None:
-        gc.collect()
+        gc.collect(1)  # all of it is young
         assert not [each for each in self.held if each() is not None]
         self.freed += 1
 
