@@ -21,9 +21,7 @@ def is_one_line_error(result: Result) -> bool:
 def copying_trace(folder: Path) -> Path:
     """Write a trace of four steps, each with a kernel and a copy of pageable memory that nothing hides."""
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.kernel(start + 100, 300, launch=start + 50)
         builder.copy("HtoD (Pageable -> Device)", start + 500, 400, launch=start + 450, call=430)
     return builder.write(folder / "trace.json.gz")

@@ -26,9 +26,7 @@ PAGEABLE = "HtoD (Pageable -> Device)"
 def copying(*given: int | None, kind: str = PAGEABLE) -> TraceBuilder:
     """Three steps of 1 ms with a kernel of 100 µs and copies of 100 µs of these sizes."""
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 1000)
+    for start in builder.steps(3, length=1000):
         builder.kernel(start + 20, 100, launch=start + 10)
         for place, size in enumerate(given):
             begin = start + 200 + 200 * place

@@ -40,10 +40,9 @@ def written(folder: Path, count: int = RANKS) -> list[str]:
     for rank in range(count):
         builder = TraceBuilder()
         builder.metadata["distributedInfo"] = {"rank": rank, "world_size": count}
-        for number in range(4):
-            builder.step(number, 1000 * number, 990)
-            builder.copy(PAGEABLE, 1000 * number + 20, 100 + rank, launch=1000 * number + 10)
-            builder.kernel(1000 * number + 700, 100, launch=1000 * number + 690)
+        for start in builder.steps(4):
+            builder.copy(PAGEABLE, start + 20, 100 + rank, launch=start + 10)
+            builder.kernel(start + 700, 100, launch=start + 690)
         paths.append(str(builder.write(folder / f"rank{rank}.json.gz")))
     return paths
 

@@ -19,9 +19,7 @@ from pinprof.trace import read_trace
 def traced(folder: Path, name: str, *, kernels: int = 2, each_us: int = 100, copies: int = 0) -> Analysis:
     """Return five steps of 2 ms, each with these kernels, and copies of pageable memory for which the host waits."""
     builder = TraceBuilder()
-    for number in range(5):
-        start = 2000 * number
-        builder.step(number, start, 1990)
+    for start in builder.steps(5, 2000):
         for kernel in range(kernels):
             at = start + 50 + kernel * (each_us + 20)
             builder.kernel(at, each_us, launch=at - 30)

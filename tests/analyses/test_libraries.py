@@ -85,9 +85,7 @@ def test_a_trace_without_lines_and_functions_has_no_library(tmp_path: Path) -> N
 def with_functions(call: str = "cudaStreamSynchronize") -> TraceBuilder:
     """In each step two functions of a library, which the user's function calls, wait as long as each other."""
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.function("train.py(3): train", start + 5, 900)
         for position, name in enumerate(("nms", "clip")):
             at = start + 100 + 300 * position

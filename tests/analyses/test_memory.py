@@ -18,9 +18,7 @@ GIB = 1 << 30
 def stepping() -> TraceBuilder:
     """Return three steps of 100 µs; in the second, at 45 %, a matrix product allocates most."""
     builder = TraceBuilder()
-    for number in range(3):
-        begin = 100 * number
-        builder.step(number, begin, 100)
+    for number, begin in enumerate(builder.steps(3, 100, length=100)):
         builder.op("aten::linear", begin + 40, 20)
         builder.op("aten::mm", begin + 42, 10)
         builder.op("aten::empty_strided", begin + 44, 4)

@@ -16,8 +16,7 @@ def pause_of(builder: TraceBuilder, folder: Path) -> Pause | None:
 def sleeping(sleeps: float) -> TraceBuilder:
     """Three steps of 10 ms: an op from 1 to 2 ms, nothing for N ms, an op and a call up to 9 ms."""
     builder = TraceBuilder()
-    for start in range(0, 30_000, 10_000):
-        builder.step(start // 10_000, start, 10_000)
+    for start in builder.steps(3, 10_000, length=10_000):
         builder.op("aten::mm", start + 1000, 1000)
         builder.op("aten::add", start + 2000 + sleeps, 7000 - sleeps)
         builder.call("cudaLaunchKernel", start + 8000, 10)
@@ -51,8 +50,7 @@ def test_backward_and_the_wait_for_a_batch_are_no_pause(tmp_path: Path) -> None:
 
 def test_a_gap_inside_an_op_is_no_pause_wherever_the_op_began(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for start in range(0, 30_000, 10_000):
-        builder.step(start // 10_000, start, 10_000)
+    for start in builder.steps(3, 10_000, length=10_000):
         # maps memory for 8 ms of it, which nothing shows, and runs on into the next step
         builder.op("aten::empty", start + 1500, 9000)
         builder.op("aten::add", start + 11_000, 100)

@@ -38,9 +38,8 @@ def learned(builder: TraceBuilder, folder: Path) -> dict[tuple[str, str], list[i
 
 
 def steps(builder: TraceBuilder, count: int = 3) -> range:
-    for number in range(count):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 10, 5, launch=1000 * number + 2)
+    for start in builder.steps(count):
+        builder.kernel(start + 10, 5, launch=start + 2)
     return range(0, 1000 * count, 1000)
 
 

@@ -19,9 +19,7 @@ def times(parts: StepParts) -> list[list[int]]:
 def copying(steps: int, device: int = 0) -> TraceBuilder:
     """Steps of 1000 µs whose work ends at 800: idle, 300 µs compute, 100 both, 200 copy, 10 memset within 50 idle."""
     builder = TraceBuilder()
-    for step in range(steps):
-        time = 1000 * step
-        builder.step(step, time, 990)
+    for time in builder.steps(steps):
         builder.kernel(time + 100, 400, launch=time + 1, device=device)
         copy = "HtoD (Pinned -> Device)"
         builder.copy(copy, time + 400, 300, launch=time + 10, stream=SIDE, device=device)

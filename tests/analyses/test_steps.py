@@ -13,9 +13,8 @@ def steps_of(builder: TraceBuilder, folder: Path) -> StepTimes:
 
 def test_a_host_that_runs_ahead_issues_steps_faster_than_the_gpu_does_them(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 100 * number, 90)
-        builder.kernel(50 + 1000 * number, 1000, launch=10 + 100 * number)
+    for number, start in enumerate(builder.steps(4, 100)):
+        builder.kernel(50 + 1000 * number, 1000, launch=10 + start)
     times = steps_of(builder, tmp_path)
     assert times.host_ns == 100_000
     assert times.device_ns == 1_000_000
@@ -26,9 +25,8 @@ def test_a_host_that_runs_ahead_issues_steps_faster_than_the_gpu_does_them(tmp_p
 
 def test_the_gpu_has_no_pace_where_the_work_of_the_first_step_ends_last(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(50 + 1000 * number, 100 if number else 9000, launch=10 + 1000 * number)
+    for number, start in enumerate(builder.steps(4)):
+        builder.kernel(50 + start, 100 if number else 9000, launch=10 + start)
     times = steps_of(builder, tmp_path)
     assert times.device_ns is None
     assert times.traced_ns == times.host_ns == 1_000_000
@@ -36,9 +34,8 @@ def test_the_gpu_has_no_pace_where_the_work_of_the_first_step_ends_last(tmp_path
 
 def test_a_late_host_sets_the_pace_of_both(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 500 * number, 490)
-        builder.kernel(20 + 500 * number, 100, launch=10 + 500 * number)
+    for start in builder.steps(4, 500):
+        builder.kernel(20 + start, 100, launch=10 + start)
     times = steps_of(builder, tmp_path)
     assert times.host_ns == times.device_ns == times.traced_ns == 500_000
     assert times.busy_ns == 100_000
@@ -69,9 +66,8 @@ def test_a_single_step_is_as_long_as_its_range(tmp_path: Path) -> None:
 def test_work_left_over_from_before_the_recording_belongs_to_no_step(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "backlog", 0, 5000, correlation=0, device=0, stream=7)
-    for number in range(3):
-        builder.step(number, 100 * number, 90)
-        builder.kernel(5000 + 1000 * number, 1000, launch=10 + 100 * number)
+    for number, start in enumerate(builder.steps(3, 100)):
+        builder.kernel(5000 + 1000 * number, 1000, launch=10 + start)
     times = steps_of(builder, tmp_path)
     assert times.device_ns == times.busy_ns == 1_000_000
 
@@ -96,8 +92,7 @@ def test_a_trace_of_the_gpu_alone_has_no_host_time(tmp_path: Path) -> None:
 
 def test_a_trace_of_the_host_alone_has_no_device_time(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 100 * number, 90)
-        builder.op("aten::add", 100 * number + 10, 5)
+    for start in builder.steps(3, 100):
+        builder.op("aten::add", start + 10, 5)
     times = steps_of(builder, tmp_path)
     assert (times.host_ns, times.device_ns, times.busy_ns, times.traced_ns) == (100_000, None, None, 100_000)

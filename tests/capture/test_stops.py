@@ -102,8 +102,7 @@ def found(folder: Path, stops: HostStops, *, busy: float = 100) -> list[Finding]
 
 def builder_of_steps(busy: float = 100) -> TraceBuilder:
     builder = TraceBuilder()
-    for start in range(0, 5000, 1000):
-        builder.step(start // 1000, start, 1000)
+    for start in builder.steps(5, length=1000):
         builder.op("aten::add", start + 5, 990)
         builder.kernel(start + 10, busy, launch=start + 7)
     return builder
@@ -133,10 +132,9 @@ def test_collections_are_a_cause_of_their_own(tmp_path: Path) -> None:
 def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing(tmp_path: Path) -> None:
     """The host launches a step in 200 us, and the GPU needs 1000: it is ahead by several steps."""
     builder = TraceBuilder()
-    for number in range(5):
-        builder.step(number, 200 * number, 200)
-        builder.op("aten::add", 200 * number + 5, 190)
-        builder.kernel(1000 * number + 20, 1000, launch=200 * number + 7)
+    for number, start in enumerate(builder.steps(5, 200, length=200)):
+        builder.op("aten::add", start + 5, 190)
+        builder.kernel(1000 * number + 20, 1000, launch=start + 7)
     builder.call("cudaDeviceSynchronize", 1001, 4100)
     stops = HostStops(100, 0, (Collections(2, 100, 40_000 * US, 400 * US),))
     assert findings_with(tmp_path, builder, stops) == []
@@ -144,9 +142,7 @@ def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing(tmp_path: Path
 
 def test_calls_that_were_recorded_are_found_without_a_run(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(5):
-        start = 1000 * number
-        builder.step(number, start, 1000)
+    for start in builder.steps(5, length=1000):
         builder.function("train.py(3): train", start + 1, 998)
         builder.op("aten::add", start + 5, 40)
         builder.kernel(start + 20, 30, launch=start + 10)

@@ -111,9 +111,7 @@ def found(
 ) -> list[Finding]:
     """Return what is found of steps of 1000 us that wait for a worker whose batches take 40 ms / `batches`."""
     builder = TraceBuilder()
-    for number in range(5):
-        start = 1000 * number
-        builder.step(number, start, 1000)
+    for start in builder.steps(5, length=1000):
         name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
         builder.event("user_annotation", name, start + 10, input_us)
         builder.op("aten::add", start + input_us + 20, 960 - input_us)

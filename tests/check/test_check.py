@@ -354,12 +354,11 @@ def test_copies_that_were_lost_are_not_overlapped(tmp_path: Path) -> None:
 
 def test_steps_without_gpu_work_tell_nothing_of_copies(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
+    for start in builder.steps(4):
         builder.activity(
             "gpu_memcpy",
             "Memcpy HtoD (Pageable -> Device)",
-            1000 * number + 100,
+            start + 100,
             300,
             correlation=0,
             device=0,

@@ -332,8 +332,7 @@ def test_check_reads_limits_of_the_project_unless_an_option_says_otherwise(trace
 
 def test_check_against_its_own_report_passes_and_against_a_better_one_fails(trace: Path, elsewhere: Path) -> None:
     clean = TraceBuilder()
-    for start in range(0, 4000, 1000):
-        clean.step(start // 1000, start, 990)
+    for start in clean.steps(4):
         clean.kernel(start + 100, 300, launch=start + 50)
     for name, path in (("same", trace), ("clean", clean.write(elsewhere / "clean_trace.json"))):
         assert invoke("report", path, "--json", f"{name}.json").exit_code == 0
@@ -368,9 +367,8 @@ def test_whatif_without_an_option_compares_the_usual_changes(trace: Path) -> Non
 
 def test_whatif_of_a_step_that_no_change_shortens_goes_on_with_its_report(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50)
+    for start in builder.steps(4):
+        builder.kernel(start + 100, 300, launch=start + 50)
     path = builder.write(tmp_path / "host.json")
     result = invoke("whatif", path)
     assert "None of these changes saves a measurable time" in " ".join(result.stdout.split())
@@ -587,10 +585,9 @@ def test_whatif_replays_the_ranks_of_a_job_together() -> None:
 
 def test_a_trace_that_cannot_be_predicted_is_one_line(trace: Path, tmp_path: Path) -> None:
     host, gpu = TraceBuilder(), TraceBuilder()
-    for number in range(3):
-        host.step(number, 100 * number, 90)
-        host.call("cudaDeviceSynchronize", 100 * number + 10, 50)
-        gpu.activity("kernel", "k", 100 * number, 50, correlation=number, device=0, stream=7)
+    for number, start in enumerate(host.steps(3, 100)):
+        host.call("cudaDeviceSynchronize", start + 10, 50)
+        gpu.activity("kernel", "k", start, 50, correlation=number, device=0, stream=7)
     for number, builder in enumerate((host, gpu)):
         path = builder.write(tmp_path / f"{number}.json")
         assert is_one_line_error(invoke("whatif", path, "--pin", "--step-ms", 1))

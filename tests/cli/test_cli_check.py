@@ -192,9 +192,8 @@ def test_standard_input_is_a_trace_as_any_other(folder: Path) -> None:
 )
 def test_a_trace_of_the_host_alone_or_of_nothing_keeps_no_limit(folder: Path, limit: str) -> None:
     host = TraceBuilder()
-    for number in range(4):
-        host.step(number, 1000 * number, 990)
-        host.op("aten::mm", 1000 * number + 10, 900)
+    for start in host.steps(4):
+        host.op("aten::mm", start + 10, 900)
     host.write(folder / "host.json")
     TraceBuilder().write(folder / "empty.json")
     for name in ("host.json", "empty.json"):

@@ -35,9 +35,7 @@ def trace(tmp_path: Path) -> Path:
 def hostile_trace(path: Path, name: str) -> Path:
     """Write the trace of a copy whose op and Python function have this name."""
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.function(f"{name}.py(3): {name}", start + 1, 980)
         builder.op(name, start + 440, 460)
         builder.kernel(start + 100, 300, launch=start + 50, name=name)

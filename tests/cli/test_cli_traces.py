@@ -28,9 +28,8 @@ def paths_of(result: Result) -> list[str]:
 def written(rank: int) -> bytes:
     builder = TraceBuilder()
     builder.metadata["distributedInfo"] = {"rank": rank, "world_size": 2}
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50)
+    for start in builder.steps(4):
+        builder.kernel(start + 100, 300, launch=start + 50)
     return gzip.compress(json.dumps(builder.document()).encode())
 
 

@@ -44,9 +44,7 @@ def made(tmp_path: Path) -> Made:
             builder.metadata["pinprof"] = {"plain": plain}
         if function:
             builder.function(function, 0, 10_000)
-        for number in range(steps):
-            start = 1000 * number
-            builder.step(number, start, 990)
+        for number, start in enumerate(builder.steps(steps)):
             for device in range(devices):
                 builder.kernel(start + 100, kernels[number], launch=start + 50, name=kernel, device=device)
             builder.copy(f"HtoD ({memory} -> Device)", start + 600, 100, launch=start + 590, stream=stream)
@@ -205,9 +203,8 @@ def test_a_trace_of_the_host_alone_is_not_compared_with_one_of_the_gpu(
     tmp_path: Path, made: Made, *, swapped: bool
 ) -> None:
     builder = TraceBuilder()
-    for number in range(STEPS):
-        builder.step(number, 1000 * number, 990)
-        builder.op("aten::mm", 1000 * number + 10, 500)
+    for start in builder.steps(STEPS):
+        builder.op("aten::mm", start + 10, 500)
     host = recording(builder.write(tmp_path / "host.json"))
     result = compare(made(), host) if swapped else compare(host, made())
     side = "after" if swapped else "before"
@@ -271,9 +268,7 @@ def test_two_recordings_of_one_program_have_the_same_step(name: str) -> None:
 
 def test_the_end_of_the_trace_is_no_spread(tmp_path: Path, made: Made) -> None:
     builder = TraceBuilder()
-    for number in range(STEPS):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(STEPS):
         builder.kernel(start + 100, 300, launch=start + 50)
         builder.call("cudaDeviceSynchronize", start + 110, 400)  # idle from 400 to 1100
     result = compare(recording(builder.write(tmp_path / "waits.json")), made())
@@ -283,9 +278,7 @@ def test_the_end_of_the_trace_is_no_spread(tmp_path: Path, made: Made) -> None:
 
 def test_work_that_runs_beside_that_of_another_step_is_not_counted_twice(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(STEPS):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for number, start in enumerate(builder.steps(STEPS)):
         builder.kernel(start + 100, 1200, launch=start + 50, stream=7 + number)  # each ends 200 after the next began
     one = recording(builder.write(tmp_path / "beside.json"))
     busy = named(compare(one, one), "busy_ms").before

@@ -67,9 +67,7 @@ def recorded(
     The host may wait for the copies.
     """
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 1, 4)
         builder.op("aten::to", start + 10, 300)
         builder.copy("HtoD (Pageable -> Device)", start + 30, 250, launch=start + 20, call=270)
@@ -170,9 +168,7 @@ def test_what_a_part_of_the_places_saves_is_predicted_for_these(here: Path) -> N
     program = PROGRAM.replace("x, y = x.to(device), y.to(device)", copies)
     (here / "train.py").write_text(program)
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 1, 4)
         for at in (10, 210, 410):
             builder.op("aten::to", start + at, 190)

@@ -84,8 +84,7 @@ def test_a_trace_that_is_cut_off_or_has_no_work_of_a_gpu_is_said_to_be_so(tmp_pa
     assert "ends too early" in invoke("fix", cut).stdout
     plain = tmp_path / "cpu.json"
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.op("aten::mm", 1000 * number + 100, 500)
+    for start in builder.steps(4):
+        builder.op("aten::mm", start + 100, 500)
     builder.write(plain)
     assert "The recording has no work of a GPU" in invoke("fix", plain).stdout

@@ -23,9 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:::hta", "ignore::FutureWarning",
 def steps(count: int = 3) -> TraceBuilder:
     """Return a trace of steps of 100 µs, each with a kernel of 40 µs; HTA leaves out the last one."""
     builder = TraceBuilder()
-    for number in range(count):
-        start = 100 * number
-        builder.step(number, start, 100)
+    for start in builder.steps(count, 100, length=100):
         builder.kernel(start + 20, 40, launch=start + 10)
     return builder
 

@@ -126,10 +126,9 @@ def test_graphs_that_are_captured_again_are_not_done_once(tmp_path: Path) -> Non
 
 def test_a_slow_call_behind_launches_whose_work_is_not_recorded_starts_nothing(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 10_000 * number, 9_900)
-        builder.call("cudaLaunchKernel", 10_000 * number + 10, 5)
-        builder.call("cudaFree", 10_000 * number + 100, 5_000)
+    for start in builder.steps(4, 10_000, length=9_900):
+        builder.call("cudaLaunchKernel", start + 10, 5)
+        builder.call("cudaFree", start + 100, 5_000)
     assert one_time(analysis(builder, tmp_path)) is None
 
 

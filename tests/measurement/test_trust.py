@@ -72,9 +72,7 @@ def steps(
 def one_long_kernel_lost() -> TraceBuilder:
     """Return 4 steps of 50 short kernels and a long one, a third of the step, that step 1 has lost."""
     builder = TraceBuilder()
-    for step in range(4):
-        begin = STEP_US * step
-        builder.step(step, begin, STEP_US - 10)
+    for step, begin in enumerate(builder.steps(4, STEP_US)):
         for number in range(50):
             builder.kernel(begin + 20 + 130 * number, 125, launch=begin + 10 + 2 * number)
         if step == 1:
@@ -108,9 +106,7 @@ def launched_at_the_end() -> TraceBuilder:
 def graphs(*work: int, steps: int = 4) -> TraceBuilder:
     """Return steps with a launch of a graph of N kernels each."""
     builder = TraceBuilder()
-    for step in range(steps):
-        time = STEP_US * step
-        builder.step(step, time, STEP_US - 10)
+    for step, time in enumerate(builder.steps(steps, STEP_US)):
         builder.kernel(time + 20, 10, launch=time + 10)
         correlation = builder.call("cudaGraphLaunch", time + 100, 5)
         for number in range(work[step % len(work)]):
@@ -122,10 +118,9 @@ def graphs(*work: int, steps: int = 4) -> TraceBuilder:
 def losing(first: int, last: int, *, calls: bool = False) -> TraceBuilder:
     """Return 4 steps of 30 ops; of all launches, those between these numbers leave no kernels, or nothing."""
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, STEP_US * step, STEP_US - 10)
+    for step, start in enumerate(builder.steps(4, STEP_US)):
         for number in range(30):
-            time = STEP_US * step + 100 + 300 * number
+            time = start + 100 + 300 * number
             builder.op(("aten::mm", "aten::add", "aten::relu")[number % 3], time - 5, 20)
             lost = first <= 30 * step + number < last
             if not lost:
@@ -147,10 +142,9 @@ def on_the_host(number: int, ops: int = 6) -> TraceBuilder:
 def queued(kernels: int, lost: int) -> TraceBuilder:
     """Return 4 steps of a GPU that first runs a copy and N kernels of before; the last of these are lost."""
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, STEP_US * step, STEP_US - 10)
+    for step, start in enumerate(builder.steps(4, STEP_US)):
         for number in range(50):
-            launch = STEP_US * step + 100 + 180 * number
+            launch = start + 100 + 180 * number
             builder.kernel(100 + 200 * (kernels + 50 * step + number), 200, launch=launch)
     for number in range(kernels - lost):
         builder.activity("kernel", "before", 100 + 200 * number, 200, correlation=0, device=0, stream=COMPUTE)
@@ -170,20 +164,18 @@ def unlinked(count: int) -> TraceBuilder:
 def early(lead_us: float) -> TraceBuilder:
     """Return 120 kernels on a stream that is idle before each, that start so much before their launch."""
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, STEP_US * step, STEP_US - 10)
+    for start in builder.steps(4, STEP_US):
         for number in range(30):
-            time = STEP_US * step + 100 + 300 * number
+            time = start + 100 + 300 * number
             builder.kernel(time - lead_us, 100, launch=time)
     return builder
 
 
 def beside_each_other(overlap_us: float) -> TraceBuilder:
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, 1000 * step, 990)
+    for start in builder.steps(4):
         for number in range(4):
-            builder.kernel(1000 * step + 100 + (100 - overlap_us) * number, 100, launch=1000 * step + 10 + number)
+            builder.kernel(start + 100 + (100 - overlap_us) * number, 100, launch=start + 10 + number)
     return builder
 
 
@@ -370,9 +362,8 @@ def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
 
 def test_the_host_alone_lacks_no_launches(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, 100 * step, 90)
-        builder.call("cudaLaunchKernel", 100 * step + 10, 2)
+    for start in builder.steps(4, 100):
+        builder.call("cudaLaunchKernel", start + 10, 2)
     assert entries(builder, tmp_path).keys() == {"no_gpu"}
 
 
@@ -477,9 +468,7 @@ def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
 def copying(*, every_second_is_lost: bool) -> TraceBuilder:
     """Return steps with a wait, and a copy of pageable memory, and lose every other kernel."""
     builder = TraceBuilder()
-    for step in range(4):
-        time = 1000 * step
-        builder.step(step, time, 990)
+    for time in builder.steps(4):
         builder.copy("HtoD (Pageable -> Device)", time + 30, 100, launch=time + 10, call=125)
         builder.kernel(time + 210, 100, launch=time + 200)
         if every_second_is_lost:
@@ -702,11 +691,10 @@ def test_limits_are_not_kept_by_events_that_cannot_be_placed_or_have_no_time(
 
 def waiting() -> TraceBuilder:
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 10, 5, launch=1000 * number + 2)
-        builder.op("aten::item", 1000 * number + 100, 30)
-        builder.call("cudaStreamSynchronize", 1000 * number + 105, 20)
+    for start in builder.steps(3):
+        builder.kernel(start + 10, 5, launch=start + 2)
+        builder.op("aten::item", start + 100, 30)
+        builder.call("cudaStreamSynchronize", start + 105, 20)
     return builder
 
 

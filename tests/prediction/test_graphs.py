@@ -45,9 +45,7 @@ def recorded(
 def with_sizes(folder: Path, *waits: int) -> Trace:
     """Three steps of 20 forward and 10 backward ops, each with a kernel; before these forward ops, nonzero() waits."""
     builder = TraceBuilder()
-    for number in range(3):
-        start = 4000 * number
-        builder.step(number, start, 3990)
+    for start in builder.steps(3, 4000):
         for launch in range(30):
             at = start + 10 + 100 * launch
             if launch in waits:
@@ -97,9 +95,7 @@ def test_python_of_an_optimizer_is_in_the_graph_of_the_step(tmp_path: Path) -> N
 def with_adam(folder: Path, *, count: int = 40, more: str = "aten::add") -> Trace:
     """Six steps, each of an Adam of N parameters: its count of steps is read twice for each, then it divides."""
     builder = TraceBuilder()
-    for number in range(6):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(6):
         builder.event("user_annotation", "Optimizer.step#Adam.step", start + 10, 900)
         for read in range(2 * count):
             builder.op("aten::item", start + 20 + 4 * read, 2)
@@ -130,9 +126,7 @@ def test_adam_that_is_capturable_or_becomes_a_fused_one_adds_nothing(tmp_path: P
 def with_gradients(folder: Path, *, gradients: int) -> Trace:
     """Six steps: ten ops forward, ten backward, one of SGD; behind each op of backward, a part of the gradients."""
     builder = TraceBuilder()
-    for number in range(6):
-        start = 3000 * number
-        builder.step(number, start, 2990)
+    for start in builder.steps(6, 3000):
         for launch in range(20):
             at = start + 10 + 100 * launch
             builder.op("aten::mul" if launch < 10 else f"{NODE}MulBackward0", at, 40)

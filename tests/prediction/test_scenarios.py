@@ -28,9 +28,7 @@ def predicted(builder: TraceBuilder, folder: Path, step_ms: float, **changes: ob
 def item_and_work() -> TraceBuilder:
     """Each step of 1000 µs: a kernel of 500 µs, `item()` at its end, then 400 µs of work on the host."""
     builder = TraceBuilder()
-    for number in range(STEPS):
-        start = 1000 * number
-        builder.step(number, start, 1000)
+    for start in builder.steps(STEPS, length=1000):
         builder.kernel(start + 20, 500, launch=start + 10)
         builder.op("aten::item", start + 30, 510)
         builder.copy("DtoH (Device -> Pinned)", start + 521, 2, launch=start + 35, size=4)
@@ -88,9 +86,7 @@ def copying(kind: str, *, copy: float) -> TraceBuilder:
     """
     builder = TraceBuilder()
     kernel = 980 - copy
-    for number in range(STEPS):
-        start = 1000 * number
-        builder.step(number, start, 998)
+    for start in builder.steps(STEPS, length=998):
         builder.op("aten::to", start + 4, 988)
         pageable = kind == PAGEABLE
         builder.copy(kind, start + kernel + 1, copy, launch=start + 5, call=980 if pageable else 5, size=5_500_000)
@@ -110,8 +106,7 @@ def test_a_pinned_copy_takes_its_bytes_over_the_rate(tmp_path: Path) -> None:
 def test_where_only_pageable_copies_are_launched_a_pinned_one_does_not_last_as_long(tmp_path: Path) -> None:
     """40 MB, staged in 3,000 us of the host, take 1,000 us at 40 GB/s; no other launch shows what one takes."""
     builder = TraceBuilder()
-    for start in range(0, 16_000, 4_000):
-        builder.step(start // 4_000, start, 3_990)
+    for start in builder.steps(4, 4_000):
         builder.copy("HtoD (Pageable -> Device)", start + 110, 2_900, launch=start + 100, call=3_020, size=40_000_000)
     prediction = predicted(builder, tmp_path, 4.0, pin=True, pinned_gbps=40.0)
     assert prediction.predicted_ns == pytest.approx(1_050_000, rel=0.1)
@@ -189,9 +184,7 @@ def test_copies_made_ahead_are_limited_by_their_engine(tmp_path: Path) -> None:
 
 def test_without_allocations_the_host_goes_on(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(STEPS):
-        start = 1000 * number
-        builder.step(number, start, 1000)
+    for start in builder.steps(STEPS, length=1000):
         builder.kernel(start + 20, 300, launch=start + 10)
         builder.call("cudaFree", start + 30, 400)
         builder.call("cudaMalloc", start + 440, 300)
@@ -215,9 +208,7 @@ def test_only_the_site_that_is_named_is_dropped(tmp_path: Path) -> None:
 
 def test_a_wait_for_a_side_stream_costs_only_what_it_lasts(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(STEPS):
-        start = 1000 * number
-        builder.step(number, start, 1000)
+    for start in builder.steps(STEPS, length=1000):
         builder.kernel(start + 20, 980, launch=start + 10)
         builder.copy("DtoH (Device -> Pinned)", start + 30, 100, launch=start + 15, stream=SIDE)
         builder.call("cudaEventRecord", start + 18, 1)

@@ -79,9 +79,7 @@ def program(path: Path, *, waits: float = 0, function: str = "train.py(3): train
     """Write four steps: a pinned copy, two kernels, and waits for the device in N of the steps."""
     builder = TraceBuilder()
     builder.function(function, 0, 5000)
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for number, start in enumerate(builder.steps(4)):
         builder.kernel(start + 100, 300, launch=start + 50)
         builder.copy("HtoD (Pinned -> Device)", start + 150, 100, launch=start + 70, stream=stream)
         builder.kernel(start + 400, 100, launch=start + 90, name="relu")

@@ -35,9 +35,7 @@ def recorded(
 ) -> Analysis:
     """Return a run whose recorded steps take a millisecond, and those without the profiler as told."""
     builder = TraceBuilder()
-    for number in range(RECORDED):
-        begin = 1000 * number
-        builder.step(number, begin, 990)
+    for begin in builder.steps(RECORDED):
         builder.event("user_annotation", f"enumerate(DataLoader)#{by}.__next__", begin + 5, 1000 * traced_ms)
         if pageable:
             builder.copy("HtoD (Pageable -> Device)", begin + 420, 30, launch=begin + 400, call=60)

@@ -88,9 +88,7 @@ def test_a_wait_returns_when_its_stream_has_run_dry(tmp_path: Path) -> None:
 
 def test_a_stream_that_waits_for_an_event_goes_on_after_the_recorded_work(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.copy("HtoD (Pinned -> Device)", start + 20, 300, launch=start + 10, stream=SIDE)
         builder.call("cudaEventRecord", start + 30, 1)
         builder.call("cudaStreamWaitEvent", start + 32, 1)
@@ -105,9 +103,7 @@ def test_a_stream_that_waits_for_an_event_goes_on_after_the_recorded_work(tmp_pa
 
 def test_a_wait_for_the_event_of_the_step_before_awaits_that(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for number, start in enumerate(builder.steps(4)):
         builder.kernel(start + 10, 900, launch=start + 5)
         builder.copy("DtoH (Device -> Pinned)", start + 911, 50, launch=start + 20)
         builder.call("cudaEventRecord", start + 30, 1)
@@ -151,9 +147,7 @@ def test_a_graph_takes_one_place_in_the_queue(tmp_path: Path) -> None:
 def test_a_pageable_copy_holds_the_host_until_its_stream_has_waited_for_another(tmp_path: Path) -> None:
     """Steps of 2000 us: a kernel of 600, a stream that waits for it, and on that a copy of 300 that the host stages."""
     builder = TraceBuilder()
-    for number in range(3):
-        start = 2000 * number
-        builder.step(number, start, 1990)
+    for start in builder.steps(3, 2000):
         builder.kernel(start + 20, 600, launch=start + 10)
         builder.call("cudaEventRecord", start + 30, 1)
         builder.call("cudaStreamWaitEvent", start + 32, 1)
@@ -204,9 +198,8 @@ def test_a_copy_engine_makes_one_copy_at_a_time(copies: list[tuple[int, int]]) -
 
 def test_the_pace_of_a_gpu_bound_program_is_the_gpus(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 100 * number, 99)
-        builder.kernel(50 + 500 * number, 500, launch=100 * number + 10)
+    for number, start in enumerate(builder.steps(4, 100, length=99)):
+        builder.kernel(50 + 500 * number, 500, launch=start + 10)
     _, program = built(builder, tmp_path)
     steady = pace([program.of_steps({1, 2})], 2)
     assert steady.step_ns == pytest.approx(500_000, rel=0.01)
@@ -234,9 +227,7 @@ def test_short_ops_of_a_loader_in_the_process_count_by_their_share_of_the_time(t
 
 def test_the_profilers_cost_comes_out_of_the_hosts_time_only(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 1000)
+    for start in builder.steps(4, length=1000):
         for at in range(10):
             builder.op("aten::add", start + 100 * at, 50)
             builder.kernel(start + 100 * at + 20, 10, launch=start + 100 * at + 10)

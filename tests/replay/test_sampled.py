@@ -52,9 +52,7 @@ def test_few_samples_tell_nothing() -> None:
 def recorded(folder: Path, in_optimizer: int | None) -> Path:
     """Six steps of 1000 us, 700 without the profiler: 30 ops, half in the optimizer, as are N of 100 samples."""
     builder = TraceBuilder()
-    for number in range(6):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(6):
         builder.event("user_annotation", "Optimizer.step#Adam.step", start + 458, 452)
         for at in range(start + 10, start + 910, 30):
             builder.op("aten::add", at, 28)

@@ -37,9 +37,7 @@ def unmarked(builder: TraceBuilder) -> None:
 
 def full_queue(builder: TraceBuilder) -> None:
     """Three steps, in each of which a launch takes 300 µs, as CUPTI says for a full queue, and no call waits."""
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.kernel(start + 20, 480, launch=start + 10)
         builder.call("cudaLaunchKernel", start + 100, 300)
         builder.overhead("Command Buffer Full", start + 110, 280)
@@ -47,9 +45,7 @@ def full_queue(builder: TraceBuilder) -> None:
 
 def copies_on_the_gpu(builder: TraceBuilder) -> None:
     """Exposed copies that no rule is for take 18 % of each step; kernels nearly all the rest."""
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.op("aten::mm", start, 990)
         builder.kernel(start + 10, 805, launch=start + 5)
         builder.copy("DtoD (Device -> Device)", start + 816, 180, launch=start + 20)
@@ -77,9 +73,7 @@ def no_complete_step(builder: TraceBuilder) -> None:
 
 
 def two_gpus(builder: TraceBuilder, first_us: int = 500) -> None:
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.kernel(start + 100, first_us, launch=start + 50)
         builder.kernel(start + 100, 300, launch=start + 60, device=1)
 
@@ -90,9 +84,7 @@ def two_busy_gpus(builder: TraceBuilder) -> None:
 
 def sleeps_on_the_gpu(builder: TraceBuilder) -> None:
     """A call waits for 300 µs while no work of a GPU is recorded."""
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.kernel(start + 10, 100, launch=start)
         builder.call("cudaStreamSynchronize", start + 500, 300)
     builder.kernel(3010, 10, launch=3000)

@@ -119,9 +119,8 @@ def one_product(builder: TraceBuilder, start: float) -> None:
 def read(scene: Scene, folder: Path, major: int | None = 9) -> Trace:
     builder = TraceBuilder()
     builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA H200", "computeMajor": major}]
-    for number in range(STEPS):
-        builder.step(number, 1000 * number, 990)
-        scene(builder, 1000 * number)
+    for start in builder.steps(STEPS):
+        scene(builder, start)
     return read_trace(builder.write(folder / "trace.json"))
 
 
@@ -238,9 +237,8 @@ def test_attention_is_told_apart_by_who_takes_it_to_parts(tmp_path: Path) -> Non
 
 def test_attention_whose_kernels_have_no_launch_is_not_found(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(STEPS):
-        builder.step(number, 1000 * number, 990)
-        builder.op("aten::_scaled_dot_product_attention_math", 1000 * number + 1, 58)
-        builder.activity("kernel", FULL, 1000 * number + 10, 900, correlation=number + 1, device=0, stream=7)
+    for number, start in enumerate(builder.steps(STEPS)):
+        builder.op("aten::_scaled_dot_product_attention_math", start + 1, 58)
+        builder.activity("kernel", FULL, start + 10, 900, correlation=number + 1, device=0, stream=7)
     trace = read_trace(builder.write(tmp_path / "trace.json"))
     assert not [each for each in find(measure(trace), trace) if each.rule.family == "gpu"]

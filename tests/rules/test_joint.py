@@ -59,8 +59,7 @@ def test_all_of_them_are_named_where_none_is_left_out() -> None:
 def test_waits_of_which_each_hides_the_other_save_together_what_none_saves_alone(tmp_path: Path) -> None:
     """A kernel of 600 us, then one wait behind the other for it, then 300 us of the host."""
     builder = TraceBuilder()
-    for start in range(0, 6000, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(6):
         builder.kernel(start + 20, 600, launch=start + 10)
         for at, call in ((30, "cudaDeviceSynchronize"), (630, "cudaStreamSynchronize")):
             builder.call(call, start + at, 595 if at == 30 else 3)

@@ -38,11 +38,10 @@ def findings_of(scene: Scene, folder: Path, machine: Pinning | None = None) -> t
 
 def recorded(scene: Scene, folder: Path) -> Trace:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 20, 80, launch=1000 * number + 10)
-        scene(builder, 1000 * number)
-        builder.kernel(1000 * number + 800, 180, launch=1000 * number + 790)
+    for start in builder.steps(4):
+        builder.kernel(start + 20, 80, launch=start + 10)
+        scene(builder, start)
+        builder.kernel(start + 800, 180, launch=start + 790)
     return read_trace(builder.write(folder / "trace.json"))
 
 
@@ -666,9 +665,7 @@ def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving(tmp_pat
 def of_the_host(folder: Path, *calls: tuple[float, str, float], ops: Sequence[tuple[float, str, float]] = ()) -> Trace:
     """Return the trace of four steps of 1 ms with these calls and ops of the host, and without work of a GPU."""
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         for at, name, duration in ops:
             builder.op(name, start + at, duration)
         for at, name, duration in calls:

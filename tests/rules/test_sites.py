@@ -40,9 +40,7 @@ def saving_ns(finding: Finding) -> float:
 def scene(add: Scene) -> TraceBuilder:
     """Return a trace of four steps of 1 ms with a kernel at each end of a step."""
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.kernel(start + 20, 80, launch=start + 10)
         add(builder, start)
         builder.kernel(start + 800, 180, launch=start + 790)

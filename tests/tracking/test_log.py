@@ -94,12 +94,11 @@ def artifact(mlflow: Any, run_id: str, name: str) -> str:
 def lost_kernels(folder: Path) -> Path:
     """Write a trace that lacks most of the kernels that it launches: busy time and overlap cannot be told."""
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, 1000 * step, 990)
+    for step, start in enumerate(builder.steps(4)):
         for number in range(8):
-            call = builder.event("cuda_runtime", "cudaLaunchKernel", 1000 * step + 10 * number + 5, 2)
+            call = builder.event("cuda_runtime", "cudaLaunchKernel", start + 10 * number + 5, 2)
             call["args"]["correlation"] = 100_000 + 10 * step + number
-        builder.kernel(1000 * step + 200, 300, launch=1000 * step + 150)
+        builder.kernel(start + 200, 300, launch=start + 150)
     return builder.write(folder / "lost.json.gz")
 
 

@@ -79,9 +79,8 @@ def allocating(builder: TraceBuilder, start: float) -> None:
 
 def findings_of(scene: Scene, folder: Path) -> Findings:
     builder = TraceBuilder()
-    for number in range(6):
-        builder.step(number, 1000 * number, 990)
-        scene(builder, 1000 * number)
+    for start in builder.steps(6):
+        scene(builder, start)
     return analyse(read_trace(builder.write(folder / "trace.json"))).findings
 
 

@@ -18,9 +18,7 @@ from pinprof.workloads.pictures import MOST_BARS, picture
 def drawn(path: Path, copy: str, stream: int) -> Picture:
     """Return the picture of steps of 1 ms: a copy of 400 µs, a kernel that overlaps the last 300 of it."""
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.copy(copy, start + 20, 400, launch=start + 10, stream=stream)
         builder.kernel(start + 120, 600, launch=start + 110)
         builder.call("cudaStreamSynchronize", start + 130, 600)
@@ -46,9 +44,7 @@ def test_bars_of_host_and_streams_from_the_start_of_the_step(tmp_path: Path) -> 
 
 def test_a_copy_beside_a_kernel_of_the_step_before_is_overlapped(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.copy("HtoD (Pinned -> Device)", start + 20, 100, launch=start + 10, stream=SIDE)
         builder.kernel(start + 500, 600, launch=start + 200)  # until 100 µs into the next step
     trace = read_trace(str(builder.write(tmp_path / "trace.json")))
@@ -58,10 +54,9 @@ def test_a_copy_beside_a_kernel_of_the_step_before_is_overlapped(tmp_path: Path)
 
 def test_of_a_step_of_many_bars_the_picture_has_the_beginning(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 10_000 * number, 9_990)
+    for start in builder.steps(3, 10_000):
         for place in range(MOST_BARS):
-            at = 10_000 * number + 20 * place
+            at = start + 20 * place
             builder.copy("HtoD (Pinned -> Device)", at + 10, 15, launch=at + 5)
     trace = read_trace(str(builder.write(tmp_path / "trace.json")))
     made = picture("many", trace, details_of(trace))
@@ -95,9 +90,7 @@ def test_without_steps_or_copies_there_is_still_a_picture(tmp_path: Path) -> Non
 
 def test_figures_of_a_trace(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.copy("HtoD (Pinned -> Device)", start + 20, 400, launch=start + 10, stream=SIDE)
         builder.kernel(start + 120, 600, launch=start + 110)
         builder.call("cudaStreamSynchronize", start + 130, 600)

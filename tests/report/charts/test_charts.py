@@ -49,9 +49,7 @@ def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
 def waiting(sites: int = 1, steps: int = 3, sizes: Sequence[int] = (300_000,)) -> TraceBuilder:
     """Steps of 1000 µs: 100 to 500 a kernel, 510 to 540 a pageable copy of 300 kB, awaited from 20."""
     builder = TraceBuilder()
-    for step in range(steps):
-        time = 1000 * step
-        builder.step(step, time, 990)
+    for step, time in enumerate(builder.steps(steps)):
         builder.kernel(time + 100, 400, launch=time + 1)
         builder.op("aten::to", time + 15, 530)
         size = sizes[step % len(sizes)]
@@ -181,9 +179,8 @@ def test_steps_that_are_unlike_the_others_are_marked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("step_ns", "anchor"), [(90_000, "top"), (10_000, "bottom")])
 def test_the_label_of_a_step_keeps_away_from_the_axis(tmp_path: Path, step_ns: float, anchor: str) -> None:
     builder = TraceBuilder()
-    for step in range(3):
-        builder.step(step, 100 * step, 99)
-        builder.kernel(100 * step + 5, 50, launch=100 * step + 1)
+    for start in builder.steps(3, 100, length=99):
+        builder.kernel(start + 5, 50, launch=start + 1)
     trace, profile = measured(builder, tmp_path)
     known = replace(profile, step=Known(StepEstimate(step_ns, "estimated", (step_ns - 1000, step_ns + 1000))))
     chart = steps_chart(trace, known, None)
@@ -311,9 +308,8 @@ def test_a_host_that_is_slow_without_a_wait_is_said_to_be() -> None:
 
 def test_without_gpu_the_headline_says_what_to_record(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for step in range(3):
-        builder.step(step, 100 * step, 90)
-        builder.op("aten::add", 100 * step + 10, 5)
+    for start in builder.steps(3, 100):
+        builder.op("aten::add", start + 10, 5)
     assert said(*measured(builder, tmp_path)).startswith(
         "100 µs per step as traced; no GPU work was recorded. To see copies and waits: record with "
         "ProfilerActivity.CUDA on a machine with a GPU."

@@ -193,9 +193,8 @@ def test_a_trace_without_steps_is_drawn_whole(tmp_path: Path) -> None:
 
 def test_a_trace_without_a_gpu_has_the_rows_of_the_host(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(2):
-        builder.step(number, 1000 * number, 990)
-        builder.op("aten::add", 1000 * number + 10, 900)
+    for start in builder.steps(2):
+        builder.op("aten::add", start + 10, 900)
     assert {row for row, *_ in drawn(timeline_chart(analysed(builder, tmp_path), TITLE))} == {"host", "ops"}
 
 

@@ -33,9 +33,7 @@ def told(before: Analysis, after: Analysis, side: int) -> Told:
 def looped(folder: Path, name: str, *, kernel: float, extra: bool = False) -> Analysis:
     """Four steps of 1000 us: `work` takes so long, `same` takes 100 us, and there is perhaps an `extra` one."""
     builder = TraceBuilder()
-    for step in range(4):
-        time = 1000 * step
-        builder.step(step, time, 990)
+    for time in builder.steps(4):
         builder.kernel(time + 20, kernel, launch=time + 10, name="work")
         builder.kernel(time + 500, 100, launch=time + 11, name="same")
         if extra:

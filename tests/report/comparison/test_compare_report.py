@@ -45,9 +45,8 @@ def shown(before: Analysis, after: Analysis) -> tuple[Comparison, str, Page]:
 
 def host_alone(folder: Path) -> Analysis:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.op("aten::mm", 1000 * number + 10, 500)
+    for start in builder.steps(4):
+        builder.op("aten::mm", start + 10, 500)
     return recording(builder.write(folder / "host.json"))
 
 
@@ -116,12 +115,11 @@ def test_nothing_is_compared_of_empty_traces(tmp_path: Path) -> None:
 def test_names_of_the_traces_are_shown_and_obeyed_by_nobody(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.function(f"{HOSTILE}.py(1): {HOSTILE}", 0, 5000)
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50, name=HOSTILE)
-        builder.copy("DtoH (Device -> Pageable)", 1000 * number + 500, 2, launch=1000 * number + 410, size=4)
-        builder.op(HOSTILE, 1000 * number + 105, 410)
-        builder.call("cudaDeviceSynchronize", 1000 * number + 110, 400)
+    for start in builder.steps(4):
+        builder.kernel(start + 100, 300, launch=start + 50, name=HOSTILE)
+        builder.copy("DtoH (Device -> Pageable)", start + 500, 2, launch=start + 410, size=4)
+        builder.op(HOSTILE, start + 105, 410)
+        builder.call("cudaDeviceSynchronize", start + 110, 400)
     hostile = recording(builder.write(tmp_path / "a.json"))
     _, text, page = shown(hostile, recorded("clean"))
     assert "\x1b" not in text
@@ -141,9 +139,8 @@ def test_the_typical_step_is_the_one_of_median_length(tmp_path: Path) -> None:
 
 def test_what_a_timeline_shows_at_first_is_what_it_says(tmp_path: Path) -> None:
     builder = TraceBuilder()  # the host is through after 200 of 1000 µs; its launches lie there for four steps
-    for number in range(6):
-        builder.step(number, 200 * number, 190)
-        builder.kernel(1000 * number + 100, 1000, launch=200 * number + 50)
+    for number, start in enumerate(builder.steps(6, 200)):
+        builder.kernel(1000 * number + 100, 1000, launch=start + 50)
     page = shown(*[recording(builder.write(tmp_path / "ahead.json"))] * 2)[2]
     assert "shown at first: 1.02 ms from the start of ProfilerStep#2." in " ".join(page.text.split())
     assert "1.00 ms per step in the trace" in page.text
@@ -151,9 +148,8 @@ def test_what_a_timeline_shows_at_first_is_what_it_says(tmp_path: Path) -> None:
 
 def test_an_estimated_step_is_said_to_be_one(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50)
+    for start in builder.steps(4):
+        builder.kernel(start + 100, 300, launch=start + 50)
     _, text, _ = shown(recording(builder.write(tmp_path / "a.json")), recorded("clean"))
     said = " ".join(text.split())
     assert "the step before is estimated and the other measured" in said

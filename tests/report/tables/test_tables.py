@@ -100,9 +100,7 @@ def test_waits_may_be_gathered_by_line_and_by_library_function(tmp_path: Path) -
 
 def test_calls_that_make_and_await_one_copy_are_one_wait(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.op("aten::item", start + 30, 100)
         builder.copy("DtoH (Device -> Pageable)", start + 60, 50, launch=start + 40, call=30, size=4)
         builder.call("cudaStreamSynchronize", start + 75, 45)
@@ -113,9 +111,7 @@ def test_calls_that_make_and_await_one_copy_are_one_wait(tmp_path: Path) -> None
 
 def test_collectives_stand_apart_from_kernels_and_say_what_nothing_hides(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.kernel(start + 100, 100, launch=start + 10)
         builder.collective(start + 150, 100, launch=start + 20, stream=SIDE)
     analysis = analysed(builder, tmp_path)

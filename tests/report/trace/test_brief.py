@@ -60,9 +60,7 @@ def test_the_short_report_reads_as_kept(name: str, golden: Callable[[str, str], 
 
 def test_a_trace_of_two_gpus_names_the_one_that_is_drawn(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.kernel(start + 100, 500, launch=start + 50)
         builder.kernel(start + 100, 300, launch=start + 60, device=1)
     text = text_of(builder, tmp_path)
@@ -72,9 +70,8 @@ def test_a_trace_of_two_gpus_names_the_one_that_is_drawn(tmp_path: Path) -> None
 
 def test_a_trace_of_the_host_alone_says_how_to_record_the_gpu_once(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 100 * number, 90)
-        builder.op("aten::add", 100 * number + 10, 5)
+    for start in builder.steps(3, 100):
+        builder.op("aten::add", start + 10, 5)
     text = text_of(builder, tmp_path)
     assert "100 µs per step as traced; no GPU work was recorded." in text
     assert text.count("ProfilerActivity.CUDA") == 1
@@ -83,9 +80,8 @@ def test_a_trace_of_the_host_alone_says_how_to_record_the_gpu_once(tmp_path: Pat
 
 def test_a_file_that_lost_the_work_of_the_gpu_says_so_first(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 100 * number, 90)
-        builder.op("aten::add", 100 * number + 10, 5)
+    for start in builder.steps(3, 100):
+        builder.op("aten::add", start + 10, 5)
     whole = builder.write(tmp_path / "whole.json").read_text()
     cut = tmp_path / "cut.json"
     cut.write_text(whole[: whole.rindex("}, {")])
@@ -101,10 +97,9 @@ def test_a_trace_of_something_else_is_said_to_be_that(tmp_path: Path) -> None:
 
 def test_a_trace_that_is_less_than_it_seems_says_what_it_cannot_tell(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 100, 300, launch=1000 * number + 50)
-        builder.call("cudaLaunchKernel", 1000 * number + 30, 5)  # not the last: the length of the step is known
+    for start in builder.steps(4):
+        builder.kernel(start + 100, 300, launch=start + 50)
+        builder.call("cudaLaunchKernel", start + 30, 5)  # not the last: the length of the step is known
     text = " ".join(text_of(builder, tmp_path).split())
     assert "Note: No GPU work of 4 launches (50 %): the GPU worked where it seems idle. Not given" in text
     assert "idle time after waits. Record again, fewer steps or without stacks" in text
@@ -119,9 +114,7 @@ def waiting(folder: Path) -> TraceBuilder:
     (folder / "train.py").write_text(SOURCE)
     os.utime(folder / "train.py", (1, 1))
     builder = TraceBuilder()
-    for number in range(4):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(4):
         builder.function("train.py(2): train", start + 1, 980)
         builder.kernel(start + 10, 300, launch=start + 5)
         builder.op("aten::item", start + 20, 400)

@@ -137,11 +137,10 @@ def test_wide_rectangles_are_labelled(opened: Opened) -> None:
 
 def test_memory_over_time_is_an_area_below_the_overlap_band(opened: Opened, tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for step in range(3):
-        builder.step(step, 1000 * step, 990)
-        builder.kernel(1000 * step + 500, 400, launch=1000 * step + 100)
-        builder.memory(1000 * step, 3 << 30, 4 << 30)
-        builder.memory(1000 * step + 600, 1 << 30, 4 << 30)
+    for start in builder.steps(3):
+        builder.kernel(start + 500, 400, launch=start + 100)
+        builder.memory(start, 3 << 30, 4 << 30)
+        builder.memory(start + 600, 1 << 30, 4 << 30)
     page = opened(builder.write(tmp_path / "trace.json"))
     assert page.locator(".timeline .names span").all_text_contents()[:4] == ["host", "overlap", "memory", "stream 7"]
     places = [place_of(page, label, 0.5)[1] for label in ("overlap", "memory", "stream 7")]
@@ -354,10 +353,9 @@ def test_what_is_merged_in_the_page_is_drawn_as_blocks(opened: Opened) -> None:
 
 def test_a_large_trace_opens_and_zooms_without_delay(opened: Opened, tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for step in range(20):
-        builder.step(step, 100_000 * step, 99_000)
+    for start in builder.steps(20, 100_000, length=99_000):
         for event in range(1500):
-            time = 100_000 * step + 60 * event
+            time = start + 60 * event
             builder.op(f"aten::op{event % 50}", time, 30 + event % 7)
             builder.kernel(time + 20, 25 + event % 11, launch=time + 5, name=f"kernel{event % 40}")
     page = opened(builder.write(tmp_path / "large.json"))
@@ -378,13 +376,12 @@ def test_a_large_trace_opens_and_zooms_without_delay(opened: Opened, tmp_path: P
 
 def test_hovers_do_not_show_what_the_report_withholds(opened: Opened, tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, 10_000 * step, 9_990)
+    for start in builder.steps(4, 10_000):
         for number in range(30):
-            time = 10_000 * step + 100 + 300 * number
+            time = start + 100 + 300 * number
             builder.kernel(time - 100, 100, launch=time)  # the clocks disagree: it begins before its launch
-        builder.copy("HtoD (Pageable -> Device)", 10_000 * step + 9_200, 300, launch=10_000 * step + 9_195, call=310)
-        builder.call("cudaDeviceSynchronize", 10_000 * step + 9_600, 300)
+        builder.copy("HtoD (Pageable -> Device)", start + 9_200, 300, launch=start + 9_195, call=310)
+        builder.call("cudaDeviceSynchronize", start + 9_600, 300)
     page = opened(builder.write(tmp_path / "early.json"))
     page.locator("select.step").select_option("ProfilerStep#1")
     view(page)
@@ -450,10 +447,9 @@ def hostile(folder: Path) -> Path:
 
 def host_alone(folder: Path) -> Path:
     builder = TraceBuilder()
-    for step in range(3):
-        builder.step(step, 1000 * step, 990)
+    for start in builder.steps(3):
         for number in range(9):
-            builder.op(f"aten::op{number}", 1000 * step + 100 * number, 90)
+            builder.op(f"aten::op{number}", start + 100 * number, 90)
     return builder.write(folder / "host.json")
 
 
@@ -605,14 +601,13 @@ def test_numbers_read_the_same_in_the_page_and_in_python(
 def steps_with_waits(builder: TraceBuilder) -> None:
     builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE}]
     builder.function("/home/me/train.py(12): train_step", 0, 4000)
-    for step in range(3):
-        builder.step(step, 1000 * step, 900)
-        builder.op(HOSTILE, 1000 * step + 100, 100)
-        builder.copy("HtoD (Pageable -> Device)", 1000 * step + 150, 40, launch=1000 * step + 110, call=85, size=4096)
-        builder.copy("DtoH (Device -> Pinned)", 1000 * step + 320, 20, launch=1000 * step + 201, stream=SIDE)
-        builder.kernel(1000 * step + 300, 400, launch=1000 * step + 210)
-        builder.call("cudaDeviceSynchronize", 1000 * step + 400, 320)
-        builder.op("between the steps", 1000 * step + 920, 30)
+    for start in builder.steps(3, length=900):
+        builder.op(HOSTILE, start + 100, 100)
+        builder.copy("HtoD (Pageable -> Device)", start + 150, 40, launch=start + 110, call=85, size=4096)
+        builder.copy("DtoH (Device -> Pinned)", start + 320, 20, launch=start + 201, stream=SIDE)
+        builder.kernel(start + 300, 400, launch=start + 210)
+        builder.call("cudaDeviceSynchronize", start + 400, 320)
+        builder.op("between the steps", start + 920, 30)
 
 
 def words_of(scripts: Page, analysis: Analysis) -> list[list[list[str]]]:

@@ -30,8 +30,7 @@ OP = {
 def training(kernels: int = 2) -> TraceBuilder:
     """Four steps of 1 ms that the host limits: kernels of 50, 40, ... µs, and as many ops of 60, 50, ... µs."""
     builder = TraceBuilder()
-    for start in range(0, 4000, 1000):
-        builder.step(start // 1000, start, 1000)
+    for start in builder.steps(4, length=1000):
         for number in range(kernels):
             at = start + 100 * number + 10
             builder.op(f"aten::op{number}", at, 60 - 10 * (number % 6))
@@ -103,8 +102,7 @@ def test_json_has_ops_as_traced_and_as_a_share_of_the_step_without_the_profiler(
 
 def test_the_profilers_cost_is_not_taken_out_where_the_gpu_sets_the_pace(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for start in range(0, 4000, 1000):
-        builder.step(start // 1000, start, 1000)
+    for start in builder.steps(4, length=1000):
         builder.op("aten::mm", start + 10, 20)
         builder.kernel(start + 20, 995, launch=start + 15)
     trace = document(builder, tmp_path)
@@ -236,8 +234,7 @@ def test_without_steps_the_shares_are_of_the_trace(tmp_path: Path) -> None:
 
 def test_without_complete_steps_there_are_no_sums(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for start in range(0, 4000, 1000):
-        builder.step(start // 1000, start, 1000)
+    for start in builder.steps(4, length=1000):
         builder.kernel(start + 20, 10, launch=start + 10)
     analysis = analysed(builder, tmp_path)
     steps = replace(analysis.profile.steps, count=0)

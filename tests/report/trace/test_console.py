@@ -46,9 +46,8 @@ def test_the_report_reads_as_kept(name: str, golden: Callable[[str, str], None])
 
 def test_a_trace_of_the_host_alone_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 100 * number, 90)
-        builder.op("aten::add", 100 * number + 10, 5)
+    for start in builder.steps(3, 100):
+        builder.op("aten::add", start + 10, 5)
     golden("console-host-alone.txt", text_of(builder.write(tmp_path / "host.json")))
 
 
@@ -99,9 +98,7 @@ def test_what_no_replay_can_tell_shows_its_cost_and_says_so(tmp_path: Path) -> N
 def pageable_copy_after(kernel: int, copy: int) -> TraceBuilder:
     """Return steps in which the host waits for a kernel and then for a pageable copy, of such lengths in µs."""
     builder = TraceBuilder()
-    for number in range(3):
-        start = 10_000 * number
-        builder.step(number, start, 9_990)
+    for start in builder.steps(3, 10_000):
         builder.kernel(start + 100, kernel, launch=start + 50)
         builder.op("aten::to", start + 60, kernel + copy + 50)
         builder.copy(
@@ -121,9 +118,7 @@ def test_a_long_wait_is_not_said_to_cost_only_the_idle_time_after_it(tmp_path: P
 
 def test_copies_at_the_same_time_are_told_where_the_table_counts_more_than_the_share(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.kernel(start + 10, 100, launch=start + 1)
         builder.copy("HtoD (Pinned -> Device)", start + 200, 300, launch=start + 5, stream=20)
         builder.copy("DtoH (Device -> Pinned)", start + 400, 200, launch=start + 9, stream=21)
@@ -136,9 +131,7 @@ def test_copies_at_the_same_time_are_told_where_the_table_counts_more_than_the_s
 
 def test_idle_time_in_calls_that_get_memory_is_not_said_to_come_after_them(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        start = 1000 * number
-        builder.step(number, start, 990)
+    for start in builder.steps(3):
         builder.kernel(start + 10, 90, launch=start + 1)
         builder.op("aten::empty", start + 195, 110)
         builder.call("cudaMalloc", start + 200, 100)

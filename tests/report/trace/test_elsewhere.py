@@ -21,11 +21,10 @@ def wait(line: int, at: list[int], *, called: str | None = "item", waits: int = 
 def analysed(folder: Path, waits: list[dict[str, Any]], steps: int = 100) -> Analysis:
     """Return two steps with a wait at line 10, of which many more steps were watched."""
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 10, 5, launch=1000 * number + 2)
-        builder.op("aten::item", 1000 * number + 100, 30)
-        builder.call("cudaStreamSynchronize", 1000 * number + 105, 20)
+    for start in builder.steps(3):
+        builder.kernel(start + 10, 5, launch=start + 2)
+        builder.op("aten::item", start + 100, 30)
+        builder.call("cudaStreamSynchronize", start + 105, 20)
     recorded = wait(10, list(range(steps)))["line"]
     builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [recorded]}]
     builder.metadata["pinprof_watched"] = {"steps": steps, "waits": waits, "sequences": None}

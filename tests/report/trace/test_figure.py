@@ -27,9 +27,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 def training() -> TraceBuilder:
     """Return four steps of 1 ms, each with a kernel of 0.3 ms, a pageable copy of 0.4 ms, and a wait for it."""
     builder = TraceBuilder()
-    for number in range(4):
-        at = 1000 * number
-        builder.step(number, at, 990)
+    for at in builder.steps(4):
         builder.op("aten::mm", at + 40, 30)
         builder.kernel(at + 100, 300, launch=at + 50)
         builder.copy("HtoD (Pageable -> Device)", at + 500, 400, launch=at + 450, call=430, stream=SIDE)

@@ -24,8 +24,7 @@ def recorded(folder: Path, *, item: bool = False, busy: bool = False) -> Trace:
     Between them the host sleeps from 1 to 9 ms or runs an op; if it reads an `item`, it waits for 0.5 ms for it.
     """
     builder = TraceBuilder()
-    for start in range(0, 30_000, 10_000):
-        builder.step(start // 10_000, start, 9990)
+    for start in builder.steps(3, 10_000):
         builder.op("aten::mm", start + 10, 45)
         builder.op("aten::mm", start + 665, 335)
         builder.kernel(start + 100, 500, launch=start + 20)

@@ -31,9 +31,7 @@ SAMPLES = host_profile(
 def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: float = 2.0) -> Report:
     """Return the report on four steps of 1 ms (`step_ms` without the profiler), and with kernels of `busy` us."""
     builder = TraceBuilder()
-    for step in range(4):
-        time = 1000 * step
-        builder.step(step, time, 990)
+    for time in builder.steps(4):
         builder.op("aten::mm", time + 10, 80)
         if busy:
             builder.kernel(time + 100, busy, launch=time + 50)
@@ -150,11 +148,10 @@ def test_a_very_long_name_is_cut(tmp_path: Path) -> None:
 def of_host_alone(folder: Path, host: HostProfile | None, *, fetches: int = 0) -> Report:
     """Return the report on four steps of 1 ms without work of a GPU, in each a wait of `fetches` us for a batch."""
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, 1000 * step, 990)
+    for start in builder.steps(4):
         if fetches:
-            builder.event("user_annotation", FETCH, 1000 * step + 1, fetches)
-        builder.op("aten::mm", 1000 * step + 900, 50)
+            builder.event("user_annotation", FETCH, start + 1, fetches)
+        builder.op("aten::mm", start + 900, 50)
     times = dict.fromkeys(("mean_ms", "median_ms", "p10_ms", "p90_ms"), 1.0)
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "clock": "host", **times}}
     if host is not None:

@@ -34,9 +34,7 @@ def report_of(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> 
 def copying() -> TraceBuilder:
     """Three steps of 1000 µs: 400 µs compute, 100 µs of them beside a copy, and 200 µs of exposed copy."""
     builder = TraceBuilder()
-    for step in range(3):
-        time = 1000 * step
-        builder.step(step, time, 990)
+    for time in builder.steps(3):
         builder.function("/home/me/train.py(12): train_step", time, 980)
         builder.op("aten::to", time + 5, 700)
         builder.kernel(time + 100, 400, launch=time + 1)
@@ -201,9 +199,8 @@ def test_an_empty_trace_has_a_page(tmp_path: Path) -> None:
 
 def test_a_trace_of_the_host_alone_has_a_page_without_gpu(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step, 100 * step, 90)
-        builder.op("aten::add", 100 * step + 10, 5)
+    for start in builder.steps(4, 100):
+        builder.op("aten::add", start + 10, 5)
     text = report_of(builder, tmp_path).text
     assert "Step: 100 µs, in the trace" in text
     assert "What to do" not in text
@@ -298,11 +295,10 @@ def test_the_page_names_what_waits_as_people_write_it(name: str) -> None:
 
 def test_kinds_of_kernels_are_a_picture_where_there_are_two(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for step in range(3):
-        builder.step(step, 1000 * step, 990)
-        builder.kernel(1000 * step + 100, 300, launch=1000 * step + 10, name="ampere_fp16_s16816gemm_fp16")
-        builder.kernel(1000 * step + 450, 100, launch=1000 * step + 20, name="ampere_sgemm_128x64")
-        builder.kernel(1000 * step + 600, 200, launch=1000 * step + 30, name="vectorized_elementwise_kernel")
+    for start in builder.steps(3):
+        builder.kernel(start + 100, 300, launch=start + 10, name="ampere_fp16_s16816gemm_fp16")
+        builder.kernel(start + 450, 100, launch=start + 20, name="ampere_sgemm_128x64")
+        builder.kernel(start + 600, 200, launch=start + 30, name="vectorized_elementwise_kernel")
     read = report_of(builder, tmp_path)
     text = read.text.replace("\N{NO-BREAK SPACE}", " ")
     assert "matrix products 400 µs, 67 % 75 % on tensor cores" in text

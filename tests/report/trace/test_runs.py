@@ -20,9 +20,8 @@ MS = 1_000_000
 def timed(folder: Path, *step_ms: float, runs_ms: tuple[float, ...] = ()) -> Profile:
     """Return the figures of a trace of three steps, in whose run these were timed."""
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 10_000 * number, 9_900)
-        builder.kernel(10_000 * number + 100, 400, launch=10_000 * number + 1)
+    for start in builder.steps(3, 10_000, length=9_900):
+        builder.kernel(start + 100, 400, launch=start + 1)
     nothing = (0,) * len(step_ms)
     step_ns = tuple(round(step * MS) for step in step_ms)
     runs_ns = tuple(run * MS for run in runs_ms)

@@ -159,9 +159,7 @@ def queued_but_idle() -> TraceBuilder:
     Both were launched before the wait, so that the second waited for something else.
     """
     builder = TraceBuilder()
-    for number in range(3):
-        time = 1000 * number
-        builder.step(number, time, 990)
+    for time in builder.steps(3):
         builder.kernel(time + 60, 100, launch=time + 10)
         builder.kernel(time + 860, 100, launch=time + 30)
         builder.call("cudaDeviceSynchronize", time + 60, 901)
@@ -214,9 +212,8 @@ def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
 
 def test_a_trace_of_the_host_alone_has_no_parts(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 100 * number, 90)
-        builder.op("aten::add", 100 * number + 10, 5)
+    for start in builder.steps(3, 100):
+        builder.op("aten::add", start + 10, 5)
     assert list(division_facts(measured(builder, tmp_path))) == []
 
 
