@@ -110,7 +110,7 @@ def match_traces(
 def remarks_on(
     baseline: Baseline, measured: Sequence[TraceFigures | None], matched: Sequence[BaselineTrace | None]
 ) -> Iterator[str]:
-    """Yield in words what makes a baseline less fit for traces; `matched` are their counterparts in it."""
+    """Yield remarks on a baseline that does not fit the traces well; `matched` are their counterparts in it."""
     if baseline.pinprof_version != VERSION:
         yield f"it is of pinprof {baseline.pinprof_version}, this is {VERSION}: figures may mean something else"
     left = [trace.path for trace in baseline.traces if not any(trace is before for before in matched)]
@@ -165,7 +165,7 @@ def _per_step(before: BaselineTrace, figure: str) -> float | None:
 
 
 def has_wait(before: BaselineTrace, wait: SiteIdentity) -> bool:
-    """Return whether the trace had a hidden wait; of any library where the report did not tell which."""
+    """Return whether the trace had a hidden wait; older reports without libraries match any library."""
     known = {_identity(site) for site in before.syncs.sites if site.verdict == "hidden"}
     if all(site.library is not msgspec.UNSET for site in before.syncs.sites):
         return wait in known
@@ -173,7 +173,7 @@ def has_wait(before: BaselineTrace, wait: SiteIdentity) -> bool:
 
 
 def _identity(site: SiteJson) -> SiteIdentity:
-    """Return what identifies waits in a trace, as `SiteJson.identity` of the analysis."""
+    """Return what identifies waits in a trace, like `Site.identity` of the analysis."""
     library = site.library or Library(None, None, None)
     return site.cause, site.file, site.function, site.op, library.file, library.function
 

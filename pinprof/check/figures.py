@@ -42,10 +42,10 @@ class Bounded:
     noise: float
     """A smaller difference does not count."""
     note: str = ""
-    """Why the figure is unknown, and the way out; or what is special about it."""
+    """Why the figure is unknown, and the remedy; or what is special about it."""
     places: tuple[CodePlace, ...] = ()
     negligible: bool = False
-    """Whether it costs too little to matter; then it keeps every limit."""
+    """Whether it costs too little to matter, so that it keeps every limit."""
 
     @property
     def value(self) -> float | None:
@@ -65,7 +65,7 @@ class HiddenWait:
 
 @dataclass(frozen=True)
 class TraceFigures:
-    """What a check needs to know about a trace; small, and independent of its tables."""
+    """What a check needs of a trace; small, and independent of the trace's tables."""
 
     path: str
     rank: int | None
@@ -79,7 +79,7 @@ class TraceFigures:
     """By the key of the quantity."""
     waits: tuple[HiddenWait, ...]
     no_waits: str
-    """Why the trace may not show all waits, and the way out; empty if it does."""
+    """Why the trace may not show all waits, and the remedy; empty if it does."""
 
 
 def measure_figures(analysis: Analysis) -> TraceFigures:
@@ -99,7 +99,7 @@ def measure_figures(analysis: Analysis) -> TraceFigures:
 
 
 def _figure(analysis: Analysis, quantity: Quantity) -> Bounded:
-    """Return the figure of a quantity, with one bound open if the trace lacks what may have made it worse.
+    """Return the figure of a quantity; one bound is open if the trace lacks events that may make it worse.
 
     A step that was measured without the profiler depends on no event. Figures per step get a note if the whole trace
     counts as one step.
@@ -121,7 +121,7 @@ def _figure(analysis: Analysis, quantity: Quantity) -> Bounded:
 
 
 def _lacking(details: Details, profile: Profile, quantity: Quantity) -> str:
-    """Return which events of a quantity, or which figures, the trace lacks, and the way out; empty if it has all."""
+    """Return which events or figures of a quantity the trace lacks, and the remedy; empty if it has all."""
     kinds = quantity.made_of
     unusable = sum(details.trace.skipped_kinds.get(kind, 0) for kind in (*kinds, "unknown")) if kinds else 0
     if unusable:
@@ -133,7 +133,7 @@ def _lacking(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _lost(profile: Profile) -> str:
-    """Return what the file has lost that matters to figures, and the way out; empty if that is too little."""
+    """Return what the file has lost that matters to figures, and the remedy; empty if that is too little."""
     unusable = sum(profile.skipped.values()) >= MATTERS * max(sum(profile.counts.values()), 1)
     checks = {"truncated", "unusable_events"} if unusable else {"truncated"}
     lost = (entry for entry in profile.doubts if entry.check in checks)
@@ -141,13 +141,13 @@ def _lost(profile: Profile) -> str:
 
 
 def _no_waits(details: Details, profile: Profile) -> str:
-    """Return why the trace may not show all waits, and the way out; empty if it does."""
+    """Return why the trace may not show all waits, and the remedy; empty if it does."""
     quantity = QUANTITIES["max_hidden_syncs"]
     return _unrecorded(details, profile, quantity) or _lost(profile) or _lacking(details, profile, quantity)
 
 
 def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
-    """Return that no GPU work was recorded, or no call where waits need them, and the way out; empty if both were."""
+    """Return that GPU work, or calls that waits need, were not recorded, and the remedy; empty if they were."""
     if not len(details.trace.gpu):
         entry = next(entry for entry in profile.doubts if entry.check == "no_gpu")
         return f"the trace has {entry.what}; {entry.remedy}"
@@ -155,7 +155,7 @@ def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _unfit(reason: Doubt | None) -> str:
-    """Return why a figure is withheld, and the way out; empty if it is known."""
+    """Return why a figure is withheld, and the remedy; empty if it is known."""
     return f"the trace is not fit for it ({reason.what}); {reason.remedy}" if reason else ""
 
 
@@ -175,7 +175,7 @@ def _per_step(analysis: Analysis, quantity: Quantity) -> Bounded:
 
 
 def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
-    """Return why a sum per step is unknown, and the way out; empty if it is known."""
+    """Return why a sum per step is unknown, and the remedy; empty if it is known."""
     trace, figure = details.trace, LIMITED[quantity.key].of(profile)
     unrecorded = _unrecorded(details, profile, quantity)
     if unrecorded:
@@ -188,7 +188,7 @@ def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
-    """Return what a failure of a limit names, the costliest first."""
+    """Return the places that a failure of a limit names, the costliest first."""
     details, steps, overlap = analysis.details, analysis.profile.steps.count, analysis.details.overlap
     match quantity.blames:
         case "hidden waits":
@@ -219,7 +219,7 @@ def _in_complete_steps(details: Details) -> Bools:
 
 
 def _perhaps_pageable(details: Details, profile: Profile) -> float:
-    """Return how many bytes per step more than those known may be copied from or to pageable memory."""
+    """Return the bytes per step of copies whose host memory is unknown, so perhaps pageable."""
     gpu, row, stepped = details.trace.gpu, details.overlap.row, _in_complete_steps(details)
     memory, size = gpu.host_memory[row], gpu.bytes[row]
     is_unknown = memory == UNKNOWN

@@ -19,8 +19,8 @@ DEFAULT_TOLERANCE = 0.1
 """Share by which a figure may be worse than in the baseline: the steps of two runs differ by a few percent."""
 
 Status: TypeAlias = Literal["kept", "tolerated", "not compared", "exceeded", "worse", "new", "unknown"]
-"""`tolerated`: exceeded, but no worse than the baseline; `not compared`: the baseline does not tell; `worse`: than the
-baseline; `unknown`: cannot be judged."""
+"""`tolerated`: exceeded, but not worse than the baseline; `not compared`: the baseline does not have the figure;
+`worse`: than the baseline; `unknown`: cannot be judged."""
 BROKEN: Final[frozenset[Status]] = frozenset({"exceeded", "worse", "new"})
 KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
 """The result of a check, as the exit code of the command."""
@@ -31,8 +31,8 @@ ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
 READABLE, READABLE_WHAT = "readable", "traces that can be read"
 ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job of which a trace was given"
 MOST_NAMED = 8
-"""How many ranks a verdict names before it counts the rest."""
-WAY_OUT = "give the traces of all ranks, or say with --some-ranks that these will do"
+"""The most ranks that a verdict names; further ones are counted."""
+REMEDY = "give the traces of all ranks, or say with --some-ranks that these will do"
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ def judge(
 ) -> Checked:
     """Return a verdict per limit; with a baseline and no limit, one per quantity.
 
-    With a baseline, only a figure fails that is new, or worse by more than `tolerance` and the quantity's noise. If the
-    baseline knows nothing at all, all verdicts are unknown.
+    With a baseline, a figure fails only if it is new, or worse by more than `tolerance` and the quantity's noise. If
+    the baseline has none of the figures, all verdicts are unknown.
     """
     verdicts = []
     for quantity in QUANTITIES.values():
@@ -223,7 +223,7 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, float(len(places)), None, status, sentence, places)
 
 
-# The traces of a job: an unreadable one, and a rank without a trace, do not pass
+# The traces of a job: unreadable traces, and ranks without a trace, do not pass
 
 
 def judge_all(
@@ -274,7 +274,7 @@ def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -
         if present < size:
             which = "no trace" if runs == 1 else f"fewer than {runs} traces"
             listed = _listed((rank for rank in range(size) if given[rank] < runs), size - present)
-            absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {WAY_OUT}"
+            absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {REMEDY}"
     return absent
 
 

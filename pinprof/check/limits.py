@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pinprof.trace.tables import EventKind
 
 MOST_DIGITS = 20
-"""How many digits of a number an error shows."""
+"""The most digits of a number in an error."""
 UNKNOWN = "unknown"
 """Replaces an unknown number."""
 
@@ -22,7 +22,7 @@ class Unit:
     """The unit of a limit and of the figure that it limits."""
 
     name: str
-    """Follows exact numbers, which are needed if `show` gives two different ones the same text."""
+    """Follows exact numbers, which are shown if `show` returns the same text for two different ones."""
     metavar: str
     show: Callable[[float], str]
     most: float
@@ -30,7 +30,7 @@ class Unit:
     noise: float
     """Figures that differ by less count as equal."""
     times: float = 1.0
-    """How many of the units in which the figure is measured are one of these."""
+    """The measured unit times this number is one of these."""
 
 
 ALL = 1.0
@@ -66,7 +66,7 @@ SHARE = Unit(
 )
 
 Blamed: TypeAlias = Literal["hidden waits", "exposed copies", "pageable copies", "findings", "nothing"]
-"""What a failure names the places of."""
+"""The kind of places that a failure names."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +79,20 @@ class Quantity:
     """The name of its `TraceFigure`."""
     unit: Unit
     help: str
-    """What the option says."""
+    """The help of the option."""
     what: str
-    """What a number of it is called."""
+    """The words after a number of it."""
     blames: Blamed
     made_of: "tuple[EventKind, ...]"
-    """The events that it is made of. The op around a wait shows whether the wait is hidden, and the launch of a copy in
-    which step the copy is."""
+    """The events that it is made of. The op around a wait shows whether the wait is hidden; the launch of a copy shows
+    its step."""
     rests_on: "tuple[FigureKind, ...]" = ()
-    """The kinds of figures without which it is not known, besides those that withhold it: rules on waits and copies are
-    silent without these (`Rule.rests_on`), and where nothing was searched, nothing is kept."""
+    """Further kinds of figures without which it is unknown: rules on waits and copies need them (`Rule.rests_on`), and
+    a limit is not kept if the rules were not checked."""
     noun: str = ""
-    """Its name if the number is unknown, if it is not `what`."""
+    """Its name if the number is unknown; `what` by default."""
     one: str = ""
-    """Replaces `what` after the number 1, if it differs."""
+    """The words after the number 1; `what` by default."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Finds the places in the program that cause a figure: wait sites, launches of copies, findings."""
+"""The places in the program that cause a figure: wait sites, launches of copies, findings."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools
 
 @dataclass(frozen=True)
 class CodePlace(Placed):
-    """A place in the program that causes a figure; None where the trace does not tell."""
+    """A place in the program that causes a figure, as far as the trace shows it."""
 
     file: str | None
     line: int | None
@@ -24,12 +24,12 @@ class CodePlace(Placed):
     rule: str | None
     """The id of the rule that explains it."""
     subject: str
-    """The subject without numbers: it is the same in another trace of the program."""
+    """The cause without numbers, so that it is the same in another trace of the program."""
     message: str
 
 
 def wait_places(details: Details, sites: Iterable[Site]) -> tuple[CodePlace, ...]:
-    """Return the places of sites, in their order; what one line calls in libraries, and one rule explains, is one."""
+    """Return the places of sites, in their order; library waits of one line and rule share a place."""
     together: dict[object, list[Site]] = {}
     for number, site in enumerate(sites):
         at = (site.place, _rule(details, site)) if site.library and site.place != Place() else number
@@ -54,7 +54,7 @@ def _rule(details: Details, site: Site) -> str | None:
 
 
 def _subject(sites: Sequence[Site]) -> str:
-    """Return what identifies waits besides their place; the numbers of all that a line calls differ from run to run."""
+    """Return what identifies waits besides their place, without numbers, which differ from run to run."""
     site = sites[0]
     if len(sites) > 1:
         return "waits in libraries"

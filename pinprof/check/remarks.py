@@ -38,8 +38,8 @@ class Remark:
 def remarks(checked: Checked) -> tuple[Remark, ...]:
     """Return the remarks on a trace, errors first.
 
-    A limit without places is a remark without a file. A finding at the place of an error is not repeated; a finding
-    without a place is an error if its rule is one.
+    A limit without places is a remark without a file. A finding at the place of an error is not repeated. A finding
+    without a place is an error if a failed limit has its rule.
     """
     errors = [Remark(place, "error", verdicts) for place, verdicts in _blamed(checked).items()]
     blamed = {_spot(remark.place) for remark in errors}

@@ -28,7 +28,7 @@ __all__ = ["ComparedFigure", "Comparison", "CopyChange", "FindingChange", "Repin
 FEW = 10
 """With this number of steps or more, a spread leaves out the extremes."""
 StepVerdict: TypeAlias = Literal["faster", "slower", "same", "unsure", "unknown"]
-"""How the step changed: `same` within noise and below 2 %, `unsure` where an estimate or one step leaves it open."""
+"""How the step changed: `same` within noise or below 2 %, `unsure` if an estimate or a single step leaves it open."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Comparison:
     figures: tuple[ComparedFigure, ...]
     """The step without profiler first."""
     waits: tuple[WaitChange, ...]
-    """Empty if they cannot be compared; `waits_reason` says why."""
+    """Empty if they cannot be compared, for `waits_reason`."""
     waits_reason: str
     copies: tuple[CopyChange, ...]
     copies_reason: str
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why waits, copies or findings are not compared, of those that are not."""
+        """Why waits, copies or findings are not compared, by their names."""
         all_reasons = {"waits": self.waits_reason, "copies": self.copies_reason, "findings": self.findings_reason}
         return {what: reason for what, reason in all_reasons.items() if reason}
 
@@ -113,7 +113,7 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
 
     A difference is within noise if the ranges of the two figures overlap. The range of a measured step is the 10th to
     the 90th percentile of its steps, that of an estimated step is the range of the estimate, and that of another figure
-    is its spread over the complete steps of the trace. Figures that one trace is not fit for are not compared, and say
+    is its spread over the complete steps of the trace. Figures that are withheld in one trace are not compared, and say
     why.
     """
     traces = before.trace, after.trace

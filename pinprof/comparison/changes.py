@@ -1,4 +1,4 @@
-"""Finds how each wait, each kind of copy and each finding changed."""
+"""How each wait, each kind of copies and each finding changed between two traces."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ CopyKind: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Matched(Generic[Member]):
-    """The same members of both traces, or those of one trace; several of a side are several lines of one function."""
+    """Members that match in both traces, or those of one trace; several on a side are lines of one function."""
 
     before: tuple[Member, ...]
     after: tuple[Member, ...]
@@ -110,7 +110,7 @@ class Repinned(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class FindingChange(Matched[Finding]):
-    """A rule at one place, each site a finding, or with all its sites where it holds only before or only after."""
+    """A rule at one place, with a finding per site; or with all its sites if it holds only before or only after."""
 
     saving: ComparedFigure
     """What fixing it alone saves, if there is one finding with a replay on each side."""
@@ -179,7 +179,7 @@ def _counted(side: Side) -> list[SiteCount]:
 
 
 def _lines_apart(match: Match) -> Iterator[Match]:
-    """Yield the lines of a function one by one if both traces have equally many; else they cannot be matched."""
+    """Yield the lines of a function one by one if both traces have equally many, otherwise all as one match."""
     one_place = len({site.identity for site, _ in (*match.before, *match.after)}) == 1
     if not one_place or len(match.before) != len(match.after):
         yield match
@@ -258,7 +258,7 @@ def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
 
 
 def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
-    """Yield how each finding changed: as a whole where its rule is gone or new, else each of its sites.
+    """Yield how each finding changed: as a whole if its rule is gone or new, otherwise each of its sites.
 
     Sites match by rule and function first, then the single one left of a rule.
     """

@@ -29,11 +29,11 @@ LOW, HIGH = 10, 90
 
 @dataclass(frozen=True)
 class Value:
-    """A figure of one trace; None with the reason if the trace does not tell."""
+    """A figure of one trace; None with the reason if it is unknown."""
 
     value: float | None
     spread: Range | None = None
-    """The range of the figure over the complete steps, or the stated range of the step; None for one step."""
+    """The range over the complete steps, or the range of a measured or estimated step; None for a single step."""
     reason: str = ""
 
 
@@ -50,7 +50,7 @@ class ComparedFigure:
     device: int | None = None
     """Its GPU, if it belongs to one."""
     label: str = ""
-    """What tables call it."""
+    """Its label in tables."""
     more_is_better: bool = False
 
     @property
@@ -69,7 +69,7 @@ class ComparedFigure:
 
     @property
     def noise(self) -> float | None:
-        """What a difference must exceed to count: then the ranges of the two figures do not overlap.
+        """The difference from which on the ranges of the two figures do not overlap.
 
         None if a side has no range, because a single step has no spread.
         """
@@ -136,7 +136,7 @@ class Side:
 
     analysis: Analysis
     is_stepped: bool = True
-    """False for a trace without steps, if the other has steps: per step would mean the whole trace here."""
+    """False for a trace without steps if the other one has steps, since its whole trace is not comparable to a step."""
 
     @property
     def trace(self) -> Trace:
@@ -145,31 +145,31 @@ class Side:
 
     @property
     def details(self) -> Details:
-        """The measurements of its rows."""
+        """Its measurements by row."""
         return self.analysis.details
 
     @property
     def profile(self) -> Profile:
-        """Their sums."""
+        """Its sums."""
         return self.analysis.profile
 
     def why_not(self, *kinds: FigureKind) -> str:
-        """Return why the trace is not fit for a figure that these kinds withhold; empty if it is."""
+        """Return why the trace does not have a figure that these kinds withhold; empty if it has."""
         doubt = self.profile.withheld.reason(kinds)
         if doubt:
             return f"{doubt.what}; {doubt.remedy}"
         return "" if self.profile.steps.count else NO_STEPS
 
     def why_not_stepped(self, *kinds: FigureKind) -> str:
-        """Return why the trace is not fit for such a figure per step; empty if it is."""
+        """Return why the trace does not have such a figure per step; empty if it has."""
         if not self.is_stepped and not self.profile.withheld.reason(kinds):
             return NOT_STEPPED
         return self.why_not(*kinds)
 
     def per_step(self, values: Floats, *kinds: FigureKind, depends_on_end: bool = False) -> Value:
-        """Return a sum per step by its values in the complete steps, unless one of these kinds withholds it.
+        """Return the mean and the spread of values of the complete steps, unless one of these kinds withholds them.
 
-        `depends_on_end` is as for a `TraceFigure`: the last step of the trace counts, but not for the spread.
+        `depends_on_end` is as for a `TraceFigure`: the last step of the trace counts for the mean alone.
         """
         reason = self.why_not_stepped(PER_STEP, *kinds)
         if reason:
@@ -216,9 +216,9 @@ def _step(side: Side) -> Value:
 
 
 def _spread(side: Side) -> tuple[float, float] | None:
-    """Return the range that holds the step of other runs, too: of a measured step the 10th to 90th percentile of steps.
+    """Return the range of the step in other runs: of a measured step, the 10th to 90th percentile of its steps.
 
-    Runs differ by more than the interval of the mean of one run.
+    The confidence interval of the mean would be too narrow, since runs differ by more.
     """
     step, plain = side.profile.estimate, side.profile.info.plain_step
     ends = (plain.p10_ms, plain.p90_ms) if plain and step.source == "measured" else (None, None)

@@ -1,4 +1,4 @@
-"""HolisticTraceAnalysis (HTA) on traces that pinprof reads: many times faster, and from any place.
+"""HolisticTraceAnalysis (HTA) on traces that pinprof reads: many times faster, and from files, URLs and folders.
 
     analysis = pinprof.hta.trace_analysis(["rank0.json.gz", "rank1.json.gz"])
     analysis.get_temporal_breakdown(visualize=False)
@@ -37,10 +37,10 @@ def trace_analysis(
 ) -> Any:
     """Return a TraceAnalysis of HTA on traces: paths, URLs, folders, patterns, or traces that were read.
 
-    The rank of a trace comes from the mapping, else from the recording, else from the file's name (`rank3`); a single
-    trace of unknown rank is rank 0. For a trace that was read, this reads the file again, because HTA needs more
-    columns than pinprof keeps. HTA leaves out the last step unless told otherwise. Times are in microseconds, see above
-    for `exact`.
+    The rank of a trace comes from the mapping, the recording or the file's name (`rank3`), in this order; a single
+    trace of unknown rank is rank 0. The file of a trace that was read is read again, because HTA needs more columns
+    than pinprof keeps. HTA leaves out the last step unless `include_last_profiler_step`. Times are in microseconds; see
+    above for `exact`.
 
     Methods that write a copy of the trace (overlays, counters) read the whole file once more. They raise PinprofError
     if that fails, or if they would overwrite the trace.

@@ -1,4 +1,4 @@
-"""Makes HTA's DataFrame of a recording: one row per event, with HTA's columns, dtypes and meanings."""
+"""HTA's DataFrame of a recording: one row per event, with HTA's columns, dtypes and meanings."""
 
 import re
 from collections.abc import Mapping
@@ -39,8 +39,8 @@ def symbols_of(recordings: Mapping[int, EventColumns]) -> TraceSymbolTable:
 def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
     """Return start and duration of each event in ns, rounded inward to whole µs unless `exact`.
 
-    HTA rounds the double of the sum of start and duration, and so does this. A GPU event within one microsecond keeps
-    its own times. Such a host event gets the duration 0, because it must not exceed its caller.
+    HTA rounds the sum of start and duration as a double, and so does this. A GPU event within one microsecond keeps its
+    own times. A host event within one microsecond gets the duration 0, because it must not exceed its caller.
     """
     start, end = recording.rows.start_ns, recording.end_ns
     if exact or not (start % US).any():

@@ -1,4 +1,4 @@
-"""Finds the files for HTA to analyze, and reads what HTA keeps of each: duration events of all categories."""
+"""The recordings that HTA analyses: finds the files, and reads the duration events of all categories."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class EventColumns:
 
 
 def read_recording(path: str) -> EventColumns:
-    """Return what HTA keeps of a trace. Raises TraceError, with the file's name."""
+    """Return the events of a trace that HTA needs. Raises TraceError, with the file's name."""
     categories: Codes[str] = Codes()
     for category in KNOWN_CATEGORIES:
         categories[category]  # known categories keep their numbers

@@ -1,1 +1,1 @@
-"""The ranks of a job: which traces belong to one job, what is kept of each, and their comparison."""
+"""The ranks of a job: which traces belong to one job, what pinprof keeps of each, and their comparison."""

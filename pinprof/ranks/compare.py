@@ -35,18 +35,18 @@ OfRank: TypeAlias = tuple[int, Finding]
 """A finding and its rank."""
 
 SKEWED = 0.05
-"""A rank holds up the others if it needs longer by this share of their step. Two runs of one program differ by 3 %, so
-ranks that do the same work differ by less than twice that."""
+"""A rank holds up the others if its step alone is longer by this share. Two runs of one program differ by 3 %, so ranks
+that do the same work differ by less than twice that."""
 
 COLLECTIVES_SHOWN = 10
 MOSTLY = 0.5
-"""What explains a smaller share of the time by which a rank is longer is not its reason."""
+"""The reason of a slow rank explains at least this share of the time by which its step is longer."""
 
 
 def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:
     """Return the ranks of a job side by side; each part must be of another rank.
 
-    `choice` are the remarks on how these traces were chosen.
+    `choice` are remarks on how these traces were chosen.
     """
     numbers = [number_of(part, place) for place, part in enumerate(parts)]
     tables = [part.profile.communication.collectives for part in parts]
@@ -75,10 +75,10 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
 
 
 def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: Sequence[Meeting]) -> list[RankRow]:
-    """Return the rows, with one step for all ranks that meet in collectives: that of the rank that sets the pace.
+    """Return the rows with one step for all ranks that meet in collectives: that of the rank that sets the pace.
 
-    The trace of a rank that waits for others contains the profiler's cost on those ranks as work of its own GPU.
-    Nothing in that trace shows how long the rank would wait without the profiler.
+    In the trace of a rank that waits for others, the profiler's cost on those ranks looks like work of its own GPU, and
+    nothing shows how long the rank would wait without the profiler.
     """
     paced = list(rows)
     for together in _joined(meetings):
@@ -99,7 +99,7 @@ def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
 
 
 def _shared_findings(parts: Sequence[RankPart], numbers: Sequence[int]) -> tuple[SharedFinding, ...]:
-    """Return the findings of all ranks, each once: those of one rule that have a place in common are one."""
+    """Return the findings of all ranks; findings of one rule with a common place become one."""
     of_rule: dict[str, list[tuple[set[Place], list[OfRank]]]] = defaultdict(list)
     for number, part in zip(numbers, parts, strict=True):
         for finding in part.findings:
@@ -118,7 +118,7 @@ def _shared(members: Sequence[OfRank]) -> SharedFinding:
     at: dict[tuple[Place, int], list[tuple[int, FoundSite]]] = defaultdict(list)
     for number, finding in members:
         count: Counter[Place] = Counter()
-        for site in finding.sites:  # of one line several may be left apart, as other ops wait there
+        for site in finding.sites:  # several sites of one line stay apart, since different ops wait there
             place = site.evidence.place
             at[place, count[place]].append((number, site))
             count[place] += 1
@@ -176,8 +176,8 @@ def _rank_row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ah
 def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
     """Return the rank that holds up the others, or None, and how much longer than their median the slowest one needs.
 
-    A rank that comes last does not necessarily hold up the others: if all hosts run ahead of their GPUs, one of them is
-    always last, and costs the others nothing. What counts is the step that each rank would have alone.
+    A rank that comes last does not always hold up the others: if all hosts run ahead of their GPUs, one of them is
+    last, at no cost. What counts is the step that each rank would have alone.
     """
     known = [(row.alone_ns, row.surely_ns, row.rank) for row in rows if row.alone_ns and row.surely_ns]
     if len(known) < 2:  # noqa: PLR2004  no other rank to compare with
@@ -193,7 +193,7 @@ def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
 def _measure_waits(
     parts: Sequence[RankPart], meetings: Sequence[Meeting], clocks: RankClocks
 ) -> tuple[list[float], list[float], "_Meetings"]:
-    """Return per rank the time that its collectives waited per step and the share that it reached last, and these.
+    """Return per rank the wait of its collectives per step and the share that it reached last, and all meetings.
 
     A collective's own time is its time on the last rank, which waits for no other. If the clocks are unknown, the last
     rank is the one with the shortest time, as if the collective ended on all ranks at once.
@@ -266,7 +266,7 @@ def _traffic(meetings_of: _Meetings, steps: int) -> tuple[Traffic, ...]:
 
 
 def _bus_gbps(meetings: Sequence[_Meeting]) -> float | None:
-    """Return the bus bandwidth of collectives: what loads a link, by the time from the last rank's arrival on."""
+    """Return the bus bandwidth of collectives: the load of a link divided by the time after the last rank's arrival."""
     load, time_ns = sum(meeting.bus_bytes for meeting in meetings), sum(meeting.own_ns for meeting in meetings)
     return load / time_ns if load > 0 and time_ns else None
 

@@ -1,4 +1,4 @@
-"""The ranks of a job: what is kept of the trace of each, and what their comparison says."""
+"""The ranks of a job: what pinprof keeps of each trace, and the result of their comparison."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
 
 SURELY = 1.25
-"""A profiler cost a rank at most this multiple of what is expected, where ranks of one job are compared: with 1.1,
-ranks that are alike were told apart."""
+"""The most that a profiler may have cost a rank, relative to the expected cost. With 1.1, one of several ranks with the
+same work was called slow."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class RankPart:
     profile: Profile
     findings: Findings
     alone_ns: tuple[float, float] | None
-    """The step that the rank would have without the profiler and without waiting for other ranks: the least possible
-    and the expected time; None if the trace does not tell."""
+    """The step without the profiler and without waits for other ranks: the least possible and the expected time; None
+    if it is unknown."""
     idle: TimesPerStep | None = None
     """Why its busiest GPU was idle in the complete steps; None if unknown."""
 
@@ -116,7 +116,7 @@ class RankRow:
     communication_ns: float
     exposed_communication_ns: float
     waited_ns: float
-    """Time that the kernels of its collectives waited for other ranks."""
+    """Time in which the kernels of its collectives waited for other ranks."""
     last: float
     """Share of the collectives that it reached last."""
     clock_ahead_ns: int
@@ -180,7 +180,7 @@ class SharedSite(NamedTuple):
 
 @dataclass(frozen=True)
 class SharedFinding:
-    """A finding of one or more ranks: those of one rule that have a place in common are one."""
+    """The findings of one rule with a common place, on one or more ranks."""
 
     finding: Finding
     """As on the rank where it costs most."""
@@ -211,7 +211,7 @@ class Ranks:
     choice: tuple[str, ...] = ()
     """Remarks on the choice of traces: why this run of several, ranks without a trace."""
     traffic: tuple[Traffic, ...] = ()
-    """Of the collectives whose messages are recorded, those of most bytes first."""
+    """The collectives with recorded messages, those with most bytes first."""
 
     def __repr__(self) -> str:
         return one_line("ranks", [self.summary])

@@ -1,4 +1,4 @@
-"""Finds the traces that are the ranks of one job: the number of each rank, and the runs mixed in a folder."""
+"""Which traces are the ranks of one job: the number of each rank, and the runs that share a folder."""
 
 import re
 from collections import defaultdict
@@ -12,11 +12,11 @@ from pinprof.ranks.rank import RankPart, rank_of
 from pinprof.units import counted, listed
 
 BY_ORDER = "order"
-"""Given instead of a pattern, it numbers the ranks in the order of the files."""
+"""Replaces a pattern, and numbers the ranks in the order of the files."""
 APART_NS = 60 * 10**9
 """Ranks of a job record the same steps, and synchronized clocks differ by much less than this."""
 MOST_NAMED = 8
-"""How many runs or ranks a remark names before it counts the rest."""
+"""The most runs or ranks that a remark names; further ones are counted."""
 
 
 class JobRun(NamedTuple):
@@ -24,11 +24,11 @@ class JobRun(NamedTuple):
 
     parts: list[RankPart]
     remarks: list[str]
-    """What a reader must know about the choice, in words."""
+    """Sentences on the choice of traces."""
 
 
 def numbered(parts: Sequence[RankPart], rank_from: str | None = None) -> list[RankPart]:
-    """Return the traces with the numbers of their ranks: as recorded, else from their names.
+    """Return the traces with the numbers of their ranks, recorded or from their names.
 
     `rank_from` overrides both. It is a regular expression whose group is the number in the path, or `order`, which
     numbers them from 0. Raises TraceError if it is not such a pattern, or if a path has no such number.
@@ -108,9 +108,9 @@ def _pauses(parts: Sequence[RankPart]) -> list[int]:
 
 
 def job_of(parts: Sequence[RankPart], number: int | None = None) -> JobRun:
-    """Return the traces of one run: of that with this number, from 1, else of the last one with the most ranks.
+    """Return the traces of the run with a number, from 1, or of the last run with the most ranks.
 
-    Raises TraceError, with the reason and the way out, if the traces are not the ranks of a job.
+    Raises TraceError, with the reason and the remedy, if the traces are not the ranks of a job.
     """
     if len(parts) == 1:
         raise TraceError("only one of the files is a trace")
@@ -156,7 +156,7 @@ def _other_runs(every_run: Sequence[Sequence[RankPart]], place: int, *, is_asked
 
 
 def _recorded(run: Sequence[RankPart]) -> str:
-    """Return when a run was recorded, in words, if its traces tell."""
+    """Return when a run was recorded, in words; empty if that is unknown."""
     if run[0].profile.info.base_ns is None:
         return ""
     begin = datetime.fromtimestamp(_begin(run[0]) // 10**9, timezone.utc)
@@ -164,7 +164,7 @@ def _recorded(run: Sequence[RankPart]) -> str:
 
 
 def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
-    """Yield what a job lacks: traces of some ranks, or recordings of the same time."""
+    """Yield sentences on ranks without a trace, and on recordings of different times."""
     numbers = {rank for part in parts if (rank := rank_of(part)) is not None}
     size = next((part.profile.info.world_size for part in parts if part.profile.info.world_size), max(numbers) + 1)
     absent = sorted(set(range(size)) - numbers)

@@ -1,4 +1,4 @@
-"""Answers of the tools: what is in them, and how they keep their bound: lists lose items at their end."""
+"""Answers of the tools: their types, and how lists lose items at their end so that answers stay short."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from pinprof.report.schema import DOCUMENTS
 MOST_CHARACTERS = 12_000
 """The most characters of an answer as JSON: some 3,000 to 4,000 tokens of a language model."""
 STEPS = (256, 128, 64, 32, 16, 8, 4, 2, 1, 0)
-"""How many items lists keep: the first that fits is taken."""
+"""Numbers of items that lists keep: the first with which the answer is short enough."""
 MOST_LISTS = 8
 
 
 class LeftOut(Document):
-    """A list that has lost items at its end, so that the answer keeps its bound."""
+    """A list that has lost items at its end, so that the answer is short enough."""
 
     list: Annotated[str, doc("a JSON Pointer into this answer; `others` for further lists")]
     count: Annotated[Count, doc("items left out")]
@@ -62,18 +62,18 @@ class ExplainAnswer(Document):
 
 
 def listed(lost: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what was lost, in at most `MOST_LISTS` entries and one for all others."""
+    """Return the lists that lost items, in at most `MOST_LISTS` entries and one for all others."""
     rest = sum(loss["count"] for loss in lost[MOST_LISTS:])
     return [*lost[:MOST_LISTS], *([{"list": "others", "count": rest}] if rest else [])]
 
 
 def length(value: Any) -> int:
-    """Return how many characters a value has as JSON."""
+    """Return the number of characters of a value as JSON."""
     return len(json.dumps(value, ensure_ascii=False))
 
 
 def shortened(value: Any, first: Sequence[str] = (), most: int = MOST_CHARACTERS) -> tuple[Any, list[dict[str, Any]]]:
-    """Return a document that fits, and what it lost: the list and how many of its items.
+    """Return a document of at most `most` characters, and the lists that lost items, with the numbers of these.
 
     Lists named in `first` by pointers are shortened before the others. Raises PinprofError if that is not enough.
     """
@@ -97,7 +97,7 @@ def _cut(value: Any, at: str, keep: int, only: Sequence[str] | None) -> Any:
 
 
 def _is_one(items: list[Any]) -> bool:
-    """Return whether a list is one figure: a range."""
+    """Return whether a list is the two ends of a range, which stay together."""
     return len(items) == 2 and all(isinstance(item, int | float) for item in items)  # noqa: PLR2004  low and high
 
 

@@ -1,4 +1,4 @@
-"""Answers a call: holds the arguments to their schema, runs the command, and keeps the answer to its bound."""
+"""Answers a call: validates the arguments, runs the command, and shortens the answer."""
 
 import json
 import re
@@ -17,13 +17,13 @@ from pinprof.server.tools import TOOLS, Arguments, Tool
 from pinprof.temporary import temporary_folder
 
 READING_S = 600.0
-"""A trace of a gigabyte takes some seconds; a call that takes longer than this is given up."""
-BESIDES_S = 1200.0
-"""What first runs and recordings may take besides the minutes of a measurement."""
+"""The longest time of a call that reads traces; one of a gigabyte takes some seconds."""
+EXTRA_S = 1200.0
+"""The time of first runs and recordings in addition to the minutes of a measurement."""
 HELP = re.compile(r" \(pinprof [\w -]+ --help explains\)")
 OPTION = re.compile(r"--([a-z][a-z-]*)")
 ROOM = 1500
-"""Characters that an answer keeps for what it has besides the document."""
+"""Characters of an answer for `left_out` and `notes`."""
 NOT_ALLOWED = "this server runs no programs; `pinprof mcp --allow-running` lets it run those of its folder"
 
 
@@ -43,7 +43,7 @@ class CallHandler:
         _check(tool, given)
         if tool.measurements and not self.allow_running:
             raise PinprofError(NOT_ALLOWED)
-        most_s = tool.measurements * given["minutes"] * 60 + BESIDES_S if tool.measurements else READING_S
+        most_s = tool.measurements * given["minutes"] * 60 + EXTRA_S if tool.measurements else READING_S
         with _diff_in_file(given) as arguments:
             words = tool.command(self.folder, arguments)
             try:
@@ -86,7 +86,7 @@ def _check(tool: Tool, given: Arguments) -> None:
 
 @contextmanager
 def _diff_in_file(given: Arguments) -> Iterator[Arguments]:
-    """Give the arguments with a diff as `patch`, a file that is there while the block is open."""
+    """Give the arguments with the diff in a temporary file, as `patch`."""
     if "diff" not in given:
         yield given
         return
@@ -113,7 +113,7 @@ def _from(value: Any, skip: int) -> Any:
 
 
 def _whole_lines(text: str, first: int) -> dict[str, Any]:
-    """Return the whole lines of a text that have room."""
+    """Return as many whole lines of a text as fit."""
     lines = text.splitlines()
     kept = lines[first:]
     while kept and length("\n".join(kept)) > MOST_CHARACTERS - ROOM:

@@ -1,4 +1,4 @@
-"""Runs a command of pinprof for a call, in a process of its own, which can be ended."""
+"""Runs a command of pinprof for a call in a process of its own, which never imports from the server's folder."""
 
 import os
 import signal
@@ -23,32 +23,32 @@ from pinprof.trace.sources import WITHIN
 PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.cli import main; main()"
 """Runs this very pinprof, which works in the folder and imports nothing from it."""
 MODULES = "PYTHONPATH"
-"""It may name the folder, where Python would look for `sitecustomize` as it starts."""
+"""It may name the folder, from which Python would import `sitecustomize` at its start."""
 EVERY_S = 2.0
-"""How often a call reports that it is under way."""
+"""How often a call reports its progress."""
 ENDS_WITHIN_S = 15.0
-"""How long a command may take to clean up when it is ended."""
+"""How long a command may take to clean up after SIGTERM."""
 SIDE_BY_SIDE = 2
-"""Commands that run at once; others wait."""
+"""The most commands that run at the same time; others wait."""
 REMARKS = ("Note: ", "Skipped: ", "Not the ranks")
 MOST_REMARKS = 8
 OWN = ("COLUMNS", "FORCE_COLOR", "CLICOLOR_FORCE")
 """Variables of the environment that would change texts."""
 
 Tell: TypeAlias = Callable[[float, str], Awaitable[None]]
-"""Takes how long a call has run, in s, and what it does."""
+"""Reports progress: how long a call has run, in s, and what it does."""
 
 
 @dataclass
 class Done:
-    """What a command printed: its output, and remarks for its reader."""
+    """The output of a command, and the remarks that it printed on standard error."""
 
     output: str
     remarks: list[str]
 
 
 class Runner:
-    """Runs commands in a folder, few at once; one that runs a program runs alone, as others would disturb it."""
+    """Runs a few commands at a time in a folder; a command that measures a program runs alone."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class Runner:
         """Return what a command prints. Raises PinprofError with its one line of error, or if it takes too long."""
         await tell(0.0, f"pinprof {words[0]}")
         async with AsyncExitStack() as stack:
-            async with self._entrance:  # else two that measure would each hold a place and wait for the other's
+            async with self._entrance:  # without it, two that measure would hold a place each and wait for the other
                 for _ in range(SIDE_BY_SIDE if runs_program else 1):
                     await stack.enter_async_context(self._places)
             try:
@@ -70,7 +70,7 @@ class Runner:
 
 
 def _environment(folder: Path, *, runs_program: bool) -> dict[str, str]:
-    """Return the environment of a command: one that runs no program starts nothing that the folder could name."""
+    """Return the environment of a command; unless it runs a program, it can start nothing from the folder."""
     left_out = OWN if runs_program else (*OWN, MODULES)
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     never = {} if runs_program else {NEVER: "1"}
@@ -134,7 +134,7 @@ class ErrorOutput:
         return lines[-1] if lines else f"pinprof ended with status {status}; {self.last or 'it said nothing'}"
 
     def remarks(self) -> list[str]:
-        """Return the lines that the reader of the output should know."""
+        """Return the remarks for the reader of the output."""
         return [line for line in self._text.splitlines() if line.startswith(REMARKS)][:MOST_REMARKS]
 
 
@@ -145,7 +145,7 @@ async def _read(stream: ByteReceiveStream | None, take: Callable[[str], None]) -
 
 
 async def _end(process: Process) -> None:
-    """End a command that still runs, so that it removes what it made, and wait for it."""
+    """End a command that still runs, give it time to remove its files, and wait for it."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The folder that a server was given: no name leads its tools outside of it."""
+"""The folder of a server: names of files and programs that lead outside of it are refused."""
 
 import re
 import sys
@@ -27,7 +27,7 @@ class Folder:
     root: Path
 
     def inside(self, name: str) -> Path:
-        """Return where a name leads, links followed. Raises PinprofError if that is outside of the folder or absent."""
+        """Return the path of a name, links resolved. Raises PinprofError if it is outside of the folder or absent."""
         if name == STANDARD_INPUT or is_url(name):
             raise PinprofError(f"{shown(name)}: name a file in the folder of this server, not a URL or standard input")
         try:
@@ -43,16 +43,16 @@ class Folder:
         return path
 
     def file(self, name: str) -> str:
-        """Return the name of a regular file as seen from the folder."""
+        """Return the name of a regular file relative to the folder."""
         path = self.inside(name)
         if not path.is_file():
             raise PinprofError(f"{name}: is not a regular file")
         return str(path.relative_to(self.root))
 
     def traces(self, names: Sequence[str]) -> list[str]:
-        """Return the traces that names of files and folders stand for, as seen from the folder.
+        """Return the traces of names of files and folders, relative to the folder.
 
-        Links in a named folder that lead outside are left out; a folder of such links alone is refused.
+        Links that lead outside are left out of a named folder; a folder with only such links is refused.
         """
         files: list[str] = []
         for name in names:
@@ -95,7 +95,7 @@ class Folder:
 
 
 def _leads_out(path: Path, root: Path) -> bool:
-    """Return whether a link leads out of a folder; one that leads nowhere is left to be refused."""
+    """Return whether a link leads out of a folder; False for a broken link, which is refused later."""
     try:
         return not path.resolve().is_relative_to(root)
     except (OSError, RuntimeError):
@@ -118,8 +118,8 @@ def _launcher(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _of_this_python(word: str) -> str:
-    """Return a launcher as that of the Python that runs the server: its client need not have that on the path."""
+    """Return a launcher of the Python that runs the server, which may not be on the client's path."""
     if word in PYTHONS:
         return sys.executable
-    beside = Path(sys.executable).parent / word
-    return str(beside) if word == "torchrun" and beside.is_file() else word
+    own = Path(sys.executable).parent / word
+    return str(own) if word == "torchrun" and own.is_file() else word

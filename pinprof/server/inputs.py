@@ -1,4 +1,4 @@
-"""What the tools take, with bounds."""
+"""The arguments of the tools, with their bounds."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""Speaks the protocol: lists the tools, takes calls, and reports their progress, over standard input and output."""
+"""The MCP server over standard input and output: lists the tools, answers calls, and reports their progress."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""The tools: what each is for, what it takes and answers, and the command behind it.
+"""The tools: purpose, arguments, answer and command of each.
 
-Names of files are looked up in the folder, and no value can be taken for an option.
+Files are looked up in the server's folder, and no value of an argument can act as an option.
 """
 
 import shlex
@@ -21,7 +21,7 @@ Arguments = Mapping[str, Any]
 NOT_OPTIONS = {"traces", "of", "ids", "trace", "scripts", "topic", "command", "against", "diff", "causes", "verify"}
 """Arguments that are not options of their command under the same name."""
 OPTION_NAMES = {"rules": "rule"}
-"""Options that have another name than their argument."""
+"""Options whose name differs from that of their argument."""
 BOUND = f"At most {MOST_CHARACTERS:,} characters; `left_out` counts what had no room."
 
 BRIEF = "At most 7,000 characters; `more_...` counts what had no room, and evidence has all."
@@ -41,7 +41,7 @@ class Tool:
     shorten_first: Sequence[str] = ()
     """Lists of the answer that lose items before others do."""
     measurements: int = 0
-    """How often the command measures the user's program for the minutes that it is given; 0: it runs none."""
+    """How often the command measures the user's program for the given minutes; 0 if it runs no program."""
 
     @property
     def takes_schema(self) -> dict[str, Any]:

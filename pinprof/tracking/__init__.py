@@ -1,6 +1,6 @@
-"""Runs of experiment trackers, MLflow and Weights & Biases: where they are found, and how a report gets into one.
+"""Runs of the experiment trackers MLflow and Weights & Biases: how to find them, and to log a report to them.
 
-Nothing is imported that the program does not use itself.
+Trackers are imported only if the program uses them.
 """
 
 import sys
@@ -14,23 +14,23 @@ __all__ = ["Destination", "Logged", "active_runs", "destinations"]
 
 
 def active_runs() -> list[Any]:
-    """Return the run that MLflow has active, and that of W&B, if the program uses them."""
+    """Return the active runs of MLflow and W&B, if the program uses them."""
     active = getattr(sys.modules.get("mlflow"), "active_run", lambda: None)
     runs = [active(), getattr(sys.modules.get("wandb"), "run", None)]
     return [run for run in runs if run is not None]
 
 
 def destinations(runs: Iterable[Any]) -> list[Destination]:
-    """Return where to log to, each run once: runs of MLflow and W&B, and loggers of Lightning that have one.
+    """Return where to log to, each run once: runs of MLflow and W&B, and loggers of Lightning that have such a run.
 
-    It leaves out all others, such as a TensorBoardLogger or a disabled run.
+    Others, such as a TensorBoardLogger or a disabled run, are left out.
     """
-    different = {(it.tracker, it.run): it for run in runs if (it := _destination_of(run)) is not None}
-    return list(different.values())
+    known = [destination for run in runs if (destination := _destination_of(run)) is not None]
+    return list({(destination.tracker, destination.run): destination for destination in known}.values())
 
 
 def _destination_of(run: Any) -> Destination | None:
-    """Return the run of an object, told by the names of its classes: the library is not to be imported for that."""
+    """Return the run of an object, recognized by the names of its classes so that no library is imported."""
     kinds = {kind.__name__ for kind in type(run).__mro__}
     maker = type(run).__module__.partition(".")[0]
     if "MLFlowLogger" in kinds:

@@ -1,4 +1,4 @@
-"""What a run gets of a report, and a run that takes it."""
+"""What a tracker's run stores of a report, and the run as a destination."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from typing import Any
 from pinprof.errors import PinprofError
 
 FOLDER = "pinprof"
-"""Where the files are among the artifacts of a run, and how all names begin: trackers group by what stands before /."""
+"""The folder of the files among a run's artifacts, and the prefix of all names: trackers group by the part before /."""
 PAGE, DOCUMENT = "report.html", "report.json"
 
 
 @dataclass(frozen=True)
 class Logged:
-    """What a run gets of a report. A figure that is withheld is not among the numbers."""
+    """What a run stores of a report. The numbers do not include withheld figures."""
 
     numbers: Mapping[str, float]
     words: Mapping[str, str]
@@ -31,7 +31,7 @@ class Destination:
     """Its id."""
     write: Callable[[Logged], None]
     see: str = ""
-    """Where to look at it, or the command for that."""
+    """The address of the run, or the command that shows it."""
 
     def __str__(self) -> str:
         return f"{self.tracker} run {self.run}"
@@ -45,7 +45,7 @@ class Destination:
 
 
 def reason(error: Exception) -> str:
-    """Return what a tracker says of an error, as one line."""
+    """Return the message of a tracker's error, as one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -54,6 +54,6 @@ def library(module: str, name: str, install: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        if error.name and error.name.partition(".")[0] != module:  # it is there, and lacks something itself
+        if error.name and error.name.partition(".")[0] != module:  # installed, but one of its own imports is missing
             raise PinprofError(f"{name} cannot be imported ({reason(error)})") from error
         raise PinprofError(f"{name} is not installed: {install}") from error

@@ -17,12 +17,12 @@ INSTALL = "pip install mlflow, or mlflow-skinny, which is enough for a tracking 
 RUN_ID = "MLFLOW_RUN_ID"
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 FEW_RETRIES = "2"
-"""MLflow asks a server that is not there 7 times, which takes 4 minutes."""
+"""By default MLflow tries 7 times to reach a server, which takes 4 minutes if there is none."""
 
 
 @dataclass(frozen=True)
 class MlflowOptions:
-    """Where to log to; what is None is MLflow's choice, which its environment variables make."""
+    """Where to log to; None leaves the choice to MLflow and its environment variables."""
 
     tracking_uri: str | None = None
     experiment: str | None = None
@@ -43,14 +43,14 @@ def run_of(run_id: str, client: Any = None) -> Destination:
 
 
 def _see(uri: str) -> str:
-    """Return where to look at runs: the server, or the command that serves a store."""
+    """Return the address of the server, or the command that serves a store."""
     if uri.startswith("http"):
         return uri
     return f"mlflow ui --backend-store-uri {shlex.quote(uri)}" if uri.startswith(("sqlite:", "file:")) else ""
 
 
 def _write(client: Any, run_id: str, logged: Logged) -> None:
-    """Write through a client, by id: that works for a run that has ended, and leaves its status as it is."""
+    """Write through a client, by id: this works for a run that has ended, and does not change its status."""
     entities = mlflow().entities
     for name, text in logged.files.items():
         client.log_text(run_id, text, f"{FOLDER}/{name}")
@@ -62,7 +62,7 @@ def _write(client: Any, run_id: str, logged: Logged) -> None:
 
 @contextmanager
 def opened(options: MlflowOptions) -> Iterator[Destination]:
-    """Give the run to continue, or a new one, which ends with the block. Raises PinprofError if there can be none."""
+    """Give the run to continue, or a new one, which ends with the block. Raises PinprofError if MLflow fails."""
     library = mlflow()
     os.environ.setdefault(RETRIES, FEW_RETRIES)
     for name in ("mlflow", "alembic"):

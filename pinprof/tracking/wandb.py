@@ -19,7 +19,7 @@ KIND = "pinprof-report"
 
 @dataclass(frozen=True)
 class WandbOptions:
-    """Where to log to; what is None is W&B's choice, which its environment variables make."""
+    """Where to log to; None leaves the choice to W&B and its environment variables."""
 
     project: str | None = None
     entity: str | None = None
@@ -35,7 +35,7 @@ def wandb() -> Any:
 
 
 def run_of(run: Any) -> Destination | None:
-    """Return a run; None of one that is disabled."""
+    """Return a run as a destination; None if it is disabled."""
     if getattr(run, "disabled", False):
         return None
     see = f"wandb sync {shlex.quote(str(Path(run.dir).parent))}" if run.offline else run.url
@@ -43,7 +43,7 @@ def run_of(run: Any) -> Destination | None:
 
 
 def _write(run: Any, logged: Logged) -> None:
-    """Write to the summary: a row of the history would end the step for which the program still logs."""
+    """Write to the summary, since a row of the history would end the step that the program is logging."""
     library = wandb()
     panel = {}
     if PAGE in logged.files:
@@ -58,7 +58,7 @@ def _write(run: Any, logged: Logged) -> None:
 
 @contextmanager
 def opened(options: WandbOptions) -> Iterator[Destination]:
-    """Give the run to continue, or a new one, which ends with the block. Raises PinprofError if there can be none."""
+    """Give the run to continue, or a new one, which ends with the block. Raises PinprofError if W&B fails."""
     library = wandb()
     settings = library.Settings(silent=True, console="off", x_disable_stats=True, disable_job_creation=True)
     mode = {"mode": "offline"} if options.offline else {}

@@ -133,7 +133,7 @@ class Bisect(Document, kw_only=True, tag_field="schema", tag="pinprof.bisect/1")
 
 
 def ab_to_json(measurement: Measurement, recorded: RecordedChanges | None, remarks: Sequence[str]) -> str:
-    """Return what came out as JSON text; ratios are of the step after to the step before."""
+    """Return the result of a measurement as JSON text; ratios are the step after divided by the step before."""
     test, plan = measurement.test, measurement.plan
     causes = recorded.causes if recorded else None
     document = Ab(
@@ -158,7 +158,7 @@ def ab_to_json(measurement: Measurement, recorded: RecordedChanges | None, remar
 
 
 def judgement(judged: Judgement) -> AbJudgement:
-    """Return a judgement for programs."""
+    """Return a judgement as a document."""
     return filled(
         AbJudgement,
         judged,
@@ -170,7 +170,7 @@ def judgement(judged: Judgement) -> AbJudgement:
 
 
 def pairs(measured: Sequence[Pair]) -> list[AbPair]:
-    """Return what each pair of processes has measured."""
+    """Return the measured steps of each pair of processes."""
     return [
         AbPair(
             first=SIDES[pair.first],
@@ -204,7 +204,7 @@ def _cause(cause: LikelyCause) -> AbCause:
 
 
 def bisection_to_json(bisection: Bisection, subject: Callable[[str], str]) -> str:
-    """Return what a search has found as JSON text."""
+    """Return the result of a search as JSON text."""
     ratio = bisection.ratio
     document = Bisect(
         found=bisection.found,

@@ -1,4 +1,4 @@
-"""Two versions of a program, and a search among revisions: the sentences about them, and all for the terminal."""
+"""The sentences on two versions of a program and on a search among revisions, and the whole text for the terminal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
@@ -44,14 +44,14 @@ def percent(ratio: float) -> str:
 
 
 def span(judgement: Judgement) -> str:
-    """Return where the ratio lies."""
+    """Return the interval of the ratio."""
     if judgement.high == inf:
         return f"{judgement.fewest} pairs are needed for an interval"
     return f"{percent(judgement.low)} to {percent(judgement.high)}"
 
 
 def direction(judgement: Judgement) -> str:
-    """Return what pairs say that are too few to be certain."""
+    """Return the direction that too few pairs suggest so far."""
     return f"{'slower' if judgement.ratio > 1 else 'faster'} so far by about {abs(100 * (judgement.ratio - 1)):.3g} %"
 
 
@@ -72,7 +72,7 @@ def sentence(judgement: Judgement) -> str:
 
 
 def advice(measurement: Measurement) -> str:
-    """Return how to learn more, where the verdict leaves it open; else nothing."""
+    """Return how to learn more if the verdict is open; otherwise an empty text."""
     test, judgement = measurement.test, measurement.test.judgement
     if judgement.verdict != CANNOT_TELL:
         return ""
@@ -125,7 +125,7 @@ def cause(change: LikelyCause) -> str:
 
 
 def clocks(runs: tuple[Clocks, ...]) -> list[str]:
-    """Return what the clocks of the recorded runs say, if they differ or the machine was busy."""
+    """Return lines on the clocks of the recorded runs if they differ, and on a busy machine."""
     if len(runs) < 2:  # noqa: PLR2004  before and after
         return []
     first, second = runs[:2]
@@ -153,7 +153,7 @@ def ab_to_text(
     width: int = 100,
     color: bool = False,
 ) -> str:
-    """Return what came out as text for a terminal of this width."""
+    """Return the result of a measurement as text for a terminal of this width."""
     return laid_out(_paragraphs(measurement, recorded, remarks), width=width, color=color)
 
 
@@ -199,7 +199,7 @@ def _changes(recorded: RecordedChanges) -> Iterator[RenderableType]:
 def bisection_to_text(
     search: Bisection, describe: Callable[[str], str], *, width: int = 100, color: bool = False
 ) -> str:
-    """Return what a search has found; `describe` returns a revision and its subject."""
+    """Return the result of a search as text; `describe` returns a revision and its subject."""
     return laid_out(_search(search, describe), width=width, color=color)
 
 

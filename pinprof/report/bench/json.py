@@ -1,4 +1,4 @@
-"""`pinprof bench --json`: what was measured on a machine, with what it says of each claim and to do."""
+"""`pinprof bench --json`: the results of a machine, the verdicts on claims, and advice."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -28,7 +28,7 @@ from pinprof.report.words import NOTHING
 
 
 def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
-    """Return the bench as one page that needs nothing else; `recorded` marks one that comes with pinprof."""
+    """Return the bench as one self-contained page; `recorded` marks one that comes with pinprof."""
     sections = list(experiments(bench))
     links = [("What to do", "advice"), ("Claims", "claims")]
     links += [(known.number, section.name) for known, _, section in sections] + [("How", "how")]
@@ -69,7 +69,7 @@ def _advice(bench: Bench) -> Markup:
 
 
 def _claims(bench: Bench) -> Markup:
-    """Return what holds of each claim; why is told with the experiment, to which its number leads."""
+    """Return a table of the claims with their verdicts; a link leads to the experiment with the reasons."""
     columns = [
         Column(title) for title in ("claim", "verdict", "program", "claimed by", "published", "measured (spread)")
     ]

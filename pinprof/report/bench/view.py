@@ -31,7 +31,7 @@ OUTCOMES = {
     "unjudged": "not judged",
 }
 NOT_USED = "(not used)"
-"""Marks a rate that is refused."""
+"""Follows a rate that is not used."""
 WORKERS = "batch, N workers"
 """The figure whose sizes are numbers of workers; those of all others are bytes."""
 ADVICE = {
@@ -61,7 +61,7 @@ HOW = (
 
 
 def experiments(bench: Bench) -> Iterator[tuple[Experiment, Result, Section]]:
-    """Yield the experiments that ran, each with what is shown of it."""
+    """Yield the experiments that ran, each with its section."""
     judged = verdicts(bench)
     for known, result in experiments_run(bench):
         of_this = [verdict for verdict in judged if verdict.number == known.number]
@@ -93,7 +93,7 @@ def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[C
 
 
 def outcome_of(verdict: ClaimVerdict) -> Styled:
-    """Return what became of a claim."""
+    """Return the verdict on a claim."""
     return Styled(OUTCOMES[verdict.outcome], verdict.outcome)
 
 
@@ -121,7 +121,7 @@ def _paragraphs(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
 
 
 def _claims(bench: Bench, which: str) -> Section:
-    """Return a row for each claim of the experiments that ran: what decides it here in short, and the verdict."""
+    """Return the section with a row for each claim of the experiments that ran: the deciding figure and the verdict."""
     ran = {known.number for known, _ in experiments_run(bench)}
     judged = [verdict for verdict in verdicts(bench) if verdict.number in ran]
     counts = Counter(OUTCOMES[verdict.outcome] for verdict in judged)
@@ -132,7 +132,7 @@ def _claims(bench: Bench, which: str) -> Section:
 
 
 def _first(text: str) -> str:
-    """Return a text up to its first semicolon, without a bracket that ends behind it."""
+    """Return a text up to its first semicolon, without an unclosed bracket."""
     first = text.partition("; ")[0]
     return (first if first.count("(") == first.count(")") else first.rpartition(" (")[0]) or NOTHING
 
@@ -147,7 +147,7 @@ class FigureRow(NamedTuple):
 
 
 def machine_line(bench: Bench) -> str:
-    """Return where it was measured."""
+    """Return the machine and the date of a bench in a line."""
     machine, link = bench.machine, bench.machine.link
     parts = (
         machine.gpu,
@@ -164,7 +164,7 @@ def machine_line(bench: Bench) -> str:
 
 
 def recorded_elsewhere(bench: Bench) -> str:
-    """Return the mark of results that come with pinprof."""
+    """Return the remark on results that come with pinprof."""
     return f"Recorded on an {bench.machine.gpu}, {bench.date}; not this machine."
 
 
@@ -212,17 +212,17 @@ def claimed_by(verdict: ClaimVerdict) -> str:
 
 
 def claimants() -> str:
-    """Return whom the short names mean."""
+    """Return the sources behind the short names."""
     return "; ".join(f"{name}: {title}" for name, title in SOURCES.items())
 
 
 def reason_of(verdict: ClaimVerdict) -> str:
-    """Return why the verdict is what it is, and where that is not what the text says, what it turns on."""
+    """Return the reason for a verdict, and, if it differs from the text, what may cause that."""
     return f"{verdict.text}. Why it may differ: {verdict.differs}" if verdict.differs else verdict.text
 
 
 def _marks(bench: Bench, result: Result) -> Callable[[Figure], str]:
-    """Return what marks a figure that is not used."""
+    """Return a function that returns the mark of a figure: `NOT_USED` or an empty text."""
     of_this = {(rate.figure, rate.size) for rate in refused(bench) if rate.number == result.number}
     return lambda figure: f" {NOT_USED}" if (figure.name, figure.size) in of_this else ""
 
@@ -233,7 +233,7 @@ def not_used(bench: Bench, result: Result) -> list[str]:
 
 
 def tables_by_size(bench: Bench, result: Result) -> list[ReportTable]:
-    """Return the figures with sizes, those of the same sizes together: a row by size, a column by figure."""
+    """Return the figures with sizes, one table for those of the same sizes: rows are sizes, columns figures."""
     names = dict.fromkeys(figure.name for figure in result.figures if figure.size is not None)
     by_sizes: dict[tuple[int, ...], list[str]] = {}
     for name in names:
@@ -268,7 +268,7 @@ def sizes_line(known: Experiment, result: Result) -> str:
 
 
 def advice_value(piece: Advice) -> str:
-    """Return the value of a piece of advice as it reads large, above its sentence."""
+    """Return the value of a piece of advice as its headline."""
     if piece.value is None:
         return {"bytes": "at no size", "copies": "never"}.get(piece.unit, NOTHING)
     if piece.unit == "bytes":

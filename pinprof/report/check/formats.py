@@ -17,8 +17,8 @@ COMMANDS = {"tolerated": "notice", "not compared": "notice"}
 def to_github(checked: Sequence[Checked]) -> str:
     """Return one workflow command per limit that is not kept, errors first: GitHub shows ten of each kind per step.
 
-    It stands at the first place that causes it, and names the others. Escaped as `toCommandValue` and `escapeProperty`
-    of https://github.com/actions/toolkit (packages/core) do it.
+    A command is at the first place that causes it, and names the others. It is escaped like `toCommandValue` and
+    `escapeProperty` of https://github.com/actions/toolkit (packages/core).
     """
     lines = [_annotation(trace, verdict) for trace in checked for verdict in trace.verdicts if verdict.status != "kept"]
     return "".join(f"{line}\n" for line in sorted(lines, key=lambda line: not line.startswith("::error")))

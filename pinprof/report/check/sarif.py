@@ -17,7 +17,7 @@ from pinprof.version import VERSION
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "pinprof/v1"
-"""Names how the fingerprint is made; another way needs another number."""
+"""The name of the fingerprint's algorithm; a changed algorithm needs another number."""
 WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]")
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -28,9 +28,9 @@ Object: TypeAlias = dict[str, Any]
 def to_sarif(checked: Sequence[Checked]) -> str:
     """Return a SARIF log with one run: a result per remark, on its line where the trace has one.
 
-    What has no file is a result on the trace itself. A fingerprint holds neither lines nor numbers, so that a result
-    is the same one after the code around it has moved. The invocation has the exit code, and has failed where
-    something could not be judged.
+    A remark without a file is a result on the trace itself. A fingerprint contains neither lines nor numbers, so that a
+    result stays the same when code moves. The invocation has the exit code; it has failed if a limit could not be
+    judged.
     """
     all_remarks = [(trace, remark) for trace in checked for remark in remarks(trace)]
     rules = {rule.id: _rule(rule.id, rule.title, rule.why, rule.fix) for rule in RULES}

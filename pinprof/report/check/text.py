@@ -1,4 +1,4 @@
-"""A check for the terminal: what each limit allowed and what was measured, the places behind it, what to do."""
+"""A check for the terminal: each limit with the measured figure, the places that cause it, and what to do."""
 
 from collections.abc import Iterable, Sequence
 
@@ -70,7 +70,7 @@ def _place_lines(at: CodePlace) -> Iterable[RenderableType]:
 
 
 def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
-    """Yield the fix of each rule behind what is listed, once."""
+    """Yield the fix of each rule of the listed places, once."""
     listed = [at.rule for trace in checked for verdict in trace.verdicts for at in verdict.places[:MAX_PLACES]]
     fixes = {rule.id: rule for rule in RULES}
     wanted = [identity for identity in dict.fromkeys(listed) if identity in fixes]

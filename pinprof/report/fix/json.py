@@ -1,4 +1,4 @@
-"""`pinprof fix --json`: the changes for programs."""
+"""`pinprof fix --json`: the changes of a program, as diffs."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -70,7 +70,7 @@ class FixJson(Saved, kw_only=True, tag_field="schema", tag="pinprof.fix/1"):
 
 
 def fix_to_json(patches: Patches, profile: Profile, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
-    """Return the changes for a trace, what is not changed, and which files were written."""
+    """Return the changes for a trace, what is not changed, and which files were written, as JSON text."""
     step_ns = profile.step_ns
     document = FixJson(
         path=profile.path,

@@ -1,4 +1,4 @@
-"""Changes as a text that `git apply` takes: what is to be known of each stands before it, in lines with a #."""
+"""Changes as a text that `git apply` takes; lines with a # before each diff describe it."""
 
 from collections.abc import Iterator
 from textwrap import wrap
@@ -22,7 +22,7 @@ NOT_BY_PINPROF = (
 
 
 def fix_to_text(patches: Patches, profile: Profile) -> bytes:
-    """Return the changes with their diffs, which have the bytes of the files; then what is not changed."""
+    """Return the changes with their diffs, in the bytes of the files, and what is not changed."""
     parts = ["\n".join(_head(patches, profile)).encode() + b"\n"]
     parts += [
         ("\n" + "\n".join(lines_of_change(patch.change, profile.step_ns)) + "\n").encode() + patch.diff
@@ -32,7 +32,7 @@ def fix_to_text(patches: Patches, profile: Profile) -> bytes:
 
 
 def _proposed(patches: Patches, profile: Profile) -> Iterator[bytes]:
-    """Yield the proposals with their diffs behind a #, so that nobody applies them by a pipe."""
+    """Yield the proposals with their diffs behind a #, so that a pipe into `git apply` does not apply them."""
     if patches.proposals:
         yield b"\n# Proposed, and not certain; pinprof try --propose measures and checks each of them:\n"
     for patch in patches.proposals:
@@ -41,12 +41,12 @@ def _proposed(patches: Patches, profile: Profile) -> Iterator[bytes]:
 
 
 def commented(diff: bytes) -> bytes:
-    """Return a diff that no program applies: behind a # in each line."""
+    """Return a diff with a # before each line, so that no program applies it."""
     return b"".join(b"# | " + line + b"\n" for line in diff.removesuffix(b"\n").split(b"\n"))
 
 
 def not_changed(patches: Patches) -> bytes:
-    """Return what stays as it is, with the reasons; nothing without any."""
+    """Return what is not changed, with the reasons; empty if there is nothing."""
     if not patches.refused:
         return b""
     return ("\n# Not changed:\n" + "".join(_of_refusal(refused) for refused in patches.refused)).encode()
@@ -73,7 +73,7 @@ def _head(patches: Patches, profile: Profile) -> Iterator[str]:
 
 
 def lines_of_change(change: ProgramChange, step_ns: float | None) -> Iterator[str]:
-    """Yield what is to be known of a change, in lines with a #."""
+    """Yield the description of a change, in lines with a #."""
     yield from folded(f"{change.rule.id} {change.rule.title}: {change.what}")
     where = ", ".join(dict.fromkeys(f"{place.file}:{place.line}" for place in change.places))
     yield from folded(f"at {where}", "  ")

@@ -1,4 +1,4 @@
-"""All events that an export adds to a trace, and in sentences what is not to be seen in it."""
+"""The events that an export adds to a trace, and sentences on what they do not show."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,9 +26,9 @@ from pinprof.units import counted, duration
 def events(analysis: Analysis, missing: Sequence[str], first: int) -> Iterator[bytes]:
     """Yield the events, each as JSON: a process `first` with pinprof's tracks, whose threads have the next numbers.
 
-    Times are those of the trace, in µs with three decimals. `missing` are sentences on what is not to be seen, which
-    stand at the start of the trace. Nothing that the profile withholds is made into a slice. Texts of the trace are
-    encoded, and never evaluated.
+    Times are those of the trace, in µs with three decimals. `missing` are sentences on what is not shown, which become
+    events at the start of the trace. Figures that the profile withholds get no slices. Texts of the trace are encoded,
+    and never evaluated.
     """
     trace = analysis.trace
     tracks = [*finding_tracks(analysis), *_missing(trace, missing), *_steps_track(trace)]
@@ -100,7 +100,7 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
 
 
 def notes(analysis: Analysis) -> list[str]:
-    """Return what is left out, and why: by pinprof, and by Perfetto of the trace itself."""
+    """Return what pinprof leaves out and why, and where Perfetto may stop reading the trace."""
     trace, why = analysis.trace, analysis.profile.withheld
     kinds = (STALLS, DRAIN, BUSY, CAUSES, OVERLAP, COPIES)
     lines = [f"not shown: {FIGURE_KINDS[kind]} ({reason.what})" for kind in kinds if (reason := why.reason([kind]))]

@@ -1,4 +1,4 @@
-"""The tracks: stalls with arrows to the work that they wait for, idle time, exposed copies; and counters of a GPU."""
+"""The tracks of an export: stalls with arrows to awaited work, idle time, exposed copies; and counters of a GPU."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,10 +19,9 @@ from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE
 from pinprof.units import ms
 
 SHORT_GAP_NS = 2_000
-"""Idle gaps below this, as lie between any two kernels that follow each other, are no slices: there are as many as
-kernels."""
+"""Shorter idle gaps have no slice: any two consecutive kernels have one between them."""
 BINS, NARROWEST_NS = 4_000, 10_000
-"""Parts of the trace for which a counter says how busy the GPU was, and how short they are at least."""
+"""The most intervals for which a counter shows how busy the GPU was, and their least length."""
 
 
 def stall_tracks(analysis: Analysis) -> Iterator[Track]:
@@ -77,7 +76,7 @@ def cause_of(analysis: Analysis, row: int) -> str:
 
 
 def stall_args(analysis: Analysis, row: int) -> dict[str, Any]:
-    """Return what is known of a stall, without what is withheld."""
+    """Return the args of a stall's slice, without what is withheld."""
     syncs = analysis.details.syncs
     stalls, site, line = syncs.stalls, syncs.sites[syncs.site[row]], syncs.lines[row]
     at = place(line.place if line else site.place._replace(line=None))
@@ -103,7 +102,7 @@ def stall_args(analysis: Analysis, row: int) -> dict[str, Any]:
 
 
 def _arrow(trace: Trace, row: int) -> Arrow | None:
-    """Return an arrow to GPU work, just before its end; None where it is too short to be bound to."""
+    """Return an arrow to GPU work, just before its end; None if the work is too short for an arrow."""
     if row == NONE:
         return None
     start, end = int(trace.gpu.start_ns[row]), int(trace.gpu.end_ns[row])
@@ -112,7 +111,7 @@ def _arrow(trace: Trace, row: int) -> Arrow | None:
 
 
 def idle_tracks(analysis: Analysis, idle: IdleGaps) -> Iterator[Track]:
-    """Yield the track of a device's idle time, without causes where they are withheld."""
+    """Yield the track of a device's idle time, without causes if they are withheld."""
     if analysis.profile.withheld.busy:
         return
     shown = np.flatnonzero(idle.times.end - idle.times.start >= SHORT_GAP_NS)

@@ -1,7 +1,6 @@
 """Tracks as trace events: slices in rows that never overlap, instants, arrows, names.
 
-Perfetto leaves out a slice that begins in another one of its track and ends behind it, and says nothing
-(google/perfetto#4280).
+Perfetto silently drops a slice that begins within another one of its track and ends after it (google/perfetto#4280).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +44,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True)
 class Track:
-    """Slices or instants under one name, sorted by start; they may overlap, then they take several rows."""
+    """Slices or instants under one name, sorted by start; if they overlap, they take several rows."""
 
     name: str
     start_ns: Int64s
@@ -96,7 +95,7 @@ def track_events(tracks: Sequence[Track], first: int, room: int) -> Iterator[byt
 
 
 def _arrow(arrow: Arrow, start: int, end: int, pid: int, tid: int, number: int) -> Iterator[bytes]:
-    """Yield an arrow that begins in a slice: both ends bind to the slice that is open at their times, if in order."""
+    """Yield an arrow that begins in a slice; each end binds to the slice that is open at its time."""
     begins = start + APART_NS
     if begins > min(end, arrow.time_ns):
         return

@@ -1,4 +1,4 @@
-"""The tables as a piece of a page: their controls, and their columns, which the script shows."""
+"""The interactive tables as a piece of a page: their controls, and their packed columns."""
 
 import base64
 import json
@@ -61,7 +61,7 @@ def tables(number: int, analysis: Analysis, grids: Sequence[Grid], quoting: Quot
 
 
 def _no_steps(profile: Profile) -> str:
-    """Return why sums per step are not shown; nothing where they are."""
+    """Return why sums per step are not shown; empty if they are."""
     why = profile.withheld
     return not_shown(why.step, why.per_step, why.busy)
 
@@ -101,6 +101,6 @@ def _grid(grid: Grid, zero_ns: int, quoting: Quoting) -> dict[str, Any]:
 
 
 def _links(places: list[Place], quoting: Quoting) -> list[str]:
-    """Return the addresses of the places in the editor, if there is one; empty where a file is not at hand."""
+    """Return the addresses of the places in the editor, if there is one; a place without its file has an empty one."""
     links = [quoting.link(at) for at in places]
     return links if any(links) else []

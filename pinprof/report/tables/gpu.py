@@ -51,12 +51,12 @@ def kernels(analysis: Analysis) -> Grid | None:
 
 
 def _share(analysis: Analysis) -> tuple[Field, ...]:
-    """Return the column of shares, where the time in which GPUs work is given."""
+    """Return the column of shares, unless the time in which GPUs work is withheld."""
     return () if analysis.profile.withheld.busy else (OF_WORK,)
 
 
 def copies(analysis: Analysis) -> Grid | None:
-    """Return the copies by direction, host memory, size and stream; None without any, and where they are withheld."""
+    """Return the copies by direction, host memory, size and stream; None without any, or if they are withheld."""
     trace, overlap = analysis.trace, analysis.details.overlap
     if not len(overlap.row) or analysis.profile.withheld.copies:
         return None
@@ -125,7 +125,7 @@ def _exposed_ns(trace: Trace, rows: Int64s) -> Int64s:
 
 
 class _Work:
-    """Rows of GPU work in groups: each is of one stream."""
+    """Rows of GPU work in groups by some keys and by stream."""
 
     def __init__(self, analysis: Analysis, rows: Int64s, keys: tuple[np.ndarray, ...]) -> None:
         self._analysis, self._rows = analysis, rows
@@ -144,7 +144,7 @@ class _Work:
         numbers: dict[str, Scopes] | None = None,
         seen: dict[str, list[int | None]] | None = None,
     ) -> Grid:
-        """Return the table of the groups, whose columns are those of time and of where they come from, and more."""
+        """Return the table of the groups: these columns, and those of time, stream and origin."""
         gpu, groups = self._analysis.trace.gpu, self.groups
         first, longest = self._rows[groups.first], self._rows[groups.longest]
         names = [gpu.names[code] for code in gpu.name[first].tolist()]
@@ -168,13 +168,13 @@ class _Work:
         )
 
     def _busy(self, chosen: Bools) -> int:
-        """Return how long GPUs work on what is chosen."""
+        """Return how long GPUs work on the chosen rows."""
         gpu = self._analysis.trace.gpu
         rows = (of_device[chosen[of_device]] for of_device in gpu.of_device.values())
         return sum(length(union(gpu.start_ns[of_device], gpu.end_ns[of_device])) for of_device in rows)
 
     def _launchers(self) -> tuple[dict[str, list[str]], list[Place]]:
-        """Return the columns that say what launches most of each group, and the places."""
+        """Return the columns on what launches most of each group, and the places."""
         trace, launch = self._analysis.trace, self._analysis.trace.links.launch[self._rows]
         calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
         known = calls[calls != NONE].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Rows of events gathered by what they have in common, with their sums in the regular steps and in the recording."""
+"""Tables of events in groups, with sums over the regular steps and over the whole recording."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Field(NamedTuple):
     kind: str = TEXT
     meaning: str = ""
     ratio: tuple[str, str] | None = None
-    """The two columns whose ratio it is; `whole` is the time that shares are of."""
+    """The two columns that it divides; `whole` is the total time."""
     adds: bool = False
     """Whether it adds up over events; per step it is the sum divided by the number of steps."""
     over_rows: bool = True
@@ -45,7 +45,7 @@ LONGEST = Field("most", "longest", TIME, "press it to see the longest in the tim
 
 
 def timed(*more: Field, total: str = "total", meaning: str = "") -> tuple[Field, ...]:
-    """Return the columns of what takes time: how often, how long, on average and at most."""
+    """Return the columns of events: count, total, mean and longest time, and `more`."""
     return COUNTED, Field("total", total, TIME, meaning, adds=True), MEAN, LONGEST, *more
 
 
@@ -62,12 +62,12 @@ class Grid:
     seen: dict[str, list[Any]]
     """The values by which the timeline finds the events of each row."""
     source: str
-    """The timeline's name for what the rows are of."""
+    """The timeline's source of the events of the rows."""
     longest_ns: tuple[Int64s, Int64s]
     """When the longest event of each row starts and ends."""
     places: list[Place] = field(default_factory=list)
     whole_ns: tuple[int, int] = (0, 0)
-    """The time that shares are of, in the regular steps and in the recording."""
+    """The total time, for shares, in the regular steps and in the recording."""
     stacks: list[tuple[str, ...]] = field(default_factory=list)
     """The call stack of each row, innermost first, if there are any."""
     together: dict[str, list[list[int]]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class EventGroups:
     first: Int64s
     """One event of each group."""
     which: Int64s
-    """Per event its group; that of the last number is of no table."""
+    """The group of each event; events of the last number are in no group."""
     time_ns: Int64s
     inside: Bools
     """Whether each event is in a regular step."""
@@ -136,7 +136,7 @@ class EventGroups:
 
     @cached_property
     def names(self) -> NamedRows:
-        """The groups as names, to ask what leads in each."""
+        """The groups as rows of names, to find the leading value of each."""
         total = np.bincount(self.which, self.time_ns, minlength=len(self))[: len(self)].astype(np.int64)
         return NamedRows(np.arange(len(self)), self.which, np.zeros(0, np.int64), total, MOST_ROWS)
 
@@ -148,7 +148,7 @@ class EventGroups:
         return inside, whole
 
     def origins(self, origins: Origins) -> tuple[dict[str, list[str]], list[Place]]:
-        """Return the columns that say where most of each group comes from, and the places."""
+        """Return the columns on where most of each group comes from, and the places."""
         leading = origins.of(self.names, self.time_ns) if len(self) else []
         texts = {
             "line": [with_more(place(origin.place), origin.places) for origin in leading],
@@ -157,7 +157,7 @@ class EventGroups:
         return texts, [origin.place for origin in leading]
 
     def leading(self, value: Int32s, names: Sequence[str]) -> list[str]:
-        """Return of each group the name of most time; nothing where there is none."""
+        """Return the name with most time in each group; empty if it has none."""
         if not len(self):
             return []
         leading, _ = self.names.leading(value, self.time_ns)

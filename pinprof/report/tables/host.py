@@ -17,9 +17,9 @@ from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
 MOST_LEVELS = 64
-"""Ops within ops that are looked through for one of the same name."""
+"""Levels of callers that are searched for an op of the same name."""
 MOST_SEEN = 1000
-"""Waits of a site that the timeline is told of one by one."""
+"""The most waits of a site that the timeline finds one by one."""
 PARTS_OF_WAITS: tuple[tuple[Field, Callable[[WaitCost], int]], ...] = (
     (
         Field("drain", WAIT_PARTS["drain"], TIME, "waiting for work that was queued before", adds=True),
@@ -29,7 +29,7 @@ PARTS_OF_WAITS: tuple[tuple[Field, Callable[[WaitCost], int]], ...] = (
     (Field("rest", WAIT_PARTS["rest"], TIME, "the call itself", adds=True), lambda cost: cost.overhead_ns),
     (Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True), lambda cost: cost.idle_ns),
 )
-"""The columns of waits besides their length, unless they are withheld."""
+"""The columns of waits besides their length, and their values; they may be withheld."""
 
 
 def ops(analysis: Analysis) -> Grid | None:
@@ -80,7 +80,7 @@ def _host_times(trace: Trace) -> tuple[int, int]:
 
 
 def _within_same(trace: Trace) -> Bools:
-    """Return whether each op runs within one of the same name, whose time has its own in it."""
+    """Return whether each op runs within an op of the same name, whose time includes it."""
     name, around = trace.ops.name, trace.links.op_parent
     within = np.zeros(len(name), bool)
     for _ in range(MOST_LEVELS):
@@ -99,7 +99,7 @@ def _kernels(trace: Trace) -> Int64s:
 
 
 def waits(analysis: Analysis) -> Grid | None:
-    """Return the waits by site, without the profiler's; None without any, and where their times are withheld."""
+    """Return the waits by site, without the profiler's; None without any, or if their times are withheld."""
     trace, syncs, why = analysis.trace, analysis.details.syncs, analysis.profile.withheld
     numbered = [(number, site) for number, site in enumerate(syncs.sites) if site.verdict != "profiler"]
     if not numbered or why.stalls:
@@ -166,7 +166,7 @@ class _Wait(NamedTuple):
 
 
 def _longest(trace: Trace, stalls: Stalls, rows: Int64s) -> _Wait:
-    """Return the longest wait of some stalls: the calls that make and await one copy are one."""
+    """Return the longest wait of some stalls; calls that make and await the same copy are one wait."""
     if not len(rows):
         return _Wait()
     copy = np.where(stalls.copy[rows] != NONE, stalls.copy[rows], -2 - np.arange(len(rows)))

@@ -1,4 +1,4 @@
-"""`pinprof try --json`: a patch with its certificate, for programs."""
+"""`pinprof try --json`: a patch with its certificate."""
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -124,7 +124,7 @@ class Try(Document, kw_only=True, tag_field="schema", tag="pinprof.try/1"):
 
 
 def trial_to_json(certificate: Certificate, written: Iterable[Path] = (), backups: Iterable[Path] = ()) -> str:
-    """Return all that was shown as JSON text."""
+    """Return the patch and its certificate as JSON text."""
     step_ns, checked = certificate.analysis.profile.step_ns, certificate.checked
     diffs = {id(patch.change): patch.diff for patch in certificate.patches.patches}
     document = Try(

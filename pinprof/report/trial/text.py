@@ -1,7 +1,4 @@
-"""A patch that was tried: the sentences about it, and a text that `git apply` takes.
-
-In that text all but the diffs stands in lines with a #.
-"""
+"""The sentences on a patch that was tried, and a text that `git apply` takes: all but the diffs is behind a #."""
 
 from collections.abc import Iterator
 from math import inf
@@ -24,7 +21,7 @@ def share(value: float) -> str:
 
 
 def span(judgement: Judgement) -> str:
-    """Return where the saving lies."""
+    """Return the interval of the saving."""
     if judgement.high == inf:
         return "too few pairs for an interval"
     low, high = sorted((1 - judgement.high, 1 - judgement.low))
@@ -32,7 +29,7 @@ def span(judgement: Judgement) -> str:
 
 
 def speed(judgement: Judgement | None) -> str:
-    """Return what is known of the speed, in a clause."""
+    """Return the result on the speed as a clause."""
     if judgement is None:
         return "not measured"
     if judgement.verdict == FASTER:
@@ -45,7 +42,7 @@ def speed(judgement: Judgement | None) -> str:
 
 
 def numbers(compared: NumbersComparison) -> str:
-    """Return whether the numbers are the same, in a clause."""
+    """Return whether the numbers are the same, as a clause."""
     return {
         "equal": "numbers equal",
         "rounding": "numbers equal but for rounding",
@@ -55,7 +52,7 @@ def numbers(compared: NumbersComparison) -> str:
 
 
 def races(checked: CheckResults) -> str:
-    """Return whether there is a race, in a clause."""
+    """Return whether there is a race, as a clause."""
     if checked.guard.why:
         return "races not looked for"
     if checked.new_races:
@@ -84,7 +81,7 @@ def sentence(certificate: Certificate) -> str:
 
 
 def _speed(certificate: Certificate) -> str:
-    """Return what is known of the speed, and where that was measured if it was not on a GPU."""
+    """Return the result on the speed, and that it was measured without a GPU if so."""
     measurement = certificate.measurement
     return speed(certificate.judgement) + ("" if measurement is None or _is_on_gpu(measurement) else " without a GPU")
 
@@ -94,7 +91,7 @@ def _is_on_gpu(measurement: Measurement) -> bool:
 
 
 def _by_itself(certificate: Certificate) -> str:
-    """Return of how many fixes only the sum is known."""
+    """Return how many fixes were not measured by themselves; empty if none."""
     kept = [outcome for outcome in certificate.outcomes if outcome.is_kept]
     unknown = sum(outcome.fate == "kept_unmeasured" for outcome in kept)
     if not unknown:
@@ -103,7 +100,7 @@ def _by_itself(certificate: Certificate) -> str:
 
 
 def of_share(tried: FixOutcome) -> str:
-    """Return what the measurement of one fix among several says."""
+    """Return the result for one fix among several."""
     measured = f": {speed(tried.judgement)} with it" if tried.judgement else ""
     why = f": {tried.why}" if tried.why else ""
     return {
@@ -118,7 +115,7 @@ def of_share(tried: FixOutcome) -> str:
 
 
 def lines(certificate: Certificate) -> Iterator[str]:
-    """Yield all that was shown, a line each."""
+    """Yield the lines of a certificate: step, measurement, prediction, numbers and guard."""
     measurement, checked = certificate.measurement, certificate.checked
     if measurement is None:
         return
@@ -212,7 +209,7 @@ def milliseconds(certificate: Certificate, number: int) -> float | None:
 def trial_to_text(certificate: Certificate) -> bytes:
     """Return the patch, why the rest is not changed, the certificate, and the verdict in the last line.
 
-    The diffs of a patch that is not proven stand behind a # too, so that nobody applies them by a pipe.
+    The diffs of an unproven patch are also behind a #, so that a pipe into `git apply` does not apply them.
     """
     is_proven = certificate.verdict == "take_it"
     return b"".join(

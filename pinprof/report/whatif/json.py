@@ -1,4 +1,4 @@
-"""`pinprof whatif --json` and `pinprof verify --json`: predictions for programs."""
+"""`pinprof whatif --json` and `pinprof verify --json`: predictions, and their comparison with measured steps."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -142,12 +142,12 @@ def _wait(site: Site) -> WaitJson:
 
 
 def verification_to_json(verified: Verification) -> str:
-    """Return a prediction against what was measured as JSON text."""
+    """Return a prediction and the measured step as JSON text."""
     return encoded(verification(verified))
 
 
 def verification(verified: Verification) -> Verify:
-    """Return a prediction against what was measured, for programs."""
+    """Return a prediction and the measured step as a document."""
     return filled(
         Verify,
         verified,

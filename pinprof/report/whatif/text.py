@@ -1,4 +1,4 @@
-"""Predictions for the terminal: what a change brings and takes for granted, and what was measured after it."""
+"""Predictions for the terminal: what a change saves and assumes, and what was measured after it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,9 +20,9 @@ from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
 
 MAX_SITES = 5
-"""More places of one change than this are counted, not listed."""
+"""The most places of one change that are listed; further ones are counted."""
 MAX_RANKS = 8
-"""More ranks than this are counted, not listed."""
+"""The most ranks that are listed; further ones are counted."""
 RankChanges = tuple[Trace, Sequence[OptionChange]]
 """The trace of a rank, and what changes in it."""
 SOURCES = {
@@ -31,18 +31,18 @@ SOURCES = {
     "estimated": "estimated without profiler",
 }
 ALIKE = 1.01
-"""Of two changes whose steps differ by less than this, the simpler one is advised."""
+"""Of two changes whose steps differ by a smaller factor, the simpler one is advised."""
 SMALL = 0.01
-"""A change that saves less than this share of the step is not what to do first."""
+"""A change that saves a smaller share of the step is not advised."""
 NOTHING = 0.002
-"""A step that changes by less than this share stays as it is."""
+"""A step that changes by a smaller share is unchanged."""
 
 
 SPEEDS = {
     "host_speed": ("host", "all of the host's own time scales; the replay gives its waits"),
     "gpu_speed": ("GPU", "all kernels scale alike; copies keep their rates"),
 }
-"""Options that change no single thing: whose speed they are, and what they assume."""
+"""Options that scale the speed of host or GPU, with what they assume."""
 
 
 def prediction_to_text(
@@ -89,7 +89,7 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
 
 
 def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[RenderableType]:
-    """Yield what changes, said once for all ranks on which it is the same."""
+    """Yield what changes, once for all ranks with the same changes."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for position, (trace, changes) in enumerate(ranks):
         lines = tuple(line for change in changes for line in change_lines(trace, change, scenario))
@@ -108,7 +108,7 @@ def _whole_name(traces: Sequence[Trace]) -> str:
 
 
 def _saves_at_most(ranks: Sequence[RankChanges]) -> bool:
-    """Return whether another wait must come in the place of one that is dropped, so that less is saved."""
+    """Return whether a dropped wait must be replaced by another one, so that less is saved."""
     dropped = (change for _, changes in ranks for change in changes if change.option == "drop_syncs")
     return any(site.must_stay for change in dropped for site in change.sites)
 
@@ -116,7 +116,7 @@ def _saves_at_most(ranks: Sequence[RankChanges]) -> bool:
 def difference(
     before_ns: float, after_ns: float, *, is_certain: bool, whole: str = "step", at_most: bool = False
 ) -> str:
-    """Return what a change brings, or at most: "saves 1.90 ms, 15 % of the step"."""
+    """Return what a change saves, or saves at most: "saves 1.90 ms, 15 % of the step"."""
     change_ns = abs(before_ns - after_ns)
     if change_ns < NOTHING * before_ns:
         return "no measurable change"
@@ -126,7 +126,7 @@ def difference(
 
 
 def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None = None) -> Iterator[str]:
-    """Yield how many things a change is about per step, and at which places."""
+    """Yield how many waits, copies or calls an option changes per step, and at which places."""
     words = OPTIONS[change.option]
     if not change.per_step and not change.sites:
         yield words.none
@@ -146,7 +146,7 @@ def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None =
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:
-    """Return at which rate pinned copies run in a scenario."""
+    """Return the rate of pinned copies in a scenario."""
     if scenario and scenario.machine and not scenario.pinned_gbps:
         return f"the rates measured on {printable(scenario.machine.gpu)}"
     if scenario and scenario.pinned_gbps:
@@ -161,7 +161,7 @@ def _at_sites(sites: Sequence[Site]) -> str:
 
 
 def where(site: Site) -> str:
-    """Return where a site is, as far as the trace shows it."""
+    """Return the place of a site, as far as the trace shows it."""
     named = place(site.place)
     return (f"at {named}" if named else f"in {site.op or site.call}") + within([site])
 
@@ -179,15 +179,15 @@ def to_overview(
 
 
 def is_saving(now: Prediction, after: Prediction) -> bool:
-    """Return whether a change saves more than what the replay of the unchanged program, `now`, is off."""
+    """Return whether a change saves more than the error of the replay of the unchanged program, `now`."""
     off = abs(now.predicted_ns - now.baseline_ns)
     return after.baseline_ns - after.predicted_ns > max(off, NOTHING * now.baseline_ns)
 
 
 def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tuple[str, str, Prediction] | None:
-    """Return the smallest change that saves about as much as any does alone; None if none saves a measurable time.
+    """Return the first change that saves about as much as the best single one; None if none saves a measurable time.
 
-    The last of `named` is all changes together.
+    `named` begins with the simplest change; its last entry is all changes together.
     """
     if not any(is_saving(now, after) for _, _, after in named):
         return None
@@ -238,7 +238,7 @@ def verified_to_text(before: Trace, verified: Verification, *, width: int = 100,
 
 
 def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]:
-    """Yield the comparison; first, whatever makes its numbers meaningless."""
+    """Yield the comparison, after what makes its numbers meaningless."""
     yield Text(printable(f"{verified.before.path} -> {verified.after.path}"), "bold")
     if not verified.is_same_program:
         yield section("These may not be the same program")
@@ -257,7 +257,7 @@ def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]
 
 
 def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
-    """Yield the steps, and the prediction if the replay knows a change that it could predict."""
+    """Yield the steps, and the prediction if the replay can apply a change."""
     predicted, measured = verified.prediction, verified.measured_range_ns
     if verified.changes:
         yield fact(
