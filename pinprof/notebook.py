@@ -31,7 +31,7 @@ from pinprof.report.job.page import page_of_files
 from pinprof.report.job.text import job_to_text
 from pinprof.report.job.view import verdict_line
 from pinprof.report.objects import Contents, PageObject
-from pinprof.report.trace import frames
+from pinprof.report.trace import dataframes
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import trace_to_text
@@ -88,38 +88,38 @@ class Report(PageObject):
 
     @property
     def kernels(self) -> "pd.DataFrame":
-        """The kernels by name; see `pinprof.report.trace.frames`, as for all tables."""
-        return frames.kernels(self._document)
+        """The kernels by name; see `pinprof.report.trace.dataframes`, as for all tables."""
+        return dataframes.kernels(self._document)
 
     @property
     def ops(self) -> "pd.DataFrame":
         """The ops by name."""
-        return frames.ops(self._document)
+        return dataframes.ops(self._document)
 
     @property
     def copies(self) -> "pd.DataFrame":
         """The copies by direction and host memory."""
-        return frames.copies(self._document)
+        return dataframes.copies(self._document)
 
     @property
     def waits(self) -> "pd.DataFrame":
         """The places where the host waits."""
-        return frames.waits(self._document)
+        return dataframes.waits(self._document)
 
     @property
     def steps(self) -> "pd.DataFrame":
         """The steps of the trace on the host and on each GPU."""
-        return frames.steps(self.analysis)
+        return dataframes.steps(self.analysis)
 
     @property
     def phases(self) -> "pd.DataFrame":
         """Forward, backward, optimizer, and the rest."""
-        return frames.phases(self._document)
+        return dataframes.phases(self._document)
 
     @property
     def findings(self) -> "pd.DataFrame":
         """What the rules found; `analysis.findings` has it as objects."""
-        return frames.findings(self._document)
+        return dataframes.findings(self._document)
 
     def whatif(self, scenario: Scenario | None = None, **changes: Any) -> Prediction:
         """Return the step after a change of the code; see `pinprof.whatif`."""
@@ -137,7 +137,7 @@ class Report(PageObject):
 
     def timeline(self, *, steps: Steps | None = None, range_ms: Times | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
-        from pinprof.report.trace.figures import timeline_figure  # noqa: PLC0415  plotly is slow to load
+        from pinprof.report.trace.plotly_figures import timeline_figure  # noqa: PLC0415  plotly is slow to load
 
         return timeline_figure(self.analysis, timeline_title(self.analysis), steps, range_ms)
 
@@ -146,7 +146,7 @@ class Report(PageObject):
 
         It leaves out figures that the trace is not fit for, and figures of zeros only.
         """
-        from pinprof.report.trace.figures import numbers  # noqa: PLC0415  plotly is slow to load
+        from pinprof.report.trace.plotly_figures import numbers  # noqa: PLC0415  plotly is slow to load
 
         return {"timeline": self.timeline(), **numbers(self.profile)}
 
@@ -215,7 +215,7 @@ class ComparisonReport(PageObject):
     @property
     def table(self) -> "pd.DataFrame":
         """The figures before and after, the step first: times in ms."""
-        return frames.figures(self.comparison)
+        return dataframes.figures(self.comparison)
 
     def __str__(self) -> str:
         return comparison_to_text(self.comparison)
@@ -268,7 +268,7 @@ class JobReport(PageObject):
     @property
     def table(self) -> "pd.DataFrame":
         """The ranks: the step of each, what it would be alone, and what it waits for, in ms per step."""
-        return frames.ranks(self.ranks)
+        return dataframes.ranks(self.ranks)
 
     def __str__(self) -> str:
         shown = next((part for part in self.parts if rank_of(part) == self.ranks.shown_rank), self.parts[0])

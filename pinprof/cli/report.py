@@ -255,7 +255,7 @@ def _report_each(
 
 
 def _print_overview(measured: "Sequence[Analysis | RankPart]", skipped: Mapping[str, str], again: str) -> None:
-    from pinprof.report.overview import overview_to_text
+    from pinprof.report.trace_list import overview_to_text
 
     width, color = page_options()
     reasons = {shown(path): reason for path, reason in skipped.items()}

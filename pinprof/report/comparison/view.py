@@ -28,9 +28,9 @@ from pinprof.report.comparison.words import (
     step_of,
 )
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.sites import cause_with_verdict
 from pinprof.report.trace.step import bound_fact
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
+from pinprof.report.wait_groups import cause_with_verdict
 from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, cut, doubts, effect_and_remedy
 from pinprof.units import counted
 

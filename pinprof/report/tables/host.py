@@ -9,8 +9,8 @@ from pinprof.analyses.by_name.names import Origins
 from pinprof.analyses.syncs import WAITS, Stalls, WaitCost
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.sites import LIBRARY, LINE, called_from_several, group_waits
 from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, EventGroups, Field, Grid, Scopes, short_name, timed
+from pinprof.report.wait_groups import LIBRARY, LINE, called_from_several, group_waits
 from pinprof.report.words import WAIT_PARTS, cut, place, short_place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at

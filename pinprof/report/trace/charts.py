@@ -15,7 +15,7 @@ from pinprof.report.flame import fragment as flame
 from pinprof.report.flame import host_flame, waits_flame
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.steps import shown_numbers
-from pinprof.report.trace.kind_bars import kinds_figure
+from pinprof.report.trace.kinds import kinds_figure
 from pinprof.report.trace.waits import MAX_ROWS
 from pinprof.report.words import not_shown
 from pinprof.trace.tables import Int64s

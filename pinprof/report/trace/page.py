@@ -19,8 +19,8 @@ from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables.fragment import grids_of, tables
 from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
-from pinprof.report.trace.changes import changes
 from pinprof.report.trace.charts import charts_of, lengths_of_steps, overlap_of_steps
+from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, main_idle_cause, step_fact
 from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from pinprof.measurement.profile import Profile
 from pinprof.report.layout import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
-from pinprof.report.sites import LINE
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, trace_argument
 from pinprof.report.trace.by_name import FEW
@@ -33,6 +32,7 @@ from pinprof.report.trace.verdict import (
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
 from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
+from pinprof.report.wait_groups import LINE
 from pinprof.report.words import (
     capitalized,
     complete_steps,

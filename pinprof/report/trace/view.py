@@ -10,7 +10,6 @@ from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import GpuSums, Profile
 from pinprof.measurement.trust.doubt import Doubt
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.sites import LINE
 from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.by_name import kernel_sections, op_sections
 from pinprof.report.trace.host import host_section
@@ -27,6 +26,7 @@ from pinprof.report.trace.step import (
 from pinprof.report.trace.waits import wait_sections
 from pinprof.report.trace.whole_run import course_sections, precision
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
+from pinprof.report.wait_groups import LINE
 from pinprof.report.words import (
     ABSENT_TITLE,
     NOTHING,

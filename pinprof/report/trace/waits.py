@@ -8,7 +8,8 @@ from pinprof.analyses.syncs import WAITS, WaitCost, by_line
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.elements import Column, number_columns
-from pinprof.report.sites import (
+from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styled
+from pinprof.report.wait_groups import (
     LIBRARY,
     LINE,
     WaitGroup,
@@ -17,7 +18,6 @@ from pinprof.report.sites import (
     group_waits,
     place_in_group,
 )
-from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, WAIT_PARTS, not_shown, place, short_place, whole_place
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period

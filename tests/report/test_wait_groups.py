@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.sites import LIBRARY, LINE, called_from_several, group_waits, place_in_group
+from pinprof.report.wait_groups import LIBRARY, LINE, called_from_several, group_waits, place_in_group
 from pinprof.report.words import whole_place
 from pinprof.trace import read_trace
 from pinprof.trace.lines import Place

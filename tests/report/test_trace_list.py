@@ -8,7 +8,7 @@ from recordings import TRACES
 from rich.cells import cell_len
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.overview import common_ends, overview_to_text
+from pinprof.report.trace_list import common_ends, overview_to_text
 from pinprof.trace import read_trace
 from pinprof.trace.files import trace_files
 
