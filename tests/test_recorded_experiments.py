@@ -201,7 +201,7 @@ def test_a_what_if_leaves_a_wait_that_guards_a_copy_and_names_it_where_it_is_ask
     asked = Scenario(drop_syncs=(site.place.names[0],))
     text = prediction_to_text([(details.trace, changes_of(details, asked))], predict(details.trace, asked))
     assert ", at most.\n" in text
-    assert "another wait must come in their place, for they guard copies in flight (PIN216)" in text
+    assert "another wait must replace these, since they guard copies in flight (PIN216)" in text
 
 
 def test_every_recorded_experiment_is_named_above() -> None:

@@ -22,10 +22,8 @@ NO_STEPS = "the trace has no complete step; record more steps, and call profiler
 WHOLE = "no step was found, so the whole trace counts as one"
 NO_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
 NO_WORK = "no complete step of the trace has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
-NO_STEP_TIME = (
-    "only a recording of pinprof run or pinprof.profile with its plain window tells the step without profiler"
-)
-NO_HOST_MEMORY = "the trace does not tell pageable from pinned memory, or not how large copies are"
+NO_STEP_TIME = "only a recording of pinprof run or pinprof.profile with its plain window has the step without profiler"
+NO_HOST_MEMORY = "the trace does not show which copies are of pageable memory, or how large they are"
 
 LIMITED: Mapping[str, TraceFigure] = {
     key: next(figure for figure in FIGURES if figure.name == quantity.figure) for key, quantity in QUANTITIES.items()

@@ -12,7 +12,7 @@ from pinprof.verdict import CAUSES
 from pinprof.version import VERSION
 
 Evidence: TypeAlias = Annotated[Sequence[Pointer], doc("ids of the evidence")]
-Code: TypeAlias = Annotated[str | None, doc("the line; null where it is not at hand as it ran")]
+Code: TypeAlias = Annotated[str | None, doc("the line of code; null where the source is not there as it ran")]
 
 
 class BriefStep(Document):
@@ -51,15 +51,13 @@ class BriefFinding(PlacedJson):
     saving_fraction: SavingFraction
     range_ms: SavingRange
     at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay predicts what it saves")]
-    numbers: Annotated[
-        Numbers | None, doc("whether the fix keeps the numbers, made as it says; null where that is open")
-    ]
+    numbers: Annotated[Numbers | None, doc("whether the fix keeps the program's numbers; null where that is open")]
     do: Annotated[Words, doc("what to do, in a few words")]
     evidence: Evidence
 
 
 class BriefLine(PlacedJson):
-    """A line that takes the host's time, in a recording without work of a GPU."""
+    """A line that takes the host's time, in a recording without GPU work."""
 
     id: Pointer
     code: Code
@@ -82,7 +80,7 @@ class BriefUntold(Document):
 
 
 class BriefNext(Document):
-    """A command to go on with."""
+    """A command for the next step."""
 
     command: Annotated[str, doc("the command")]
     why: Annotated[Words, doc("what it gives")]
@@ -97,12 +95,12 @@ class BriefTrace(Document):
     step: Annotated[BriefStep, doc("the step")]
     verdict: Annotated[BriefVerdict, doc("why it is as long as it is")]
     findings: Annotated[Sequence[BriefFinding], doc("what to change, in the order in which to look at it")]
-    more_findings: Annotated[Count, doc("findings that have no room here")]
+    more_findings: Annotated[Count, doc("findings that do not fit here")]
     joint: Annotated[JointJson | None, doc("all fixes together")]
     lines: Annotated[Sequence[BriefLine], doc("the lines that take the host's time; none where a GPU worked")]
     cannot_tell: Annotated[Sequence[BriefUntold], doc("what the trace cannot tell, the gravest first")]
-    more_cannot_tell: Annotated[Count, doc("further ones that have no room here")]
-    next: Annotated[Sequence[BriefNext], doc("commands to go on with")]
+    more_cannot_tell: Annotated[Count, doc("further ones that do not fit here")]
+    next: Annotated[Sequence[BriefNext], doc("commands for the next step")]
 
 
 class BriefRank(Document):
@@ -110,19 +108,19 @@ class BriefRank(Document):
 
     rank: Annotated[Count, doc("its number")]
     step_ms: Annotated[Ms | None, doc("its step without the profiler")]
-    alone_ms: Annotated[Ms | None, doc("the step that it would have if it waited for no other rank")]
+    alone_ms: Annotated[Ms | None, doc("its step if it waited for no other rank")]
 
 
 class BriefRanks(Document):
     """The ranks of a job side by side."""
 
     world_size: Annotated[Count | None, doc("how many ranks the job has")]
-    sentence: Annotated[Words, doc("who holds up the others, by how much and why")]
+    sentence: Annotated[Words, doc("which rank holds up the others, by how much and why")]
     slowest_rank: Annotated[Count | None, doc("the rank that holds up the others")]
     skew_ms: Annotated[Ms | None, doc("how much longer than the median of the others it needs alone")]
     shown_rank: Annotated[Count | None, doc("the rank in `traces`")]
     rows: Annotated[Sequence[BriefRank], doc("the ranks, those that need longest alone first")]
-    more_ranks: Annotated[Count, doc("ranks that have no room here")]
+    more_ranks: Annotated[Count, doc("ranks that do not fit here")]
     choice: Annotated[Sequence[Words], doc("why these traces were taken, and what is absent")]
     evidence: Evidence
 
@@ -132,5 +130,5 @@ class ReportBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.repor
 
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
     traces: Annotated[Sequence[BriefTrace], doc("the traces")]
-    more_traces: Annotated[Count, doc("traces that have no room here: of a job, the other ranks")]
+    more_traces: Annotated[Count, doc("traces that do not fit here: of a job, the other ranks")]
     ranks: Annotated[BriefRanks | None, doc("the ranks of a job; null for one trace")]

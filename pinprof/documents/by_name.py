@@ -13,7 +13,7 @@ from pinprof.trace.phases import PHASES
 KindName: TypeAlias = Annotated[str, one_of(kind.name for kind in KERNEL_KINDS), doc("what they do")]
 Samples: TypeAlias = Annotated[Count, doc("how many samples")]
 SampledShare: TypeAlias = Annotated[Share, doc("of all samples")]
-SampledError: TypeAlias = Annotated[Share, doc("by how much that may be off, either way, with 95 % confidence")]
+SampledError: TypeAlias = Annotated[Share, doc("half the width of the 95 % confidence interval")]
 SampledMs: TypeAlias = Annotated[Ms | None, doc("the same share of the measured step")]
 
 
@@ -24,7 +24,7 @@ class Times(PlacedJson):
     count: Annotated[float, doc("how many per step")]
     ms: Annotated[Ms, doc("their time per step")]
     mean_us: Annotated[Us, doc("the mean of one")]
-    places: Annotated[Count, doc("how many places they come from; the one above has most of the time")]
+    places: Annotated[Count, doc("how many places they come from; `file` and `line` are those with the most time")]
     module: Annotated[str | None, doc("the innermost module around most of the time")]
     modules: Annotated[Count, doc("how many modules they come from")]
 
@@ -42,7 +42,7 @@ class KernelJson(Times):
     kind: KindName
     share: Annotated[Share | None, doc("of the time in which GPUs work for the steps")]
     step_share: Annotated[Share | None, doc("of the step without the profiler, on one stream")]
-    communication: Annotated[bool, doc("whether they are those of collectives, whose time is also that of waiting")]
+    communication: Annotated[bool, doc("whether they are those of collectives, whose time includes waiting")]
     streams: Annotated[Sequence[LaneJson], doc("where they run, most of the time first")]
     op: Annotated[str | None, doc("the outermost op that launches most of their time")]
 
@@ -55,7 +55,7 @@ class KernelsOfKind(Document):
     ms: Annotated[Ms, doc("their time per step")]
     share: Annotated[Share | None, doc("of the time of all kernels")]
     tensor_core_ms: Annotated[
-        Ms | None, doc("the part on tensor cores, as far as names tell; null where the kind has no use for them")
+        Ms | None, doc("the part on tensor cores, judged by names; null where the kind cannot use them")
     ]
 
 
@@ -77,13 +77,13 @@ class Sums(Document):
     names: Annotated[Count, doc("how many names there are")]
     left_out: Annotated[Count, doc("names beyond the costliest 200")]
     left_out_ms: Annotated[Ms, doc("their time per step")]
-    ms: Annotated[Ms, doc("the time of all per step, each by itself")]
+    ms: Annotated[Ms, doc("the sum of their times per step")]
 
 
 class KernelSumsJson(Sums):
     """All kernels together."""
 
-    busy_ms: Annotated[Ms, doc("time per step in which GPUs work, copies with it")]
+    busy_ms: Annotated[Ms, doc("time per step in which GPUs work, including copies")]
     kinds: Annotated[Sequence[KernelsOfKind], doc("by what they do, the costliest kind first")]
 
 
@@ -123,7 +123,7 @@ class LaunchesJson(Document):
     ops: Annotated[Sequence[Launcher], doc("by the outermost op, the 50 with most launches")]
     modules: Annotated[Sequence[Launcher], doc("by the innermost module, likewise; none without Python stacks")]
     blockers: Annotated[
-        Sequence[BlockerJson] | None, doc("what one graph of the step could not hold; null where waits are withheld")
+        Sequence[BlockerJson] | None, doc("what one CUDA graph of the step cannot hold; null where waits are withheld")
     ]
 
 
@@ -131,12 +131,12 @@ class PauseJson(Document):
     """The longest time per step in which the host ran no op and no call, as traced."""
 
     time_ms: Annotated[Ms, doc("its usual length")]
-    after: Annotated[str, doc("the op or call before it; empty at the begin of the step")]
+    after: Annotated[str, doc("the op or call before it; empty at the beginning of the step")]
     before: Annotated[str, doc("the op or call after it; empty at the end of the step")]
 
 
 class Called(PlacedJson):
-    """A line of your code, and what went on when it was the innermost line of yours."""
+    """A line of your code, and what ran while it was the innermost of your lines."""
 
     samples: Samples
     share: SampledShare

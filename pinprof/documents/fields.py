@@ -31,11 +31,11 @@ Guards: TypeAlias = Annotated[
     ),
 ]
 SavingMs: TypeAlias = Annotated[Ms | None, doc("what it saves per step, by replay; null where no replay predicts it")]
-SavingFraction: TypeAlias = Annotated[Share | None, doc("the same of the step")]
+SavingFraction: TypeAlias = Annotated[Share | None, doc("the same as a share of the step")]
 SavingRange: TypeAlias = Annotated[RangeMs | None, doc("where the saving lies")]
 Pointer: TypeAlias = Annotated[str, doc("its id: a JSON Pointer into the document without --brief")]
 File: TypeAlias = Annotated[str | None, doc("the file of the code, as it was recorded")]
-Line: TypeAlias = Annotated[Count | None, doc("its line; only where it is certain")]
+Line: TypeAlias = Annotated[Count | None, doc("its line, if that is certain")]
 Function: TypeAlias = Annotated[str | None, doc("the function around it")]
 
 
@@ -62,7 +62,7 @@ class BlockerJson(PlacedJson):
     """What prevents the capture of the step as one CUDA graph."""
 
     what: Annotated[str, doc("a cause of waits, or a sentence")]
-    per_step: Annotated[float, doc("how often; 0 for what is of the step as a whole")]
+    per_step: Annotated[float, doc("how often; 0 if it concerns the step as a whole")]
 
 
 class Saved(Document):

@@ -8,12 +8,12 @@ from pinprof.documents.fields import Family, PlacedJson, Saved, SavingFraction, 
 from pinprof.verdict import CAUSES, LIMITS
 
 CostMs: TypeAlias = Annotated[
-    Ms, doc("GPU idle time or exposed copy time per step that goes with it, as traced; not what a fix saves")
+    Ms, doc("GPU idle time or exposed copy time per step that it causes, as traced; a fix may save less or more")
 ]
 Word: TypeAlias = Annotated[
     str | None,
     one_of(limit.word for limit in LIMITS.values()),
-    doc("what people call a step that `cause` makes long; null where that is"),
+    doc("the usual word for such a step, as launch-bound; null where `cause` is"),
 ]
 OnRanks: TypeAlias = Annotated[Sequence[Count], doc("the ranks that have it")]
 
@@ -24,13 +24,13 @@ class OfCause(Document):
     ms: Annotated[
         Ms | None, doc("what a replay without the cause saves, as far as `step_parts` show it; of `gpu`, its kernels")
     ]
-    fraction: Annotated[Share | None, doc("the same of the step")]
+    fraction: Annotated[Share | None, doc("the same as a share of the step")]
     range_ms: Annotated[RangeMs | None, doc("where it lies")]
 
 
 DoFirst: TypeAlias = Annotated[
     Words | None,
-    doc("what to do first: the largest predicted saving; without one what answers `cause`, or how to find that out"),
+    doc("what to do first: the largest predicted saving, or what answers `cause`, or how to find the cause"),
 ]
 
 
@@ -50,7 +50,7 @@ class VerdictJson(OfCause):
     ]
     evidence: Annotated[Sequence[Words], doc("what shows it")]
     do: DoFirst
-    finding: Annotated[Count | None, doc("index into `findings` of what that is about")]
+    finding: Annotated[Count | None, doc("index into `findings` of the finding that `do` is about")]
 
 
 class FindingSite(PlacedJson):
@@ -58,13 +58,11 @@ class FindingSite(PlacedJson):
 
     evidence: Annotated[Words, doc("what was seen there")]
     cost_ms: CostMs
-    saving_ms: Annotated[
-        Ms | None, doc("what fixing this site alone saves per step; null where no replay was made of it")
-    ]
+    saving_ms: Annotated[Ms | None, doc("what fixing this site alone saves per step; null where it was not replayed")]
 
 
 class Then(Saved):
-    """A change that helps once the finding is fixed, and what both together bring."""
+    """A change that helps once the finding is fixed, and what both save together."""
 
     rule: Annotated[str, doc("the rule that explains it")]
     what: Annotated[Words, doc("the change")]
@@ -73,7 +71,7 @@ class Then(Saved):
 class FixCode(Document):
     """The fix as code."""
 
-    before: Annotated[str, doc("code like that which was found")]
+    before: Annotated[str, doc("an example of the code that the rule finds")]
     after: Annotated[str, doc("what to write instead; tests run it")]
 
 
@@ -100,7 +98,7 @@ class FindingJson(PlacedJson):
 
 
 class JointJson(Saved):
-    """All fixes together, which save less than the sum of them, and never less than one of them."""
+    """All fixes together: they save at most the sum of their savings, and at least the largest of them."""
 
     predicted_step_ms: Annotated[Ms, doc("the step with all of them")]
     without: Annotated[Sequence[str], doc("rules whose fixes are left out, because the step would be longer with them")]
@@ -113,7 +111,7 @@ class SharedSiteJson(FindingSite):
 
 
 class SharedFindingJson(PlacedJson):
-    """A finding of one or more ranks, as on the rank where it costs most."""
+    """A finding of one or more ranks, with the figures of the rank where it costs most."""
 
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
     family: Family
@@ -160,20 +158,20 @@ class RankRowJson(Document):
     rank: Annotated[Count, doc("its number")]
     path: Annotated[str, doc("its trace")]
     step_ms: Annotated[Ms | None, doc("its step without the profiler")]
-    alone_ms: Annotated[Ms | None, doc("the step that it would have if it waited for no other rank")]
+    alone_ms: Annotated[Ms | None, doc("its step if it waited for no other rank")]
     surely_ms: Annotated[Ms | None, doc("the least that `alone_ms` can be, given what the profiler may have cost")]
     traced_ms: Annotated[Ms | None, doc("its step as traced; the times below are parts of it")]
     gpu_busy_ms: Annotated[Ms | None, doc("its GPU works")]
-    exposed_copies_ms: Annotated[Ms | None, doc("copies with no kernel beside them")]
-    stall_ms: Annotated[Ms | None, doc("its host stands in calls that wait")]
+    exposed_copies_ms: Annotated[Ms | None, doc("copies run and no kernel does")]
+    stall_ms: Annotated[Ms | None, doc("its host is in calls that wait")]
     input_ms: Annotated[Ms, doc("its host waits for the next batch")]
     communication_ms: Annotated[Ms, doc("kernels of collectives run")]
-    exposed_communication_ms: Annotated[Ms, doc("the part with no other kernel beside them")]
+    exposed_communication_ms: Annotated[Ms, doc("the part in which no other kernel runs")]
     waited_ms: Annotated[Ms, doc("they wait for other ranks")]
     last: Annotated[Share, doc("collectives that it reached last")]
     clock_ahead_ms: Annotated[Ms, doc("how far its clock is ahead of the first rank's; not per step")]
     steps_before: Annotated[Count | None, doc("steps of the program before the recorded ones")]
-    overlapped_communication_ms: Annotated[Ms, doc("kernels of collectives run beside others")]
+    overlapped_communication_ms: Annotated[Ms, doc("kernels of collectives run, and others do")]
     pause_ms: Annotated[Ms | None, doc("the longest time in which its host ran no op and no call")]
     stalls: Annotated[Sequence[ByCause], doc("`stall_ms` by cause of waits")]
     idle_ms: Annotated[Ms | None, doc("its busiest GPU has no work")]
@@ -182,7 +180,7 @@ class RankRowJson(Document):
 
 
 class Spread(Document):
-    """How the steps of the ranks lie."""
+    """The range of the steps of the ranks."""
 
     least_ms: Annotated[Ms, doc("the shortest")]
     median_ms: Annotated[Ms, doc("the median")]
@@ -199,7 +197,7 @@ class RanksJson(Document):
     reason: Annotated[Words | None, doc("why the slowest rank needs longer")]
     shown_rank: Annotated[Count | None, doc("the rank to look at first")]
     choice: Annotated[Sequence[Words], doc("why these traces were taken, and what is absent")]
-    spread: Annotated[Spread | None, doc("how the steps lie")]
+    spread: Annotated[Spread | None, doc("the range of the ranks' steps")]
     rows: Annotated[Sequence[RankRowJson], doc("the ranks")]
     collectives: Annotated[Sequence[Collective], doc("those with the longest waits")]
     findings: Annotated[Sequence[SharedFindingJson], doc("those on most ranks first")]

@@ -55,9 +55,9 @@ CATEGORIES = tuple(name for name in Events.__struct_fields__ if name not in {"sk
 class Missing(Document, kw_only=True):
     """What the recording lacks or has wrong."""
 
-    check: Annotated[str, one_of(CHECKS), doc("which check found it")] = ""
+    check: Annotated[str, one_of(CHECKS), doc("the check that found it")] = ""
     level: Annotated[
-        str, one_of(LEVELS), doc("figures are withheld, are to be read with care, or something was not recorded")
+        str, one_of(LEVELS), doc("whether figures are withheld or doubtful, or something was not recorded")
     ]
     what: Annotated[Words, doc("what it is")]
     effect: Annotated[Words, doc("what follows")]
@@ -76,10 +76,10 @@ class IrregularJson(Document):
 
     reason: Annotated[str, one_of(IRREGULAR_REASONS), doc("what makes them longer")]
     count: Annotated[Count, doc("how many")]
-    every: Annotated[Count | None, doc("after how many steps they come back; null without such a rule")]
-    ms: Annotated[Ms, doc("what it adds to them together")]
+    every: Annotated[Count | None, doc("their period in steps; null without one")]
+    ms: Annotated[Ms, doc("the sum of what it adds to them")]
     per_step_ms: Annotated[Ms, doc("the same, divided by all steps")]
-    sites: Annotated[Sequence[Point], doc("where the program calls such work, as far as it was noticed")]
+    sites: Annotated[Sequence[Point], doc("where the program calls such work, as far as that is known")]
 
 
 class Regular(Document):
@@ -113,7 +113,7 @@ class Entry(Document):
     what: Annotated[str, one_of(LEDGER), doc("where time went")]
     ms: Annotated[Ms, doc("how much")]
     fraction: Annotated[Share, doc("of the run")]
-    steps: Annotated[Count | None, doc("steps that have a part of it")]
+    steps: Annotated[Count | None, doc("steps with a part of it")]
 
 
 class StepsJson(Document):
@@ -121,7 +121,7 @@ class StepsJson(Document):
 
     count: Annotated[Count, doc("complete steps in the recording")]
     source: Annotated[
-        str, one_of(("profiler_step", "annotation", "repetition", "whole_trace")), doc("what tells steps apart")
+        str, one_of(("profiler_step", "annotation", "repetition", "whole_trace")), doc("what marks the steps")
     ]
     marker: Annotated[str, doc("the mark of a step in the trace")]
     step_marker: Annotated[str | None, doc("what `pinprof run` took for the end of a step")]
@@ -129,7 +129,7 @@ class StepsJson(Document):
     device_ms: Annotated[Ms | None, doc("mean time between ends of the steps' work on the GPU, as traced")]
     traced_ms: Annotated[Ms | None, doc("the larger of both")]
     busy_ms: Annotated[Ms | None, doc("time per step in which the busiest GPU works")]
-    busy_fraction: Annotated[Share | None, doc("the same of `step_ms`, at most 1")]
+    busy_fraction: Annotated[Share | None, doc("the same as a share of `step_ms`, at most 1")]
     step_ms: Annotated[Ms | None, doc("the step without the profiler")]
     step_source: Annotated[Source, doc("how that is known")]
     range_ms: Annotated[RangeMs | None, doc("where `step_ms` lies")]
@@ -167,12 +167,12 @@ class StepPart(Document):
     """How a mean step divides on a GPU; all but `device` and `step_ms` add up to `step_ms`."""
 
     device: Annotated[Count, doc("the GPU")]
-    step_ms: Annotated[Ms | None, doc("the step, or the work where that alone is longer")]
-    compute_ms: Annotated[Ms | None, doc("kernels, and no copy")]
-    overlapped_ms: Annotated[Ms | None, doc("kernels and copies")]
-    exposed_ms: Annotated[Ms | None, doc("copies, and no kernel")]
-    memset_ms: Annotated[Ms | None, doc("only memsets")]
-    idle_ms: Annotated[Ms | None, doc("nothing")]
+    step_ms: Annotated[Ms | None, doc("the step, or the GPU's work if that is longer")]
+    compute_ms: Annotated[Ms | None, doc("time with kernels and without copies")]
+    overlapped_ms: Annotated[Ms | None, doc("time with kernels and copies")]
+    exposed_ms: Annotated[Ms | None, doc("time with copies and without kernels")]
+    memset_ms: Annotated[Ms | None, doc("time with memsets only")]
+    idle_ms: Annotated[Ms | None, doc("time without work")]
 
 
 class GpuJson(Document):
@@ -182,16 +182,16 @@ class GpuJson(Document):
     busy_ms: Annotated[Ms | None, doc("time with kernels, copies or memsets")]
     kernel_ms: Annotated[Ms | None, doc("time with kernels")]
     memcpy_ms: Annotated[Ms | None, doc("time with copies")]
-    idle_ms: Annotated[Ms | None, doc("time with none")]
-    span_ms: Annotated[Ms | None, doc("busy and idle")]
+    idle_ms: Annotated[Ms | None, doc("time without work")]
+    span_ms: Annotated[Ms | None, doc("busy and idle time together")]
 
 
 class HtaTimes(Document):
     """What the GPU does from its first work to its last."""
 
-    idle_ms: Annotated[Ms, doc("nothing")]
-    compute_ms: Annotated[Ms, doc("kernels that compute")]
-    other_ms: Annotated[Ms, doc("only copies, memsets and communication")]
+    idle_ms: Annotated[Ms, doc("time without work")]
+    compute_ms: Annotated[Ms, doc("time with kernels that compute")]
+    other_ms: Annotated[Ms, doc("time with only copies, memsets and communication")]
     span_ms: Annotated[Ms, doc("the sum")]
 
 
@@ -213,7 +213,7 @@ class HtaStream(Document):
     kernel_wait_ms: Annotated[Ms, doc("other gaps under 30 µs")]
     other_ms: Annotated[Ms, doc("all other gaps")]
     mean_queue: Annotated[float | None, doc("work that was launched and had not begun, in the mean")]
-    longest_queue: Annotated[Count | None, doc("the most of it")]
+    longest_queue: Annotated[Count | None, doc("the longest queue")]
 
 
 class HtaLaunches(Document):
@@ -229,7 +229,7 @@ class Hta(Document):
     """HTA's figures on the trace without its last step (`--hta`)."""
 
     times: Annotated[HtaTimes | None, doc("what the GPU does")]
-    overlapped: Annotated[Share | None, doc("communication time beside which the GPU computes")]
+    overlapped: Annotated[Share | None, doc("share of the communication time in which the GPU also computes")]
     kernels: Annotated[Sequence[HtaKernel], doc("by time")]
     streams: Annotated[Sequence[HtaStream], doc("by stream")]
     launches: Annotated[HtaLaunches | None, doc("launches")]
@@ -284,6 +284,6 @@ class ReportJson(Document, kw_only=True, tag_field="schema", tag=SCHEMA):
     """What `pinprof report --json` writes."""
 
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
-    machine: Annotated[MeasuredOn | UnsetType, doc("whose bench the findings rest on; only with `--machine`")] = UNSET
+    machine: Annotated[MeasuredOn | UnsetType, doc("the machine of the findings' bench; only with `--machine`")] = UNSET
     traces: Annotated[Sequence[TraceJson], doc("the traces")]
     ranks: Annotated[RanksJson | None, doc("the ranks of a job; null for one trace")]

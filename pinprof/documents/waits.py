@@ -1,4 +1,4 @@
-"""What holds the step up: waits of the host, batches, copies that no kernel hides, and idle time of the GPU."""
+"""What holds the step up: waits of the host, batches, exposed copies, and idle time of the GPU."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -35,60 +35,58 @@ class SiteJson(PlacedJson, kw_only=True):
     count: Annotated[Count | None, doc("how many waits")]
     per_step: Annotated[float | None, doc("waits per complete step")]
     stall_ms: Annotated[Ms | None, doc("time in the calls")]
-    drain_ms: Annotated[Ms | None, doc("the part in which earlier work of the GPU was still to be done")]
+    drain_ms: Annotated[Ms | None, doc("the part in which earlier GPU work still ran")]
     own_ms: Annotated[Ms | None, doc("the part in which the call's own copy ran")]
-    bubble_ms: Annotated[Ms | None, doc("GPU idle time that the waits leave behind")]
+    bubble_ms: Annotated[Ms | None, doc("GPU idle time after the waits")]
     verdict: Annotated[WaitVerdict, doc("whether the code asked for it, and whether it costs anything")]
-    group: Annotated[Count | None, doc("waits of one group only move if one of them is removed")]
+    group: Annotated[Count | None, doc("its group: if one wait of a group is removed, the next one waits instead")]
     guards: Guards
 
 
 class Group(Document):
-    """Sites whose waits move to the next if one is removed alone."""
+    """Sites whose waits move to the next one if one is removed."""
 
     group: Annotated[Count, doc("its number")]
     sites: Annotated[Sequence[Count], doc("indices into `sites`")]
     stall_ms: Annotated[Ms | None, doc("time in the calls")]
-    bubble_ms: Annotated[Ms | None, doc("GPU idle time behind them")]
+    bubble_ms: Annotated[Ms | None, doc("GPU idle time after them")]
 
 
 class Seen(PlacedJson):
-    """Waits where no recorded wait is known to be, seen while `pinprof run` watched steps without a profiler."""
+    """Waits at a line without a recorded wait, seen while `pinprof run` watched steps without a profiler."""
 
     stack: Annotated[Sequence[str], doc("all frames, the innermost first")]
     called: Annotated[str | None, doc("what the line called")]
     thread: Annotated[Thread, doc("the host thread that waits")]
     count: Annotated[Count, doc("how many waits")]
-    steps: Annotated[Count, doc("watched steps that have some")]
-    every: Annotated[Count | None, doc("after how many steps they come back; null without such a rule")]
+    steps: Annotated[Count, doc("watched steps with such waits")]
+    every: Annotated[Count | None, doc("their period in steps; null without one")]
     per_step: Annotated[float | None, doc("waits per watched step")]
 
 
 class SyncsJson(Document):
     """Where the host waits for the GPU."""
 
-    count: Annotated[Count | None, doc("waits in the recording; those of the profiler and those for room are left out")]
+    count: Annotated[Count | None, doc("waits in the recording, without those of the profiler and those for memory")]
     per_step: Annotated[float | None, doc("waits per complete step")]
     stall_ms: Annotated[Ms | None, doc("time in them")]
     sites: Annotated[Sequence[SiteJson], doc("by cause and place, the longest idle time of the GPU first")]
-    groups: Annotated[Sequence[Group], doc("waits that only move if one is removed")]
+    groups: Annotated[Sequence[Group], doc("groups of sites whose waits move to the next one if one is removed")]
     watched_steps: Annotated[Count | None, doc("steps that were watched without a profiler")]
-    seen_elsewhere: Annotated[Sequence[Seen], doc("waits that only these show")]
+    seen_elsewhere: Annotated[Sequence[Seen], doc("waits that only the watched steps show")]
 
 
 class Loader(Document):
     """The DataLoader."""
 
     waits: Annotated[Count, doc("batches that the main thread asked for")]
-    wait_ms: Annotated[Ms | None, doc("time until they were there")]
+    wait_ms: Annotated[Ms | None, doc("time until they arrived")]
     per_step_ms: Annotated[Ms | None, doc("the same per complete step")]
     pinned: Annotated[
         bool | None, doc("whether large copies to the GPU came from pinned memory; null where mixed or none")
     ]
     pin_thread: Annotated[bool, doc("whether a pin-memory thread is at work")]
-    pins: Annotated[
-        bool | None, doc("whether the DataLoader has `pin_memory=True`; null where the trace does not tell")
-    ]
+    pins: Annotated[bool | None, doc("whether the DataLoader has `pin_memory=True`; null where that is unknown")]
 
 
 class CopiesJson(Document):
@@ -100,25 +98,25 @@ class CopiesJson(Document):
     bytes: Annotated[Size | None, doc("how much")]
     unsized: Annotated[Count, doc("copies whose size is not recorded")]
     time_ms: Annotated[Ms | None, doc("how long they run")]
-    overlapped_ms: Annotated[Ms | None, doc("the part beside kernels of the same GPU")]
+    overlapped_ms: Annotated[Ms | None, doc("the part while kernels of the same GPU run")]
     exposed_ms: Annotated[Ms | None, doc("the rest")]
-    bandwidth_gbps: Annotated[Gbps | None, doc("bytes by time")]
-    host_blocked_ms: Annotated[Ms | None, doc("how long the host stood in calls that made or awaited them")]
+    bandwidth_gbps: Annotated[Gbps | None, doc("bytes divided by time")]
+    host_blocked_ms: Annotated[Ms | None, doc("how long the host was in calls that made or awaited them")]
 
 
 class Exposed(Document):
     """The exposed copies of one reason."""
 
-    reason: Annotated[str | None, one_of(REASONS), doc("why no kernel runs beside them")]
+    reason: Annotated[str | None, one_of(REASONS), doc("why no kernel runs meanwhile")]
     count: Annotated[Count | None, doc("how many")]
     exposed_ms: Annotated[Ms | None, doc("how long")]
 
 
 class OverlapJson(Document):
-    """How much of the copy time kernels hide, in the whole recording."""
+    """How much of the copy time kernels overlap, in the whole recording."""
 
     copy_ms: Annotated[Ms | None, doc("time with copies")]
-    overlapped_ms: Annotated[Ms | None, doc("the part beside kernels")]
+    overlapped_ms: Annotated[Ms | None, doc("the part while kernels run")]
     exposed_ms: Annotated[Ms | None, doc("the rest")]
     fraction: Annotated[Share | None, doc("overlapped; null without copies")]
     reasons: Annotated[Sequence[Exposed], doc("why copies are exposed")]

@@ -177,7 +177,7 @@ def _paragraphs(
     for remark in filter(None, (*remarks, advice(measurement))):
         yield bullet(printable(remark))
     if measurement.test.interrupted:
-        yield bullet("interrupted; this is what was known by then")
+        yield bullet("interrupted; this is the result so far")
     if recorded is not None:
         yield from _changes(recorded)
 

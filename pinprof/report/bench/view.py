@@ -125,10 +125,10 @@ def _claims(bench: Bench, which: str) -> Section:
     ran = {known.number for known, _ in experiments_run(bench)}
     judged = [verdict for verdict in verdicts(bench) if verdict.number in ran]
     counts = Counter(OUTCOMES[verdict.outcome] for verdict in judged)
-    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES.values() if counts[outcome])
+    numbers = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES.values() if counts[outcome])
     columns = [Column("claim"), Column(f"on {which} machine"), Column("verdict")]
     rows = [(f"{verdict.number} {verdict.claim}", _first(verdict.text), outcome_of(verdict)) for verdict in judged]
-    return Section("What holds of the published claims", [f"{said}."], tables=[ReportTable("Claims", columns, rows)])
+    return Section("What holds of the published claims", [f"{numbers}."], tables=[ReportTable("Claims", columns, rows)])
 
 
 def _first(text: str) -> str:
@@ -246,7 +246,7 @@ def tables_by_size(bench: Bench, result: Result) -> list[ReportTable]:
 def _grid(result: Result, sizes: Iterable[int], names: Sequence[str], marks: Callable[[Figure], str]) -> ReportTable:
     first, shown_size = ("workers", str) if names[0] == WORKERS else ("size", size)
     lines = [(shown_size(number), *(_cell(result.figure(name, number), marks) for name in names)) for number in sizes]
-    caption = f"By {first}, with how far the spread goes from the median, beyond 100 % from where to where"
+    caption = f"By {first}, with the spread as a share of the median, or as a range if that is above 100 %"
     return ReportTable(caption, [Column(first), *number_columns(*names)], lines)
 
 

@@ -68,7 +68,7 @@ class CompareBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.comp
     waits: Annotated[Sequence[BriefWait], doc("waits")]
     copies: Annotated[Sequence[BriefCopies], doc("copies by direction and host memory")]
     findings: Annotated[Sequence[BriefFindingChange], doc("findings")]
-    more_changes: Annotated[Count, doc("changes that have no room here")]
+    more_changes: Annotated[Count, doc("changes that do not fit here")]
     cannot_tell: Annotated[Sequence[Words], doc("what is not compared, and what the traces lack")]
 
 

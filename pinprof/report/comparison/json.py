@@ -66,7 +66,7 @@ class BriefFigure(Document):
 class FigureChange(BriefFigure):
     """Two values of a figure; its name ends with the unit."""
 
-    fraction: Annotated[Share | None, doc("the difference of the figure before")]
+    fraction: Annotated[Share | None, doc("the difference as a share of the figure before")]
     noise: Annotated[float | None, doc("how much the figures may differ by chance")]
     range_before: Annotated[Range | None, doc("where the figure before lies")]
     range_after: Annotated[Range | None, doc("where the figure after lies")]
@@ -118,7 +118,7 @@ class WaitChangeJson(Document):
     after: Annotated[Sequence[WaitSiteJson], doc("its places after")]
     per_step: Annotated[FigureChange, doc("how many")]
     stall_ms: Annotated[FigureChange, doc("time in them per step")]
-    bubble_ms: Annotated[FigureChange, doc("GPU idle time behind them per step")]
+    bubble_ms: Annotated[FigureChange, doc("GPU idle time after them per step")]
 
 
 class CopyChangeJson(Document):
@@ -172,12 +172,12 @@ class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1
     same_program: SameProgram
     kernels_alike: Annotated[Share | None, doc("kernels per step that both have, by name")]
     figures: Annotated[Sequence[StepFigure], doc("the step first, then its parts")]
-    waits: Annotated[Sequence[WaitChangeJson], doc("waits, each matched with itself")]
+    waits: Annotated[Sequence[WaitChangeJson], doc("waits, matched before and after")]
     waits_reason: WhyNot
     copies: Annotated[Sequence[CopyChangeJson], doc("copies by direction and host memory")]
     copies_reason: WhyNot
-    repinned: Annotated[Sequence[changes.Repinned], doc("copies of another memory after")]
-    findings: Annotated[Sequence[FindingChangeJson], doc("findings, each matched with itself")]
+    repinned: Annotated[Sequence[changes.Repinned], doc("copies whose host memory is of another kind after")]
+    findings: Annotated[Sequence[FindingChangeJson], doc("findings, matched before and after")]
     findings_reason: WhyNot
 
 

@@ -31,7 +31,7 @@ PER_STEP = (
     "times: per complete step, with the profiler's cost in them"
 )
 BEHIND = (
-    "a rank loses nothing by waiting if its own host would be no faster: compare the steps that each would have alone"
+    "waiting costs a rank nothing if its own host would not be faster: compare the steps that each would have alone"
 )
 
 

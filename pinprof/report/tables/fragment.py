@@ -79,9 +79,9 @@ def _packed(analysis: Analysis, grids: Sequence[Grid], quoting: Quoting) -> str:
 
 
 def _grid(grid: Grid, zero_ns: int, quoting: Quoting) -> dict[str, Any]:
-    seen = dict(grid.seen)
-    if "starts" in seen:
-        seen["starts"] = [[start - zero_ns for start in starts] for starts in seen["starts"]]
+    events = dict(grid.seen)
+    if "starts" in events:
+        events["starts"] = [[start - zero_ns for start in starts] for starts in events["starts"]]
     start, end = ((times - zero_ns).tolist() for times in grid.longest_ns)
     return {
         "name": grid.name,
@@ -92,7 +92,7 @@ def _grid(grid: Grid, zero_ns: int, quoting: Quoting) -> dict[str, Any]:
         "numbers": grid.numbers,
         "whole": grid.whole_ns,
         "source": grid.source,
-        "seen": seen,
+        "seen": events,
         "longest": [start, end],
         "links": _links(grid.places, quoting),
         "stacks": [[list(map(printable, stack))] if stack else [] for stack in grid.stacks],

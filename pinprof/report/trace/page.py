@@ -144,8 +144,8 @@ def _doubts(profile: Profile) -> Iterator[Markup]:
 
 def _figures(profile: Profile) -> Markup:
     """Return a line with the figures of the step that neither the verdict nor the bar shows."""
-    told = {fact.name for fact in (step_fact(profile), bound_fact(profile)) if fact}
-    shown = [fact for fact in _facts(profile) if fact.name not in told]
+    in_verdict = {fact.name for fact in (step_fact(profile), bound_fact(profile)) if fact}
+    shown = [fact for fact in _facts(profile) if fact.name not in in_verdict]
     item = Markup('<li title="{}">{} <strong>{}</strong></li>')
     items = Markup().join(item.format(fact.meaning, fact.name, inline_html(fact.number)) for fact in shown)
     return Markup('<ul class="figures">{}</ul>').format(items) if items else Markup()

@@ -29,7 +29,7 @@ MAX_ROWS = 100
 """The most rows of a table of waits on a page."""
 BY_LIBRARY = "some library functions wait for several of these lines: pinprof report --waits-by library adds them up"
 OUTSIDE = "Waits seen outside of the recorded steps"
-NOT_JOINED = "Waits seen in every step, at lines that no recorded wait is certain to have"
+NOT_JOINED = "Waits seen in every step, at lines without a certain recorded wait"
 MAX_NAMED = 4
 """Sites of a group that are named."""
 FREE = 0.01
@@ -139,7 +139,7 @@ def surprises(profile: Profile) -> Iterator[str]:
         stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _wait_and_place(*sites)
         if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
             after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
-            yield f"most of the {duration(stall)} that {named} waits is no loss: the GPU works meanwhile{after}"
+            yield f"most of the {duration(stall)} that {named} waits is not lost: the GPU works meanwhile{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
             which, when = _idle_after(profile, sites), in_or_after([cost])
             yield f"{named} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"

@@ -51,7 +51,7 @@ class TryNumbers(Document):
     verdict: Annotated[NumbersVerdict, doc("whether it is the same")]
     steps: Annotated[Count, doc("steps that were compared")]
     kinds: Annotated[Sequence[Annotated[str, one_of(("loss", "parameters", "output"))]], doc("what was compared")]
-    reason: Annotated[Words | None, doc("what differs, or why nobody can tell")]
+    reason: Annotated[Words | None, doc("what differs, or why that is not known")]
     distance: Annotated[Share | None, doc("the largest difference; null where one of the values is not a number")]
     rounding: Annotated[
         Share | None, doc("that of the original after a change of the last bits; null where not needed")

@@ -174,7 +174,7 @@ def _numbers(compared: NumbersComparison) -> str:
         return f"equal but for rounding: {of}; {distances}"
     if compared.verdict == "different":
         return f"DIFFERENT: {compared.why}; {distances}" if distances else f"DIFFERENT: {compared.why}"
-    return f"nobody can tell: {compared.why}"
+    return f"not known: {compared.why}"
 
 
 def _distances(compared: NumbersComparison) -> str:

@@ -139,7 +139,7 @@ def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None =
     yield f"{count} {per}{details} {words.how}{at_rate}{_at_sites(change.sites)}"
     kept = [site for site in change.sites if site.guards] if change.option == "drop_syncs" else []
     if kept:
-        yield f"another wait must come in their place, for they guard copies in flight (PIN216){_at_sites(kept)}"
+        yield f"another wait must replace these, since they guard copies in flight (PIN216){_at_sites(kept)}"
     if change.blockers:
         held = listed([f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in change.blockers], MAX_SITES)
         yield f"one graph cannot hold these (--drop-syncs all removes those that are waits): {held}"

@@ -110,7 +110,7 @@ def pageable_copy_after(kernel: int, copy: int) -> TraceBuilder:
 
 def test_a_long_wait_is_not_said_to_cost_only_the_idle_time_after_it(tmp_path: Path) -> None:
     text = text_of(pageable_copy_after(6_000, 2_000).write(tmp_path / "drain.json"))
-    sentence = "most of the 8.03 ms that pageable copy (aten::to) waits is no loss: the GPU works meanwhile"
+    sentence = "most of the 8.03 ms that pageable copy (aten::to) waits is not lost: the GPU works meanwhile"
     assert f"{sentence}, and is idle for only 5.00 µs after it" in " ".join(text.split())
     assert "PIN101" in text  # the slow copy is what costs
     assert " and costs " not in text
