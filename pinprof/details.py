@@ -10,6 +10,7 @@ from pinprof.analyses.copies import Overlap, measure_overlap
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
+from pinprof.analyses.serving import ServingPhase, measure_serving
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
 from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, measure_steps, without_irregular
 from pinprof.analyses.syncs import Syncs, measure_syncs
@@ -109,6 +110,11 @@ class Details:
     def devices(self) -> tuple[DeviceTime, ...]:
         """How long each GPU worked and was idle, in the whole trace."""
         return measure_idle(self.trace, self.gaps)
+
+    @cached_property
+    def serving(self) -> tuple[ServingPhase, ...]:
+        """The phases of a server's batches; none where the steps are no batches."""
+        return measure_serving(self.trace, [gaps.times for gaps in self.gaps])
 
     @cached_property
     def parts(self) -> tuple[StepParts, ...]:

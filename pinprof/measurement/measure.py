@@ -103,6 +103,7 @@ class _Sums:
                 why.step or why.per_step or why.busy or why.overlap, lambda: _mean_steps(details, length)
             ),
             whole_run=details.whole_run,
+            serving=() if no_sums else details.serving,
             unlike=details.unlike,
             pause=None if no_sums else measure_pause(trace, details.loader.times),
             launches=None if no_sums else measure_launches(trace, steps.divisor),

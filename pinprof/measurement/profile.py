@@ -11,6 +11,7 @@ from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import Launches, Pause, SlowLaunches
 from pinprof.analyses.loader import LoaderSums
 from pinprof.analyses.memory import MemoryPeak
+from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Stalled, WaitCost
@@ -124,6 +125,8 @@ class Profile:
     """How the step divides on each GPU; none if its length is not known."""
     whole_run: WholeRun | None
     """The sums of the whole run; None where pinprof did not record it."""
+    serving: tuple[ServingPhase, ...]
+    """The phases of a server's batches; none where the steps are no batches, or sums per step are withheld."""
     unlike: tuple[Irregular, ...]
     """The time that irregular steps add, in the whole run if pinprof noted it, otherwise in the trace."""
     pause: Pause | None

@@ -35,7 +35,9 @@ def graph_breaks() -> tuple[CompilerNote, ...]:
     noted = getattr(_dynamo(), "graph_break_reasons", ())
     breaks = [(_user_place(ended.user_stack), _words(ended.reason)) for ended in noted if ended.graph_break]
     failed = [compiled for compiled in _compilations() if compiled.fail_reason and compiled.fail_user_frame_filename]
-    return _notes((*breaks, *((_line(compiled), f"{_words(compiled.fail_reason)}{AS_A_WHOLE}") for compiled in failed)))
+    return _notes(
+        (*breaks, *((_failing_line(compiled), f"{_words(compiled.fail_reason)}{AS_A_WHOLE}") for compiled in failed))
+    )
 
 
 def recompilations() -> tuple[CompilerNote, ...]:
@@ -84,7 +86,7 @@ def _function(compiled: Any) -> Place:
     return Place(shown_file(compiled.co_filename), compiled.co_firstlineno, name)
 
 
-def _line(failed: Any) -> Place:
+def _failing_line(failed: Any) -> Place:
     return Place(shown_file(failed.fail_user_frame_filename), failed.fail_user_frame_lineno, failed.co_name)
 
 

@@ -14,6 +14,7 @@ from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.by_name import kernel_sections, op_sections
 from pinprof.report.trace.host import host_section
 from pinprof.report.trace.memory import memory_facts
+from pinprof.report.trace.serving import serving_section
 from pinprof.report.trace.step import (
     AS_TRACED,
     bound_fact,
@@ -93,6 +94,8 @@ def event_sections(
     Waits in libraries are grouped by the user's `line` that calls them, or by the `library`'s function. A terminal
     has the first `rows` of waits, lines, kernels and ops, None for all.
     """
+    if profile.serving:
+        yield serving_section(profile.serving)
     if profile.whole_run:
         yield from course_sections(profile.whole_run, profile.step_ns)
     if profile.copies:

@@ -1,0 +1,141 @@
+"""The batches of a server by phase: prefill, decode, or both, by the marks of vLLM and SGLang."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pinprof.intervals import Intervals, covered, length
+from pinprof.trace.links import enclosing, step_at
+from pinprof.trace.one_time_work import GRAPH_LAUNCH, NEVER
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+
+PREFILL, DECODE, MIXED, OTHER = "prefill", "decode", "mixed", "other"
+VLLM: Final = re.compile(
+    r"execute(?:_\d+)?_context_(?P<prefills>\d+)\((?:sq)?(?P<prefilled>\d+)\w*\)"
+    r"_generation_(?P<decodes>\d+)\((?:sq)?(?P<decoded>\d+)\w*\)"
+)
+VLLM_OF_2025: Final = re.compile(r"execute_new_(?P<prefills>\d+)_cached_(?P<decodes>\d+)")
+SGLANG: Final = re.compile(
+    r"step\[(?P<mode>[A-Z_]+) (?:.* )?bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?(?: c=(?P<prefills>\d+) g=\d+)?.*\]"
+)
+MODES: Final = {"EXTEND": PREFILL, "DECODE": DECODE, "MIXED": MIXED}
+MOST_FILLS: Final = 3
+
+
+class MarkedBatch(NamedTuple):
+    """What a mark says of a batch."""
+
+    phase: str
+    requests: int
+    tokens: int | None
+    """Those that its requests put in and that it makes; None where the mark does not count them."""
+
+
+@dataclass(frozen=True)
+class ServingPhase:
+    """The batches of a phase in the complete steps; times in ns, all but `count` means of a batch."""
+
+    name: str
+    """`prefill`, `decode`, `mixed`, or `other`, as a draft of speculative decoding."""
+    count: int
+    requests: float
+    tokens: float | None
+    """None where the marks do not count them."""
+    step_ns: float
+    """From the begin of a batch to that of the next one."""
+    launches: float
+    """Calls that launch work; that of a graph is one."""
+    graphs: float
+    """Calls that launch a CUDA graph."""
+    idle_ns: float
+    """In which the busiest GPU has no work."""
+    fills: tuple[tuple[str, float], ...]
+    """What the server marks in the idle time, the longest first, with the time of it."""
+
+
+def batch_of(mark: str) -> MarkedBatch | None:
+    """Return what a server's mark says of its batch; None for any other annotation."""
+    if found := VLLM.fullmatch(mark):
+        prefills, decodes = int(found["prefills"]), int(found["decodes"])
+        return MarkedBatch(
+            _phase(prefills, decodes), prefills + decodes, int(found["prefilled"]) + int(found["decoded"])
+        )
+    if found := VLLM_OF_2025.fullmatch(mark):
+        prefills, decodes = int(found["prefills"]), int(found["decodes"])
+        return MarkedBatch(_phase(prefills, decodes), prefills + decodes, None if prefills else decodes)
+    if found := SGLANG.fullmatch(mark):
+        phase, requests = MODES.get(found["mode"], OTHER), int(found["requests"])
+        unmarked = requests if phase == DECODE else None
+        return MarkedBatch(phase, requests, int(found["tokens"]) if found["tokens"] else unmarked)
+    return None
+
+
+def measure_serving(trace: Trace, idle_of_gpus: Sequence[Intervals]) -> tuple[ServingPhase, ...]:
+    """Return the phases of a server's batches; none where the steps are no batches, or their marks do not count them.
+
+    Of several GPUs the one that is idle for the shortest time counts.
+    """
+    batches = _batches(trace)
+    idle = min(idle_of_gpus, key=length, default=NEVER)
+    steps, graphs = trace.steps, trace.calls.named(GRAPH_LAUNCH.search)
+    times = {
+        "step_ns": steps.end_ns - steps.start_ns,
+        "launches": _per_step(trace, trace.launches_work),
+        "graphs": _per_step(trace, graphs),
+        "idle_ns": covered(idle, steps.start_ns, steps.end_ns),
+    }
+    phases = []
+    for name in dict.fromkeys(batch.phase for batch in batches.values()):
+        of_phase = {step: batch for step, batch in batches.items() if batch.phase == name}
+        rows = np.array(list(of_phase))
+        tokens = [batch.tokens for batch in of_phase.values() if batch.tokens is not None]
+        phases.append(
+            ServingPhase(
+                name,
+                len(rows),
+                requests=float(np.mean([batch.requests for batch in of_phase.values()])),
+                tokens=float(np.mean(tokens)) if len(tokens) == len(rows) else None,
+                fills=_fills(trace, idle, rows),
+                **{column: float(values[rows].mean()) for column, values in times.items()},
+            )
+        )
+    return tuple(phases)
+
+
+def _per_step(trace: Trace, calls: Bools) -> Int64s:
+    step = trace.links.call_step[calls]
+    return np.bincount(step[step != NONE], minlength=len(trace.steps))
+
+
+def _phase(prefills: int, decodes: int) -> str:
+    if prefills and decodes:
+        return MIXED
+    return PREFILL if prefills else DECODE
+
+
+def _batches(trace: Trace) -> dict[int, MarkedBatch]:
+    """Return by complete step what its first mark says."""
+    marks = trace.annotations
+    known = {number: batch for number, name in enumerate(marks.names) if (batch := batch_of(name))}
+    rows = np.flatnonzero(np.isin(marks.name, list(known)))
+    step = step_at(trace.steps, marks.start_ns[rows])
+    batches: dict[int, MarkedBatch] = {}
+    for row, number in zip(rows.tolist(), step.tolist(), strict=True):
+        if number != NONE and trace.steps.complete[number]:
+            batches.setdefault(number, known[int(marks.name[row])])
+    return batches
+
+
+def _fills(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, float], ...]:
+    """Return the marks that the server is in while the GPU is idle in these steps, innermost, with their mean time."""
+    marks = trace.annotations
+    inside = np.isin(step_at(trace.steps, marks.start_ns), steps)
+    time = covered(idle, marks.start_ns, marks.end_ns)
+    own, outer = time.copy(), enclosing(marks, marks)
+    np.subtract.at(own, outer[outer != NONE], time[outer != NONE])
+    sums = np.bincount(marks.name[inside], np.maximum(own[inside], 0), minlength=len(marks.names))
+    named = [number for number in np.argsort(-sums) if sums[number] and batch_of(marks.names[number]) is None]
+    return tuple((marks.names[number], float(sums[number]) / len(steps)) for number in named[:MOST_FILLS])

@@ -1,0 +1,102 @@
+"""Batches of a server by phase: steps of 1000 us, each with a mark of 600 us that says the batch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from trace_builder import COMPUTE, TraceBuilder
+
+from pinprof.analyses.serving import MarkedBatch, ServingPhase, batch_of
+from pinprof.details import details_of
+from pinprof.measurement.measure import measure
+from pinprof.report.trace.serving import serving_section
+from pinprof.trace import Trace, read_trace
+
+PREFILL, DECODE = "execute_context_2(512)_generation_0(0)", "execute_context_0(0)_generation_32(32)"
+MIXED = "execute_context_1(100)_generation_32(32)"
+
+
+@pytest.mark.parametrize(
+    ("mark", "batch"),
+    [
+        (PREFILL, MarkedBatch("prefill", 2, 512)),
+        (DECODE, MarkedBatch("decode", 32, 32)),
+        (MIXED, MarkedBatch("mixed", 33, 132)),
+        (
+            "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)",
+            MarkedBatch("decode", 32, 32),
+        ),
+        ("execute_new_1_cached_7", MarkedBatch("mixed", 8, None)),
+        ("execute_new_0_cached_7", MarkedBatch("decode", 7, 7)),
+        ("step[EXTEND bs=2 toks=4096]", MarkedBatch("prefill", 2, 4096)),
+        ("step[DECODE bs=16]", MarkedBatch("decode", 16, 16)),
+        ("step[DECODE bs=16 sq=16 sk=900 sqsq=16 sqsk=900]", MarkedBatch("decode", 16, 16)),
+        ("step[MIXED bs=3 c=1 g=2 c_sq=100]", MarkedBatch("mixed", 3, None)),
+        ("step[TARGET_VERIFY bs=4]", MarkedBatch("other", 4, None)),
+        ("step[DRAFT_LOOP raw_bs=4 bs=8 topk=1]", MarkedBatch("other", 8, None)),
+        ("gpu_model_runner: forward", None),
+        ("scheduler.run_batch", None),
+        ("step[3]", None),
+    ],
+)
+def test_a_mark_says_the_phase_and_how_many_requests_and_tokens(mark: str, batch: MarkedBatch | None) -> None:
+    assert batch_of(mark) == batch
+
+
+def served(folder: Path, marks: Sequence[str], *, around: str = "") -> Trace:
+    """Make batches in turn: decodes launch a graph of 700 us, others a kernel of 900 us; then one more kernel."""
+    builder = TraceBuilder()
+    for number, mark in enumerate(marks):
+        start, decodes = 1000 * number, mark == DECODE
+        if around:
+            builder.event("user_annotation", around, start, 990)
+        builder.event("user_annotation", mark, start + 2, 600)
+        call = builder.call("cudaGraphLaunch" if decodes else "cudaLaunchKernel", start + 20, 10)
+        length = 700 if decodes else 900
+        builder.activity("kernel", "gemm", start + 40, length, correlation=call, device=0, stream=COMPUTE)
+        builder.event("user_annotation", "Scheduler: process_outputs", start + 760, 200)
+        builder.kernel(start + 970, 20, launch=start + 962)
+    return read_trace(builder.write(folder / "trace.json"))
+
+
+def test_batches_are_summed_by_phase(tmp_path: Path) -> None:
+    trace = served(tmp_path, [PREFILL, *[DECODE] * 6, MIXED, MIXED])
+    prefill, decode, mixed = details_of(trace).serving
+    assert decode == ServingPhase(
+        name="decode",
+        count=6,
+        requests=32,
+        tokens=32,
+        step_ns=1_000_000,
+        launches=2,
+        graphs=1,
+        idle_ns=280_000,
+        fills=(("Scheduler: process_outputs", 200_000),),
+    )
+    assert (prefill.name, prefill.count, prefill.tokens, prefill.graphs) == ("prefill", 1, 512, 0)
+    assert (mixed.name, mixed.count, mixed.requests) == ("mixed", 1, 33)  # the last batch is not complete
+
+
+def test_marks_within_those_of_a_scheduler_say_the_batch(tmp_path: Path) -> None:
+    trace = served(tmp_path, ["step[DECODE bs=4]"] * 5, around="scheduler.run_batch")
+    assert trace.steps.marker == "SGLang's scheduler.run_batch"
+    (phase,) = details_of(trace).serving
+    assert (phase.name, phase.count, phase.requests) == ("decode", 4, 4)
+
+
+def test_steps_of_a_training_are_no_batches(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 1000 * number, 990)
+        builder.kernel(1000 * number + 40, 700, launch=1000 * number + 20)
+    assert details_of(read_trace(builder.write(tmp_path / "trace.json"))).serving == ()
+
+
+def test_the_report_says_how_fast_tokens_are_made_and_what_fills_the_idle_time(tmp_path: Path) -> None:
+    section = serving_section(measure(served(tmp_path, [PREFILL, *[DECODE] * 6])).serving)
+    assert [fact.name for fact in section.facts] == ["prefill", "decode"]
+    (brief,) = section.brief
+    assert brief == (
+        "Batches of decode: 1.00 ms as traced, 5 batches of 32 requests and 32 tokens, 32,000 tokens per second; 2 "
+        "launches, 1 of them of CUDA graphs; no GPU work for 280 µs (28 %), of it 200 µs in Scheduler: process_outputs."
+    )
