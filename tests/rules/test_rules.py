@@ -359,6 +359,21 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "is_validation"), [("torch/distributions/distribution.py", True), ("torch/nn/utils/clip_grad.py", False)]
+)
+def test_the_validation_of_distributions_has_a_fix_of_its_own(tmp_path: Path, file: str, is_validation: bool) -> None:
+    def validating(builder: TraceBuilder, start: float) -> None:
+        builder.function("train.py(3): policy", start + 5, 200)
+        builder.function(f"{file}(40): __init__", start + 25, 110)
+        wait(builder, start, "aten::is_nonzero")
+
+    (finding,) = [finding for finding in findings_of(validating, tmp_path) if finding.rule.id == "PIN202"]
+    assert finding.title.startswith("a distribution that validates") is is_validation
+    assert ("validate_args=False, or for all distributions" in finding.fix) is is_validation
+    assert finding.saving is not None
+
+
+@pytest.mark.parametrize(
     ("scene", "rule"),
     [
         (pageable, "PIN101"),
