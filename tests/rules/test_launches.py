@@ -333,6 +333,17 @@ def test_a_buffer_that_is_filled_in_each_step_is_not_advised_to_be_filled_once(
     assert ("cannot be written once" in finding.fix) is not is_once
 
 
+@pytest.mark.parametrize(
+    ("name", "is_hook"),
+    [("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", True), ("aten::sort", False)],
+)
+def test_what_a_node_of_the_backward_pass_computes_is_a_hook(tmp_path: Path, name: str, is_hook: bool) -> None:
+    findings = found(partial(op_on_the_host, name=name), tmp_path)
+    (finding,) = (finding for finding in findings if finding.rule.id == "PIN604")
+    assert finding.title.startswith("a hook of the backward pass") is is_hook
+    assert finding.fix.startswith("Do less in the hook") is is_hook
+
+
 @pytest.mark.parametrize(("scene", "rule"), NEARLY)
 def test_a_near_miss_is_not_found(tmp_path: Path, scene: Scene, rule: str) -> None:
     assert rule not in {each.rule.id for each in found(scene, tmp_path)}

@@ -14,6 +14,13 @@ IN_EACH_STEP = (
     "in each step, such as a buffer that is filled for a copy, cannot be written once before the loop."
 )
 """What to do about an op that writes in place."""
+ENGINE = "autograd::engine::"
+"""Before the name of a node that the autograd engine runs. It computes nothing on the host by itself."""
+HOOK = "a hook of the backward pass runs while the GPU is idle"
+OF_HOOK = (
+    "Do less in the hook of the gradient: operations on the GPU, every N steps, or once behind the backward pass for "
+    "all gradients together."
+)
 
 
 def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -23,13 +30,15 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
         alike = rows[[ops.name_of(row) == name for row in rows.tolist()]]
+        is_hook = name.startswith(ENGINE)
         time = float(ops.duration_ns[alike].sum()) / profile.steps.divisor
         yield Evidence(
             min(time, late),
             f"{shortened(name, LONGEST_NAME)}, {how_many(len(alike) / profile.steps.divisor)} {profile.steps.per}: the "
             f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
             edits=Edits(removed_ops=frozenset(alike.tolist())),
-            fix=IN_EACH_STEP if WRITES.match(name) else "",
+            title=HOOK if is_hook else "",
+            fix=OF_HOOK if is_hook else IN_EACH_STEP if WRITES.match(name) else "",
         )
 
 
