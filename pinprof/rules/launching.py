@@ -32,7 +32,7 @@ library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT
 without compiling (0.001); a compiled loss or optimizer alone launches less."""
 COLLECT = re.compile(r"<built-in (?:function collect>|method collect of module )")
 """How Python names gc.collect()."""
-FUSE = 'Launch many kernels at once: torch.compile fuses them, and with mode="reduce-overhead" launches CUDA graphs'
+FUSE = 'torch.compile with mode="reduce-overhead" fuses kernels and launches CUDA graphs'
 COMPILED_ALREADY = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
 OUTSIDE_OF_GRAPHS = "Find out why kernels are launched outside of the CUDA graphs"
 LOGS = "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."

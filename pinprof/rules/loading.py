@@ -69,5 +69,5 @@ def with_workers(evidence: Evidence, details: Details, feed: Feed | None, step_n
     if feed is None:
         return replace(evidence, edits=none)
     edits = Edits(most_input_ns=feed.received_ns, batch_ns=feed.batch_ns(step_ns, workers.now, workers.then))
-    text = f"{evidence.text}; the saving is that of {counted(workers.then, 'worker')}, now {workers.now or 'none'}{why}"
+    text = f"{evidence.text}; the saving is with {counted(workers.then, 'worker')}, now {workers.now or 0}{why}"
     return replace(evidence, text=text, edits=edits)

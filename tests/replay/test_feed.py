@@ -157,9 +157,9 @@ def about_input(analysis: Analysis) -> Finding:
 @pytest.mark.parametrize(
     ("now", "cpus", "saved", "text"),
     [
-        (1, 9, 1.01, "; the saving is that of 4 workers, now 1"),  # a batch per 0.5 ms; to receive it takes 0.04
-        (1, 3, 1.0, "; the saving is that of 2 workers, now 1"),  # a batch per ms
-        (6, 9, 0.5, "; the saving is that of 8 workers, now 6"),  # six make a batch per 2 ms, eight per 1.5
+        (1, 9, 1.01, "; the saving is with 4 workers, now 1"),  # a batch per 0.5 ms; to receive it takes 0.04
+        (1, 3, 1.0, "; the saving is with 2 workers, now 1"),  # a batch per ms
+        (6, 9, 0.5, "; the saving is with 8 workers, now 6"),  # six make a batch per 2 ms, eight per 1.5
     ],
 )
 def test_more_workers_are_as_many_times_as_fast(tmp_path: Path, now: int, cpus: int, saved: float, text: str) -> None:
@@ -178,7 +178,7 @@ def test_workers_bring_batches_beside_the_step_as_fast_as_their_number(
     analysis = recorded(tmp_path, plain, plain - 0.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 16))
     finding = about_input(analysis)
     assert finding.rule.id == "PIN402"
-    assert finding.evidence.text.endswith("; the saving is that of 4 workers, now none")
+    assert finding.evidence.text.endswith("; the saving is with 4 workers, now 0")
     assert finding.saving
     assert finding.saving.saving_ns == pytest.approx(saved * MS, rel=0.03)
 
@@ -207,7 +207,7 @@ def test_what_a_loader_has_is_not_advised(tmp_path: Path, made: Made | None, adv
 
 def test_of_several_loaders_it_is_not_known_which_is_late(tmp_path: Path) -> None:
     finding = about_input(recorded(tmp_path, 2.0, 1.05, made=of_workers(1, 16, loaders=2)))
-    assert "the saving is that of" not in finding.evidence.text
+    assert "the saving is with" not in finding.evidence.text
     assert finding.saving
 
 

@@ -437,7 +437,7 @@ def of_a_server(builder: TraceBuilder, start: float) -> None:
     builder.event("user_annotation", "execute_context_0(0)_generation_8(8)", start, 990)
 
 
-EITHER, ONE_GRAPH = "torch.compile fuses them", "one CUDA graph"
+EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
 
 
 @pytest.mark.parametrize(

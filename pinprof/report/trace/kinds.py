@@ -14,14 +14,12 @@ from pinprof.report.words import NOTHING, printable
 from pinprof.trace.phases import OTHER, PHASES
 from pinprof.units import duration, how_many, percent
 
-MOST_KINDS = 4
+MOST_KINDS = 3
 """Kinds of kernels that the short report names."""
 DIGITS = 2
 """Digits of the times of phases, which include the profiler's cost."""
-LEAST_KIND, LEAST_OTHER = 0.08, 0.03
+LEAST_KIND, LEAST_OTHER = 0.08, 0.1
 """The least shares of the time of a kind of kernels, and of work in no phase, that the short report names."""
-REST = 0.01
-"""The least share of the remaining kinds that is named."""
 ALL, NONE = 0.95, 0.05
 """A kind runs on tensor cores from the first share of its time on, and not on them up to the second."""
 FEWEST = 2
@@ -52,7 +50,7 @@ def phases_in_short(profile: Profile) -> str:
         or phase.host_ns >= LEAST_OTHER * host_ns
         or phase.kernel_ns >= LEAST_OTHER * gpu_ns
     ]
-    return f"Host / GPU, as traced: {', '.join(named)}"
+    return f"Host / GPU, traced: {', '.join(named)}"
 
 
 def _both(host_ns: float, gpu_ns: float) -> str:
@@ -68,12 +66,11 @@ def kinds_in_short(profile: Profile) -> str:
     if kernels is None or not kernels.time_ns:
         return ""
     named = [kind for kind in kernels.kinds[:MOST_KINDS] if kind.time_ns >= LEAST_KIND * kernels.time_ns]
-    rest = 1 - sum(kind.time_ns for kind in named) / kernels.time_ns
     shares = [
         f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({cores})" if (cores := on_cores(kind)) else "")
         for kind in named
     ]
-    return f"Kernels: {', '.join([*shares, *([f'rest {percent(rest)}'] if rest >= REST else [])])}"
+    return f"Kernels: {', '.join(shares)}"
 
 
 def collectives_in_short(profile: Profile) -> str:
@@ -93,7 +90,7 @@ def on_cores(kind: KindTime) -> str:
     share = kind.tensor_core_ns / kind.time_ns
     if share >= ALL:
         return "on tensor cores"
-    return "not on tensor cores" if share <= NONE else f"{percent(share)} on tensor cores"
+    return "no tensor cores" if share <= NONE else f"{percent(share)} on tensor cores"
 
 
 def kind_sections(profile: Profile) -> Iterator[Section]:

@@ -28,6 +28,8 @@ LEAST_SITES, MAX_WITHIN, MAX_SEEN = 10, 5, 10
 MAX_ROWS = 100
 """The most rows of a table of waits on a page."""
 BY_LIBRARY = "some library functions wait for several of these lines: pinprof report --waits-by library adds them up"
+OFTEN = 0.05
+"""The short report does not name waits in a smaller share of the steps."""
 OUTSIDE = "Waits seen outside of the recorded steps"
 NOT_JOINED = "Waits seen in every step, at lines without a certain recorded wait"
 MAX_NAMED = 4
@@ -309,6 +311,7 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
     left, first, more = len(waits) - most, waits[0], len(waits) - 1
     called = f"`{first.called}` at " if first.called else ""
     also = f", and at {counted(more, 'more line')} (--full)" if more else ""
+    is_brief = first.is_outside and first.steps >= OFTEN * first.of
     return Section(
         f"{title}, in {counted(waits[0].of, 'step')} without profiler",
         tables=[
@@ -320,7 +323,7 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
             )
         ],
         left_out=[f"and {counted(left, 'more line')}: --all"] if left > 0 else [],
-        brief=[f"{title}: {called}{place(first.place)}, {first.how_often}{also}."] if first.is_outside else [],
+        brief=[f"{title}: {called}{place(first.place)}, {first.how_often}{also}."] if is_brief else [],
     )
 
 

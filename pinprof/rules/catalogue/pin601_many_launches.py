@@ -67,8 +67,8 @@ RULE = Rule(
     "because the next launch comes late.",
     why="The host takes some microseconds for each op: Python, torch's dispatch, the launch. Kernels that are shorter "
     "than that are done before the next one comes.",
-    fix='Launch many kernels at once: torch.compile fuses them, and with mode="reduce-overhead" launches the rest as '
-    "CUDA graphs; or capture the step as one CUDA graph. Or give the GPU more to do per launch: a larger batch.",
+    fix='torch.compile with mode="reduce-overhead" fuses kernels and launches the rest as CUDA graphs. Or capture the '
+    "step as one CUDA graph. Or give the GPU more to do per launch: a larger batch.",
     before="for x, y in batches:\n"
     "    optimizer.zero_grad()\n"
     "    loss_of(model(x), y).backward()  # hundreds of launches\n"

@@ -25,10 +25,14 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not calls or (not late and spared < LEAST * (profile.step_ns or 0.0)):
         return
     less = f", and {duration(spared)} less in a fused optimizer" if spared else ""
+    launched = (
+        f"the optimizer makes {how_many(phase.launches)} launches {profile.steps.per}, for which the host takes "
+        f"{duration(phase.host_ns)} as traced"
+    )
     yield Evidence(
         max(min(phase.host_ns, late), spared),
-        f"the optimizer makes {how_many(phase.launches)} launches {profile.steps.per}, for which the host takes "
-        f"{duration(phase.host_ns)} as traced; their kernels run for {duration(phase.kernel_ns)}{less}",
+        f"{launched}; their kernels run for {duration(phase.kernel_ns)}{less}",
+        brief=launched,
         edits=Edits(fused=calls),
     )
 

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fitting import fitting
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import trace_to_text
+from pinprof.report.trace.text import to_brief, trace_to_text
 from pinprof.trace import read_trace
 
 
@@ -58,6 +59,15 @@ def test_a_line_that_no_recorded_step_has_is_told_with_how_often_it_waits(tmp_pa
     page = to_html([analysis])
     assert "Waits seen outside of the recorded steps" in page
     assert "every 10 steps" in page
+
+
+@pytest.mark.parametrize(("steps", "is_named"), [([3, 13, 40, 60, 80], True), ([3, 13, 40, 60], False)])
+def test_the_short_report_names_what_waits_in_one_of_twenty_steps(
+    tmp_path: Path, steps: list[int], is_named: bool
+) -> None:
+    analysis = analysed(tmp_path, [wait(20, steps)])
+    assert ("outside of the recorded steps" in to_brief(analysis.profile, analysis.findings)) is is_named
+    assert "outside of the recorded steps" in text_of(analysis)
 
 
 def test_a_line_of_the_table_of_waits_is_not_told_again(tmp_path: Path) -> None:
