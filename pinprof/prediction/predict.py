@@ -193,8 +193,12 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
 
 def unsure_ns(replay: Replay, change_ns: float) -> float:
     """Return by how much a predicted change of the step is uncertain, up and down, in ns."""
-    noise = NOISE if is_gpu_bound(replay.before.busy_ns, replay.step_ns) else HOST_NOISE
-    return UNSURE_CHANGE * change_ns + (noise + replay.left_out) * replay.step_ns
+    return UNSURE_CHANGE * change_ns + (noise_of(replay) + replay.left_out) * replay.step_ns
+
+
+def noise_of(replay: Replay) -> float:
+    """Return by which share of the step two runs of a recorded program differ."""
+    return NOISE if is_gpu_bound(replay.before.busy_ns, replay.step_ns) else HOST_NOISE
 
 
 def _noise(replay: Replay, after: Pace) -> float:

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from pinprof.analyses.idle import IDLE
 from pinprof.measurement.division import OUTSIDE, UNTOLD, Division, busiest, divide
 from pinprof.measurement.profile import Profile
-from pinprof.prediction.predict import NOISE, UNSURE_CHANGE
+from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, noise_of
 from pinprof.prediction.scenarios import Scenario
 from pinprof.replay.bound import INPUT as INPUT_BOUND
 from pinprof.verdict.rerun import Rerun
@@ -79,9 +79,11 @@ def without(step_of: Callable[[Rerun], float]) -> CostOf:
         replay, step = rerun.replay, rerun.replay.step
         saved, shown = max(replay.step_ns - step_of(rerun), 0.0), shown_of(rerun.profile, name)
         ns = low = high = min(saved, shown)
+        noise = noise_of(replay)
         if step.source == "estimated" and step.range_ns and step.step_ns and saved and name != COPY:
             low, high = ns - (step.step_ns - step.range_ns[0]), ns + (step.range_ns[1] - step.step_ns)
-        unsure = NOISE * replay.step_ns
+            noise = NOISE  # the range of an estimate holds what runs differ by
+        unsure = noise * replay.step_ns
         low, high = (1 - UNSURE_CHANGE) * low - unsure, (1 + UNSURE_CHANGE) * high + unsure
         if name == COMMUNICATION and step.source == "estimated":
             high = max(high, min(shown, replay.step_ns))  # a host that is faster than estimated waits for them
