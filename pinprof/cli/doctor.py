@@ -25,12 +25,12 @@ def doctor() -> None:
     """  # noqa: D301  click looks for the backspace itself
     show(f"pinprof {VERSION} on Python {platform.python_version()}, {platform.system()} {platform.machine()}\n")
     packages = [package for package in PACKAGES if package.is_needed]
-    show("\nWith pinprof\n" + "".join(_line(package) for package in packages if not package.extra))
-    show("\nBy its extras\n" + "".join(_line(package) for package in packages if package.extra))
+    show("\nWith pinprof\n" + "".join(_package_line(package) for package in packages if not package.extra))
+    show("\nBy its extras\n" + "".join(_package_line(package) for package in packages if package.extra))
     show(f"\nGPU\n  {_gpu()}\n")
 
 
-def _line(package: Package) -> str:
+def _package_line(package: Package) -> str:
     state = package.version or f"missing, for {package.use.replace('`', '')}: {package.install}"
     return f"  {package.name:{WIDTH}} {state}\n"
 

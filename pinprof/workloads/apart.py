@@ -1,4 +1,4 @@
-"""Work in a process of its own, where it may fail, crash or hang and take nothing else along."""
+"""Run functions in another process, where they may fail, crash or hang without harm to this one."""
 
 import os
 import signal
@@ -21,11 +21,11 @@ GOODBYE_S = 5
 
 
 class ApartError(PinprofError):
-    """What ran in the other process failed; its text says how, in one line."""
+    """A function failed in the other process; the text says how, in one line."""
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Value:
     value: object
 
 
@@ -36,9 +36,9 @@ class _Ended:
 
 @final
 class Apart:
-    """A process in which generator functions are called one after the other; after a failure it is a new one.
+    """A process in which generator functions run one after the other; after a failure a new one takes its place.
 
-    It is started afresh (not forked), so that it can start the GPU; functions and what they yield must be picklable.
+    It is spawned, not forked, so that it can use the GPU; functions and what they yield must be picklable.
     """
 
     def __init__(self) -> None:
@@ -54,13 +54,13 @@ class Apart:
         self.renew()
 
     def call(self, function: Callable[..., Iterator[Any]], *args: object, timeout_s: float) -> Iterator[Any]:
-        """Yield what the function yields there. ApartError if it raises, its process dies, or it takes too long."""
+        """Yield what the function yields there. Raises ApartError if it fails, dies or takes too long."""
         connection = self._started()
         done = False
         try:
             connection.send((function, args))
             deadline = time.monotonic() + timeout_s
-            while isinstance(answer := self._answer(connection, deadline, timeout_s), _Found):
+            while isinstance(answer := self._answer(connection, deadline, timeout_s), _Value):
                 yield answer.value
             if answer.problem is not None:
                 raise ApartError(answer.problem)
@@ -80,17 +80,17 @@ class Apart:
     def _started(self) -> Connection:
         if self._connection is None:
             context = get_context("spawn")
-            self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs,), name=OWN)
+            self._connection, child_end = context.Pipe()
+            self._process = context.Process(target=_serve, args=(child_end,), name=OWN)
             self._process.start()
-            theirs.close()
+            child_end.close()
         return self._connection
 
-    def _answer(self, connection: Connection, deadline: float, timeout_s: float) -> _Found | _Ended:
+    def _answer(self, connection: Connection, deadline: float, timeout_s: float) -> _Value | _Ended:
         try:
             if not connection.poll(max(0.0, deadline - time.monotonic())):
                 return _Ended(f"not done after {timeout_s:.0f} s")
-            answer: _Found | _Ended = connection.recv()
+            answer: _Value | _Ended = connection.recv()
         except (EOFError, OSError):
             return _Ended(self._how_it_died())
         return answer
@@ -118,12 +118,12 @@ class Apart:
 
 
 def _serve(connection: Connection) -> None:
-    """Call what comes, one after the other, and send back what it yields and how it ended."""
-    os.setsid()  # what it starts ends with it; Ctrl-C is the business of the process that started it
-    os.dup2(2, 1)  # standard output may be for a program, and libraries print
+    """Call the functions that come, one after the other, and send back what each yields and how it ended."""
+    os.setsid()  # its children end with it, and Ctrl-C goes only to the process that started it
+    os.dup2(2, 1)  # libraries print, and a program may read standard output
     warnings.simplefilter("ignore")
-    # A process that was spawned spawns its own: each worker of a loader would import torch anew, and abort at its end,
-    # when Python stops under its threads. So loaders start workers here as they do in a user's program.
+    # The default in a spawned process is to spawn: each worker of a loader would import torch again, and abort at its
+    # end, when Python stops under its threads. So loaders start workers here as they do in a user's program.
     set_start_method(None, force=True)
     with suppress(EOFError, BrokenPipeError):
         while (job := connection.recv()) is not None:
@@ -131,15 +131,15 @@ def _serve(connection: Connection) -> None:
             problem = None
             try:
                 for value in function(*args):
-                    connection.send(_Found(value))
+                    connection.send(_Value(value))
             except BrokenPipeError:
                 raise
-            except Exception as error:  # noqa: BLE001  whatever it is, it is told
+            except Exception as error:  # noqa: BLE001  the caller gets any error
                 problem = sentence(error)
             connection.send(_Ended(problem))
 
 
 def sentence(error: BaseException) -> str:
-    """Return an error in one line: its first line, with its kind where that is not pinprof's own."""
+    """Return an error in one line: its first line, with its class if that is not pinprof's own."""
     first = next(iter(str(error).strip().splitlines()), "")
     return first if isinstance(error, PinprofError) and first else f"{type(error).__name__}: {first}".removesuffix(": ")

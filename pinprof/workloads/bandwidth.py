@@ -1,4 +1,4 @@
-"""E13: how fast copies of all sizes are, and how long the call of one holds the host."""
+"""E13: measure the rate of copies of all sizes, and how long the call of one holds the host."""
 
 import time
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from pinprof.workloads.transfers import Sizes
 GROWTH = 4
 IN_A_ROW_BYTES = 4 * 1024**2
 MOST_IN_A_ROW = 64
-"""Small copies are timed in a row of up to so many, so that the distance of two events says something."""
+"""Small copies are timed in rows of up to this many, because two events are too coarse for one."""
 HELD = 4
-"""Calls that are timed for how long they hold the host; the first is not counted."""
+"""Calls for which it is measured how long they hold the host; the first is not counted."""
 WATCHED = 2
-"""Copies of the largest size while which it is asked what the host's CPU does."""
+"""Copies of the largest size during which the CPU time of the process is measured."""
 TAKEN_BYTES, TAKEN_TRIES = 16 * 1024, 5
-"""What a call takes along at once: up to 64 KiB it does not wait for the stream."""
+"""A copy that may be taken along by its call: up to 64 KiB the call does not wait for the stream."""
 
 
 def directions(device: torch.device, sizes: Sizes) -> Cases:
@@ -34,7 +34,7 @@ def directions(device: torch.device, sizes: Sizes) -> Cases:
 def _copies(device: torch.device, count: int) -> Cases:
     pageable = torch.ones(count, dtype=torch.uint8)
     pinned = pageable.pin_memory()
-    on_device, beside = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
+    on_device, other = (torch.ones(count, dtype=torch.uint8, device=device) for _ in range(2))
 
     def copy(target: Tensor, source: Tensor) -> TimedRun:
         return lambda: target.copy_(source, non_blocking=True)
@@ -44,7 +44,7 @@ def _copies(device: torch.device, count: int) -> Cases:
         "HtoD pinned": copy(on_device, pinned),
         "DtoH pageable": copy(pageable, on_device),
         "DtoH pinned": copy(pinned, on_device),
-        "DtoD": copy(beside, on_device),
+        "DtoD": copy(other, on_device),
     }
 
 
@@ -61,7 +61,7 @@ def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Fi
             held = [_held(cases[name]) for _ in range(HELD)][1:]
             yield figure(f"blocked, {name}", "ms", held, count)
         if count * GROWTH > sizes["most"]:
-            yield from _host_beside(cases, count)
+            yield from _host_during_copies(cases, count)
         count *= GROWTH
     yield answer("taken along by the call, HtoD pageable", [_takes_along(pinned=False) for _ in range(TAKEN_TRIES)])
     yield answer("taken along by the call, HtoD pinned", [_takes_along(pinned=True) for _ in range(TAKEN_TRIES)])
@@ -70,8 +70,8 @@ def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Fi
         yield answer(PAGEABLE_ACCESS, [can_access])
 
 
-def _host_beside(cases: Cases, count: int) -> Iterator[Figure]:
-    """Yield which share of a copy's time its call lasts, and for which share the process uses a CPU meanwhile."""
+def _host_during_copies(cases: Cases, count: int) -> Iterator[Figure]:
+    """Yield for which share of a copy's time its call lasts, and for which share the process uses a CPU."""
     for name, run in cases.items():
         if name == "DtoD":
             continue
@@ -81,9 +81,9 @@ def _host_beside(cases: Cases, count: int) -> Iterator[Figure]:
 
 
 def _watched(run: TimedRun) -> tuple[float, float]:
-    """Return which percent of a copy's time its call lasts, and how long, in percent, CPUs run for this process.
+    """Return for how many percent of a copy's time its call lasts, and for how many this process uses a CPU.
 
-    The wait for the end sleeps (a blocking event): one that polls would keep a CPU busy by itself.
+    A blocking event waits for the end, which sleeps: polling would keep a CPU busy by itself.
     """
     done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
@@ -99,7 +99,7 @@ def _watched(run: TimedRun) -> tuple[float, float]:
 def _takes_along(*, pinned: bool) -> bool:
     """Return whether the GPU gets the old values of a source that is written while its copy waits for a kernel.
 
-    If so, the call has copied them: it came back before the GPU's copy could begin, and the source is no more.
+    If so, the call itself has copied the values: it returned before the GPU's copy could begin.
     """
     source = torch.ones(TAKEN_BYTES, dtype=torch.uint8, pin_memory=pinned)
     target = torch.zeros(TAKEN_BYTES, dtype=torch.uint8, device="cuda")
@@ -120,7 +120,7 @@ def _row(run: TimedRun, times: int) -> None:
 
 
 def _held(run: TimedRun) -> float:
-    """Return the milliseconds that a call holds the host while the stream has a long kernel before it."""
+    """Return for how many milliseconds a call holds the host while a long kernel runs before it on the stream."""
     torch.cuda.synchronize()
     long_kernel()
     start = time.perf_counter()

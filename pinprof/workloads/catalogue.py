@@ -1,4 +1,4 @@
-"""All workloads, in plain sight."""
+"""The catalogue of all workloads, with what a profiler must say about each."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -72,7 +72,7 @@ WORKLOADS = (
     Workload(
         "loss_item_host_work",
         "loss.item() in every step, then 3 ms of host work",
-        "removing the wait lets the 3 ms pass beside the GPU: it saves about 3 ms a step",
+        "without the wait the 3 ms overlap the GPU's work: removing it saves about 3 ms a step",
         loss_item_host_work,
     ),
     Workload(
@@ -120,26 +120,26 @@ WORKLOADS = (
     ),
     Workload(
         "overlap_default_pageable",
-        "a copy of 20 MiB beside kernels: default stream, pageable memory (E4)",
+        "a copy of 20 MiB along with kernels: default stream, pageable memory (E4)",
         "HtoD pageable, nothing overlapped: the call holds the host until the copy is staged, then the kernels come",
         partial(overlap_case, case="default stream, pageable"),
     ),
     Workload(
         "overlap_default_pinned",
-        "a copy of 20 MiB beside kernels: default stream, pinned memory (E4)",
+        "a copy of 20 MiB along with kernels: default stream, pinned memory (E4)",
         "HtoD pinned, nothing overlapped: the kernels queue behind the copy on its stream",
         partial(overlap_case, case="default stream, pinned"),
     ),
     Workload(
         "overlap_side_pageable",
-        "a copy of 20 MiB beside kernels: side stream, pageable memory (E4)",
+        "a copy of 20 MiB along with kernels: side stream, pageable memory (E4)",
         "HtoD pageable, (nearly) nothing overlapped: the kernels are launched when the copy is staged",
         partial(overlap_case, case="side stream, pageable"),
     ),
     Workload(
         "overlap_side_pinned",
-        "a copy of 20 MiB beside kernels: side stream, pinned memory (E4)",
-        "HtoD pinned, overlapped but for its beginning, before the first kernel is launched",
+        "a copy of 20 MiB along with kernels: side stream, pinned memory (E4)",
+        "HtoD pinned, overlapped except for its beginning, before the first kernel is launched",
         partial(overlap_case, case="side stream, pinned"),
     ),
 )
@@ -150,4 +150,5 @@ def workload(name: str) -> Workload:
     for known in WORKLOADS:
         if known.name == name:
             return known
-    raise UnknownWorkloadError(f"no workload is named {name!r}; there are {', '.join(each.name for each in WORKLOADS)}")
+    names = ", ".join(known.name for known in WORKLOADS)
+    raise UnknownWorkloadError(f"no workload is named {name!r}; there are {names}")

@@ -1,4 +1,4 @@
-"""Batches that come from host memory: every way to copy them, from the slowest to the prefetched."""
+"""Copy batches from host memory in every way, from the slowest to the prefetched."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from pinprof.workloads.prefetcher import Prefetcher
 def copied(
     device: torch.device, scale: float = 1.0, *, pinned: bool = False, non_blocking: bool = False
 ) -> Iterator[Step]:
-    """Copy the batch on the default stream, from pageable or pinned memory, waiting for the copy or not."""
+    """Copy the batch on the default stream, from pageable or pinned memory, blocking or not."""
     size = sizes(scale)
     training = trainer(device, size)
     batches = forever(host_batches(size, pinned=pinned and device.type == "cuda"))

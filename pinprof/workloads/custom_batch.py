@@ -1,4 +1,4 @@
-"""E9: a batch of a class of one's own, and the method without which a DataLoader cannot pin it."""
+"""E9: a batch of the user's own class, and the method without which a DataLoader cannot pin it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import current_thread, main_thread
@@ -18,7 +18,7 @@ Sample = tuple[Tensor, Tensor]
 
 
 class PlainBatch:
-    """A batch that a DataLoader does not know how to pin: it hands it on as it is, and says nothing."""
+    """A batch that a DataLoader cannot pin: it returns the batch unpinned, without a warning."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         """Stack the samples: the class itself is the loader's `collate_fn`."""
@@ -26,7 +26,7 @@ class PlainBatch:
         self.targets = torch.stack([targets for _, targets in samples])
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "PlainBatch":
-        """Copy both tensors to the device; the batch itself stays what it is."""
+        """Return a copy of the batch on the device."""
         moved = object.__new__(type(self))
         moved.inputs = self.inputs.to(device, non_blocking=non_blocking)
         moved.targets = self.targets.to(device, non_blocking=non_blocking)
@@ -35,10 +35,10 @@ class PlainBatch:
 
 @final
 class PinnableBatch(PlainBatch):
-    """The same batch with the method that DataLoader(pin_memory=True) looks for; beside workers in a thread."""
+    """The same batch with the method that DataLoader(pin_memory=True) calls; with workers, in a thread."""
 
     def pin_memory(self) -> "PinnableBatch":
-        """Pin what the batch holds. The loader takes what is returned: do not forget to."""
+        """Pin the tensors of the batch, and return it: the loader takes what this returns."""
         self.inputs = self.inputs.pin_memory()
         self.targets = self.targets.pin_memory()
         return self
@@ -69,7 +69,7 @@ Collate = Callable[[Sequence[Sample]], Any]
 
 
 def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> "DataLoader[Any]":
-    """Return a loader whose batches are made so, by default lists of tensors; its workers live as long as it does."""
+    """Return a loader with this collate_fn, by default lists of tensors; its workers live as long as it does."""
     return DataLoader(
         Samples(rows),
         batch_size=rows,
@@ -83,8 +83,8 @@ def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> "DataLoad
 def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
     """E9, to be recorded: draw the batches of a loader and copy them.
 
-    The loader and its workers live on from step to step, as in training: a recording keeps the settings of loaders that
-    are at work when it begins.
+    The loader and its workers live on from step to step, as in training: a recording has the settings of the loaders
+    that are in use when it begins.
     """
 
     def case(kind: type[PlainBatch]) -> Callable[[], list[PlainBatch]]:
@@ -95,17 +95,17 @@ def custom_batch(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def are_pinned(sizes: Sizes) -> Iterator[Figure]:
-    """Yield whether tensors are pinned, and each kind of batch of a loader, and whether a thread of its own does it.
+    """Yield whether tensors and each kind of batch are pinned, and whether the loader pins in a thread of its own.
 
-    That is asked of a loader with workers and of one without: torch starts the thread only beside workers.
+    The latter for a loader with workers and one without: torch starts the thread only with workers.
     """
-    made = torch.ones(FEATURES)
-    pinned = made.pin_memory()
-    yield answer("pinned, a tensor as it is made", [made.is_pinned()])
+    tensor = torch.ones(FEATURES)
+    pinned = tensor.pin_memory()
+    yield answer("pinned, a tensor as it is made", [tensor.is_pinned()])
     yield answer("pinned, by pin_memory()", [pinned.is_pinned()])
-    yield answer("pinned, what was given to pin_memory()", [made.is_pinned()])
-    elsewhere = pinned.data_ptr() != made.data_ptr()
-    yield answer("a copy of the same values, by pin_memory()", [elsewhere and torch.equal(pinned, made)])
+    yield answer("pinned, what was given to pin_memory()", [tensor.is_pinned()])
+    is_copy = pinned.data_ptr() != tensor.data_ptr()
+    yield answer("a copy of the same values, by pin_memory()", [is_copy and torch.equal(pinned, tensor)])
     yield answer("no copy, by pin_memory() of a pinned tensor", [pinned.pin_memory().data_ptr() == pinned.data_ptr()])
     yield answer("pinned, made with pin_memory=True", [_made_pinned().is_pinned()])
     kinds: tuple[tuple[str, Collate | None, Callable[[Any], Iterable[Tensor]]], ...] = (
@@ -121,14 +121,14 @@ def are_pinned(sizes: Sizes) -> Iterator[Figure]:
     )
     for name, collate, tensors in kinds:
         batches = loader_of(collate, sizes["rows"])
-        yield answer(f"pinned, {name}", [all(each.is_pinned() for each in tensors(batch)) for batch in batches])
+        yield answer(f"pinned, {name}", [all(tensor.is_pinned() for tensor in tensors(batch)) for batch in batches])
     for name, workers in (("with workers", WORKERS), ("without workers", 0)):
         batches = loader_of(_Witness, sizes["rows"], workers)
         yield answer(f"pinned by a thread of its own, {name}", [batch.in_thread for batch in batches])
 
 
 def _made_pinned() -> Tensor:
-    """Return a tensor that its constructor makes in pinned memory, which only a machine with a GPU has."""
+    """Return a tensor that its constructor allocates in pinned memory, if there is a GPU."""
     return torch.ones(FEATURES, pin_memory=torch.cuda.is_available())
 
 

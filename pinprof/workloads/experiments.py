@@ -1,4 +1,4 @@
-"""What runs the seed experiments: for each number its cases, how they are timed, and what their traces tell."""
+"""The code of the seed experiments, by number: their cases, how these are timed, and what their traces show."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
@@ -28,16 +28,16 @@ TRACED_STEPS = 5
 TRACED_WARM_UP = 5
 MOST_WARM_UP = 20
 PLAIN_SECONDS = 5
-"""How long the step is timed without a profiler, however long it is."""
+"""How long the step is timed without a profiler."""
 ROUNDS = 7
-"""In which what is light is timed, each in a process of its own. Of as many draws the median of seven lies between the
-least and the most of seven others in 93 % of cases, whatever the spread within a round; of three in 60 %."""
+"""Rounds of quick experiments, each in a process of its own. The median of seven draws lies within the range of seven
+others in 93 % of cases, whatever the spread within a round; the median of three in 60 %."""
 SOME_ROUNDS = 3
-"""Of what takes seconds; it has further rounds where there is time. As many of the bench begin in any case."""
+"""Rounds of experiments that take seconds; further ones follow if there is time. The bench runs three in any case."""
 ONE_WAIT = ", one synchronize"
-"""What the name of a case says, and that of its waits need not."""
+"""A part of the names of cases that is left out of the names of their waits."""
 
-Found = Figure | Picture
+Finding = Figure | Picture
 Timing = Callable[[torch.device, Sizes, Budget], Iterator[Figure]]
 Recording = Callable[[torch.device, Sizes, int, Path, processes.Record], Iterator[str]]
 """Records a case, by its place, and yields the paths of its traces."""
@@ -48,48 +48,48 @@ class Timed:
     """The code of one experiment."""
 
     cases: Callable[[torch.device, Sizes], Mapping[str, Callable[[], object]]]
-    """What is recorded and, unless `timing` says else, timed; each call is a step."""
+    """The cases, each call a step: they are recorded and, without `timing`, timed."""
     steps: int = 1
     """Steps between two synchronizes when the cases are timed."""
     timing: Timing | None = None
-    """What is measured instead."""
+    """Measures what replaces the times of the cases."""
     besides: Timing | None = None
-    """What is measured besides the cases."""
-    tell: Callable[[str, Trace, Details], Iterator[Found]] | None = None
-    """What the trace of a case tells."""
-    told: tuple[str, ...] | None = None
+    """Measures what comes in addition to the cases."""
+    read: Callable[[str, Trace, Details], Iterator[Finding]] | None = None
+    """Yields what the trace of a case shows."""
+    traced: tuple[str, ...] | None = None
     """The cases whose traces are read; None for all."""
     once: Timing | None = None
-    """What is measured once, after the rounds: it takes long."""
+    """Measures what takes long, once after the rounds."""
     recording: Recording | None = None
-    """How a case is recorded, where that takes processes of its own."""
+    """Records a case, if that takes several processes."""
     rounds: int = ROUNDS
-    """In how many rounds it runs: once where it asks what is so; less often than all else where it takes seconds, least
-    where a round has several processes, each as good as a round."""
+    """The number of rounds: one for a yes or no; fewer than `ROUNDS` for what takes seconds, fewest for what starts
+    several processes in a round, each as good as a round."""
 
 
-def _waits(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  # noqa: ARG001  one shape for all that tell
-    """Yield how many calls of a step wait for the GPU, those of a loader's own thread aside."""
+def _waits(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  # noqa: ARG001  one signature for all readers
+    """Yield how many calls of a step wait for the GPU, except those of a loader's own thread."""
     sites = [site for site in measured.syncs.sites if site.is_wait and site.thread != "pin_memory"]
     yield _count("waits", case, "waits", sum(site.in_steps.count for site in sites), measured)
 
 
 def _count(what: str, case: str, unit: str, total: int, measured: Details) -> Figure:
-    each = total / max(1, measured.steps.count)
-    return Figure(f"{what}, {case.removesuffix(ONE_WAIT)}", unit, each, each, each, measured.steps.count)
+    mean = total / max(1, measured.steps.count)
+    return Figure(f"{what}, {case.removesuffix(ONE_WAIT)}", unit, mean, mean, mean, measured.steps.count)
 
 
-def _waits_and_copies(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+def _waits_and_copies(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
     yield from _waits(case, trace, measured)
     in_steps = np.isin(trace.links.call_step, np.flatnonzero(trace.steps.complete))
     copies = int((in_steps & (call_kinds(trace.calls) == ASYNC_COPY)).sum())
     yield _count("asynchronous copies", case, "calls", copies, measured)
-    yield from _asked_early(case.removesuffix(ONE_WAIT), trace)
+    yield from _queued_early(case.removesuffix(ONE_WAIT), trace)
     yield picture(case, trace, measured)
 
 
 def _overlapped(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
-    """Yield the share of the time of copies to the GPU that kernels overlap, in the middle and over the steps."""
+    """Yield which share of the time of copies to the GPU kernels overlap: median and spread over the steps."""
     to_gpu = trace.gpu.direction[measured.overlap.row] == HTOD
     rows, exposed_ns = measured.overlap.row[to_gpu], measured.overlap.exposed_ns[to_gpu]
     steps = trace.links.activity_step[rows]
@@ -102,8 +102,8 @@ def _overlapped(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:
         yield figure(f"overlapped, {case}", "%", shares)
 
 
-def _possible(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  # noqa: ARG001  one shape for all that tell
-    """Yield which share of a step's copy time its kernels are long enough for."""
+def _possible(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  # noqa: ARG001  one signature for all readers
+    """Yield which share of a step's copy time its kernels are long enough to hide."""
     gpu, steps = trace.gpu, trace.links.activity_step
     shares = []
     for step in np.flatnonzero(trace.steps.complete):
@@ -117,14 +117,14 @@ def _possible(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  
 
 
 def _at_once(case: str, trace: Trace) -> Iterator[Figure]:
-    """Yield for which share of the time in which copies run several do, in the middle and over the steps."""
+    """Yield in which share of the time with copies several run at once: median and spread over the steps."""
     gpu, steps = trace.gpu, trace.links.activity_step
     shares = []
     for step in np.flatnonzero(trace.steps.complete):
         rows = np.flatnonzero((steps == step) & (gpu.category == MEMCPY))
         times = np.concatenate((gpu.start_ns[rows], gpu.end_ns[rows]))
         changes = np.repeat((1, -1), len(rows))
-        order = np.lexsort((changes, times))  # one that ends when another begins is not beside it
+        order = np.lexsort((changes, times))  # a copy that ends when another begins does not overlap it
         running, lasts_ns = np.cumsum(changes[order])[:-1], np.diff(times[order])
         if any_ns := int(lasts_ns[running > 0].sum()):
             shares.append(100 * int(lasts_ns[running > 1].sum()) / any_ns)
@@ -132,51 +132,51 @@ def _at_once(case: str, trace: Trace) -> Iterator[Figure]:
         yield figure(f"{AT_ONCE}{case}", "%", shares)
 
 
-def _asked_early(case: str, trace: Trace) -> Iterator[Figure]:
-    """Yield which share of the copies of a step, its first aside, the host asks for before the last one has ended."""
+def _queued_early(case: str, trace: Trace) -> Iterator[Figure]:
+    """Yield which share of a step's copies, without the first, the host queues before the copy before has ended."""
     gpu, launch, steps = trace.gpu, trace.links.launch, trace.links.activity_step
     shares = []
     for step in np.flatnonzero(trace.steps.complete):
         rows = np.flatnonzero((steps == step) & (gpu.category == MEMCPY) & (launch != NONE))
-        asked_ns = trace.calls.start_ns[launch[rows]]
-        order = np.argsort(asked_ns, kind="stable")
+        queued_ns = trace.calls.start_ns[launch[rows]]
+        order = np.argsort(queued_ns, kind="stable")
         if len(rows) > 1:
-            shares.append(100 * float(np.mean(asked_ns[order][1:] < gpu.end_ns[rows][order][:-1])))
+            shares.append(100 * float(np.mean(queued_ns[order][1:] < gpu.end_ns[rows][order][:-1])))
     if shares:
         yield figure(f"{EARLY}{case}", "%", shares)
 
 
-def _how_many_at_once(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
-    yield from _asked_early(case, trace)
+def _how_many_at_once(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+    yield from _queued_early(case, trace)
     yield from _at_once(case, trace)
     yield picture(case, trace, measured)
 
 
-def _beside_kernels_or_copies(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+def _beside_kernels_or_copies(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
     if case in TWO_COPIES:
         yield from _at_once(case, trace)
     else:
         yield from _overlapped_and_drawn(case, trace, measured)
 
 
-def _overlapped_and_drawn(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+def _overlapped_and_drawn(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
     yield from _overlapped(case, trace, measured)
     yield from _possible(case, trace, measured)
     yield picture(case, trace, measured)
 
 
-def _waits_and_overlap(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+def _waits_and_overlap(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
     yield from _waits(case, trace, measured)
     yield from _overlapped(case, trace, measured)
     yield picture(case, trace, measured)
 
 
-def _waits_overlap_and_lead(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+def _waits_overlap_and_lead(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
     yield from _waits_and_overlap(case, trace, measured)
     yield from _ahead(case, trace)
 
 
-def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
     yield from _waits_and_overlap(case, trace, measured)
     gpu = trace.gpu
     copies = (gpu.category == MEMCPY) & (gpu.direction == HTOD) & (gpu.bytes != NONE) & (gpu.duration_ns > 0)
@@ -185,7 +185,7 @@ def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Itera
         yield figure(f"rate, {case}", "GB/s", rates)
 
 
-def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[Found]:
+def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
     yield from _waits_overlap_and_lead(case, trace, measured)
     yield from _ended_before_the_next_kernel(case, trace)
 
@@ -210,19 +210,19 @@ def _ended_before_the_next_kernel(case: str, trace: Trace) -> Iterator[Figure]:
 
 
 def _ahead(case: str, trace: Trace) -> Iterator[Figure]:
-    """Yield how long before the end of the kernels queued so far the host asks for the next copy to the GPU.
+    """Yield how long before the end of the kernels queued so far the host queues the next copy to the GPU.
 
-    It is less than nothing where the GPU was done when the host came.
+    It is negative if the GPU was done before.
     """
     gpu, launch = trace.gpu, trace.links.launch
     launched = launch != NONE
-    asked_ns = trace.calls.start_ns[launch]
+    queued_ns = trace.calls.start_ns[launch]
     kernels = launched & (gpu.category == KERNEL)
     copies = launched & (gpu.category == MEMCPY) & (gpu.direction == HTOD)
     ahead = [
         float(gpu.end_ns[before].max() - at_ns) / NS_PER_MS
-        for at_ns in asked_ns[copies].tolist()
-        if (before := kernels & (asked_ns < at_ns)).any()
+        for at_ns in queued_ns[copies].tolist()
+        if (before := kernels & (queued_ns < at_ns)).any()
     ]
     if ahead:
         yield figure(f"ahead, {case}", "ms", ahead)
@@ -230,20 +230,20 @@ def _ahead(case: str, trace: Trace) -> Iterator[Figure]:
 
 PROGRAMS: Mapping[str, Timed] = {
     "E1": Timed(transfers.pinning_cost, besides=pinning.pinning_in_full),
-    "E2": Timed(transfers.small_tensors, timing=transfers.small_tensors_in_turn, tell=_waits_and_copies),
+    "E2": Timed(transfers.small_tensors, timing=transfers.small_tensors_in_turn, read=_waits_and_copies),
     "E3": Timed(
         transfers.six_strategies,
         timing=transfers.six_in_turn,
         besides=transfers.few_tensors,
-        tell=_how_many_at_once,
-        told=(AS_MANY,),
+        read=_how_many_at_once,
+        traced=(AS_MANY,),
         rounds=4,
     ),
     "E4": Timed(
         overlap.copy_overlap,
         besides=overlap.one_kernel_ported,
-        tell=_beside_kernels_or_copies,
-        told=(*overlap.BESIDE_KERNELS, *TWO_COPIES[1:]),
+        read=_beside_kernels_or_copies,
+        traced=(*overlap.BESIDE_KERNELS, *TWO_COPIES[1:]),
     ),
     "E5": Timed(hazards.early_read, timing=hazards.reading_early, rounds=1),
     "E6": Timed(hazards.early_write, timing=hazards.writing_early, rounds=1),
@@ -252,14 +252,14 @@ PROGRAMS: Mapping[str, Timed] = {
         training.loader,
         timing=training.loader_times,
         besides=training.loader_besides,
-        tell=_waits_overlap_and_rate,
-        told=COPIED,
+        read=_waits_overlap_and_rate,
+        traced=COPIED,
         rounds=5,
     ),
     "E9": Timed(
         custom_batch.custom_batch, timing=lambda _device, sizes, _budget: custom_batch.are_pinned(sizes), rounds=1
     ),
-    "E10": Timed(training.prefetching, steps=training.STEPS, tell=_how_the_loop_runs, told=training.FETCHED),
+    "E10": Timed(training.prefetching, steps=training.STEPS, read=_how_the_loop_runs, traced=training.FETCHED),
     "E11": Timed(
         processes.each_copies,
         timing=processes.first_and_later,
@@ -273,13 +273,13 @@ PROGRAMS: Mapping[str, Timed] = {
         rounds=SOME_ROUNDS,
     ),
     "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth),
-    "E14": Timed(training.training_loop, timing=training.loop_times, tell=_waits_overlap_and_lead),
+    "E14": Timed(training.training_loop, timing=training.loop_times, read=_waits_overlap_and_lead),
     "E15": Timed(limits.allocations, timing=limits.limits, once=limits.left_to_the_host, rounds=4),
 }
 
 
 def time_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[Figure]:
-    """Yield what is measured of an experiment without a profiler, and leave no memory taken."""
+    """Yield what is measured of an experiment without a profiler, and free all memory."""
     program, on, budget = PROGRAMS[number], torch.device(device), QUICK if quick else FULL
     try:
         if program.timing is not None:
@@ -293,7 +293,7 @@ def time_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda"
 
 
 def measure_once(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[Figure]:
-    """Yield what is measured of an experiment in one round only; nothing if there is no such thing."""
+    """Yield what is measured once of an experiment, if anything."""
     program = PROGRAMS[number]
     if program.once is None:
         return
@@ -303,34 +303,34 @@ def measure_once(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -
         free_memory()
 
 
-def trace_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[Found]:  # noqa: ARG001
-    """Yield what the traces of an experiment's cases tell; nothing if none is read.
+def trace_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[Finding]:  # noqa: ARG001
+    """Yield what the traces of an experiment's cases show, if any is read.
 
-    Not for a process in which anything is timed afterwards: CUPTI, once loaded, slows what the host bounds.
+    Time nothing in this process afterwards: CUPTI, once loaded, slows the host.
     """
     program = PROGRAMS[number]
-    if program.tell is None:
+    if program.read is None:
         return
     cases = program.cases(torch.device(device), sizes)
     with TemporaryDirectory(prefix="pinprof-") as folder:
-        for case in program.told or cases:
+        for case in program.traced or cases:
             path = Path(folder) / "case.json.gz"
             record(cases[case], path, plain_steps=0, line_steps=0)
             trace = read_trace(str(path))
-            yield from program.tell(case, trace, details_of(trace))
+            yield from program.read(case, trace, details_of(trace))
     del cases
     free_memory()
 
 
 def free_memory() -> None:
-    """Give back what the experiment before held: device memory and, where this torch can, pinned memory."""
+    """Free the device memory of the experiment before and, if this torch can, its pinned memory."""
     gc.collect()
     torch.cuda.empty_cache()
     limits.free_pinned()
 
 
 def record(run: Callable[[], object], path: Path, *, plain_steps: int = 20, line_steps: int = 3) -> None:
-    """Record some steps of a case as a trace, over one that is there; see `pinprof.profile`."""
+    """Record some steps of a case as a trace, and overwrite an existing one; see `pinprof.profile`."""
     recording = profile(
         path,
         steps=TRACED_STEPS,

@@ -1,10 +1,10 @@
-"""Whether this machine has what the experiments need, and whether torch and the driver fit."""
+"""Check that torch can use a GPU here, and that torch and the driver fit."""
 
 import ctypes
 import warnings
 
 MAJOR, MINOR = 1000, 10
-"""How CUDA numbers its versions: 12040 is 12.4."""
+"""CUDA numbers its versions with these factors: 12040 is 12.4."""
 
 
 def why_no_gpu() -> str | None:
@@ -21,7 +21,7 @@ def why_no_gpu() -> str | None:
 
 
 def why_not(torch: str, built_for: str | None, driver: int | None) -> str:
-    """Return why a torch built for this version of CUDA sees no GPU with a driver that runs CUDA up to `driver`."""
+    """Return why a torch built for CUDA `built_for` sees no GPU; `driver` is the newest CUDA that the driver runs."""
     if built_for is None:
         here = "" if driver is None else f": the driver of this machine runs CUDA up to {spelled(driver)}"
         return f"{torch} is built without CUDA; install one with CUDA{here}"

@@ -1,4 +1,4 @@
-"""E5, E6: what goes wrong when the host reads or writes memory before its copy has ended, and what is safe."""
+"""E5, E6: read or write memory on the host before its copy has ended, and count the wrong values."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +14,9 @@ from pinprof.workloads.timing import Budget, answer, figure, repeated, synchroni
 from pinprof.workloads.transfers import Sizes
 
 LONG_KERNEL_CYCLES = 10_000_000
-"""About 5 ms on an H200: the copy after it has not begun when the host goes on."""
+"""About 5 ms on an H200: the copy behind the kernel has not begun when the host goes on."""
 SENT_SHARE = 10
-"""What is sent to the GPU has one row for so many of what is read back."""
+"""The tensor that is sent to the GPU has one row for this many of the one that is read back."""
 
 Try = Callable[[], bool]
 """One try; returns whether a value was wrong."""
@@ -25,7 +25,7 @@ Try = Callable[[], bool]
 def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
     """E5: copy with non_blocking=True and read: on the host at once or after a synchronize, or on the GPU at once.
 
-    Each try has another number in the tensor, so that the memory of the copy before cannot hold the right one.
+    Each try has a new number in the tensor, so that the memory of an earlier copy cannot hold the right one.
     """
     tensor = torch.empty(sizes["rows"], sizes["columns"], dtype=torch.double, device=device)
     numbers = count(1)
@@ -58,7 +58,7 @@ def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
 
 
 def _sources(device: torch.device, sizes: Sizes) -> dict[str, list[Tensor]]:
-    """Return two tensors to be sent to the GPU, one of ones and one of twos, in pageable and in pinned memory."""
+    """Return two tensors to send to the GPU, one of ones and one of twos, in pageable and in pinned memory."""
     rows = max(1, sizes["rows"] // SENT_SHARE)
     pageable = [torch.full((rows, sizes["columns"]), float(number), dtype=torch.double) for number in (1, 2)]
     pinned = [source.pin_memory() for source in pageable] if device.type == "cuda" else pageable
@@ -68,8 +68,8 @@ def _sources(device: torch.device, sizes: Sizes) -> dict[str, list[Tensor]]:
 def reading_early(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
     """E5: yield how often values are wrong, whether a copy to the GPU has ended when its call returns, and who copies.
 
-    Who copies: the CPU time that all other threads of this process take until the copy has ended, in percent of that
-    time.
+    If other threads of this process copy, they take CPU time: it is given in percent of the time until the copy has
+    ended.
     """
     yield from count_wrong(early_read(device, sizes), sizes["tries"])
     for memory, (source, _) in _sources(device, sizes).items():
@@ -80,7 +80,7 @@ def reading_early(device: torch.device, sizes: Sizes, budget: Budget) -> Iterato
 
 
 def _ends_at_once(source: Tensor, device: torch.device) -> bool:
-    """Return whether a copy to the GPU, which does nothing else, has ended when its call returns."""
+    """Return whether a copy to an idle GPU has ended when its call returns."""
     synchronize(device)
     return has_ended(source.to(device, non_blocking=True))
 
@@ -91,7 +91,7 @@ def has_ended(copied: Tensor) -> bool:
 
 
 def by_other_threads(device: torch.device) -> Callable[[Callable[[], object]], float]:
-    """Return what runs a case and gives the CPU time of all other threads until the GPU is done, in percent of it."""
+    """Return a function that runs a case and returns the CPU time of other threads, in percent of the GPU's time."""
 
     def busy(run: Callable[[], object]) -> float:
         synchronize(device)
@@ -109,10 +109,10 @@ def by_other_threads(device: torch.device) -> Callable[[Callable[[], object]], f
 
 
 def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
-    """E6: overwrite on the host what was just queued to be copied to the GPU, at once or after a synchronize.
+    """E6: overwrite the source of a copy to the GPU that was just queued, at once or after a synchronize.
 
     In the text's order a long kernel comes after the copy, which the host's write must outrun. In ours it comes before,
-    so that the copy surely comes last.
+    so that the write surely comes before the copy.
     """
     pageable = torch.ones(sizes["side"], sizes["side"])
     pinned = pageable.pin_memory()
@@ -144,17 +144,17 @@ def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
 
 
 def writing_early(device: torch.device, sizes: Sizes, _budget: Budget) -> Iterator[Figure]:
-    """E6: yield how often what is written too early reaches the GPU."""
+    """E6: yield how often the GPU gets values that were written too early."""
     return count_wrong(early_write(device, sizes), sizes["tries"])
 
 
 def long_kernel(cycles: int = LONG_KERNEL_CYCLES) -> None:
-    """Queue a kernel that does nothing for so many cycles of the GPU's clock."""
+    """Queue a kernel that does nothing for this many cycles of the GPU's clock."""
     torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001  no public name
 
 
 def count_wrong(cases: Mapping[str, Try], tries: int) -> Iterator[Figure]:
-    """Yield for each case in how many of the tries a value was wrong."""
+    """Yield for each case the number of tries with a wrong value."""
     for name, run in cases.items():
         wrong = float(sum(run() for _ in range(tries)))
         yield Figure(name, "wrong", wrong, wrong, wrong, tries)

@@ -1,4 +1,4 @@
-"""The host's memory as Linux tells of it: how much there is, how much may be taken, and what of it is locked."""
+"""The host's memory as Linux reports it: how much there is, how much is available, and how much is locked."""
 
 import ctypes
 import mmap
@@ -10,50 +10,50 @@ from pathlib import Path
 ROOT = Path("/")
 KIB = 1024
 WITHOUT_LIMIT = 1 << 60
-"""From so many bytes on a limit is none: version 1 of control groups writes a number for "no limit"."""
+"""A limit of this many bytes or more means none: version 1 of control groups writes a large number for "none"."""
 AMOUNTS = {
     "VmLck": "proc/self/status",
     "VmPin": "proc/self/status",
     "Mlocked": "proc/meminfo",
     "Unevictable": "proc/meminfo",
 }
-"""Where Linux tells how much memory of this process, or of all, is locked or pinned."""
+"""The files in which Linux counts locked or pinned memory, of this process or of all, by the name of the counter."""
 NEVER_SWAPPED = {"lo", "io", "pf"}
-"""Flags of a mapping that is not swapped: locked; memory of a device; pages that the memory management does not manage
+"""Flags of mappings that Linux never swaps: locked, memory of a device, pages without a `struct page`
 (proc_pid_smaps(5), VmFlags)."""
 MADV_PAGEOUT = 21
-"""Asks Linux 5.4 and later to take pages out of memory, to swap if nothing else holds their data (madvise(2))."""
+"""Asks Linux 5.4 and later to move pages out of memory, to swap if no file has their data (madvise(2))."""
 RANGE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
 
 
 def meminfo(root: Path = ROOT) -> Mapping[str, int]:
-    """Return the amounts of /proc/meminfo in bytes; nothing where there is none."""
+    """Return the amounts of /proc/meminfo in bytes; empty without such a file."""
     return amounts(_text(root / "proc/meminfo"))
 
 
 def amounts(text: str) -> Mapping[str, int]:
     """Return the amounts of lines such as "MemTotal: 131072 kB" in bytes."""
-    cells = (line.split() for line in text.splitlines())
+    rows = (line.split() for line in text.splitlines())
     return {
         name.rstrip(":"): int(value) * KIB
-        for name, value, *_ in (each for each in cells if len(each) == 3 and each[2] == "kB")  # noqa: PLR2004
+        for name, value, *_ in (row for row in rows if len(row) == 3 and row[2] == "kB")  # noqa: PLR2004
         if value.isdecimal()
     }
 
 
 def total(root: Path = ROOT) -> int:
-    """Return how many bytes of memory this process could have at most: those of the host, or its group's limit."""
+    """Return how many bytes this process can have at most: the host's memory, or the limit of its control group."""
     return min((meminfo(root).get("MemTotal", 0), *(limit for limit, _ in _groups(root))))
 
 
 def available(root: Path = ROOT) -> int:
-    """Return how many bytes can be had without taking them from another program, by the host and the group's limit."""
+    """Return how many bytes this process can allocate without swapping, by the host and the limit of its group."""
     of_groups = (limit - used for limit, used in _groups(root))
     return max(0, min((meminfo(root).get("MemAvailable", 0), *of_groups)))
 
 
 def available_to_all(root: Path = ROOT) -> int:
-    """Return how many bytes the whole host can still give to programs (MemAvailable)."""
+    """Return how many bytes are available to all programs of the host together (MemAvailable)."""
     return meminfo(root).get("MemAvailable", 0)
 
 
@@ -64,9 +64,9 @@ def lockable() -> int:
 
 
 def _groups(root: Path) -> Iterator[tuple[int, int]]:
-    """Yield limit and use of memory, in bytes, of each control group that this process is in and that has a limit.
+    """Yield limit and use of memory, in bytes, of each control group of this process that has a limit.
 
-    What is used is without the files that the group has read and can forget.
+    The use is without cached files, which the group can drop.
     """
     for group in _group_folders(root):
         for limit_file, used_file in (
@@ -75,12 +75,12 @@ def _groups(root: Path) -> Iterator[tuple[int, int]]:
         ):
             limit, used = (_text(group / name).strip() for name in (limit_file, used_file))
             if limit.isdecimal() and used.isdecimal() and int(limit) < WITHOUT_LIMIT:
-                forgettable = re.search(r"^(?:total_)?inactive_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
-                yield int(limit), int(used) - (int(forgettable[1]) if forgettable else 0)
+                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
+                yield int(limit), int(used) - (int(cached[1]) if cached else 0)
 
 
 def _group_folders(root: Path) -> Iterator[Path]:
-    """Yield the folders of the process's control groups and of those they are in, of both versions."""
+    """Yield the folders of the process's control groups and of their parents, of both versions."""
     mounted = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
@@ -92,12 +92,12 @@ def _group_folders(root: Path) -> Iterator[Path]:
 
 
 def locked(root: Path = ROOT) -> Mapping[str, int]:
-    """Return how many bytes are locked or pinned, by each witness that this system has."""
-    return {name: found[name] for name, file in AMOUNTS.items() if name in (found := amounts(_text(root / file)))}
+    """Return how many bytes are locked or pinned, by each counter that this system has."""
+    return {name: counts[name] for name, file in AMOUNTS.items() if name in (counts := amounts(_text(root / file)))}
 
 
 def mapping_of(address: int, root: Path = ROOT) -> str:
-    """Return what /proc/self/smaps tells of the mapping with this address; empty where it tells nothing."""
+    """Return the lines of /proc/self/smaps on the mapping with this address; empty if there are none."""
     lines: list[str] = []
     inside = False
     for line in _text(root / "proc/self/smaps").splitlines():
@@ -109,16 +109,16 @@ def mapping_of(address: int, root: Path = ROOT) -> str:
 
 
 def page_out(address: int, count: int) -> None:
-    """Ask Linux to take the whole pages of so many bytes out of memory. It need not; of locked pages it does not."""
+    """Ask Linux to move the whole pages among `count` bytes out of memory. It need not, and does not if locked."""
     first, end = -(-address // mmap.PAGESIZE), (address + count) // mmap.PAGESIZE
     start, length = first * mmap.PAGESIZE, (end - first) * mmap.PAGESIZE
     ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), MADV_PAGEOUT)
 
 
 def swapped_out(address: int, count: int, root: Path = ROOT, ask: Callable[[int, int], None] = page_out) -> int | None:
-    """Ask Linux to swap so many bytes out, and return how many more of their mapping are in swap then.
+    """Ask Linux to swap out `count` bytes, and return how many more bytes of their mapping are in swap afterwards.
 
-    None where swap has no room for twice as many, or where Linux does not tell.
+    None if swap has no room for twice as many, or if Linux does not report it.
     """
     before = amounts(mapping_of(address, root)).get("Swap")
     if before is None or meminfo(root).get("SwapFree", 0) < 2 * count:
@@ -128,9 +128,9 @@ def swapped_out(address: int, count: int, root: Path = ROOT, ask: Callable[[int,
 
 
 def flags(mapping: str) -> set[str]:
-    """Return the flags of a mapping; none where they are not told."""
-    found = re.search(r"^VmFlags:(.*)$", mapping, re.MULTILINE)
-    return set(found[1].split()) if found else set()
+    """Return the flags of a mapping; empty if Linux does not report them."""
+    match = re.search(r"^VmFlags:(.*)$", mapping, re.MULTILINE)
+    return set(match[1].split()) if match else set()
 
 
 def _text(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Batches that come from a DataLoader with two workers, pinned by it or not."""
+"""Copy batches of a DataLoader with two workers, which pins them or not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ WORKERS = 2
 
 
 class BatchStream(IterableDataset[Tensor]):
-    """Yields whole batches that were made beforehand and lie in shared memory, so that the workers always keep up."""
+    """Yields whole batches that exist in shared memory from the start, so that the workers always keep up."""
 
     def __init__(self, batches: list[Tensor]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class BatchStream(IterableDataset[Tensor]):
 def loaded(device: torch.device, scale: float = 1.0, *, pinned: bool = False) -> Iterator[Step]:
     """Copy the loader's batches with `non_blocking=True`.
 
-    Half as many rows as elsewhere, to spare shared memory, and a deeper network, so that the loader is never the bound.
+    With half as many rows as elsewhere, to save shared memory, and a deeper network, so that the loader is never late.
     """
     size = sizes(scale)
     size = replace(size, rows=max(1, size.rows // 2))

@@ -1,4 +1,4 @@
-"""Where the experiments run: the GPU, its link to the host as its driver reports it, and the host."""
+"""Describe the machine of the experiments: the GPU, its link to the host as the driver reports it, and the host."""
 
 import csv
 import ctypes
@@ -14,7 +14,7 @@ from pinprof.bench.results import Machine
 from pinprof.processes import available_cores
 
 QUERY = ("driver_version", "pcie.link.gen.max", "pcie.link.width.max")
-"""The most that GPU and slot can do together: the present link is slower while the GPU rests."""
+"""The fastest link that GPU and slot support: the present one is slower while the GPU is idle."""
 PAGEABLE_MEMORY_ACCESS = 88
 """`CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS` of cuda.h."""
 CPU_INFO = Path("/proc/cpuinfo")
@@ -27,7 +27,7 @@ def describe_machine() -> Iterator[Machine]:
         gpu=torch.cuda.get_device_name(),
         driver=driver,
         cuda=torch.version.cuda,
-        torch=str(torch.__version__),  # a class of its own, which JSON does not know
+        torch=str(torch.__version__),  # torch's own class, which JSON cannot encode
         python=platform.python_version(),
         cpu=cpu_name(CPU_INFO.read_text(errors="replace") if CPU_INFO.exists() else ""),
         cores=available_cores(),
@@ -37,9 +37,9 @@ def describe_machine() -> Iterator[Machine]:
 
 
 def can_access_pageable(device: int) -> bool | None:
-    """Return whether kernels may read pageable memory where it lies, as the driver answers; None where it does not.
+    """Return whether kernels may read pageable memory in place, as the driver says; None if it does not say.
 
-    It is CUDA's device attribute pageableMemoryAccess, which torch does not hand on.
+    This is CUDA's device attribute pageableMemoryAccess, which torch does not have.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -56,12 +56,12 @@ def can_access_pageable(device: int) -> bool | None:
 def cpu_name(info: str) -> str | None:
     """Return the processor's name out of the text of /proc/cpuinfo, or None."""
     lines = (line.partition(":") for line in info.splitlines())
-    found = next((value.strip() for key, _, value in lines if key.strip() == "model name"), platform.processor())
-    return found or None
+    name = next((value.strip() for key, _, value in lines if key.strip() == "model name"), platform.processor())
+    return name or None
 
 
 def nvidia_smi(gpu: object) -> str:
-    """Return what nvidia-smi answers about the GPU with these properties; nothing where it cannot be asked."""
+    """Return what nvidia-smi says about the GPU with these properties; empty if it cannot be run."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ""
@@ -75,7 +75,7 @@ def nvidia_smi(gpu: object) -> str:
 
 
 def link(answer: str) -> tuple[str | None, int | None, int | None]:
-    """Return driver, PCIe generation and PCIe width out of an answer of nvidia-smi; None for what it does not tell."""
+    """Return driver, PCIe generation and PCIe width out of an answer of nvidia-smi; None for what it does not have."""
     cells = [cell.strip() for cell in next(csv.reader(answer.splitlines()), [])]
     if len(cells) != len(QUERY):
         return None, None, None

@@ -1,4 +1,4 @@
-"""The small network that the workloads train, and the sizes that make one step worth looking at."""
+"""The small network that the workloads train, and sizes with which a step takes several milliseconds."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -76,7 +76,7 @@ def trainer(device: torch.device, size: Sizes, *, hidden: int = 2) -> Trainer:
 
 
 def host_batches(size: Sizes, count: int = 2, *, pinned: bool = False) -> list[Tensor]:
-    """Return different batches in host memory: two, so that no step can live on the copy of the one before."""
+    """Return different batches in host memory: at least two, so that no step can reuse the copy of the one before."""
     batches = [torch.randn(size.rows, size.features) for _ in range(count)]
     return [batch.pin_memory() for batch in batches] if pinned else batches
 

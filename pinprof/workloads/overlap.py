@@ -1,7 +1,7 @@
-"""E4: a copy to the GPU beside kernels, on their stream or another, from pageable or pinned memory; and beside copies.
+"""E4: a copy to the GPU along with kernels (same stream or another, pageable or pinned memory) or with another copy.
 
 The text's kernels multiply a tensor of 20 MiB by itself, twice. A fast GPU needs a tenth of the copy's time for that,
-so that no more than a tenth of the copy can be seen beside them; the other cases have kernels longer than the copy.
+so that they can hide no more than a tenth of the copy; the other cases have kernels longer than the copy.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from pinprof.workloads.transfers import Sizes
 
 BESIDE_KERNELS = (*CASES, KERNELS_FIRST, *(f"{case}{TEXTS_KERNELS}" for case in CASES))
 SIDE = 2048
-"""Of the matrices: two products of them take an H200 0.7 ms, twice as long as the copy from pinned memory."""
+"""The side of the matrices: two products take an H200 0.7 ms, twice as long as the copy from pinned memory."""
 
 
 def copy_overlap(device: torch.device, sizes: Sizes) -> Cases:
@@ -88,9 +88,9 @@ def copy_overlap(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def one_kernel_ported(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E4: yield the share of copies there and back if one kernel of a program runs on the GPU: the shortest there is.
+    """E4: yield the share of the time for copies there and back if one short kernel of a program runs on the GPU.
 
-    The tensor is as most are, pageable, and each part is waited for, as a program does that was just ported.
+    As in a program that was just ported, the tensor is pageable, and the program waits for each part.
     """
     numbers = torch.ones(sizes["floats"])
     on_device = numbers.to(device)
@@ -100,14 +100,14 @@ def one_kernel_ported(device: torch.device, sizes: Sizes, budget: Budget) -> Ite
 
 
 def _wait_for(*streams: torch.cuda.Stream | None) -> None:
-    """Wait for what each stream has now, by an event as the text does."""
+    """Wait for all work now on each stream, by an event as in the text."""
     for event in [stream.record_event() for stream in streams if stream is not None]:
         event.synchronize()
 
 
 @contextmanager
 def overlap_case(device: torch.device, scale: float = 1.0, *, case: str) -> Iterator[Step]:
-    """Give one of the cases as a workload."""
+    """Make one of the cases a workload."""
     floats = experiment("E4").defaults()["floats"]
     run = copy_overlap(device, {"floats": max(1, round(floats * scale))})[case]
 

@@ -1,4 +1,4 @@
-"""One step of a trace as bars: what the host did, what each stream did, and why copies are exposed."""
+"""Draw one step of a trace as bars: what the host did, what each stream did, and why copies are exposed."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,14 @@ from pinprof.trace.tables import KERNEL, MEMCPY, Table, Trace
 from pinprof.units import ms, percent
 
 HOST_BARS = {COPY: "copy", ASYNC_COPY: "copy", STREAM: "wait", DEVICE: "wait", EVENT: "wait"}
-"""What a call is called, by what it may wait for; one that launches a kernel is `launch`, others are not drawn."""
+"""The name of a call's bar, by what it may wait for; that of a launch is `launch`, other calls have none."""
 
 
 MOST_BARS = 150
-"""Bars of a picture: of a step of thousands of copies its beginning shows how they follow each other."""
+"""Bars of a picture: the beginning of a step with thousands of copies shows how they follow each other."""
 
 BAR_DIGITS = 4
-"""Of milliseconds: a tenth of a microsecond is less than any picture shows."""
+"""Digits of milliseconds: a tenth of a microsecond is less than any picture shows."""
 
 
 def picture(case: str, trace: Trace, measured: Details) -> Picture:
@@ -31,8 +31,8 @@ def picture(case: str, trace: Trace, measured: Details) -> Picture:
     if len(complete) == 0:
         return Picture(case, (), why_exposed(measured))
     step = int(complete[len(complete) // 2])
-    found = (*_host_bars(trace, step), *_stall_bars(trace, measured, step), *_stream_bars(trace, step))
-    bars = sorted(found, key=lambda bar: bar.start_ms)
+    every = (*_host_bars(trace, step), *_stall_bars(trace, measured, step), *_stream_bars(trace, step))
+    bars = sorted(every, key=lambda bar: bar.start_ms)
     why = why_exposed(measured)
     if len(bars) <= MOST_BARS:
         return Picture(case, tuple(bars), why)
@@ -70,15 +70,15 @@ def _stall_bars(trace: Trace, measured: Details, step: int) -> Iterator[Bar]:
 
 
 def _stream_bars(trace: Trace, step: int) -> Iterator[Bar]:
-    """Yield the kernels and the copies that the step launched, these in parts: what runs beside any kernel, and not."""
+    """Yield the kernels and the copies that the step launched; a copy as its overlapped and its exposed parts."""
     gpu = trace.gpu
-    mine = trace.links.activity_step == step
-    for row in np.flatnonzero(mine & (gpu.category == KERNEL)).tolist():
+    of_step = trace.links.activity_step == step
+    for row in np.flatnonzero(of_step & (gpu.category == KERNEL)).tolist():
         yield _bar(trace, step, f"stream {gpu.stream[row]}", "kernel", gpu, row)
     for device, rows in gpu.of_device.items():
         kernels = rows[gpu.category[rows] == KERNEL]
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
-        copies = np.flatnonzero(mine & (gpu.category == MEMCPY) & (gpu.device == device))
+        copies = np.flatnonzero(of_step & (gpu.category == MEMCPY) & (gpu.device == device))
         parts = divided(busy, gpu.start_ns[copies], gpu.end_ns[copies])
         for start, end, is_overlapped, copy in zip(*(column.tolist() for column in parts), strict=True):
             name = "overlapped copy" if is_overlapped else "exposed copy"
@@ -91,4 +91,4 @@ def _bar(trace: Trace, step: int, row_name: str, name: str, table: Table, row: i
 
 def _between(trace: Trace, step: int, row_name: str, name: str, start_ns: int, end_ns: int) -> Bar:
     begin = int(trace.steps.start_ns[step])
-    return Bar(row_name, name, *(round(ms(each_ns - begin), BAR_DIGITS) for each_ns in (start_ns, end_ns)))
+    return Bar(row_name, name, *(round(ms(time_ns - begin), BAR_DIGITS) for time_ns in (start_ns, end_ns)))

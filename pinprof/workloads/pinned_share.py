@@ -1,4 +1,4 @@
-"""E15: what the host's own work takes while a growing share of its memory is pinned, with enough left to all others."""
+"""E15: time the host's own work while a growing share of its memory is pinned, and leave enough to other programs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,28 +16,28 @@ from pinprof.workloads import host_memory
 from pinprof.workloads.timing import Budget, TimedRun, Timer, by_host, figure, repeated
 
 COPIED_BYTES = 1 << 27
-"""Beyond the caches of a CPU, so that the host's memory is what is timed."""
+"""Larger than the caches of a CPU, so that the copy is bound by the host's memory."""
 FRESH_BYTES = READ_BYTES = 1 << 26
-"""Of memory that is new to the process, and of a file that has been read before."""
+"""The size of memory that is new to the process, and of a file that has been read before."""
 WORK = Budget(least=5, most=40, seconds=0.15)
-"""How often the host does each of its works at a step."""
+"""How often each kind of work runs at each step."""
 PERCENTS = (5, 10, 15, 20, 30, 40, 50)
-"""Of the host's memory, what is pinned step by step."""
+"""The steps: how much of the host's memory is pinned."""
 CHUNK_BYTES = 1 << 30
-"""What is pinned at once: between two of them it is asked what is left."""
+"""Memory is pinned in chunks; before each, we check that enough is left."""
 LEFT_SHARE = 0.25
-"""Of the host's memory, what all others keep at least."""
+"""The share of the host's memory that always stays available to other programs."""
 PINNING_S = 25.0
-"""How long the steps may take in all: the host of an H100 pins a GiB in half a second, so some 40 GiB."""
+"""The time for all steps: the host of an H100 pins a GiB in half a second, so some 40 GiB."""
 CPU = torch.device("cpu")
 MayPin = Callable[[int, int], bool]
-"""Says whether so many more bytes may be pinned beside so many that are."""
+"""Given how many more bytes to pin and how many are pinned, returns whether that is allowed."""
 
 
 def room(memory: int, pinned_before: int) -> MayPin:
-    """Return what says whether more may be pinned: all others keep their share, and RLIMIT_MEMLOCK is not passed.
+    """Return a function that says whether more may be pinned: other programs keep their share, RLIMIT_MEMLOCK holds.
 
-    A driver may pin without asking that limit: it does not hold where as much has been pinned before.
+    A driver may ignore RLIMIT_MEMLOCK: we do too if more than that was pinned before.
     """
     lockable = host_memory.lockable()
 
@@ -48,7 +48,7 @@ def room(memory: int, pinned_before: int) -> MayPin:
     return may
 
 
-def beside_pinned(
+def work_while_pinning(
     pin: Callable[[], Tensor],
     free: Callable[[], None],
     memory: int,
@@ -56,40 +56,40 @@ def beside_pinned(
     may: MayPin,
     clock: Timer = time.perf_counter,
 ) -> Iterator[Figure]:
-    """Yield what each of the host's works takes at each step: how much of the memory is pinned, up to `share` percent.
+    """Yield the time of each kind of work at each step: with up to `share` percent of the host's memory pinned.
 
-    `pin` pins CHUNK_BYTES. A step is left out, and all after it, for which there is no room, or no time. What is
-    pinned is given back before the figures come, whatever happens. Beside nothing pinned the works are timed before and
-    after, so that what has slowed the host by itself shows there too.
+    `pin` pins CHUNK_BYTES. If there is no room or no time for a step, it and all later ones are left out. All memory is
+    freed before the figures come, whatever happens. With nothing pinned the work is timed before and after, which shows
+    whether something else has slowed the host.
     """
     pinned = _Pinned(pin, may, clock, clock() + PINNING_S)
     reached = []
-    with _works() as works:
-        works.do(0)
+    with _host_work() as work:
+        work.time(0)
         try:
             for count in _steps(memory, share):
                 if not pinned.reaches(count):
                     break
-                works.do(count)
+                work.time(count)
                 reached.append(count)
         finally:
             pinned.chunks.clear()
             free()
-        works.do(0)
-    yield from works.figures()
+        work.time(0)
+    yield from work.figures()
     for count in reached:
         yield figure("pinned of the host's memory", "%", [100 * count / memory], count)
 
 
 def _steps(memory: int, share: int) -> list[int]:
-    """Return the bytes of each step, in whole chunks; those of a small host may be the same."""
+    """Return the bytes of each step, in whole chunks; on a small host several steps may be one."""
     counts = (memory * percent // 100 // CHUNK_BYTES * CHUNK_BYTES for percent in PERCENTS if percent <= share)
     return sorted({count for count in counts if count})
 
 
 @dataclass
 class _Pinned:
-    """Chunks that are pinned, and how long that took."""
+    """The pinned chunks, and how long pinning them took."""
 
     pin: Callable[[], Tensor]
     may: MayPin
@@ -99,11 +99,11 @@ class _Pinned:
     seconds: float = 0.0
 
     def reaches(self, count: int) -> bool:
-        """Pin more until so many bytes are; return False where room or time does not suffice."""
+        """Pin chunks until `count` bytes are pinned; return False if there is no room or no time for that."""
         while (missing := count // CHUNK_BYTES - len(self.chunks)) > 0:
             start = self.clock()
-            each_s = self.seconds / len(self.chunks) if self.chunks else 0.0
-            if start + missing * each_s > self.end or not self.may(CHUNK_BYTES, len(self.chunks) * CHUNK_BYTES):
+            chunk_s = self.seconds / len(self.chunks) if self.chunks else 0.0
+            if start + missing * chunk_s > self.end or not self.may(CHUNK_BYTES, len(self.chunks) * CHUNK_BYTES):
                 return False
             try:
                 self.chunks.append(self.pin())
@@ -114,13 +114,13 @@ class _Pinned:
 
 
 @dataclass(frozen=True)
-class _Works:
-    """What the host does by itself, and the milliseconds of its runs by what is pinned beside it, in bytes."""
+class _HostWork:
+    """Kinds of work of the host, and the milliseconds of their runs, by name and by how many bytes were pinned."""
 
     runs: Mapping[str, TimedRun]
     taken: dict[tuple[str, int], list[float]] = field(default_factory=dict)
 
-    def do(self, pinned: int) -> None:
+    def time(self, pinned: int) -> None:
         for name, run in self.runs.items():
             self.taken.setdefault((name, pinned), []).extend(repeated(run, by_host(CPU), WORK))
 
@@ -130,8 +130,8 @@ class _Works:
 
 
 @contextmanager
-def _works() -> Iterator[_Works]:
-    """Give what can be starved: a copy within the host's memory, memory that is new, a file that is read again."""
+def _host_work() -> Iterator[_HostWork]:
+    """Give work that pinned memory may slow: a copy in host memory, fresh memory, and reading a file again."""
     source, target, read = (torch.ones(count, dtype=torch.uint8) for count in (COPIED_BYTES, COPIED_BYTES, READ_BYTES))
     with TemporaryDirectory(prefix="pinprof-") as folder:
         path = Path(folder) / "file"
@@ -142,9 +142,9 @@ def _works() -> Iterator[_Works]:
             with path.open("rb", buffering=0) as file:
                 file.readinto(buffer)
 
-        works: dict[str, TimedRun] = {
+        runs: dict[str, TimedRun] = {
             "host copy": partial(target.copy_, source),
             "fresh memory": lambda: torch.empty(FRESH_BYTES, dtype=torch.uint8).fill_(1),
             "file read again": read_again,
         }
-        yield _Works(works)
+        yield _HostWork(runs)

@@ -1,4 +1,4 @@
-"""E1: what pinned memory costs that is new to torch, how long calls hold the host, and buffers that are refilled."""
+"""E1: the cost of pinned memory that is new to torch, how long calls hold the host, and buffers that are refilled."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,11 +16,11 @@ PINNING = ("pageable.pin_memory()", "pageable.pin_memory().to", "pageable.pin_me
 
 
 def pinning_in_full(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E1: yield what pinning takes in memory new to torch, what calls hold the host for, and refilled buffers.
+    """E1: yield what pinning takes in memory new to torch, for how long calls hold the host, and refilled buffers.
 
-    Torch keeps pinned memory that is given back, so that repeated runs of the cases pin into the same memory; the
-    first run of a program, or one of a larger tensor, does not. Where torch cannot be made to give it back, nothing is
-    said of fresh memory.
+    Torch keeps freed pinned memory, so that repeated runs of the cases pin into the same memory; the first run of a
+    program, or one of a larger tensor, needs fresh memory. That is measured only if this torch can be made to free
+    pinned memory.
     """
     cases, call, pinning = pinning_cost(device, sizes), by_call(device), PINNING[0]
     pageable = torch.ones(sizes["floats"])

@@ -1,4 +1,4 @@
-"""A prefetcher to take as it is: the next batch is copied to the GPU while this one is trained on."""
+"""A prefetcher to copy and use as it is: it copies the next batch to the GPU while this one is trained on."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -17,10 +17,10 @@ class Prefetcher(Generic[Batch]):
         for images, labels in Prefetcher(DataLoader(..., pin_memory=True), device):
             train(images, labels)
 
-    A batch is a tensor, anything with `to(device, non_blocking=True)`, or a dict, list or tuple of these; all else
-    stays as it is. Without a GPU the copies are plain ones. The rules of a correct prefetcher are marked where they are
-    kept; two are the caller's: the batches must be pinned and dense (else the copy blocks the host and hides nothing),
-    and a pinned batch must not be written again before its copy has ended (a DataLoader makes new ones).
+    A batch is a tensor, anything with `to(device, non_blocking=True)`, or a dict, list or tuple of these; other objects
+    stay as they are. Without a GPU the copies are plain ones. Comments mark the rules of a correct prefetcher; two are
+    for the caller: batches must be pinned and dense (otherwise the copy blocks the host and hides nothing), and a
+    pinned batch must not be written again before its copy has ended (a DataLoader makes new ones).
     """
 
     def __init__(self, batches: Iterable[Batch], device: torch.device | str) -> None:
@@ -31,7 +31,7 @@ class Prefetcher(Generic[Batch]):
         self._side = torch.cuda.Stream(self._device) if on_gpu else None  # type: ignore[no-untyped-call]
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches, each safe to use on the stream that is current when it is asked for."""
+        """Yield the batches, each safe to use on the stream that is current when it is drawn."""
         batches = iter(self._batches)
         ahead = [self._copied(batch) for batch in islice(batches, 1)]
         while ahead:
@@ -52,7 +52,7 @@ class Prefetcher(Generic[Batch]):
 
 
 def moved(batch: Batch, device: torch.device) -> Batch:
-    """Return the batch with all that it holds on the device, without waiting for copies of pinned memory."""
+    """Return the batch with all its tensors on the device, without waiting for copies of pinned memory."""
     return cast("Batch", _moved(batch, device))
 
 

@@ -1,4 +1,4 @@
-"""E11, E12: copies in processes of their own, and what becomes of a pinned tensor on its way to another process."""
+"""E11, E12: copies in several processes, and whether a pinned tensor is still pinned in the process it is sent to."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,44 +30,44 @@ from pinprof.workloads.transfers import Sizes
 
 LATER_COPIES = 5
 CALLS = 5
-"""How often it is timed how long the call of a copy takes."""
+"""How often the call of a copy is timed."""
 FORKED = "forkserver"
 START_S = 60
-"""How long the processes may take to start, the slowest of them."""
+"""How long the slowest process may take to start."""
 Sent = tuple[Callable[..., None], tuple[object, ...]]
-"""A function, which is called with the process's number and a queue before all else, and its arguments."""
+"""A function and its arguments; the process's number and a queue come before these."""
 Times = Mapping[str, list[float]]
 Clock = Callable[[Callable[[], object], str], float]
 """Runs a copy to a device and returns its milliseconds."""
 Record = Callable[[Callable[[], object], Path], None]
-"""Records some steps, each a call, to a file; it can be sent to another process."""
+"""Records some steps, each a call, to a file; it must be picklable."""
 
 
 @dataclass
 class Holder:
-    """An object that keeps tensors, to be sent to another process."""
+    """An object with tensors that is sent to another process."""
 
     pageable: Tensor
     pinned: Tensor
 
 
 def each_copies(device: torch.device, sizes: Sizes) -> Cases:
-    """E11: what each of the processes records, in this one."""
-    return _copies(*_made(device, sizes), device)
+    """E11: return the cases that each process records, for this process."""
+    return _copies(*_new_tensors(device, sizes), device)
 
 
 def as_sent(device: torch.device, sizes: Sizes) -> Cases:
-    """E12: what each of the processes records, in this one."""
+    """E12: return the cases that each process records, for this process."""
     names = ("pageable", "pinned, sent to the child", "pinned in the child itself")
     return dict(zip(names, each_copies(device, sizes).values(), strict=True))
 
 
-def _made(device: torch.device, sizes: Sizes) -> tuple[Tensor, Tensor]:
+def _new_tensors(device: torch.device, sizes: Sizes) -> tuple[Tensor, Tensor]:
     return torch.ones(sizes["floats"]), _pinned(torch.ones(sizes["floats"]), device)
 
 
 def _copies(pageable: Tensor, pinned: Tensor, device: torch.device) -> Cases:
-    """Return copies of tensors as they are here, and of one that is pinned here."""
+    """Return copies of two tensors as they arrived in this process, and of one that is pinned in this process."""
     own = _pinned(pageable.clone(), device)
     return {
         "pageable": partial(_sent, pageable, str(device)),
@@ -81,18 +81,18 @@ def record_bare(device: torch.device, sizes: Sizes, case: int, path: Path, recor
 
     Sending moves a tensor to shared memory, in this process too.
     """
-    yield from _recorded(sizes, _made(device, sizes), device, case, path, record)
+    yield from _recorded(sizes, _new_tensors(device, sizes), device, case, path, record)
 
 
 def record_in_object(device: torch.device, sizes: Sizes, case: int, path: Path, record: Record) -> Iterator[str]:
     """E12: the same with the tensors in an object."""
-    yield from _recorded(sizes, Holder(*_made(device, sizes)), device, case, path, record)
+    yield from _recorded(sizes, Holder(*_new_tensors(device, sizes)), device, case, path, record)
 
 
 def _recorded(
     sizes: Sizes, sent: "tuple[Tensor, Tensor] | Holder", device: torch.device, case: int, path: Path, record: Record
 ) -> Iterator[str]:
-    traces = [str(each) for each in traces_of(path, sizes["processes"])]
+    traces = [str(trace) for trace in traces_of(path, sizes["processes"])]
     yield from sorted(next(_spawned(sizes, (_record_what_was_sent, (sent, str(device), case, traces, record)))))
 
 
@@ -105,7 +105,7 @@ def _record_what_was_sent(
     traces: Sequence[str],
     record: Record,
 ) -> None:
-    """Record a case of what this process got, while the others do the same, and send back the path of its trace."""
+    """Record a case with the tensors sent to this process, while others do the same; send back the trace's path."""
     pageable, pinned = (sent.pageable, sent.pinned) if isinstance(sent, Holder) else sent
     run = tuple(_copies(pageable, pinned, torch.device(device)).values())[case]
     record(run, Path(traces[number]))
@@ -113,12 +113,12 @@ def _record_what_was_sent(
 
 
 def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return the tensor in pinned memory, which only a machine with a GPU has."""
+    """Return the tensor in pinned memory, if there is a GPU."""
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
 def first_and_later(device: torch.device, sizes: Sizes, _budget: Budget) -> Iterator[Figure]:
-    """E11: yield what each process's copies take: as the text has them, in the other order, and after a warm-up.
+    """E11: yield what each process's copies take: as in the text, in the other order, and after a warm-up.
 
     Sending a tensor moves it to shared memory in the parent too, so each program has tensors of its own.
     """
@@ -152,12 +152,12 @@ def _times(times: Times) -> Iterator[Figure]:
 
 
 def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
-    """Make each call in processes of its own, as the text does, and yield what its processes put into their queue.
+    """Make each call in processes of its own, as in the text, and yield what its processes put into their queue.
 
-    To import torch takes a process longer than all that it does then. So they are forked from one that has imported it
-    and has not used CUDA: nothing of CUDA is inherited, and the first copy has its first use in it as in the text. All
-    start at once; no call begins before all have started, nor before the processes of the one before have ended.
-    Raises RuntimeError with the last line of what one of them says if it fails.
+    Importing torch takes a process longer than its work. So they are forked from a process that has imported torch and
+    has not used CUDA: they inherit nothing of CUDA, and their first copy is their first use of it, as in the text. All
+    start at once; a call begins when all have started, and when the processes of the call before have ended.
+    If one fails, raises RuntimeError with the last line of its error.
     """
     context, count = multiprocessing.get_context(FORKED), sizes["processes"]
     context.set_forkserver_preload([__name__])
@@ -173,8 +173,8 @@ def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
             _join(processes)
             yield [answers.get() for _ in range(count)]
     finally:
-        for process in (each for processes in running for each in processes.processes):
-            process.kill()  # one that waits for its turn would wait for ever
+        for process in (one for processes in running for one in processes.processes):
+            process.kill()  # one that waits for its turn would wait forever
             process.join()
 
 
@@ -201,7 +201,7 @@ def _sent(source: Tensor, device: str) -> Tensor:
 
 
 def _milliseconds(run: Callable[[], object], device: str) -> float:
-    """Return the time from before the call until the GPU is done; nothing is waited for before, as in the text."""
+    """Return the time from the call until the GPU is done, without a wait before the call, as in the text."""
     start = time.perf_counter()
     run()
     synchronize(torch.device(device))
@@ -209,7 +209,7 @@ def _milliseconds(run: Callable[[], object], device: str) -> float:
 
 
 def _warm_up_and_copy(_rank: int, answers: Any, pageable: Tensor, pinned: Tensor, device: str) -> None:
-    """Send back how the pinned tensor arrives, what the first use of CUDA takes, and what copies take after it."""
+    """Send back whether the pinned tensor is still pinned, and how long the first use of CUDA and copies take."""
     times = {"first use of CUDA": [_milliseconds(partial(torch.zeros, 1, device=device), device)]}
     is_pinned, is_shared = pinned.is_pinned(), pinned.is_shared()  # type: ignore[no-untyped-call]
     sources = {
@@ -225,9 +225,9 @@ def _warm_up_and_copy(_rank: int, answers: Any, pageable: Tensor, pinned: Tensor
 
 
 def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E12: yield what copies take: as the text has them, with the clocks of its two programs exchanged, and repeated.
+    """E12: yield what copies take: as in the text, with the clocks of its two programs exchanged, and repeated.
 
-    Sending moves a tensor to shared memory, in this process too: whether it is pinned here is asked before. Each
+    Sending moves a tensor to shared memory in this process too, so we check before that it is pinned here. Each
     program has tensors of its own.
     """
 
@@ -263,12 +263,12 @@ def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iter
 
 
 def _events(device: torch.device) -> Clock:
-    """Return what times a copy between two events, as the text's second program does; without a GPU there are none."""
+    """Return the clock of the text's second program, which times a copy between two events if there is a GPU."""
     return _between_events if device.type == "cuda" else _milliseconds
 
 
 def _between_events(run: Callable[[], object], _device: str) -> float:
-    """Return the time between two events of the stream; CUDA is used for the first time before the first of them."""
+    """Return the time between two events of the stream; making the first event starts CUDA."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     start.record()
     run()
@@ -278,17 +278,17 @@ def _between_events(run: Callable[[], object], _device: str) -> float:
 
 
 def _copy_from_object(rank: int, answers: Any, held: Holder, device: str, clock: Clock) -> None:
-    """Send back what the copies of the tensors in the object take, the first and the second of the process."""
+    """Send back what the copies of the object's tensors take, the first and the second copy of the process."""
     _copy_bare(rank, answers, held.pageable, held.pinned, device, clock)
 
 
 def _copy_bare(_rank: int, answers: Any, first: Tensor, second: Tensor, device: str, clock: Clock) -> None:
-    """Send back what each copy takes by this clock; nothing is done before the first, as in the text."""
+    """Send back what each copy takes by this clock; the first is the process's first use of CUDA, as in the text."""
     answers.put([clock(partial(_sent, source, device), device) for source in (first, second)])
 
 
 def _copy_what_was_sent(_rank: int, answers: Any, held: Holder, bare: Tensor, device: str, budget: Budget) -> None:
-    """Send back what this process sees of the tensors, what their copies take here in turn, and how long the calls."""
+    """Send back whether the tensors are pinned here, what their copies take in turn, and how long the calls take."""
     sources = {
         "pageable": held.pageable,
         "pinned, sent to the child": held.pinned,

@@ -1,4 +1,4 @@
-"""Results that go back to the host in every step: waited for, or read one step later."""
+"""Copy results to the host in every step, and wait for them or read them one step later."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ def readback_blocking(device: torch.device, scale: float = 1.0) -> Iterator[Step
 
 @final
 class LateReader:
-    """Copies tensors to pinned memory on a stream of its own and hands each out one call later."""
+    """Copies tensors to pinned memory on a stream of its own, and returns each one call later."""
 
     def __init__(self, like: Tensor) -> None:
         self._buffers = [torch.empty_like(like, device="cpu", pin_memory=True) for _ in range(2)]
@@ -37,7 +37,7 @@ class LateReader:
         self._calls = 0
 
     def exchange(self, result: Tensor) -> Tensor | None:
-        """Start the copy of `result` and return the host's copy of the one before, complete; None at the first call."""
+        """Start the copy of `result`, and return the complete copy of the one before; None at the first call."""
         slot = self._calls % 2
         self._side.wait_stream(torch.cuda.current_stream(result.device))
         with torch.cuda.stream(self._side):

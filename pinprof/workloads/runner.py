@@ -1,4 +1,4 @@
-"""Runs the experiments one after the other, so that the failure of one does not cost another its figures."""
+"""Run the experiments in a process of their own, so that the failure of one does not cost another its figures."""
 
 import math
 import time
@@ -24,42 +24,42 @@ TIMEOUT_S = 120.0
 """How long a part of one experiment may take; on an H200 none takes a minute."""
 
 ExperimentPart = Callable[[str, dict[str, int], bool], Iterator[Figure | Picture]]
-"""Yields what it finds of an experiment, given its number, its sizes and whether to be quick; picklable."""
+"""Yields figures and pictures of an experiment, given its number, its sizes and whether to be quick; picklable."""
 OnProgress = Callable[[str, Experiment, str], None]
-"""Called with how far it is ("round 1, 2 of 15"), the experiment, and what was measured of it last, if any."""
+"""Gets the place in the bench ("round 1, 2 of 15"), the experiment, and what was measured of it last, if any."""
 BEGIN_BY_S = 235.0
-"""No round after the first three begins later: one of what is light should take an H100 thirteen seconds, the traces
-take it thirty-five, what is measured once fifteen, and the whole bench may take five minutes."""
+"""After the first three rounds, none begins later: the bench may take five minutes, and on an H100 a round of the quick
+experiments takes thirteen seconds, the traces thirty-five, and what is measured once fifteen."""
 FURTHER_BY_S = 210.0
-"""What takes seconds begins no round after its own third later: rounds of what is light are still to come."""
+"""After its third round, an experiment that takes seconds begins none later: rounds of the quick ones are to follow."""
 
 
-def _silent(_far: str, _known: Experiment, _last: str) -> None:
+def _silent(_place: str, _known: Experiment, _last: str) -> None:
     """Show nothing."""
 
 
 @dataclass
 class _Gathered:
-    """What an experiment has given so far."""
+    """The results of an experiment so far."""
 
     figures: dict[tuple[str, int | None], list[Figure]] = field(default_factory=dict)
-    """Those of all rounds, by name and size."""
+    """The figures of all rounds, by name and size."""
     pictures: list[Picture] = field(default_factory=list)
     problem: str | None = None
     seconds: float = 0.0
 
-    def take(self, found: Figure | Picture) -> str:
-        """Keep what was found and return its name."""
-        if isinstance(found, Figure):
-            self.figures.setdefault((found.name, found.size), []).append(found)
-            return found.name
-        self.pictures.append(found)
-        return found.case
+    def take(self, finding: Figure | Picture) -> str:
+        """Keep a figure or a picture and return its name."""
+        if isinstance(finding, Figure):
+            self.figures.setdefault((finding.name, finding.size), []).append(finding)
+            return finding.name
+        self.pictures.append(finding)
+        return finding.case
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the work that all experiments do before any does the next."""
+    """A part of the bench: all experiments run it before any runs the next."""
 
     name: str
     part: ExperimentPart
@@ -68,40 +68,40 @@ class Stage:
     fresh: bool = False
     """Whether it begins in a new process."""
     begin_by_s: float = math.inf
-    """It is left out if the bench has taken longer when it would begin."""
+    """It is left out if it would begin later than this."""
 
 
 def stages(*, quick: bool) -> tuple[Stage, ...]:
-    """Return the rounds, in which all is timed, what is measured once, and the traces; a quick bench has one round.
+    """Return the rounds of timing, what is measured once, and the traces; a quick bench has one round.
 
-    A round is a process of its own, and what drifts with time is spread over the rounds, not over the runs of one.
-    Nothing is timed in a process that was profiled: CUPTI, once loaded, slows what the host bounds. What was timed may
-    be profiled: starting a process takes some seconds.
+    Each round has a process of its own, so that what drifts with time shows as a difference between rounds. Nothing is
+    timed in a process that was profiled: CUPTI, once loaded, slows the host. But the traces come in the process of the
+    last round, because starting one takes some seconds.
     """
     rounds = [stage for number in range(1, 2 if quick else ROUNDS + 1) for stage in _round(number)]
-    told = frozenset(number for number, program in PROGRAMS.items() if program.tell)
+    traced = frozenset(number for number, program in PROGRAMS.items() if program.read)
     once = frozenset(number for number, program in PROGRAMS.items() if program.once)
-    return (*rounds, Stage("once", measure_once, once), Stage("traces", trace_experiment, told))
+    return (*rounds, Stage("once", measure_once, once), Stage("traces", trace_experiment, traced))
 
 
 def _round(number: int) -> Iterator[Stage]:
-    """Yield a round: what is timed in it whenever it begins, then what is only if time is left.
+    """Yield a round: first the experiments that it always has, then those that it has only if time is left.
 
-    What has fewer rounds than all else has them spread over the others, the first in the first.
+    Experiments with fewer rounds have them spread over those of the bench, beginning with the first.
     """
-    place = {each: _place(program.rounds, number) for each, program in PROGRAMS.items()}
+    places = {name: _place(program.rounds, number) for name, program in PROGRAMS.items()}
     further = frozenset(
-        each for each, at in place.items() if at is not None and at >= SOME_ROUNDS and PROGRAMS[each].rounds < ROUNDS
+        name for name, at in places.items() if at is not None and at >= SOME_ROUNDS and PROGRAMS[name].rounds < ROUNDS
     )
-    there = frozenset(each for each, at in place.items() if at is not None) - further
+    always = frozenset(name for name, at in places.items() if at is not None) - further
     begin_by_s = math.inf if number <= SOME_ROUNDS else BEGIN_BY_S
-    yield Stage(f"round {number}", time_experiment, there, fresh=number > 1, begin_by_s=begin_by_s)
+    yield Stage(f"round {number}", time_experiment, always, fresh=number > 1, begin_by_s=begin_by_s)
     if further:
         yield Stage(f"round {number}", time_experiment, further, begin_by_s=FURTHER_BY_S)
 
 
 def _place(rounds: int, number: int) -> int | None:
-    """Return which of an experiment's rounds a round of the bench is, from 0 on; None if it is none of them."""
+    """Return which of an experiment's rounds, from 0 on, comes in a round of the bench; None if none does."""
     places = [1 + place * ROUNDS // rounds for place in range(rounds)]
     return places.index(number) if number in places else None
 
@@ -109,7 +109,7 @@ def _place(rounds: int, number: int) -> int | None:
 def run_bench(
     experiments: Sequence[Experiment], *, quick: bool = False, on_progress: OnProgress = _silent, date: str = ""
 ) -> Bench:
-    """Return what the experiments measure on this machine. ApartError if its GPU cannot be used at all."""
+    """Return what the experiments measure on this machine. Raises ApartError if its GPU cannot be used at all."""
     with Apart() as apart:
         machines: list[Machine] = list(apart.call(describe_machine, timeout_s=TIMEOUT_S))
         results = run_experiments(experiments, stages(quick=quick), quick=quick, on_progress=on_progress, apart=apart)
@@ -131,10 +131,10 @@ def run_experiments(
     timeout_s: float = TIMEOUT_S,
     on_progress: OnProgress = _silent,
 ) -> tuple[Result, ...]:
-    """Return the results of the experiments, each with all figures that it gave before anything went wrong.
+    """Return the results of the experiments, each with all figures that it gave before it failed.
 
-    They share a process; a stage may begin in a new one. One that fails, dies or takes longer than `timeout_s` has that
-    as its problem and is left out of later stages; the others go on in a new process.
+    They share a process; a stage may begin in a new one. An experiment that fails, dies or takes longer than
+    `timeout_s` is left out of later stages, and its result says why; the others go on in a new process.
     """
     gathered = {known.number: _Gathered() for known in experiments}
     start = time.monotonic()
@@ -148,12 +148,12 @@ def run_experiments(
             if has_part and gathered[known.number].problem is None:
                 tell = _teller(on_progress, f"{stage.name}, {number} of {len(experiments)}", known)
                 _run(apart, stage.part, known, gathered[known.number], quick=quick, timeout_s=timeout_s, tell=tell)
-    usual = usual_by_unit(rounds for found in gathered.values() for rounds in found.figures.values())
+    usual = usual_by_unit(rounds for results in gathered.values() for rounds in results.figures.values())
     return tuple(_result(known, gathered[known.number], usual, quick=quick) for known in experiments)
 
 
-def _teller(on_progress: OnProgress, far: str, known: Experiment) -> Callable[[str], None]:
-    return lambda last: on_progress(far, known, last)
+def _teller(on_progress: OnProgress, place: str, known: Experiment) -> Callable[[str], None]:
+    return lambda last: on_progress(place, known, last)
 
 
 def _run(
@@ -169,8 +169,8 @@ def _run(
     tell("")
     start = time.monotonic()
     try:
-        for found in apart.call(part, known.number, known.defaults(quick=quick), quick, timeout_s=timeout_s):
-            tell(gathered.take(found))
+        for finding in apart.call(part, known.number, known.defaults(quick=quick), quick, timeout_s=timeout_s):
+            tell(gathered.take(finding))
     except ApartError as error:
         gathered.problem = str(error)
     gathered.seconds += time.monotonic() - start
@@ -180,7 +180,7 @@ def _result(known: Experiment, gathered: _Gathered, usual: Mapping[str, Usual], 
     return Result(
         number=known.number,
         sizes=known.defaults(quick=quick),
-        figures=tuple(shortened(of_rounds(each, usual.get(each[0].unit))) for each in gathered.figures.values()),
+        figures=tuple(shortened(of_rounds(one, usual.get(one[0].unit))) for one in gathered.figures.values()),
         seconds=round(gathered.seconds, 3),
         pictures=tuple(gathered.pictures),
         problem=gathered.problem,

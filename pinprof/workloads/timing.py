@@ -1,4 +1,4 @@
-"""How the experiments are timed: a warm-up, then repeated runs, each with nothing else on the device."""
+"""Time the experiments: a warm-up, then repeated runs, each with nothing else on the device."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Cases = Mapping[str, TimedRun]
 Timer = Callable[[], float]
 """Returns seconds."""
 Turns = Sequence[tuple[float, ...]]
-"""Milliseconds of cases that ran in turn: one of each in a turn."""
+"""Milliseconds of cases that ran in turn; each tuple has one run of each case."""
 Stopwatch = Callable[[TimedRun], float]
 """Runs a case once and returns its milliseconds."""
 
@@ -25,8 +25,8 @@ Stopwatch = Callable[[TimedRun], float]
 class Budget:
     """How often the cases of an experiment run.
 
-    One run that is not counted, then at least `least` runs, and more, up to `most`, until they have taken `seconds` in
-    all. A full bench has many rounds (`experiments.ROUNDS`): a few runs in each say more than many in one.
+    One run does not count. Then come at least `least` runs, and up to `most` until they have taken `seconds` together.
+    A full bench has many rounds (`experiments.ROUNDS`): a few runs in each say more than many in one.
     """
 
     least: int
@@ -51,9 +51,9 @@ def by_host(
     before: Callable[[], object] = lambda: None,
     clock: Timer = time.perf_counter,
 ) -> Stopwatch:
-    """Return a stopwatch that runs a case `steps` times, synchronizes on both sides, and gives the time of one.
+    """Return a stopwatch that runs a case `steps` times, synchronizes before and after, and returns the time of one.
 
-    What is done `before` is not timed.
+    It does not time `before`.
     """
 
     def timed(run: TimedRun) -> float:
@@ -82,32 +82,32 @@ def by_events(run: TimedRun) -> float:
 def by_call(
     device: torch.device, *, before: Callable[[], object] = lambda: None, clock: Timer = time.perf_counter
 ) -> Stopwatch:
-    """Return a stopwatch for the call alone, on an idle device: how long it holds the host, not when its work is done.
+    """Return a stopwatch for the call alone, on an idle device: how long it holds the host, not until its work is done.
 
-    What is done `before` is not timed, nor is the freeing of what the call returns.
+    It times neither `before` nor the freeing of what the call returns.
     """
 
     def timed(run: TimedRun) -> float:
         before()
         synchronize(device)
         start = clock()
-        kept = run()
-        held = (clock() - start) * 1e3
+        result = run()
+        held_ms = (clock() - start) * 1e3
         synchronize(device)
-        del kept
-        return held
+        del result
+        return held_ms
 
     return timed
 
 
 def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[Figure]:
-    """Yield the milliseconds of each case. If one fails, those that ran come first, then its error."""
+    """Yield the milliseconds of each case. If one fails, yield those that ran before, then raise its error."""
     times: dict[str, list[float]] = {}
     problem: Exception | None = None
     try:
         for name, run in cases.items():
             times[name] = repeated(run, stopwatch, budget)
-    except Exception as error:  # noqa: BLE001  whatever it is, it costs no other case its figure
+    except Exception as error:  # noqa: BLE001  no error of a case may cost another its figure
         problem = error
     for name, taken in times.items():
         yield figure(name, "ms", taken)
@@ -139,7 +139,7 @@ def in_turn(runs: Sequence[TimedRun], stopwatch: Stopwatch, budget: Budget, cloc
 def times_in_turn(
     cases: Cases, gains: Sequence[tuple[str, str]], stopwatch: Stopwatch, budget: Budget
 ) -> Iterator[Figure]:
-    """Yield the milliseconds of each case, which run in turn, and of each pair how many times as fast the first is."""
+    """Run the cases in turn; yield the milliseconds of each, and how many times as fast the first of each pair is."""
     names = list(cases)
     turns = in_turn(list(cases.values()), stopwatch, budget)
     yield from of_turns(names, turns)
@@ -155,7 +155,7 @@ def of_turns(names: Iterable[str], turns: Turns) -> Iterator[Figure]:
 
 
 def figure(name: str, unit: str, values: Sequence[float], size: int | None = None) -> Figure:
-    """Return the median of the values, with their 10th and 90th percentile: one that is far out widens nothing."""
+    """Return the median of the values, with their 10th and 90th percentile: a single outlier does not widen them."""
     tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else values
     return Figure(name, unit, median(values), tenths[0], tenths[-1], len(values), size)
 

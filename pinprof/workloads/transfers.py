@@ -1,4 +1,4 @@
-"""E1, E2, E3, E7: tensors on their way to the GPU, by every strategy that the tutorial compares."""
+"""E1, E2, E3, E7: copy tensors to the GPU by every strategy that the tutorial compares."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +30,7 @@ def pinning_cost(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def small_tensors(device: torch.device, sizes: Sizes) -> Cases:
-    """E2: many small tensors, each waited for, or all together."""
+    """E2: copy many small tensors, and wait for each or for all together."""
     tensors = many(sizes)
 
     def non_blocking() -> list[Tensor]:
@@ -45,7 +45,7 @@ def small_tensors(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def six_strategies(device: torch.device, sizes: Sizes) -> Cases:
-    """E3: many large tensors, pageable, pinned or pinned just before the copy, each waited for or not."""
+    """E3: copy many large tensors, pageable, pinned or pinned just before the copy, and wait for each or not."""
     pageable = many(sizes)
     return {
         **_pageable_or_pinned(device, pageable),
@@ -57,7 +57,7 @@ def six_strategies(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def small_tensors_in_turn(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E2: yield what each way takes, and how many times as fast the copies are that are waited for once."""
+    """E2: yield what each way takes, and how many times as fast it is to wait once."""
     gains = [("non_blocking, one synchronize", "blocking")]
     yield from times_in_turn(small_tensors(device, sizes), gains, by_host(device), budget)
 
@@ -69,7 +69,7 @@ def six_in_turn(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[
 
 
 def few_tensors(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E3: yield what it takes to copy a few tensors of the same size, pageable or pinned, each waited for or not."""
+    """E3: yield what it takes to copy a few tensors of the same size, pageable or pinned, blocking or not."""
     cases = _pageable_or_pinned(device, many({**sizes, "tensors": min(sizes["tensors"], FEW_TENSORS)}))
     yield from time_cases({f"{OF_FEW}{name}": run for name, run in cases.items()}, by_host(device), budget)
 
@@ -85,7 +85,7 @@ def _pageable_or_pinned(device: torch.device, pageable: list[Tensor]) -> Cases:
 
 
 def threaded_pinning(device: torch.device, sizes: Sizes) -> Cases:
-    """E7: a dictionary of tensors, pinned in the main thread, all first or in turn with the copies, or by others."""
+    """E7: a dictionary of tensors, pinned by the main thread (all first, or in turn with the copies) or by others."""
     tensors = dict(enumerate(many(sizes)))
 
     def pin_and_copy_in_turn() -> dict[int, Tensor]:
@@ -101,7 +101,7 @@ def threaded_pinning(device: torch.device, sizes: Sizes) -> Cases:
 
 
 def small_and_few(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E7: yield what it takes to pin and copy small tensors, and few large ones, in the main thread or in others."""
+    """E7: yield what it takes to pin and copy small tensors, and a few large ones, in the main thread or in others."""
     pool = ThreadPoolExecutor(sizes["threads"])
     others = {
         "small": {**sizes, "floats": min(sizes["floats"], SMALL_FLOATS)},
@@ -125,19 +125,19 @@ def _pinned_on_the_way(device: torch.device, tensors: Mapping[int, Tensor], pool
 
 
 def _by_tensordict(device: torch.device, tensors: Mapping[int, Tensor], threads: int) -> Cases:
-    """E7: the same by TensorDict, as the text has it; nothing where it is not installed."""
+    """E7: the same by TensorDict, as in the text; empty if it is not installed."""
     if find_spec("tensordict") is None:
         return {}
-    made = import_module("tensordict").TensorDict({str(key): tensor for key, tensor in tensors.items()}, batch_size=[])
+    batch = import_module("tensordict").TensorDict({str(key): tensor for key, tensor in tensors.items()}, batch_size=[])
     ways: dict[str, dict[str, object]] = {
         "blocking": {"non_blocking": False},
         "non_blocking": {},
         "pin then copy": {"non_blocking_pin": True, "num_threads": 0},
         "pin in threads then copy": {"non_blocking_pin": True, "num_threads": threads},
     }
-    return {f"{TENSORDICT}{name}": partial(made.to, str(device), **options) for name, options in ways.items()}
+    return {f"{TENSORDICT}{name}": partial(batch.to, str(device), **options) for name, options in ways.items()}
 
 
 def many(sizes: Sizes) -> list[Tensor]:
-    """Return the tensors that an experiment copies: ones, since fresh zeros all lie in one page of memory."""
+    """Return the tensors that an experiment copies: ones, because fresh zeros all share one page of memory."""
     return [torch.ones(sizes["floats"]) for _ in range(sizes["tensors"])]

@@ -32,7 +32,7 @@ def clean(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 
 @contextmanager
 def loss_item(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
-    """Read the loss in every step, with nothing to do for the host beside it."""
+    """Read the loss in every step, without other work for the host."""
     size = sizes(scale)
     training = trainer(device, size)
     batch = device_batch(size, device)
@@ -47,7 +47,7 @@ def loss_item(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 
 @contextmanager
 def loss_item_host_work(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
-    """Read the loss in every step, then work on the host for 3 ms that could have passed beside the GPU."""
+    """Read the loss in every step, then work on the host for 3 ms that could have overlapped the GPU's work."""
     size = sizes(scale)
     training = trainer(device, size)
     batch = device_batch(size, device)
@@ -62,7 +62,7 @@ def loss_item_host_work(device: torch.device, scale: float = 1.0) -> Iterator[St
 
 
 def work_on_host(milliseconds: float) -> float:
-    """Keep the host busy for so long, as decoding or augmenting the next batch would; return what it computed."""
+    """Keep the host busy for this time, as decoding or augmenting a batch would; return what it computed."""
     numbers = np.linspace(0.0, 1.0, 20_000)
     total = 0.0
     end = time.perf_counter() + milliseconds / 1e3
@@ -88,7 +88,7 @@ def mask_loss(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 
 @contextmanager
 def empty_cache(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
-    """Give all cached device memory back in every step, a large workspace among it."""
+    """Free all cached device memory in every step, with a large workspace in it."""
     size = sizes(scale)
     training = trainer(device, size)
     batch = device_batch(size, device)
@@ -104,7 +104,7 @@ def empty_cache(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 
 @contextmanager
 def small_kernels(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
-    """Train a chain of tiny layers: the host cannot issue them as fast as the GPU is done with them."""
+    """Train a chain of tiny layers: the host launches them more slowly than the GPU runs them."""
     weights = [
         torch.randn(TINY_WIDTH, device=device, requires_grad=True) for _ in range(max(2, round(TINY_LAYERS * scale)))
     ]

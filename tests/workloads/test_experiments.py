@@ -321,10 +321,10 @@ def test_the_texts_program_copies_in_both_orders_and_after_a_warm_up(monkeypatch
 def test_what_is_told_of_a_plain_loop() -> None:
     """By a recording: no wait, nothing overlapped, and the next copy is asked for long before the step has ended."""
     trace = read_trace(str(TRACES / "pinned_non_blocking.json.gz"))
-    tell = PROGRAMS["E10"].tell
-    assert tell is not None
+    read = PROGRAMS["E10"].read
+    assert read is not None
     waits, overlapped, ahead, ended = (
-        each for each in tell("loop", trace, details_of(trace)) if isinstance(each, Figure)
+        each for each in read("loop", trace, details_of(trace)) if isinstance(each, Figure)
     )
     assert (waits.name, waits.median, overlapped.median) == ("waits, loop", 0, 0)
     assert ahead.name == "ahead, loop"
@@ -365,9 +365,9 @@ def test_without_a_kernel_after_it_nothing_is_said_of_a_copy(tmp_path: Path) -> 
 
 def test_what_kernels_could_hide_is_their_length() -> None:
     trace = read_trace(str(TRACES / "overlap_default_pageable.json.gz"))
-    tell = PROGRAMS["E4"].tell
-    assert tell is not None
-    _, possible, _ = tell("copy", trace, details_of(trace))
+    read = PROGRAMS["E4"].read
+    assert read is not None
+    _, possible, _ = read("copy", trace, details_of(trace))
     assert isinstance(possible, Figure)
     assert possible.name == "possible, copy"
     assert possible.median == pytest.approx(60, abs=1)  # 0.7 ms of kernels during a copy of 1.1 ms
@@ -528,7 +528,7 @@ def test_a_copy_is_asked_for_early_if_the_one_before_has_not_ended(tmp_path: Pat
     for begin, launch in ((10, 4), (50, 8), (110, 92)):
         builder.copy("HtoD (Pinned -> Device)", begin, 40, launch=launch)
     trace = read_trace(str(builder.write(tmp_path / "trace.json")))
-    (found,) = experiments._asked_early("case", trace)
+    (found,) = experiments._queued_early("case", trace)
     assert (found.name, found.median) == ("copies asked for early, case", 50)
 
 
@@ -537,13 +537,13 @@ def test_without_copies_nothing_is_said_of_them(tmp_path: Path) -> None:
     builder.step(1, 0, 190)
     builder.kernel(0, 5, launch=0)
     trace = read_trace(str(builder.write(tmp_path / "trace.json")))
-    assert not [*experiments._at_once("case", trace), *experiments._asked_early("case", trace)]
+    assert not [*experiments._at_once("case", trace), *experiments._queued_early("case", trace)]
 
 
 def test_copies_on_one_stream_run_in_turn() -> None:
     """By a recording of 1000 small tensors: the last copy has ended when the host asks for the next."""
     trace = read_trace(str(TRACES / "experiments" / "e2.non_blocking-one-synchronize.json.gz"))
-    found = (*experiments._at_once("case", trace), *experiments._asked_early("case", trace))
+    found = (*experiments._at_once("case", trace), *experiments._queued_early("case", trace))
     assert [figure.high for figure in found] == [0, 0]
 
 
@@ -710,8 +710,8 @@ def test_a_pinnable_batch_pins_and_moves_all_that_it_holds() -> None:
 )
 def test_the_share_under_kernels_is_that_of_each_copy(recording: str, least: float, most: float) -> None:
     trace = read_trace(str(TRACES / f"overlap_{recording}.json.gz"))
-    tell = PROGRAMS["E10"].tell
-    assert tell is not None
-    _, found, *_ = (each for each in tell("copy", trace, details_of(trace)) if isinstance(each, Figure))
+    read = PROGRAMS["E10"].read
+    assert read is not None
+    _, found, *_ = (each for each in read("copy", trace, details_of(trace)) if isinstance(each, Figure))
     assert (found.name, found.unit, found.runs) == ("overlapped, copy", "%", 5)
     assert least <= found.low <= found.median <= found.high <= most

@@ -99,9 +99,9 @@ def test_figures_of_a_trace(tmp_path: Path) -> None:
     measured = details_of(trace)
     found: dict[str, float] = {}
     for experiment, case in (("E2", "non_blocking, one synchronize"), ("E14", "as written"), ("E10", "prefetcher")):
-        tell = PROGRAMS[experiment].tell
-        assert tell is not None
-        told = list(tell(case, trace, measured))
+        read = PROGRAMS[experiment].read
+        assert read is not None
+        told = list(read(case, trace, measured))
         found |= {figure.name: figure.median for figure in told if isinstance(figure, Figure)}
         assert [each.case for each in told if isinstance(each, Picture)] == [case]
     assert found == {

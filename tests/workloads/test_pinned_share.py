@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pinprof.bench.results import Figure
 from pinprof.workloads import host_memory, pinned_share
-from pinprof.workloads.pinned_share import CHUNK_BYTES, beside_pinned, room
+from pinprof.workloads.pinned_share import CHUNK_BYTES, room, work_while_pinning
 from pinprof.workloads.timing import Budget
 
 GIB = 1 << 30
@@ -61,7 +61,7 @@ def no_time() -> float:
 @pytest.mark.parametrize(("share", "expected"), [(50, [5, 10, 15, 20, 30, 40, 50]), (10, [5, 10]), (4, [])])
 def test_all_steps_up_to_the_share_are_taken(share: int, expected: list[float]) -> None:
     pinned = Pinned()
-    found = list(beside_pinned(pinned.pin, pinned.free, MEMORY, share, always, no_time))
+    found = list(work_while_pinning(pinned.pin, pinned.free, MEMORY, share, always, no_time))
     assert shares(iter(found)) == expected
     assert len(pinned.held) == 40 * (expected or [0])[-1] / 100
     sizes = {figure.size for figure in found if figure.name == "host copy"}
@@ -74,7 +74,7 @@ def test_all_steps_up_to_the_share_are_taken(share: int, expected: list[float]) 
 
 def test_where_there_is_no_room_it_ends() -> None:
     pinned = Pinned()
-    found = beside_pinned(pinned.pin, pinned.free, MEMORY, 50, lambda more, held: more + held <= 7 * GIB, no_time)
+    found = work_while_pinning(pinned.pin, pinned.free, MEMORY, 50, lambda more, held: more + held <= 7 * GIB, no_time)
     assert shares(found) == [5, 10, 15]
     assert pinned.freed == 1
 
@@ -82,14 +82,14 @@ def test_where_there_is_no_room_it_ends() -> None:
 def test_where_there_is_no_time_for_a_step_it_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinned_share, "PINNING_S", 9.0)
     pinned = Pinned()
-    found = shares(beside_pinned(pinned.pin, pinned.free, MEMORY, 50, always, lambda: 0.5 * len(pinned.held)))
+    found = shares(work_while_pinning(pinned.pin, pinned.free, MEMORY, 50, always, lambda: 0.5 * len(pinned.held)))
     assert found == [5, 10, 15, 20, 30, 40]  # 16 chunks take 8 s, and the four of the next step 2
     assert len(pinned.held) == 16
 
 
 def test_where_the_driver_refuses_it_ends() -> None:
     pinned = Pinned(most=5)
-    assert shares(beside_pinned(pinned.pin, pinned.free, MEMORY, 50, always, no_time)) == [5, 10]
+    assert shares(work_while_pinning(pinned.pin, pinned.free, MEMORY, 50, always, no_time)) == [5, 10]
     assert pinned.freed == 1
 
 
@@ -103,7 +103,7 @@ def test_all_is_given_back_if_the_work_fails(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(pinned_share, "repeated", fails)
     with pytest.raises(OSError, match="no space left"):
-        list(beside_pinned(pinned.pin, pinned.free, MEMORY, 50, always, no_time))
+        list(work_while_pinning(pinned.pin, pinned.free, MEMORY, 50, always, no_time))
     assert pinned.freed == 1
 
 
