@@ -1,22 +1,19 @@
-"""Measurements in processes of their own: CUPTI, once loaded, slows a process for ever after.
+"""Runs each measurement in a process of its own, because CUPTI slows a process for good once it is loaded.
 
 All are forks of a process that imports torch once and never starts the GPU.
 """
 
-import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pinprof.outputs import write_whole
 from scripts.pair_programs.parts import Step, synchronize
-from scripts.recordings import machine_of, of_windows
 
 ENDING_SECONDS = 5  # of a process that sent nothing
 
@@ -44,35 +41,6 @@ class Alone:
             process.join()
             return f"FAILED: {args} not done after {self._seconds} s", None
         return None if result is not None else f"FAILED: {args} exit status {process.exitcode}", result
-
-
-def time_each(
-    noted_at: Path,
-    jobs: Iterable[tuple[str, tuple[object, ...]]],
-    take: Callable[..., list[float]],
-    *,
-    device: str,
-    seconds: float,
-    budget: float,
-) -> None:
-    """Call `take` for each job, a label and arguments, in a process of its own; note the windows that it returns.
-
-    `seconds`: how long one may last; nothing new is started after `budget` seconds.
-    """
-    deadline, alone = time.perf_counter() + budget, Alone("fork", seconds)
-    noted_at.parent.mkdir(parents=True, exist_ok=True)
-    noted: dict[str, Any] = {"machine": alone.run(machine_of, device)[1], "programs": {}}
-    for label, args in jobs:
-        if time.perf_counter() > deadline:
-            print(f"{label}: no time left", flush=True)
-            continue
-        began = time.perf_counter()
-        problem, windows = alone.run(take, *args)
-        if not problem:
-            noted["programs"][label] = windows and of_windows(windows)
-            write_whole(noted_at, json.dumps(noted, indent=2) + "\n")
-        outcome = problem or (windows and f"{of_windows(windows)['median']:.2f} ms")
-        print(f"{label}: {outcome}; {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def quietly(sender: Any, function: Callable[..., Any], *args: object) -> None:

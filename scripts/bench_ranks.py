@@ -29,11 +29,11 @@ from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart
 from pinprof.trace.collectives import Collectives
 from pinprof.trace_pool import measure_files
-from scripts.memory import resident
+from scripts.bench_reader import OP_PROCESS, resident
+from scripts.bench_reader import make as repeat
 
 ROOT = Path(__file__).parents[1]
 WAITING, SLEEPING = (ROOT / "traces" / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1))
-OP_PROCESS = re.compile(rb'"cat": "cpu_op".*?"pid": (\d+)', re.DOTALL)
 WHOLE_US = re.compile(rb'(?<="ts": )\d+(?=\.)')
 SHOWN_RANKS = 30
 """More ranks of a group torch does not write."""
@@ -51,7 +51,7 @@ class Cost(NamedTuple):
     child: int
     """Peak memory of the largest of those that measure."""
     all: int
-    """Peak of the sum of all."""
+    """Peak memory of all together."""
 
 
 @click.group()
@@ -78,8 +78,7 @@ def make(folder: Path, ranks: int, megabytes: int | None) -> None:
 def _repeated(path: Path, megabytes: int, folder: Path) -> Path:
     """Return a recording that is repeated in time until it is of this size."""
     out = folder / path.name
-    command = [sys.executable, f"{ROOT}/scripts/bench_reader.py", "make", f"{out}", "--source", f"{path}"]
-    subprocess.run([*command, "--megabytes", str(megabytes)], check=True, stdout=subprocess.DEVNULL)
+    repeat.main([f"{out}", "--source", f"{path}", "--megabytes", f"{megabytes}"], standalone_mode=False)
     return out
 
 

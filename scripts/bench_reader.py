@@ -15,13 +15,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import cycle
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from scripts.memory import resident
+from pinprof.processes import children_of
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("small_kernels.stack", "loader_pinned", "small_kernels")
@@ -139,9 +141,6 @@ def _document(parts: list[Part], size: int) -> Iterator[bytes]:
         if size <= 0:
             break
     yield b"\n  },\n".join(parts[0].once) + b'\n  }\n  ],\n  "traceName": "big.json"\n}\n'
-
-
-# ---------------------------------------------------------------- timing
 
 
 def _pinprof(path: str) -> None:
@@ -267,6 +266,14 @@ def _import(reader: str) -> None:
         import pinprof.trace  # noqa: F401, PLC0415
     elif reader.startswith("Hol"):
         import hta.common.trace  # noqa: F401, PLC0415
+
+
+def resident(process: int) -> list[int]:
+    """Return the bytes that a process and each of its descendants hold, its own first; 0 where that is unknown."""
+    held = 0
+    with suppress(OSError):
+        held = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGESIZE
+    return [held, *(size for child in children_of(process) for size in resident(child))]
 
 
 def _watch(process: Any, peak: list[int]) -> None:

@@ -24,7 +24,7 @@ With --more:
   github.com/weiaicunzai/pytorch-cifar100       11d8418f415b261e4ae3cb1ffe20d06ec95b98e4
   github.com/akamaster/pytorch_resnet_cifar10   d5489e8995e81e91ce6b1d69dcc98ad579b0b153
 
-They need, beside torch: torchvision, timm, transformers, accelerate, torch-geometric, scipy, tensorboard, tiktoken,
+Besides torch they need torchvision, timm, transformers, accelerate, torch-geometric, scipy, tensorboard, tiktoken,
 tyro and gymnasium 0.29. Data are made up in the folders of the programs; nothing is fetched.
 
 First each program runs once in torch's sync debug mode, several side by side: nothing is timed. Then each program runs
@@ -55,8 +55,7 @@ from scripts.examination.processes import Ended, Place, run
 from scripts.examination.program import Program
 from scripts.examination.programs import MORE, PROGRAMS, program
 from scripts.examination.table import summary, table
-from scripts.examination.truth import of_run
-from scripts.examination.verdict import verdict
+from scripts.examination.verdict import truth_of_run, verdict
 from scripts.recordings import machine_of
 
 START_SECONDS = 60  # of a program, until its first steps
@@ -192,7 +191,7 @@ class Exam:
         """Run the program alone, with a clock at the ends of its steps."""
         seconds = self._options["least_truth"], self._options["most_truth"]
         ended, stamps = self._hooked(place, "truth", self._options["steps"], seconds)
-        truth = of_run(stamps) if stamps else {"error": _error(ended)}
+        truth = truth_of_run(stamps) if stamps else {"error": _error(ended)}
         entry["truth"].append({**truth, "seconds": ended.seconds})
         print(f"{place.program.name:20} truth {ended.seconds:5.1f} s, step {truth.get('regular_ms')}", flush=True)
 

@@ -1,4 +1,4 @@
-"""Examines `pinprof ab` with real programs: how often it alarms for nothing, how often it finds a slow-down, and why.
+"""Examines `pinprof ab` with real programs: false alarms, slow-downs that it finds, and the causes that it names.
 
     PYTHONPATH=. python scripts/exam_ab.py run OUT --subject mlp --same 20 --at-once 2 --seconds 1 --limit-s 60
     PYTHONPATH=. python scripts/exam_ab.py run OUT --plant op --plant python --slower 10 --percent 2 --at-once 2
@@ -36,17 +36,16 @@ from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes, measure_vers
 from pinprof.ab.pairs import StartedPairs, one_after_the_other, time_first
 from pinprof.ab.plan import TURN_S, Plan
 from pinprof.ab.sequential_test import differences, is_by_quickest
-from pinprof.ab.times import Pair, TimedProcess
+from pinprof.ab.times import Pair
 from pinprof.ab.worker import AUTO
 from pinprof.errors import PinprofError
 from scripts.slow_downs import forked
-from scripts.slow_downs.history import write_history
-from scripts.slow_downs.plants import KINDS, Plant, planted, write_program
+from scripts.slow_downs.plants import KINDS, Plant, planted, write_history, write_program
 from scripts.slow_downs.subjects import SUBJECTS, Subject
 
 Noted = dict[str, Any]
 TRIED_PERCENT = 25.0
-"""A slow-down is tried at about this size, which few pairs tell, and then made smaller in proportion."""
+"""A slow-down is tried at about this size, which few pairs can measure, and then made smaller in proportion."""
 TRIES = 3
 
 
@@ -95,8 +94,8 @@ class Exam:
         self.writing = threading.Lock()
         asked.out.mkdir(parents=True, exist_ok=True)
         self.file = asked.out / "comparisons.jsonl"
-        self.done = {each["id"] for each in read(asked.out)}
-        names = asked.subject or [name for name, each in SUBJECTS.items() if asked.device in each.busy]
+        self.done = {comparison["id"] for comparison in read(asked.out)}
+        names = asked.subject or [name for name, subject in SUBJECTS.items() if asked.device in subject.busy]
         self.subjects = [SUBJECTS[name] for name in names]
         kinds = KINDS[asked.device]
         self.slow = [(subject, kinds[name]) for subject in self.subjects for name in asked.plant or kinds]
@@ -107,7 +106,7 @@ class Exam:
 
     def run(self) -> None:
         """Run all that is not yet done and can end in time."""
-        pool_of = Here if self.asked.forked else ThreadPoolExecutor
+        pool_of = InThisThread if self.asked.forked else ThreadPoolExecutor
         with pool_of(self.asked.at_once) as pool:
             slow = self.slow if self.asked.slower else ()
             sizes = {(one.name, plant.name): pool.submit(self.size, one, plant) for one, plant in slow}
@@ -179,7 +178,7 @@ class Exam:
         with self.writing, self.file.open("a") as file:
             file.write(json.dumps(noted) + "\n")
         print(
-            {key: value for key, value in noted.items() if key not in {"turns_ns", "differences", "both", "causes"}},
+            {key: value for key, value in noted.items() if key not in {"differences", "both", "causes"}},
             flush=True,
         )
 
@@ -198,21 +197,21 @@ class Exam:
         begun = time.monotonic()
         noted: Noted = {"device": asked.device, "subject": subject.name, "plant": plant.name, "percent": asked.percent}
         noted |= {"units": units, "slow": slow}
-        found = self._pinprof(folder, "bisect", good, "HEAD", "train.py", *subject.words)
-        noted |= {"seconds": time.monotonic() - begun, "found": found["found"], "is_right": found["found"] == slow}
+        answer = self._pinprof(folder, "bisect", good, "HEAD", "train.py", *subject.words)
+        noted |= {"seconds": time.monotonic() - begun, "found": answer["found"], "is_right": answer["found"] == slow}
         noted["tried"] = [
             [
-                each["commit"],
-                each["reason"] or each["judgement"]["sentence"],
-                (each["judgement"] or {}).get("pair_count"),
+                tried["commit"],
+                tried["reason"] or tried["judgement"]["sentence"],
+                (tried["judgement"] or {}).get("pair_count"),
             ]
-            for each in found["tried"]
+            for tried in answer["tried"]
         ]
-        noted["why"] = found["reason"]
+        noted["why"] = answer["reason"]
         if not asked.no_causes:
             against = self._pinprof(folder, "ab", "--base", good, "train.py", *subject.words)
             noted["last against good"] = [against[name] for name in ("sentence", "too_slow", "pair_count", "seconds")]
-            noted["causes"] = [[each["kind"], each["what"], each["where"]] for each in against["causes"] or ()]
+            noted["causes"] = [[cause["kind"], cause["what"], cause["where"]] for cause in against["causes"] or ()]
         (asked.out / f"{folder.name}.json").write_text(json.dumps(noted, indent=1))
         print(json.dumps(noted, indent=1), flush=True)
 
@@ -233,8 +232,8 @@ class Exam:
         return dict(json.loads(file.read_text()))
 
 
-class Here(Executor):
-    """Does at once what it is given, in this thread: a process that forks must have no other."""
+class InThisThread(Executor):
+    """Does each piece of work at once, in this thread: a process that forks must have no other."""
 
     def __init__(self, max_workers: int) -> None:
         assert max_workers == 1, "start several of these programs"
@@ -259,10 +258,9 @@ def ratio_of(programs: tuple[ProgramVersion, ProgramVersion]) -> float:
 def compared(programs: tuple[ProgramVersion, ProgramVersion], asked: argparse.Namespace) -> Noted:
     """Return what a comparison says, with all that it has measured, and what it names as the cause."""
     start = time.monotonic()
-    KEPT.pairs = []
     wishes = Wishes(Bounds(asked.limit_percent / 100, asked.limit_s), asked.seconds)
-    made = measure_versions(programs, wishes)
-    test, judgement = made.test, made.test.judgement
+    measurement = measure_versions(programs, wishes)
+    test, judgement = measurement.test, measurement.test.judgement
     noted = {
         "verdict": judgement.verdict,
         "ratio": judgement.ratio,
@@ -271,51 +269,32 @@ def compared(programs: tuple[ProgramVersion, ProgramVersion], asked: argparse.Na
         "pairs": len(test.pairs),
         "seconds": time.monotonic() - start,
         "of_pairs_s": test.seconds,
-        "turns": "steps" if made.plan.takes_turns else "runs",
-        "step_ms": made.first[0].usual_ns / 1e6,
+        "turns": "steps" if measurement.plan.takes_turns else "runs",
+        "step_ms": measurement.first[0].usual_ns / 1e6,
         "by_quickest": is_by_quickest(test.pairs),
         "differences": differences(test.pairs).tolist(),
-        "both": [[each.usual.value, each.usual.error, *_quickest(each)] for each in test.pairs],
-        "turns_ns": KEPT.pairs,
+        "both": [[pair.usual.value, pair.usual.error, *_quickest(pair)] for pair in test.pairs],
     }
-    return noted if asked.no_causes else {**noted, **causes(made, programs[1].folder / "traces")}
+    return noted if asked.no_causes else {**noted, **causes(measurement, programs[1].folder / "traces")}
 
 
 def _quickest(pair: Pair) -> list[float]:
     return [pair.quickest.value, pair.quickest.error] if pair.quickest else []
 
 
-def causes(made: Measurement, folder: Path) -> Noted:
+def causes(measurement: Measurement, folder: Path) -> Noted:
     """Return what is named as the cause, the first one first."""
     start = time.monotonic()
-    recorded = record(made, AUTO, folder)
-    told = recorded.causes or ()
+    recorded = record(measurement, AUTO, folder)
     for path in recorded.traces:
         path.unlink()
     return {
-        "causes": [[each.kind, each.what, each.where, each.is_certain, each.more_ns] for each in told],
+        "causes": [
+            [cause.kind, cause.what, cause.where, cause.is_certain, cause.more_ns] for cause in recorded.causes or ()
+        ],
         "why_no_cause": recorded.why,
         "recorded_s": time.monotonic() - start,
     }
-
-
-KEPT = threading.local()
-"""The turns of the pairs of this thread's comparison: their usual steps."""
-
-
-def keep_turns() -> None:
-    """Keep the usual step of each turn of each pair, to judge them anew in other ways."""
-    of = Pair.of
-
-    def kept(first: int, timed: list[TimedProcess]) -> Pair:
-        sides = [[[round(float(np.quantile(turn, q))) for turn in each.turns] for q in QUANTILES] for each in timed]
-        KEPT.__dict__.setdefault("pairs", []).append([first, *sides])
-        return of(first, timed)
-
-    Pair.of = kept  # type: ignore[method-assign,assignment]
-
-
-QUANTILES = 0.1, 0.25, 0.5, 0.75
 
 
 def read(out: Path) -> list[Noted]:
@@ -326,17 +305,17 @@ def read(out: Path) -> list[Noted]:
 
 
 def summary(out: Path) -> str:
-    """Return false alarms, what was found, what was named as the cause, and how long it took."""
+    """Return false alarms, slow-downs found, causes named, and how long it took."""
     noted = read(out)
-    lines = [f"{sum('error' in each for each in noted)} of {len(noted)} comparisons failed"]
-    noted = [each for each in noted if "error" not in each]
-    for what in sorted({(each["device"], each["plant"]) for each in noted}):
-        of_plant = [each for each in noted if (each["device"], each["plant"]) == what]
-        for subject in [*sorted({each["subject"] for each in of_plant}), ""]:
-            rows = [each for each in of_plant if subject in {"", each["subject"]}]
-            lines.append(f"{what[0]:5}{what[1]:7}{subject or 'all':15}{_row(rows, what[1])}")
-    for device in sorted({each["device"] for each in noted}):
-        rows = [each for each in noted if each["device"] == device and each["plant"] != "same"]
+    lines = [f"{sum('error' in comparison for comparison in noted)} of {len(noted)} comparisons failed"]
+    noted = [comparison for comparison in noted if "error" not in comparison]
+    for device, plant in sorted({(comparison["device"], comparison["plant"]) for comparison in noted}):
+        of_plant = [row for row in noted if (row["device"], row["plant"]) == (device, plant)]
+        for subject in [*sorted({row["subject"] for row in of_plant}), ""]:
+            rows = [row for row in of_plant if subject in {"", row["subject"]}]
+            lines.append(f"{device:5}{plant:7}{subject or 'all':15}{_row(rows, plant)}")
+    for device in sorted({comparison["device"] for comparison in noted}):
+        rows = [row for row in noted if row["device"] == device and row["plant"] != "same"]
         if rows:
             lines.append(f"{device:5}{'every':7}{'all':15}{_row(rows, 'every')}")
     return "\n".join(lines)
@@ -344,18 +323,18 @@ def summary(out: Path) -> str:
 
 def _row(rows: list[Noted], plant: str) -> str:
     count = len(rows)
-    took = f"{median(each['seconds'] for each in rows):.0f} s, {median(each['pairs'] for each in rows):.0f} pairs"
+    took = f"{median(row['seconds'] for row in rows):.0f} s, {median(row['pairs'] for row in rows):.0f} pairs"
     if plant == "same":
-        wrong = sum(each["verdict"] in {"slower", "faster"} for each in rows)
-        alike = sum(each["verdict"] == "no_difference" for each in rows)
+        wrong = sum(row["verdict"] in {"slower", "faster"} for row in rows)
+        alike = sum(row["verdict"] == "no_difference" for row in rows)
         return f"{wrong:3} false alarms of {count:3} ({_share(wrong, count)}), {alike:3} no difference; {took}"
-    found = sum(each["verdict"] == "slower" for each in rows)
-    pooled = np.concatenate([each["differences"] for each in rows])
-    places = [place for each in rows if "causes" in each for place in [place_of_cause(each)]]
+    slower = sum(row["verdict"] == "slower" for row in rows)
+    pooled = np.concatenate([row["differences"] for row in rows])
+    places = [place_of_cause(row) for row in rows if "causes" in row]
     right = f"cause first {sum(place == 1 for place in places)}, in three {sum(place <= 3 for place in places)}"  # noqa: PLR2004
     error = 100 * 1.25 * pooled.std() / sqrt(len(pooled))
     size = f"truly {100 * expm1(float(np.median(pooled))):+.2f} % +- {error:.2f}"
-    return f"{found:3} of {count:3} found ({_share(found, count)}), {right} of {len(places)}; {size}; {took}"
+    return f"{slower:3} of {count:3} found ({_share(slower, count)}), {right} of {len(places)}; {size}; {took}"
 
 
 def place_of_cause(noted: Noted) -> int:
@@ -373,7 +352,7 @@ def _share(some: int, count: int) -> str:
 
 
 def _at_most(some: int, count: int, chance: float) -> float:
-    return sum(comb(count, each) * chance**each * (1 - chance) ** (count - each) for each in range(some + 1))
+    return sum(comb(count, less) * chance**less * (1 - chance) ** (count - less) for less in range(some + 1))
 
 
 def _solve(rising: Callable[[float], float]) -> float:
@@ -385,5 +364,4 @@ def _solve(rising: Callable[[float], float]) -> float:
 
 
 if __name__ == "__main__":
-    keep_turns()
     main()

@@ -27,17 +27,15 @@ import click
 
 from pinprof.fix import Chosen
 from pinprof.outputs import write_whole
-from scripts.examination.faults import UNSEEN_VARIANTS, VARIANTS
 from scripts.examination.grafted import grafted, seen_lines
-from scripts.examination.judged import Row, judged, with_reasons
+from scripts.examination.judged import Row, judge_patch, with_reasons
 from scripts.examination.planted import Planted, patched_in_place, plant
-from scripts.examination.planting import Variant
+from scripts.examination.planting import UNSEEN_VARIANTS, VARIANTS, Variant
 from scripts.examination.processes import Ended, run
-from scripts.examination.proofs import difference, of_trial, table_of_mends, table_of_proofs
+from scripts.examination.proofs import difference, judged_part, table_of_mends, table_of_proofs
 
-PATIENCE_SECONDS = 90.0
 START_LEAST_SECONDS = 20.0
-"""Nothing starts with less left: it would not come to its steps."""
+"""With less time left no program is started: it would not come to its steps."""
 FIX_SECONDS = 300.0
 PRETENDED_STEPS = "3"
 SMALLER = {
@@ -65,6 +63,11 @@ at_once_option = click.option("--at-once", default=4, show_default=True, help="P
 gpus_option = click.option("--gpus", default="0", show_default=True, help="The GPUs, with commas between.")
 
 
+def patience_option(seconds: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option of how long a program may take."""
+    return click.option("--patience", default=seconds, show_default=True, help="Seconds until a program is given up.")
+
+
 @click.group()
 def main() -> None:
     """Plant faults, record the programs, and prove what is mended."""
@@ -82,11 +85,12 @@ def plant_all(out: Path, folder: Path, only: tuple[str, ...], jobs: int, *, no_d
     out.mkdir(parents=True, exist_ok=True)
     variants = chosen(only)
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda each: plant(each, folder, out.resolve(), data=not no_data), variants))
-    planted = [each for variant in EVERY if (each := Planted(variant, out.resolve())).truth_file.exists()]
-    write_whole(out / "planted.json", json.dumps({each.name: each.truth for each in planted}, indent=1) + "\n")
-    faults = sum(len(each.faults) for each in variants if not each.sound)
-    sound = sum(each.sound for each in variants)
+        list(pool.map(lambda variant: plant(variant, folder, out.resolve(), data=not no_data), variants))
+    programs = [Planted(variant, out.resolve()) for variant in EVERY]
+    truths = {planted.name: planted.truth for planted in programs if planted.truth_file.exists()}
+    write_whole(out / "planted.json", json.dumps(truths, indent=1) + "\n")
+    faults = sum(len(variant.faults) for variant in variants if not variant.sound)
+    sound = sum(variant.sound for variant in variants)
     seconds = time.perf_counter() - began
     print(f"{len(variants) - sound} programs with {faults} faults, {sound} sound ones, {seconds:.0f} s")
 
@@ -97,23 +101,18 @@ def plant_all(out: Path, folder: Path, only: tuple[str, ...], jobs: int, *, no_d
 @at_once_option
 @gpus_option
 @budget_option
-@click.option("--patience", default=PATIENCE_SECONDS, show_default=True, help="Seconds until a program is given up.")
+@patience_option(90.0)
 def record(out: Path, only: tuple[str, ...], at_once: int, gpus: str, *, budget: float, patience: float) -> None:
     """Record each program with `pinprof run`: OUT/record/NAME.json.gz, with what it printed in NAME.log."""
-    folder = out.resolve() / "record"
-    folder.mkdir(exist_ok=True)
-    deadline = time.perf_counter() + budget
+    folder = made_folder(out, "record")
 
-    def recorded(planted: Planted, gpu: str) -> None:
-        trace = folder / f"{planted.name}.json.gz"
-        seconds = min(patience, deadline - time.perf_counter())
-        command = planted.place.command(profiled=[*SHORT, "-o", str(trace)])
+    def record_one(planted: Planted, gpu: str, seconds: float) -> None:
+        command = planted.place.command(profiled=[*SHORT, "-o", str(folder / f"{planted.name}.json.gz")])
         ended = run(planted.place, command, {"CUDA_VISIBLE_DEVICES": gpu}, seconds, folder / f"{planted.name}.log")
-        print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status}", flush=True)
+        say_ended(planted, ended)
 
-    work = [Planted(each, out.resolve()) for each in chosen(only) if not (folder / f"{each.name}.json.gz").exists()]
-    in_lanes(work, recorded, gpus.split(",") * at_once, deadline)
-    left = [each.name for each in chosen(only) if not (folder / f"{each.name}.json.gz").exists()]
+    in_lanes(undone(out, only, folder, ".json.gz"), record_one, gpus.split(",") * at_once, budget, patience)
+    left = [planted.name for planted in undone(out, only, folder, ".json.gz")]
     print(f"{len(chosen(only)) - len(left)} recorded; left: {' '.join(left) or 'none'}")
 
 
@@ -126,10 +125,9 @@ def mend(out: Path, only: tuple[str, ...], jobs: int) -> None:
 
     It is asked by the recording of a program, or else by what `pretend` noted.
     """
-    folder = out.resolve() / "mend"
-    folder.mkdir(exist_ok=True)
+    folder = made_folder(out, "mend")
 
-    def mended(variant: Variant) -> tuple[str, Row]:
+    def mend_one(variant: Variant) -> tuple[str, Row]:
         planted = Planted(variant, out.resolve())
         trace, noted = (out.resolve() / kind / f"{planted.name}.json{end}" for kind, end in RECORDED)
         seen = None
@@ -141,10 +139,12 @@ def mend(out: Path, only: tuple[str, ...], jobs: int) -> None:
         else:
             return planted.name, {"error": "not recorded"}
         (folder / f"{planted.name}.patch").write_bytes(patch)
-        return planted.name, with_reasons({**row, **judged(planted, patch, seen)}) if "error" not in row else row
+        if "error" not in row:
+            row = with_reasons({**row, **judge_patch(planted, patch, seen)})
+        return planted.name, row
 
     with ThreadPoolExecutor(jobs) as pool:
-        rows = dict(pool.map(mended, chosen(only)))
+        rows = dict(pool.map(mend_one, chosen(only)))
     write_whole(out / "mend.json", json.dumps(rows, indent=1) + "\n")
     write_whole(out / "mend.md", table_of_mends(rows))
     print(table_of_mends(rows))
@@ -155,20 +155,15 @@ def mend(out: Path, only: tuple[str, ...], jobs: int) -> None:
 @only_option
 @at_once_option
 @budget_option
-@click.option("--patience", default=200.0, show_default=True, help="Seconds until a program is given up.")
+@patience_option(200.0)
 def pretend(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, patience: float) -> None:
     """Run a few steps of each program with the CPU in the place of a GPU: OUT/pretended/NAME.json, for `mend`."""
-    folder = out.resolve() / "pretended"
-    folder.mkdir(exist_ok=True)
-    deadline = time.perf_counter() + budget
+    folder = made_folder(out, "pretended")
 
-    def pretended(planted: Planted, _gpu: str) -> None:
-        seconds = min(patience, deadline - time.perf_counter())
-        ended = run_pretending(planted, folder / planted.name, seconds)
-        print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status} {ended.last_line[:80]}", flush=True)
+    def pretend_one(planted: Planted, _gpu: str, seconds: float) -> None:
+        say_ended(planted, run_pretending(planted, folder / planted.name, seconds))
 
-    work = [Planted(each, out.resolve()) for each in chosen(only) if not (folder / f"{each.name}.json").exists()]
-    in_lanes(work, pretended, ["cpu"] * at_once, deadline)
+    in_lanes(undone(out, only, folder, ".json"), pretend_one, ["cpu"] * at_once, budget, patience)
 
 
 def run_pretending(planted: Planted, notes: Path, seconds: float) -> Ended:
@@ -194,27 +189,23 @@ def run_pretending(planted: Planted, notes: Path, seconds: float) -> Ended:
 @only_option
 @at_once_option
 @budget_option
-@click.option("--patience", default=100.0, show_default=True, help="Seconds until a program is given up.")
+@patience_option(100.0)
 def numbers(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, patience: float) -> None:
     """Compare the parameters of a few steps of each program on the CPU with those after the patch in OUT/mend."""
-    folder = out.resolve() / "numbers"
-    folder.mkdir(exist_ok=True)
-    deadline = time.perf_counter() + budget
+    folder = made_folder(out, "numbers")
 
-    def compared(planted: Planted, _gpu: str) -> None:
-        with patched_in_place(planted, out.resolve() / "mend" / f"{planted.name}.patch"):
+    def patch_of(planted: Planted) -> Path:
+        return out.resolve() / "mend" / f"{planted.name}.patch"
+
+    def compare_one(planted: Planted, _gpu: str, _seconds: float) -> None:
+        with patched_in_place(planted, patch_of(planted)):
             run_pretending(planted, folder / f"{planted.name}_after", patience)
         run_pretending(planted, folder / f"{planted.name}_before", patience)
         print(f"{planted.name:20} {difference(folder, planted.name)}", flush=True)
 
-    work = [
-        Planted(each, out.resolve())
-        for each in chosen(only)
-        if (patch := out / "mend" / f"{each.name}.patch").exists()
-        and patch.stat().st_size
-        and not (folder / f"{each.name}_before.json").exists()
-    ]
-    in_lanes(work, compared, ["cpu"] * at_once, deadline)
+    left = undone(out, only, folder, "_before.json")
+    patched = [planted for planted in left if patch_of(planted).exists() and patch_of(planted).stat().st_size]
+    in_lanes(patched, compare_one, ["cpu"] * at_once, budget, patience)
 
 
 @main.command()
@@ -223,7 +214,7 @@ def numbers(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, pa
 @at_once_option
 @gpus_option
 @budget_option
-@click.option("--patience", default=600.0, show_default=True, help="Seconds until a program is given up.")
+@patience_option(600.0)
 @click.option("--options", "words", default="--minutes 1.5", show_default=True, help="Options for `pinprof try`.")
 @click.option("--table", "only_table", is_flag=True, help="Print the table of what OUT has, and run nothing.")
 def prove(
@@ -241,25 +232,26 @@ def prove(
 
     Those at once on a GPU disturb each other's times: more than one is only for what is not a time.
     """
-    folder = out.resolve() / "prove"
-    folder.mkdir(exist_ok=True)
-    deadline = time.perf_counter() + budget
+    folder = made_folder(out, "prove")
 
-    def proved(planted: Planted, gpu: str) -> None:
+    def prove_one(planted: Planted, gpu: str, seconds: float) -> None:
         answer, trace = folder / f"{planted.name}.json", out.resolve() / "record" / f"{planted.name}.json.gz"
         options = [*words.split(), "--json", str(answer), "--patch", str(answer.with_suffix(".patch"))]
         options += ["--trace", str(trace)] if trace.exists() else ["--step-marker", planted.program.marker]
         command = planted.place.asked("try", [*options, "--force"])
-        left = min(patience, deadline - time.perf_counter())
-        ended = run(planted.place, command, {"CUDA_VISIBLE_DEVICES": gpu}, left, folder / f"{planted.name}.log")
-        if not answer.exists() and left == patience:
+        ended = run(planted.place, command, {"CUDA_VISIBLE_DEVICES": gpu}, seconds, folder / f"{planted.name}.log")
+        if not answer.exists() and seconds == patience:
             answer.write_text(json.dumps({"error": ended.last_line or "its time was up", "seconds": ended.seconds}))
-        print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status} {ended.last_line[:80]}", flush=True)
+        say_ended(planted, ended)
 
-    work = [Planted(each, out.resolve()) for each in chosen(only) if not (folder / f"{each.name}.json").exists()]
-    in_lanes([] if only_table else work, proved, gpus.split(",") * at_once, deadline)
-    done = [Planted(each, out.resolve()) for each in chosen(only) if (folder / f"{each.name}.json").exists()]
-    rows = {each.name: proof(each, folder / f"{each.name}.json") for each in done}
+    if not only_table:
+        in_lanes(undone(out, only, folder, ".json"), prove_one, gpus.split(",") * at_once, budget, patience)
+    answers = {variant: folder / f"{variant.name}.json" for variant in chosen(only)}
+    rows = {
+        variant.name: proof(Planted(variant, out.resolve()), answer)
+        for variant, answer in answers.items()
+        if answer.exists()
+    }
     write_whole(out / "prove.json", json.dumps(rows, indent=1) + "\n")
     write_whole(out / "prove.md", table_of_proofs(rows))
     print(table_of_proofs(rows))
@@ -267,11 +259,11 @@ def prove(
 
 def proof(planted: Planted, answer: Path) -> Row:
     """Return what `pinprof try` said of a program, and what its patch does to the planted faults."""
-    said = json.loads(answer.read_text())
-    if "error" in said:
-        return said
+    trial: Row = json.loads(answer.read_text())
+    if "error" in trial:
+        return trial
     patch = answer.with_suffix(".patch")
-    return {**of_trial(said), **judged(planted, patch.read_bytes() if patch.exists() else b"")}
+    return {**judged_part(trial), **judge_patch(planted, patch.read_bytes() if patch.exists() else b"")}
 
 
 def by_recording(planted: Planted, trace: Path, answer: Path) -> tuple[Row, bytes]:
@@ -280,21 +272,48 @@ def by_recording(planted: Planted, trace: Path, answer: Path) -> tuple[Row, byte
     ended = run_at(planted.place.folder, command, FIX_SECONDS)
     if ended.returncode:
         return {"error": ended.stderr.decode(errors="replace").strip()[-300:]}, b""
-    said = json.loads(answer.read_text())
-    return {"by": "recording", "refused": said["refused"]}, b"".join(each["diff"].encode() for each in said["patches"])
+    fix = json.loads(answer.read_text())
+    return {"by": "recording", "refused": fix["refused"]}, b"".join(patch["diff"].encode() for patch in fix["patches"])
 
 
 def by_pretence(planted: Planted, noted: Path) -> tuple[Row, bytes]:
-    """Return what fix refuses, and its patch, by what `pretend` noted: nothing of a GPU is in it."""
+    """Return what fix refuses, and its patch, by what `pretend` noted on a CPU."""
     patches = grafted(noted, planted.place.repository, planted.place.folder.resolve(), Chosen())
-    refused = [{"rule": each.rule.id, **each.place._asdict(), "why": each.why} for each in patches.refused]
+    refused = [{"rule": refusal.rule.id, **refusal.place._asdict(), "why": refusal.why} for refusal in patches.refused]
     return {"by": "pretence", "refused": refused}, b"".join(patch.diff for patch in patches.patches)
 
 
+def made_folder(out: Path, name: str) -> Path:
+    """Return a folder of the results."""
+    folder = out.resolve() / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def undone(out: Path, only: tuple[str, ...], folder: Path, ending: str) -> list[Planted]:
+    """Return the chosen programs without a file in a folder of the results."""
+    return [
+        Planted(variant, out.resolve()) for variant in chosen(only) if not (folder / (variant.name + ending)).exists()
+    ]
+
+
+def say_ended(planted: Planted, ended: Ended) -> None:
+    """Print how a program ended."""
+    print(f"{planted.name:20} {ended.seconds:5.1f} s, status {ended.status} {ended.last_line[:80]}", flush=True)
+
+
 def in_lanes(
-    work: Sequence[Planted], does: Callable[[Planted, str], None], lanes: Sequence[str], deadline: float
+    programs: Sequence[Planted],
+    work: Callable[[Planted, str, float], None],
+    lanes: Sequence[str],
+    budget: float,
+    patience: float,
 ) -> None:
-    """Do the work, each on a GPU that is free, until the deadline."""
+    """Work on each program on a GPU that is free, within `budget` seconds in all and `patience` for each.
+
+    `work` gets the program, the GPU, and the seconds that it may take.
+    """
+    deadline = time.perf_counter() + budget
     free: Queue[str] = Queue()
     for lane in lanes:
         free.put(lane)
@@ -302,15 +321,16 @@ def in_lanes(
     def in_lane(planted: Planted) -> None:
         lane = free.get()
         try:
-            if deadline - time.perf_counter() >= START_LEAST_SECONDS:
-                does(planted, lane)
+            left = deadline - time.perf_counter()
+            if left >= START_LEAST_SECONDS:
+                work(planted, lane, min(patience, left))
         except Exception as problem:  # noqa: BLE001  # one program's trouble is not the others'
             print(f"{planted.name:20} failed: {problem!r}", file=sys.stderr, flush=True)
         finally:
             free.put(lane)
 
     with ThreadPoolExecutor(len(lanes)) as pool:
-        list(pool.map(in_lane, work))
+        list(pool.map(in_lane, programs))
 
 
 def run_at(folder: Path, command: list[str], seconds: float) -> "subprocess.CompletedProcess[bytes]":
@@ -324,10 +344,10 @@ def chosen(only: tuple[str, ...]) -> list[Variant]:
     """Return the variants of these names, or all that fix was made with."""
     if only == (UNSEEN,):
         return list(UNSEEN_VARIANTS)
-    unknown = set(only) - {each.name for each in EVERY}
+    unknown = set(only) - {variant.name for variant in EVERY}
     if unknown:
         raise click.UsageError(f"no variant {', '.join(sorted(unknown))}")
-    return [each for each in EVERY if each.name in only] if only else list(VARIANTS)
+    return [variant for variant in EVERY if variant.name in only] if only else list(VARIANTS)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ Run from the repository root:
     PYTHONPATH=. python scripts/fit_calibration.py add FOLDER MACHINE     rows of traces/estimates.json from a folder
     PYTHONPATH=. python scripts/fit_calibration.py judge                  errors on what was left out, as a table
 
-FOLDER is what a script like record_estimates.py, record_launches.py or record_traces.py wrote, or holds traces of
+FOLDER is what a script like record_programs.py, record_launches.py or record_traces.py wrote, or holds traces of
 pinprof run, which measured their steps. A row has what the estimate looks at, and the step replayed at some costs of
 the profiler: so the fit needs no traces.
 """
@@ -77,7 +77,7 @@ class Row:
     """`Program.step_error`; 0 of recordings that were read before there was such a figure."""
 
     @property
-    def tells(self) -> bool:
+    def shows_cost(self) -> bool:
         """Whether the profiler's cost shows in the step, and the recording is at least as long."""
         shows = self.busy < GPU_BOUND * self.step and self.steps[0] > SENSITIVE * self.steps[-1]
         return shows and self.step <= self.traced
@@ -181,7 +181,7 @@ def measured(folder: Path) -> Iterator[tuple[Path, str, list[float]]]:
 @main.command()
 def judge() -> None:
     """Print the errors of what is learned without a program, without a machine, and of what pinprof has."""
-    rows = [row for row in stored() if row.tells]
+    rows = [row for row in stored() if row.shows_cost]
     programs, machines = {row.program for row in rows}, {row.machine for row in rows}
     print(f"{len(rows)} recordings of {len(programs)} programs on {len(machines)} machines\n")
     print("| left out | recordings | median error | 90th percentile | bias | in the range | its width |")

@@ -1,4 +1,4 @@
-"""Training programs before and after a real fix, all in plain sight: what a prediction is held against."""
+"""Training programs before and after a real fix, in plain sight: measured, they show whether predictions hold."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -12,23 +12,24 @@ Scenario = dict[str, str | bool]
 
 NO_WAITS: Scenario = {"drop_syncs": "all"}
 PIN: Scenario = {"pin": True}
-PIN_AND_GO_ON: Scenario = {"pin": True, "non_blocking": True}
 GO_ON: Scenario = {"non_blocking": True}
+PIN_AND_GO_ON: Scenario = {**PIN, **GO_ON}
+COPY_AHEAD: Scenario = {"overlap_copies": True}
+PIN_AND_COPY_AHEAD: Scenario = {**PIN_AND_GO_ON, **COPY_AHEAD}
 KEEP_MEMORY: Scenario = {"drop_allocs": True}
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One program and the same with a fix.
+    """One program and the same with a fix: the docstring of what builds it says what it does on both sides.
 
     `looked_at`: the prediction may be developed with it. The others are for scoring alone.
     """
 
     name: str
-    what: str
-    scenario: Scenario
-    looked_at: bool
     build: PairBuild
+    scenario: Scenario
+    looked_at: bool = False
 
 
 class UnknownPairError(PinprofError, ValueError):
@@ -36,300 +37,48 @@ class UnknownPairError(PinprofError, ValueError):
 
 
 PAIRS = (
-    Pair(
-        "pin_and_non_blocking",
-        "a 48 MiB batch copied blocking from pageable memory: from pinned memory, not waited for",
-        PIN_AND_GO_ON,
-        True,
-        workloads("pageable_blocking", "pinned_non_blocking"),
-    ),
-    Pair(
-        "pin_only",
-        "a 48 MiB batch copied blocking from pageable memory: from pinned memory, still blocking",
-        PIN,
-        False,
-        workloads("pageable_blocking", "pinned_blocking"),
-    ),
-    Pair(
-        "pin_under_non_blocking",
-        "a 48 MiB batch copied with non_blocking=True from pageable memory: from pinned memory",
-        PIN,
-        True,
-        workloads("pageable_non_blocking", "pinned_non_blocking"),
-    ),
-    Pair(
-        "non_blocking_only",
-        "a 48 MiB batch copied blocking from pinned memory: not waited for",
-        GO_ON,
-        False,
-        workloads("pinned_blocking", "pinned_non_blocking"),
-    ),
-    Pair(
-        "prefetch_pinned",
-        "a 48 MiB batch copied from pinned memory, not waited for: copied ahead on a side stream",
-        {"overlap_copies": True},
-        True,
-        workloads("pinned_non_blocking", "prefetch"),
-    ),
-    Pair(
-        "prefetch_pageable",
-        "a 48 MiB batch copied blocking from pageable memory: from pinned memory ahead on a side stream",
-        {"pin": True, "non_blocking": True, "overlap_copies": True},
-        False,
-        workloads("pageable_blocking", "prefetch"),
-    ),
-    Pair(
-        "host_work_and_copy",
-        "3 ms of host work, then a 48 MiB batch from pageable memory: from pinned memory, not waited for",
-        PIN_AND_GO_ON,
-        True,
-        moves.host_work_and_copy,
-    ),
-    Pair(
-        "loss_item",
-        "the loss read in every step that the GPU bounds: not read",
-        NO_WAITS,
-        True,
-        workloads("loss_item", "clean"),
-    ),
-    Pair(
-        "loss_item_host_work",
-        "the loss read, then 3 ms of host work: the loss summed on the GPU, the same host work",
-        NO_WAITS,
-        False,
-        workloads("loss_item_host_work", of_workloads.host_work),
-    ),
-    Pair(
-        "readback_side_stream",
-        "16 MiB of outputs copied back and waited for: to pinned memory on a side stream, read one step later",
-        {"pin": True, "non_blocking": True, "overlap_copies": True},
-        True,
-        workloads("readback_blocking", "readback_async"),
-    ),
-    Pair(
-        "readback_late",
-        "16 MiB of outputs copied back and waited for: to pinned memory on the same stream, read one step later",
-        PIN_AND_GO_ON,
-        False,
-        moves.readback_late,
-    ),
-    Pair(
-        "empty_cache",
-        "torch.cuda.empty_cache() in every step that the GPU bounds, with a workspace of 256 MiB: no call",
-        KEEP_MEMORY,
-        True,
-        workloads("empty_cache", of_workloads.kept_cache),
-    ),
-    Pair(
-        "emptied_cache_gpt",
-        "torch.cuda.empty_cache() in every step of a small GPT: no call",
-        KEEP_MEMORY,
-        False,
-        moves.emptied_cache,
-    ),
-    Pair(
-        "mask_loss",
-        "the loss over output[mask] in a step that the GPU bounds: over all rows with ignore_index",
-        NO_WAITS,
-        True,
-        workloads("mask_loss", of_workloads.ignored_rows),
-    ),
-    Pair(
-        "gan_meters",
-        "a GAN with four item() and a print in every step: summed on the GPU",
-        NO_WAITS,
-        True,
-        reads.gan,
-    ),
-    Pair(
-        "resnet_meters",
-        "ResNet-18 with item() of loss, top 1 and top 5 before backward: summed on the GPU",
-        NO_WAITS,
-        False,
-        reads.resnet_meters,
-    ),
-    Pair(
-        "gpt_micro_batches",
-        "a small GPT with four micro-batches, item() after each: summed on the GPU",
-        NO_WAITS,
-        True,
-        reads.micro_batches,
-    ),
-    Pair(
-        "nan_check",
-        "a ResNet that asks `if torch.isnan(loss)` before backward: torch.where on the GPU",
-        NO_WAITS,
-        False,
-        choices.nan_check,
-    ),
-    Pair(
-        "nan_check_gpu_bound",
-        "the same question in a step that the GPU bounds: torch.where on the GPU",
-        NO_WAITS,
-        True,
-        choices.nan_check_gpu_bound,
-    ),
-    Pair(
-        "amp_clip_norm",
-        "mixed precision, item() of the gradients' norm before the optimizer's step: summed on the GPU",
-        NO_WAITS,
-        True,
-        reads.amp_clip_norm,
-    ),
-    Pair(
-        "timed_parts",
-        "torch.cuda.synchronize() around forward and backward of a small ResNet: none",
-        NO_WAITS,
-        False,
-        reads.timed_parts,
-    ),
-    Pair(
-        "timed_parts_gpu_bound",
-        "torch.cuda.synchronize() around forward and backward of a ResNet that the GPU bounds: none",
-        NO_WAITS,
-        True,
-        partial(reads.timed_parts, rows=256, width=64),
-    ),
-    Pair(
-        "graph_masks",
-        "a graph network with boolean masks in every layer and in the loss: weights of nought and one",
-        NO_WAITS,
-        True,
-        choices.graph_masks,
-    ),
-    Pair(
-        "hard_examples",
-        "the loss over losses[losses >= mean]: over all of them, weighed",
-        NO_WAITS,
-        False,
-        choices.hard_examples,
-    ),
-    Pair(
-        "print_loss",
-        "print(loss) of a tensor on the GPU in every step of a small GPT: none",
-        NO_WAITS,
-        False,
-        reads.print_loss,
-    ),
-    Pair(
-        "adam_item",
-        "many small layers with Adam, item() after every step: summed on the GPU",
-        NO_WAITS,
-        False,
-        reads.adam_item,
-    ),
-    Pair(
-        "chain_item",
-        "hundreds of tiny operations, item() between forward and backward: summed on the GPU",
-        NO_WAITS,
-        True,
-        reads.chain_item,
-    ),
-    Pair(
-        "late_item",
-        "the loss of the step before read once this step is queued, small ResNet: not read",
-        NO_WAITS,
-        True,
-        reads.late_item,
-    ),
-    Pair(
-        "late_item_gpu_bound",
-        "the loss of the step before read once this step is queued, bound by the GPU: not read",
-        NO_WAITS,
-        False,
-        reads.late_item_gpu_bound,
-    ),
-    Pair(
-        "five_losses",
-        "item() of five losses in a row before backward: summed on the GPU",
-        NO_WAITS,
-        False,
-        reads.five_losses,
-    ),
-    Pair(
-        "best_loss",
-        "a small GPT that asks `if loss < best` after every step: torch.minimum on the GPU",
-        NO_WAITS,
-        True,
-        reads.best_loss,
-    ),
-    Pair(
-        "policy_checks",
-        "policy gradients with eight Categorical that check their arguments: validate_args=False",
-        NO_WAITS,
-        True,
-        choices.policy_checks,
-    ),
-    Pair(
-        "lightning_item",
-        "a LightningModule that reads its loss in training_step: summed on the GPU",
-        NO_WAITS,
-        False,
-        reads.lightning_log,
-    ),
-    Pair(
-        "gpt2_item",
-        "GPT-2 of transformers, item() and an attention mask that is looked into: neither",
-        NO_WAITS,
-        True,
-        reads.gpt2_item,
-    ),
-    Pair(
-        "lstm_lengths",
-        "an LSTM whose sentences' lengths are on the GPU, lengths.cpu() in every step: on the host from the start",
-        NO_WAITS,
-        False,
-        choices.lstm_lengths,
-    ),
-    Pair(
-        "many_small_copies",
-        "forty copies of 4 KB from pageable memory, each waited for: from pinned memory, none waited for",
-        PIN_AND_GO_ON,
-        True,
-        moves.many_small_copies,
-    ),
-    Pair(
-        "small_batch_chain",
-        "hundreds of tiny operations on a pinned batch of 4 KB that is waited for: not waited for",
-        GO_ON,
-        False,
-        moves.small_batch_chain,
-    ),
-    Pair(
-        "images_pageable",
-        "a small ResNet with 3 MiB of images copied blocking from pageable memory: pinned, not waited for",
-        PIN_AND_GO_ON,
-        True,
-        moves.images,
-    ),
-    Pair(
-        "tokens_pageable",
-        "a small GPT with 16 KB of tokens copied with non_blocking=True from pageable memory: pinned",
-        PIN,
-        False,
-        moves.tokens,
-    ),
-    Pair(
-        "predictions_late",
-        "predictions.cpu() in every step of many small layers: to pinned memory, read one step later",
-        PIN_AND_GO_ON,
-        False,
-        moves.predictions_late,
-    ),
-    Pair(
-        "two_gpus_item",
-        "many small layers of which half are on a second GPU, item() after every step: summed on the GPU",
-        NO_WAITS,
-        False,
-        reads.two_gpus_item,
-    ),
-    Pair(
-        "everything_at_once",
-        "a pageable batch, item() and many small layers: a pinned batch not waited for, no item()",
-        {"pin": True, "non_blocking": True, "drop_syncs": "all"},
-        True,
-        moves.everything_at_once,
-    ),
+    Pair("pin_and_non_blocking", workloads("pageable_blocking", "pinned_non_blocking"), PIN_AND_GO_ON, looked_at=True),
+    Pair("pin_only", workloads("pageable_blocking", "pinned_blocking"), PIN),
+    Pair("pin_under_non_blocking", workloads("pageable_non_blocking", "pinned_non_blocking"), PIN, looked_at=True),
+    Pair("non_blocking_only", workloads("pinned_blocking", "pinned_non_blocking"), GO_ON),
+    Pair("prefetch_pinned", workloads("pinned_non_blocking", "prefetch"), COPY_AHEAD, looked_at=True),
+    Pair("prefetch_pageable", workloads("pageable_blocking", "prefetch"), PIN_AND_COPY_AHEAD),
+    Pair("host_work_and_copy", moves.host_work_and_copy, PIN_AND_GO_ON, looked_at=True),
+    Pair("loss_item", workloads("loss_item", "clean"), NO_WAITS, looked_at=True),
+    Pair("loss_item_host_work", workloads("loss_item_host_work", of_workloads.host_work), NO_WAITS),
+    Pair("readback_side_stream", workloads("readback_blocking", "readback_async"), PIN_AND_COPY_AHEAD, looked_at=True),
+    Pair("readback_late", moves.readback_late, PIN_AND_GO_ON),
+    Pair("empty_cache", workloads("empty_cache", of_workloads.kept_cache), KEEP_MEMORY, looked_at=True),
+    Pair("emptied_cache_gpt", moves.emptied_cache, KEEP_MEMORY),
+    Pair("mask_loss", workloads("mask_loss", of_workloads.ignored_rows), NO_WAITS, looked_at=True),
+    Pair("gan_meters", reads.gan, NO_WAITS, looked_at=True),
+    Pair("resnet_meters", reads.resnet_meters, NO_WAITS),
+    Pair("gpt_micro_batches", reads.micro_batches, NO_WAITS, looked_at=True),
+    Pair("nan_check", choices.nan_check, NO_WAITS),
+    Pair("nan_check_gpu_bound", choices.nan_check_gpu_bound, NO_WAITS, looked_at=True),
+    Pair("amp_clip_norm", reads.amp_clip_norm, NO_WAITS, looked_at=True),
+    Pair("timed_parts", reads.timed_parts, NO_WAITS),
+    Pair("timed_parts_gpu_bound", partial(reads.timed_parts, rows=256, width=64), NO_WAITS, looked_at=True),
+    Pair("graph_masks", choices.graph_masks, NO_WAITS, looked_at=True),
+    Pair("hard_examples", choices.hard_examples, NO_WAITS),
+    Pair("print_loss", reads.print_loss, NO_WAITS),
+    Pair("adam_item", reads.adam_item, NO_WAITS),
+    Pair("chain_item", reads.chain_item, NO_WAITS, looked_at=True),
+    Pair("late_item", reads.late_item, NO_WAITS, looked_at=True),
+    Pair("late_item_gpu_bound", reads.late_item_gpu_bound, NO_WAITS),
+    Pair("five_losses", reads.five_losses, NO_WAITS),
+    Pair("best_loss", reads.best_loss, NO_WAITS, looked_at=True),
+    Pair("policy_checks", choices.policy_checks, NO_WAITS, looked_at=True),
+    Pair("lightning_item", reads.lightning_log, NO_WAITS),
+    Pair("gpt2_item", reads.gpt2_item, NO_WAITS, looked_at=True),
+    Pair("lstm_lengths", choices.lstm_lengths, NO_WAITS),
+    Pair("many_small_copies", moves.many_small_copies, PIN_AND_GO_ON, looked_at=True),
+    Pair("small_batch_chain", moves.small_batch_chain, GO_ON),
+    Pair("images_pageable", moves.images, PIN_AND_GO_ON, looked_at=True),
+    Pair("tokens_pageable", moves.tokens, PIN),
+    Pair("predictions_late", moves.predictions_late, PIN_AND_GO_ON),
+    Pair("two_gpus_item", reads.two_gpus_item, NO_WAITS),
+    Pair("everything_at_once", moves.everything_at_once, {**PIN_AND_GO_ON, **NO_WAITS}, looked_at=True),
 )
 
 

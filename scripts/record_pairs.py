@@ -41,7 +41,7 @@ Noted = dict[str, Any]
 @click.option("--scale", default=1.0, show_default=True, help="All sizes times this.")
 @click.option("--jobs", default=1, show_default=True, help="How many pairs to record at a time; to rehearse only.")
 @click.option(
-    "--rounds", default=2, show_default=True, help="Time both sides so often, all pairs once before any twice."
+    "--rounds", default=2, show_default=True, help="How often to time both sides: each time all pairs in turn."
 )
 @click.option("--budget", default=500.0, show_default=True, help="Start nothing new after this number of seconds.")
 def main(
@@ -150,7 +150,7 @@ class Recorder:
 
     def _keep(self, pair: Pair, windows: dict[str, list[float]]) -> None:
         """Note the windows and write all that is noted."""
-        entry: Noted = {"what": pair.what, "scenario": pair.scenario, "looked_at": pair.looked_at}
+        entry: Noted = {"scenario": pair.scenario, "looked_at": pair.looked_at}
         entry |= {f"{side}_ms": of_windows(windows[side]) for side in SIDES}
         self._noted["pairs"][pair.name] = entry
         self._save()

@@ -1,4 +1,4 @@
-"""Record jobs of several ranks on this machine, one GPU each, before and after a fix, and time both without a profiler.
+"""Record jobs of several ranks on this machine, a GPU for each rank, before and after a fix; time both unprofiled.
 
 Run from the repository root:  PYTHONPATH=. python scripts/record_ranks.py OUT_DIR [--only NAME]...
 
@@ -23,69 +23,31 @@ from scripts.pair_programs import of_ranks
 from scripts.pair_programs.of_ranks import RankBuild
 from scripts.pair_programs.parts import Step, synchronize
 from scripts.pairs import NO_WAITS, PIN_AND_GO_ON, Scenario
-from scripts.record_pairs import (
-    LEAST_SECONDS,
-    PLAIN_WINDOWS,
-    SIDES,
-    WARM_UP_STEPS,
-)
+from scripts.record_pairs import LEAST_SECONDS, PLAIN_WINDOWS, SIDES, WARM_UP_STEPS
 from scripts.recordings import machine_of, of_windows, record
 
 SIDE_SECONDS = 120
 
 
 class RankPair(NamedTuple):
-    """A job and the same with a fix; no scenario says what the fix of a sleep would be.
+    """A job and the same with a fix; the fix of a sleep has no scenario.
 
     `looked_at`: the prediction was developed with it.
     """
 
     name: str
-    what: str
-    scenario: Scenario | None
-    looked_at: bool
     build: RankBuild
+    scenario: Scenario | None
+    looked_at: bool = False
 
 
 PAIRS = (
-    RankPair(
-        "logging_rank",
-        "nine item() per step on the first of the ranks: summed on the GPU",
-        NO_WAITS,
-        False,
-        of_ranks.logging_rank,
-    ),
-    RankPair(
-        "pageable_rank",
-        "a 48 MiB batch copied blocking from pageable memory on the last rank alone: pinned on all",
-        PIN_AND_GO_ON,
-        True,
-        of_ranks.pageable_rank,
-    ),
-    RankPair(
-        "pageable_ranks",
-        "a 48 MiB batch copied blocking from pageable memory on all ranks: pinned, not waited for",
-        PIN_AND_GO_ON,
-        False,
-        of_ranks.pageable_ranks,
-    ),
-    RankPair(
-        "averaged_loss",
-        "the loss averaged over the ranks and read in every step: kept on the GPU",
-        NO_WAITS,
-        False,
-        of_ranks.averaged_loss,
-    ),
-    RankPair(
-        "timed_parts_ranks",
-        "torch.cuda.synchronize() around forward and backward on all ranks: none",
-        NO_WAITS,
-        False,
-        of_ranks.timed_parts,
-    ),
-    RankPair(
-        "sleeping_rank", "20 ms of sleep in every step of the last rank: none", None, False, of_ranks.sleeping_rank
-    ),
+    RankPair("logging_rank", of_ranks.logging_rank, NO_WAITS),
+    RankPair("pageable_rank", of_ranks.pageable_rank, PIN_AND_GO_ON, looked_at=True),
+    RankPair("pageable_ranks", of_ranks.pageable_ranks, PIN_AND_GO_ON),
+    RankPair("averaged_loss", of_ranks.averaged_loss, NO_WAITS),
+    RankPair("timed_parts_ranks", of_ranks.timed_parts, NO_WAITS),
+    RankPair("sleeping_rank", of_ranks.sleeping_rank, None),
 )
 
 
@@ -111,7 +73,7 @@ def main(out: Path, only: tuple[str, ...], ranks: int, device: str, scale: float
         windows = {side: job(Side(out, pair.name, side, ranks, device, scale)) for side in SIDES}
         failed |= not all(windows.values())
         if all(windows.values()):
-            entry: dict[str, Any] = {"what": pair.what, "scenario": pair.scenario, "looked_at": pair.looked_at}
+            entry: dict[str, Any] = {"scenario": pair.scenario, "looked_at": pair.looked_at}
             entry |= {f"{side}_ms": of_windows(windows[side]) for side in SIDES}
             noted["pairs"][pair.name] = entry
         medians = " -> ".join(f"{of_windows(means)['median']:.3f}" if means else "FAILED" for means in windows.values())

@@ -10,8 +10,7 @@ from scripts.examination.processes import Ended, Place, run
 from scripts.examination.program import Program, UnknownProgramError
 from scripts.examination.programs import PROGRAMS, program
 from scripts.examination.table import summary, table
-from scripts.examination.truth import of_run, of_runs
-from scripts.examination.verdict import verdict
+from scripts.examination.verdict import median_of_runs, truth_of_run, verdict
 
 MS = 1_000_000
 
@@ -29,7 +28,7 @@ def noted(
 
 
 def test_an_evaluation_is_no_regular_step() -> None:
-    truth = of_run(noted([10.0] * 60 + [500.0] + [10.0] * 39))
+    truth = truth_of_run(noted([10.0] * 60 + [500.0] + [10.0] * 39))
     assert truth["regular_ms"] == 10.0
     assert truth["irregular"] == 1
     assert truth["mean_ms"] == pytest.approx((79 * 10 + 500) / 80)
@@ -38,7 +37,7 @@ def test_an_evaluation_is_no_regular_step() -> None:
 
 def test_a_wait_for_input_within_an_epoch_is_a_regular_step_s_own() -> None:
     steps = [10.0, 10.0, 10.0, 110.0] * 25
-    truth = of_run(noted(steps, [0.0, 0.0, 0.0, 100.0] * 25))
+    truth = truth_of_run(noted(steps, [0.0, 0.0, 0.0, 100.0] * 25))
     assert truth["regular_ms"] == 35.0
     assert truth["median_ms"] == 10.0
     assert truth["irregular"] == 0
@@ -47,14 +46,14 @@ def test_a_wait_for_input_within_an_epoch_is_a_regular_step_s_own() -> None:
 
 def test_the_start_of_workers_between_epochs_is_not() -> None:
     steps = [10.0] * 50 + [110.0] + [10.0] * 10
-    truth = of_run(noted(steps, [0.0] * 50 + [100.0] + [0.0] * 10, [0] * 50 + [1] + [0] * 10))
+    truth = truth_of_run(noted(steps, [0.0] * 50 + [100.0] + [0.0] * 10, [0] * 50 + [1] + [0] * 10))
     assert truth["regular_ms"] == 10.0
     assert truth["irregular_ms"] == 110.0
 
 
 def test_a_program_without_steps_has_no_figures() -> None:
-    assert of_run(noted([])) == {"steps": 0}
-    assert of_runs([{"steps": 0}]) is None
+    assert truth_of_run(noted([])) == {"steps": 0}
+    assert median_of_runs([{"steps": 0}]) is None
 
 
 def profiled(step_ms: float, sites: list[dict[str, object]]) -> dict[str, object]:
@@ -291,7 +290,7 @@ def test_hooks_note_the_ends_of_steps_and_end_the_program(tmp_path: Path) -> Non
     )
     assert ended.status == 0, ended.tail
     (file,) = tmp_path.glob("noted.*.json")
-    assert of_run(json.loads(file.read_text()))["steps"] == 6  # nine ends, of which two are skipped
+    assert truth_of_run(json.loads(file.read_text()))["steps"] == 6  # nine ends, of which two are skipped
 
 
 @pytest.mark.slow

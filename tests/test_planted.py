@@ -6,12 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from scripts.examination.faults import UNSEEN_VARIANTS, VARIANTS, variants_in
-from scripts.examination.judged import judged
+from scripts.examination.judged import judge_patch
 from scripts.examination.planted import Planted, plant, planted_texts
-from scripts.examination.planting import Edit, Fault, PlaceError, Variant, after, before, edited, swap
-from scripts.examination.programs import program
-from scripts.examination.unseen_programs import UNSEEN
+from scripts.examination.planting import (
+    UNSEEN_VARIANTS,
+    VARIANTS,
+    Edit,
+    Fault,
+    PlaceError,
+    Variant,
+    after,
+    before,
+    edited,
+    swap,
+    variants_in,
+)
+from scripts.examination.programs import UNSEEN, program
 
 SCRIPT = """import torch
 for epoch in range(3):
@@ -101,12 +111,12 @@ def test_a_patch_is_judged_by_what_it_changes(tmp_path: Path) -> None:
     planted = plant(Variant("name", "mnist", faults), tmp_path / "clones", tmp_path / "out", data=False)
     assert isinstance(planted, Planted)
     assert json.loads(planted.truth_file.read_text())["faults"][0]["line"] == 6
-    assert judged(planted, b"")["faults"][0]["result"] == "missed"
+    assert judge_patch(planted, b"")["faults"][0]["result"] == "missed"
     head = "--- a/mnist/main.py\n+++ b/mnist/main.py\n"
     patch = head + "@@ -6,2 +6,2 @@\n-{0}total += loss.item()\n+{0}total += loss\n {0}show(loss)\n"
-    row = judged(planted, patch.format(" " * 8).encode())
+    row = judge_patch(planted, patch.format(" " * 8).encode())
     assert [fault["result"] for fault in row["faults"]] == ["mended", "left"]
     assert row["applies"] is True
     wrong = head + "@@ -1,2 +1,1 @@\n-import os\n import torch\n"
-    assert judged(planted, wrong.encode())["faults"][1]["result"] == "FALSE"
-    assert judged(planted, wrong.replace("os", "sys").encode())["applies"] is False
+    assert judge_patch(planted, wrong.encode())["faults"][1]["result"] == "FALSE"
+    assert judge_patch(planted, wrong.replace("os", "sys").encode())["applies"] is False

@@ -1,7 +1,6 @@
-"""What a recording on a GPU would find of a program, made from what `pretend` noted of its lines: for machines without.
+"""Findings for `pinprof fix` without a GPU, from what `pretend` noted of a program's lines on a CPU.
 
-Each line that does something in each step is a finding of its rule, of no known size. `fix` is asked as ever; nothing
-can be said of time.
+Each line that does something in each step is a finding of its rule, without a known saving.
 """
 
 import json
@@ -23,17 +22,17 @@ Row = dict[str, Any]
 Copies = dict[Place, CopiesAt]
 
 SAVING = Saving(1e6, (0.5e6, 2e6))
-"""No time was measured: it stands for any."""
+"""Any saving: no time was measured."""
 CPUS = 16
 TORCH = 2, 11
 WAITING = {"PIN201", "PIN202", "PIN203", "PIN204"}
 """Rules at whose lines the host reads something of the GPU, and waits for it."""
 LAST_IS_CUT = 1
-"""The last step ends with the optimizer's: lines behind it run once less."""
+"""The last step ends in the optimizer: lines after that run one time less."""
 
 
 class Grafted(TraceFacts):
-    """What is told without a trace."""
+    """The facts that `fix` needs, without a trace."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class Grafted(TraceFacts):
         self.made = made
         self._waiting = frozenset((place.file, place.line) for place in waiting)
         self._steps = steps
-        self._said, self._emptied, self._often = copies, emptied, often
+        self._copies, self._emptied, self._often = copies, emptied, often
 
     torch_version = property(lambda _: TORCH)
     has_scaler = property(lambda _: False)
@@ -62,7 +61,7 @@ class Grafted(TraceFacts):
 
     def copies_at(self, place: Place) -> CopiesAt | None:
         """Return the copies that were noted at a place."""
-        return self._said.get(place)
+        return self._copies.get(place)
 
     def waits_in_a_loop(self, place: Place) -> bool:
         """Return whether a line ran several times in a step."""
@@ -81,21 +80,21 @@ def grafted(notes: Path, top: Path, working: Path, chosen: Chosen) -> Patches:
     noted = json.loads(notes.read_text())
     steps = noted["steps"]
     sites = [(kind, Place(file, line, name), count) for kind, file, line, name, count in noted["sites"]]
-    regular = [each for each in sites if each[2] >= max(steps - LAST_IS_CUT, 1)]
+    regular = [site for site in sites if site[2] >= max(steps - LAST_IS_CUT, 1)]
     made = _made(noted["made"], working, top)
     emptied = tuple(place for kind, place, _ in regular if kind == "PIN303")
     often = {place for _, place, count in regular if count >= 2 * steps}
     waiting = {place for kind, place, _ in sites if kind in WAITING}
-    told = Grafted(made, _copies(sites), emptied, often=often, waiting=waiting, steps=steps)
-    findings = [_finding(*each) for each in dict.fromkeys(_found(regular, made))]
+    facts = Grafted(made, _copies(sites), emptied, often=often, waiting=waiting, steps=steps)
+    findings = [_finding(rule, place) for rule, place in dict.fromkeys(_rules_and_places(regular, made))]
     files = Files(str(notes), (), top, made.sources)
-    work = Work(told, files, chosen)
+    work = Work(facts, files, chosen)
     changes, refused = planned(findings, work)
     proposals, refused = proposed(findings, refused, work) if chosen.proposes else ([], refused)
     return patched(changes, refused, files, proposals)
 
 
-def _found(regular: list[tuple[str, Place, int]], made: Made) -> Iterator[tuple[str, Place]]:
+def _rules_and_places(regular: list[tuple[str, Place, int]], made: Made) -> Iterator[tuple[str, Place]]:
     yield from ((kind, place) for kind, place, _ in regular if kind.startswith("PIN"))
     if made.optimizers:
         yield "PIN602", made.optimizers[0].place
@@ -108,15 +107,15 @@ def _finding(rule: str, place: Place) -> Finding:
 
 
 def _copies(sites: list[tuple[str, Place, int]]) -> dict[Place, CopiesAt]:
-    found: dict[Place, list[tuple[str, bool]]] = defaultdict(list)
+    directions: dict[Place, list[tuple[str, bool]]] = defaultdict(list)
     for kind, place, _ in sites:
         if kind.startswith("copy") or kind == "PIN209":
-            found[place].append(("HtoD", kind == "copy pinned"))
+            directions[place].append(("HtoD", kind == "copy pinned"))
         elif kind in WAITING:
-            found[place].append(("DtoH", False))
+            directions[place].append(("DtoH", False))
     return {
-        place: CopiesAt(frozenset(way for way, _ in copies), all(pinned for _, pinned in copies))
-        for place, copies in found.items()
+        place: CopiesAt(frozenset(direction for direction, _ in copies), all(pinned for _, pinned in copies))
+        for place, copies in directions.items()
     }
 
 
@@ -124,15 +123,17 @@ def _made(row: Row, working: Path, top: Path) -> Made:
     def whole(file: str) -> str:
         return str(_found_below(file, working, top))
 
-    def placed(each: Row) -> Row:
-        return {**each, "file": whole(each["file"])}
+    def placed(constructed: Row) -> Row:
+        return {**constructed, "file": whole(constructed["file"])}
 
     loaders = tuple(
-        MadeLoader(**{**placed(each), "loops": tuple(Place(whole(file), line, name) for file, line, name in loops)})
-        for each in row["loaders"]
-        if (loops := each["loops"]) is not None
+        MadeLoader(**{**placed(loader), "loops": tuple(Place(whole(file), line, name) for file, line, name in loops)})
+        for loader in row["loaders"]
+        if (loops := loader["loops"]) is not None
     )
-    optimizers = tuple(replace(MadeOptimizer(**placed(each)), plain_on_gpu=True) for each in row["optimizers"])
+    optimizers = tuple(
+        replace(MadeOptimizer(**placed(optimizer)), plain_on_gpu=True) for optimizer in row["optimizers"]
+    )
     return Made(loaders, optimizers, CPUS, {whole(file): known for file, known in row["sources"].items()}, row["more"])
 
 

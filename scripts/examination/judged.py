@@ -1,9 +1,8 @@
-"""What a patch does to planted faults: which it mends, what else it changes, and whether it applies."""
+"""Judges what a patch does to planted faults: which it mends, which other lines it changes, and whether it applies."""
 
 import ast
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from scripts.examination.planted import Planted
 Row = dict[str, Any]
 
 Lines = set[tuple[str, int]]
-OF_WHAT_IS_MADE = ("PIN602", "PIN1", "PIN4")
-"""Rules whose place is not that of the fault."""
+WITHOUT_A_LINE = ("PIN602", "PIN1", "PIN4")
+"""Rules whose findings are not at the line of the fault."""
 RIGHT = {
     "mend": {True: "mended", False: "missed"},
     "permission": {True: "mended", False: "left"},
@@ -22,36 +21,38 @@ RIGHT = {
     "refuse": {True: "FALSE", False: "left"},
     "same": {True: "FALSE", False: "left"},
 }
-"""What a fault's outcome makes of whether its lines were changed."""
+"""The result by the outcome that is right for a fault, and by whether its lines were changed."""
 
 
-def judged(planted: Planted, patch: bytes, seen: "Lines | None" = None) -> Row:
-    """Return what a patch does to a planted program: per fault, and the other lines that it changes.
+def judge_patch(planted: Planted, patch: bytes, seen: Lines | None = None) -> Row:
+    """Return what a patch does to a planted program: to each fault, and which other lines it changes.
 
     `seen` are the lines for which there was a finding, if that is known: a fault without one is `unseen`.
     """
-    row = _judged_all(planted, patch)
+    row = _judged(planted, patch)
     for fault in row.get("faults", []) if seen is not None else []:
-        if fault["result"] == "missed" and not fault["rule"].startswith(OF_WHAT_IS_MADE):
+        if fault["result"] == "missed" and not fault["rule"].startswith(WITHOUT_A_LINE):
             path = _resolved(planted.place.folder, fault["file"])
-            lines = range(fault["line"], fault["line"] + fault.get("lines", 1))
-            if not any((path, line) in (seen or ()) for line in lines):
+            if not any((path, line) in (seen or ()) for line in _lines_of(fault)):
                 fault["result"] = "unseen"
     return row
 
 
+def _lines_of(fault: Row) -> range:
+    return range(fault["line"], fault["line"] + fault.get("lines", 1))
+
+
 def with_reasons(row: Row) -> Row:
-    """Return a row in which each missed fault says why: what fix said of its line, or that nothing was found there."""
+    """Return a row in which each missed fault has the reason of fix for its line, or that it had no finding."""
     for fault in row.get("faults", []):
         if fault["result"] == "missed":
-            lines = range(fault["line"], fault["line"] + fault.get("lines", 1))
-            said = [
-                each["why"]
-                for each in row["refused"]
-                if (each["line"] in lines and Path(each["file"]).name == Path(fault["file"]).name)
-                or (fault["rule"].startswith(OF_WHAT_IS_MADE) and _family(each["rule"]) == _family(fault["rule"]))
+            reasons = [
+                refused["why"]
+                for refused in row["refused"]
+                if (refused["line"] in _lines_of(fault) and Path(refused["file"]).name == Path(fault["file"]).name)
+                or (fault["rule"].startswith(WITHOUT_A_LINE) and _family(refused["rule"]) == _family(fault["rule"]))
             ]
-            fault["reason"] = said[0] if said else "no finding: it cost nothing in this recording"
+            fault["reason"] = reasons[0] if reasons else "no finding: it cost nothing in this recording"
     return row
 
 
@@ -60,10 +61,10 @@ def _family(rule: str) -> str:
     return rule[:4] if rule.startswith(("PIN1", "PIN4")) else rule
 
 
-def _judged_all(planted: Planted, patch: bytes) -> Row:
+def _judged(planted: Planted, patch: bytes) -> Row:
     faults: list[Row] = planted.truth["faults"]
     if not patch.strip():
-        return {"applies": None, "faults": [_judged(each, touched=False) for each in faults], "beside": []}
+        return {"applies": None, "faults": [_with_result(fault, touched=False) for fault in faults], "also_changed": []}
     with tempfile.TemporaryDirectory() as name:
         copy = Path(name) / "copy"
         _git("clone", "--quiet", "--shared", str(planted.place.repository), str(copy))
@@ -71,50 +72,43 @@ def _judged_all(planted: Planted, patch: bytes) -> Row:
         if applied.returncode:
             return {"applies": False, "why": applied.stderr.decode(errors="replace").strip()}
         changed = _git("-C", str(copy), "diff", "--name-only").stdout.decode().split()
-        lines = {file: _changed(planted.place.repository / file, copy / file) for file in changed}
+        lines = {file: _changed_lines(planted.place.repository / file, copy / file) for file in changed}
     top, folder = planted.place.repository.resolve(), planted.place.folder.resolve()
     rows: list[Row] = []
     known: dict[str, set[int]] = {}
     for fault in faults:
         file = Path(_resolved(folder, fault["file"])).relative_to(top).as_posix()
-        span = _span(top / file, fault["line"], fault["line"] + fault.get("lines", 1) - 1)
-        rows.append(_judged(fault, touched=bool(span & lines.get(file, set()))))
+        span = _statement_lines(top / file, fault["line"], _lines_of(fault)[-1])
+        rows.append(_with_result(fault, touched=bool(span & lines.get(file, set()))))
         known.setdefault(file, set()).update(span)
-    beside = [f"{file}:{line}" for file, each in lines.items() for line in sorted(each - known.get(file, set()))]
-    return {"applies": True, "faults": rows, "beside": beside}
+    others = [f"{file}:{line}" for file, touched in lines.items() for line in sorted(touched - known.get(file, set()))]
+    return {"applies": True, "faults": rows, "also_changed": others}
 
 
 def _resolved(folder: Path, file: str) -> str:
     return str((folder / file).resolve())
 
 
-def _judged(fault: Row, *, touched: bool) -> Row:
+def _with_result(fault: Row, *, touched: bool) -> Row:
     return {**fault, "result": RIGHT[fault["outcome"]][touched]}
 
 
-def _changed(before: Path, after: Path) -> set[int]:
-    """Return the lines of a file, from 1, that are others in another version or are not there."""
+def _changed_lines(before: Path, after: Path) -> set[int]:
+    """Return the lines of a file, from 1, that another version changes or lacks."""
     old, new = (path.read_text().split("\n") for path in (before, after))
-    found: set[int] = set()
-    for tag, start, stop, _, _ in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag in {"replace", "delete"}:
-            found |= set(range(start + 1, stop + 1))
-    return found
+    edits = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return {line + 1 for tag, start, stop, _, _ in edits if tag in {"replace", "delete"} for line in range(start, stop)}
 
 
-def _span(path: Path, first: int, last: int) -> set[int]:
+def _statement_lines(path: Path, first: int, last: int) -> set[int]:
     """Return these lines, with all lines of the statements without a body that stand on one of them."""
     lines = set(range(first, last + 1))
-    for start, end in _statements(ast.parse(path.read_text())):
-        if start <= last and first <= end:
-            lines |= set(range(start, end + 1))
-    return lines
-
-
-def _statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            yield node.lineno, node.end_lineno or node.lineno
+            end = node.end_lineno or node.lineno
+            if node.lineno <= last and first <= end:
+                lines |= set(range(node.lineno, end + 1))
+    return lines
 
 
 def _git(*arguments: str, given: bytes | None = None) -> "subprocess.CompletedProcess[bytes]":

@@ -1,17 +1,24 @@
-"""Edits of other people's scripts that find their place by the beginning of a line, and fail where it is not there."""
+"""Faults that are planted into other people's scripts: the tables faults.txt and unseen.txt, and how edits are made.
+
+An edit finds its place by the beginning of a line, and fails unless exactly one line begins so.
+"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from textwrap import dedent, indent
-from typing import Literal
+from typing import Literal, cast, get_args
 
 from pinprof.errors import PinprofError
 
 Outcome = Literal["mend", "permission", "either", "refuse", "same"]
 """What is right: mended; mended where changed numbers are allowed; mended or refused; refused; nothing to say."""
-
-
 How = Literal["before", "after", "swap", "mark"]
+
+SEPARATOR = " :: "
+NOTHING = "(nothing)"
+FIELDS = {"before": 2, "after": 2, "swap": 3, "mark": 1}
+"""How many fields an edit has before those that say in which block and file."""
 
 
 class PlaceError(PinprofError, ValueError):
@@ -90,10 +97,10 @@ def edited(lines: Sequence[str], edit: Edit) -> tuple[list[str], int]:
 
 
 def _only(lines: Sequence[str], at: str, among: Sequence[int]) -> int:
-    found = [number for number in among if lines[number].lstrip().startswith(at)]
-    if len(found) != 1:
-        raise PlaceError(f"{len(found)} lines begin with {at!r}, not one")
-    return found[0]
+    places = [number for number in among if lines[number].lstrip().startswith(at)]
+    if len(places) != 1:
+        raise PlaceError(f"{len(places)} lines begin with {at!r}, not one")
+    return places[0]
 
 
 def _block(lines: Sequence[str], within: str) -> Sequence[int]:
@@ -115,3 +122,49 @@ def _deeper(lines: Sequence[str], head: int) -> Iterator[int]:
 
 def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
+
+
+def variants_in(text: str) -> tuple[Variant, ...]:
+    """Return the programs of a table with their faults. Raises PlaceError for a line that is not understood."""
+    return tuple(_variants(line for line in text.splitlines() if line and not line.startswith("#")))
+
+
+def _variants(lines: Iterator[str]) -> Iterator[Variant]:
+    head, faults = "", list[Fault]()
+    for line in (*lines, ""):
+        if line.startswith("  "):
+            faults[-1] = replace(faults[-1], edits=(*faults[-1].edits, _edit(line.strip())))
+        elif line.startswith("- "):
+            faults.append(_fault(line[2:]))
+        else:
+            if head:
+                kind, name, program = head.split(" ")
+                yield Variant(name, program, tuple(faults), kind == "sound")
+            head, faults = line, []
+
+
+def _fault(line: str) -> Fault:
+    head, _, why = line.partition(SEPARATOR)
+    outcome, rule, kind = head.split(" ", 2)
+    if outcome not in get_args(Outcome):
+        raise PlaceError(f"{outcome!r} is not an outcome")
+    return Fault(kind, (), cast("Outcome", outcome), "" if rule == "none" else rule, why)
+
+
+def _edit(line: str) -> Edit:
+    how, _, rest = line.partition(" ")
+    if how not in FIELDS:
+        raise PlaceError(f"{how!r} is not an edit")
+    fields = ["" if field == NOTHING else field.replace("\\n", "\n") for field in rest.split(SEPARATOR)]
+    (at, *texts), where = fields[: FIELDS[how]], dict(field.split(" ", 1) for field in fields[FIELDS[how] :])
+    old, text = texts if how == "swap" else ("", "".join(texts))
+    return Edit(cast("How", how), at, text, where.get("in", ""), old, where.get("file", ""))
+
+
+def _read(name: Literal["faults", "unseen"]) -> tuple[Variant, ...]:
+    return variants_in(Path(__file__).with_name(f"{name}.txt").read_text())
+
+
+VARIANTS = _read("faults")
+UNSEEN_VARIANTS = _read("unseen")
+"""Those of programs that `fix` was not made with."""

@@ -10,12 +10,12 @@ from scripts.examination.planting import Edit
 class Program:
     """One script as it stands in its repository.
 
-    `repository` is its folder beside the others, `folder` the working folder in it. `command` follows `python`.
+    `repository` is its folder next to the others, `folder` the working folder in it. `command` follows `python`.
     `paths` are folders of the repository that its users put on PYTHONPATH. `data` names the makers of what it
     reads, `maker@place` where the place matters. A step ends with each `calls_per_step`-th call of `marker`.
-    `terminal`: it asks its terminal for its size. `unchecked`: torchvision is not to compare checksums of made-up
-    data with the real data's. `launcher` stands between `python` and the command. `repairs` let it run with the
-    libraries of today, on a small machine: they are no faults, and committed with its repository.
+    `terminal`: it asks its terminal for its size. `unchecked`: torchvision does not compare checksums, which
+    made-up data cannot have. `launcher` stands between `python` and the command. `repairs` let it run with the
+    libraries of today, on a small machine: they are not faults, and are committed with its repository.
     """
 
     name: str

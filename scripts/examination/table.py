@@ -5,8 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scripts.examination.truth import of_runs
-from scripts.examination.verdict import stated_range_ms, verdict
+from scripts.examination.verdict import median_of_runs, stated_range_ms, verdict
 
 HEAD = (
     "program",
@@ -48,7 +47,7 @@ def summary(programs: Mapping[str, Noted]) -> str:
     judged = {name: verdict(noted) for name, noted in programs.items()}
     for name, noted in programs.items():
         truths = [run for run in noted.get("truth", []) if run.get("regular_ms") is not None]
-        lines.append(f"{name:20} truth {_spread(of_runs(truths))} ms{', cut short' if noted.get('cut') else ''}")
+        lines.append(f"{name:20} truth {_spread(median_of_runs(truths))} ms{', cut short' if noted.get('cut') else ''}")
         for off, range_ms, holds, within in zip(
             *(judged[name][key] for key in ("off", "ranges_ms", "holds", "truths_in")), strict=False
         ):
@@ -74,8 +73,8 @@ def _cells(noted: Noted, judged: Noted) -> list[str]:
     lines = NOTHING if judged["lines"] is None else f"{'/'.join(map(str, judged['found']))} of {judged['lines']}"
     ledgers = zip(judged["ledger_s"], judged["wall_s"], strict=True)
     return [
-        _spread(of_runs(truth)),
-        f"{_figure(of_runs(truth, 'mean_ms'))} / {_figure(of_runs(truth, 'median_ms'))}",
+        _spread(median_of_runs(truth)),
+        f"{_figure(median_of_runs(truth, 'mean_ms'))} / {_figure(median_of_runs(truth, 'median_ms'))}",
         "<br>".join(_step(run) for run in runs) or NOTHING,
         "<br>".join(f"{100 * off:+.1f} %" for off in judged["off"]) or NOTHING,
         lines,

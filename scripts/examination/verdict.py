@@ -1,11 +1,21 @@
-"""Holds what pinprof reported of a program against its truth: the step, the lines of waits, the ledger."""
+"""Measures a program's step by its own clock, and compares what pinprof reports: the step, lines of waits, the ledger.
+
+Regular steps are chosen by a rule that is not pinprof's.
+"""
 
 import math
+import statistics
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from scripts.examination.truth import of_runs
+import numpy as np
 
+WARM_UP_STEPS = 20
+"""Left out at the start, or a quarter of the steps where there are few."""
+LONGEST = 3.0
+"""Times the median: a step whose own time, without waiting for input, is longer is irregular."""
+NS_PER_MS = 1e6
 ALLOWED = 0.03
 """How far the regular step may be off, where the truth's own spread is not wider."""
 SEEN_BY_SYNC_DEBUG = (
@@ -22,6 +32,41 @@ Noted = dict[str, Any]
 Line = tuple[str, int]
 
 
+def truth_of_run(noted: Noted) -> Noted:
+    """Return what the noted ends of steps say, times in ms.
+
+    A step that waits for input within an epoch is regular. One in which another pass over data begins, and that is
+    longer than `LONGEST` medians with all its waiting, is not: workers are started there, or an evaluation is made.
+    """
+    ends, waited, epochs = (np.asarray(noted[name], np.int64) for name in ("ends_ns", "waited_ns", "epochs"))
+    skipped = min(WARM_UP_STEPS, len(ends) // 4)
+    steps, inputs, begun = (np.diff(each[skipped:]) for each in (ends, waited, epochs))
+    if len(steps) == 0:
+        return {"steps": 0}
+    own = steps - inputs
+    regular = own <= LONGEST * np.median(own)
+    regular &= (begun == 0) | (steps <= LONGEST * np.median(steps))
+    tail_ns = noted["synchronized_ns"] - noted["ends_ns"][-1]
+    return {
+        "steps": len(steps),
+        "mean_ms": float(steps.mean()) / NS_PER_MS,
+        "median_ms": float(np.median(steps)) / NS_PER_MS,
+        "regular_ms": float(steps[regular].mean()) / NS_PER_MS,
+        "regular_median_ms": float(np.median(steps[regular])) / NS_PER_MS,
+        "irregular": int((~regular).sum()),
+        "irregular_ms": float(steps[~regular].sum()) / NS_PER_MS,
+        "input_share": float(inputs.sum() / steps.sum()),
+        "queued_ms": tail_ns / NS_PER_MS,
+        "steps_ms": [round(float(step) / NS_PER_MS, 3) for step in steps],
+    }
+
+
+def median_of_runs(runs: Sequence[Noted], figure: str = "regular_ms") -> tuple[float, float, float] | None:
+    """Return the median, the least and the largest of a figure over the runs that have it."""
+    values = [run[figure] for run in runs if run.get(figure) is not None]
+    return (statistics.median(values), min(values), max(values)) if values else None
+
+
 def verdict(noted: Noted) -> Noted:
     """Return the verdict on all that was noted of one program."""
     return {**of_steps(noted), **of_lines(noted), **of_ledger(noted)}
@@ -33,7 +78,7 @@ def of_steps(noted: Noted) -> Noted:
     `ranges_ms`: what each run of pinprof states, for other runs with --repeat, else for itself. `holds`: whether the
     median truth lies in each; `truths_in`: how many of the truths do.
     """
-    truth = of_runs(noted.get("truth", []))
+    truth = median_of_runs(noted.get("truth", []))
     reported = [run["steps"] for run in noted.get("pinprof", []) if run.get("steps")]
     steps = [entry["step_ms"] for entry in reported if entry.get("step_ms") is not None]
     if truth is None or not steps:

@@ -1,4 +1,4 @@
-"""Small programs, each with one thing that makes it slow beside copies and waits, and the same without it."""
+"""Small programs, each slow for one reason other than copies and waits, and the same without it."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -149,6 +149,6 @@ def recompiling(device: torch.device, mended: bool) -> Step:
 
 
 PROGRAMS: dict[str, RuleBuild] = {
-    each.__name__: each
-    for each in (tf32_off, nchw_amp, math_attention, autocast_micro_batches, clip_loop, ema_loop, recompiling)
+    build.__name__: build
+    for build in (tf32_off, nchw_amp, math_attention, autocast_micro_batches, clip_loop, ema_loop, recompiling)
 }

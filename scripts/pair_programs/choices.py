@@ -1,4 +1,4 @@
-"""Programs whose next operation hangs on what is on the GPU, and the same decided there or on the host alone."""
+"""Programs whose next operation depends on a value on the GPU, and the same decided on the GPU or on the host alone."""
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ def nan_check(device: torch.device, fixed: bool, scale: float) -> Step:
 
 
 def nan_check_gpu_bound(device: torch.device, fixed: bool, scale: float) -> Step:
-    """Check the same in a step that the GPU bounds."""
+    """Make the same check in a step that is bound by the GPU."""
     size = sizes(scale)
     training = trainer(device, size)
     batch = device_batch(size, device)
@@ -49,7 +49,7 @@ def nan_check_gpu_bound(device: torch.device, fixed: bool, scale: float) -> Step
 
 
 class GraphConv(nn.Module):
-    """Sums each node's neighbours, loops left out: by a boolean mask, or by weights of nought and one."""
+    """Sums each node's neighbours, loops left out: by a boolean mask, or by weights of zero and one."""
 
     def __init__(self, inputs: int, outputs: int, *, weighted: bool) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def lstm_lengths(device: torch.device, fixed: bool, scale: float) -> Step:
 
 
 def hard_examples(device: torch.device, fixed: bool, scale: float) -> Step:
-    """Train on the examples whose loss is above the mean: taken out, or the others weighed with nought."""
+    """Train on the examples whose loss is above the mean: selected by a mask, or by weights of zero and one."""
     width, rows = scaled(1024, scale), scaled(1024, scale)
     model = mlp(width, width, 10, 100).to(device)
     optimizer = sgd(model, device)

@@ -102,7 +102,7 @@ class Subject:
     """Relative to the folder with other people's repositories."""
     replaced: dict[str, str] = field(default_factory=dict)
     linked: tuple[str, ...] = ()
-    """What it reads besides the file."""
+    """Files that it reads."""
     words: tuple[str, ...] = ()
     step: str = "optimizer.step()"
     """The slow-down stands before the last line with this."""
@@ -112,8 +112,7 @@ class Subject:
     def source(self, others: Path, device: str) -> str:
         """Return its text, as it runs on a device."""
         text = self.text or (others / self.file).read_text()
-        replaced = dict(self.replaced) if device == "cpu" else {}
-        for old, new in {**replaced, **ALWAYS}.items():
+        for old, new in {**(self.replaced if device == "cpu" else {}), **ALWAYS}.items():
             text = text.replace(old, new)
         return text
 
@@ -132,8 +131,8 @@ SMALL_GPT = {
     "max_iters = 5000": "max_iters = 500000",
 }
 SUBJECTS = {
-    each.name: each
-    for each in (
+    subject.name: subject
+    for subject in (
         Subject("mlp", MLP),
         Subject("transformer", TRANSFORMER),
         Subject("small_ops", SMALL_OPS),

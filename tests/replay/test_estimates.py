@@ -9,7 +9,7 @@ import pytest
 from pinprof.replay.calibration import HOST_SHARE
 from scripts.fit_calibration import Row, estimate, left_out, stored
 
-ROWS = [row for row in stored() if row.tells]
+ROWS = [row for row in stored() if row.shows_cost]
 
 
 def test_the_shares_are_those_of_the_recordings() -> None:

@@ -7,8 +7,6 @@ Python's lock only where the main thread releases it, in calls of torch: pure Py
 sees the line: the handler runs too late (measured: 2 of 37 %). So both watch the same clock, and the first to notice
 that a sample is due takes it.
 A known error: the time of an operator shorter than `LATE_S` may count to the next call.
-
-`scripts/bench_sampling.py` measures what a sample costs.
 """
 
 import atexit

@@ -26,7 +26,7 @@ Wait = tuple[Place | None, Place | None]
 
 
 class Lines:
-    """How often each line was seen within so many steps, and which were seen in the seconds after them."""
+    """How often each line waited in the judged steps, and which lines waited in the seconds after them."""
 
     def __init__(self) -> None:
         self._steps, self._began = 0, 0.0

@@ -1,4 +1,4 @@
-"""Lets a program take this machine's CPU for a GPU, and notes what a recording on a GPU would show of its lines.
+"""Lets a program run on a CPU as if it had a GPU, and notes what a recording on a GPU would show of its lines.
 
 A tensor is marked where the program would have it on the GPU: it was copied there, made there, or computed of such.
 What a line does with it is noted: copies from the host, reads by the host, decisions, waits, and emptied caches. So are
@@ -48,7 +48,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def is_called_by_program(depth: int = 2) -> bool:
-    """Return whether the program itself asks."""
+    """Return whether the caller is the program's own code."""
     return sys._getframe(depth).f_code.co_filename.startswith(TOP)  # noqa: SLF001
 
 
@@ -62,8 +62,8 @@ def mark(value: object) -> None:
     if isinstance(value, torch.Tensor):
         value.__dict__["exam_on_gpu"] = True
     elif isinstance(value, list | tuple):
-        for each in value:
-            mark(each)
+        for part in value:
+            mark(part)
 
 
 def pin(value: object) -> None:
@@ -71,8 +71,8 @@ def pin(value: object) -> None:
     if isinstance(value, torch.Tensor):
         value.__dict__["exam_pinned"] = True
     elif isinstance(value, list | tuple):
-        for each in value:
-            pin(each)
+        for part in value:
+            pin(part)
     elif isinstance(value, dict):
         pin(list(value.values()))
 
@@ -131,7 +131,7 @@ class Pretended(TorchFunctionMode):
         args, kwargs = given
         first = args[0] if args else None
         goes_back = name in {"cpu", "numpy"} or (name == "to" and not asked and "cpu" in map(str, args[1:]))
-        if (asked or any(is_marked(each) for each in parts([*args, *kwargs.values()]))) and not goes_back:
+        if (asked or any(map(is_marked, parts([*args, *kwargs.values()])))) and not goes_back:
             mark(result)
         elif name in VIEWS and isinstance(first, torch.Tensor) and "exam_pinned" in vars(first):
             pin(result)
@@ -175,44 +175,42 @@ def to_cpu(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], boo
         is_gpu = (isinstance(value, torch.device) and value.type == "cuda") or (
             isinstance(value, str) and value.startswith("cuda")
         )
-        asked = asked or is_gpu or value is FloatOnGpu or value is LongOnGpu
-        if value is FloatOnGpu:
-            return torch.FloatTensor
-        if value is LongOnGpu:
-            return torch.LongTensor
+        is_gpu_type = callable(value) and value in ON_CPU
+        asked = asked or is_gpu or is_gpu_type
+        if is_gpu_type:
+            return ON_CPU[value]
         return torch.device("cpu") if is_gpu else value
 
     return tuple(map(there, args)), {key: there(value) for key, value in kwargs.items()}, asked
 
 
-def FloatOnGpu(*args: Any) -> torch.Tensor:  # noqa: N802  for a class
-    """Return a tensor as `torch.cuda.FloatTensor` makes it."""
-    pretended.note("copy") if args and not isinstance(args[0], int) else None
-    made = torch.FloatTensor(*args)
-    mark(made)
-    return made
+def on_gpu(kind: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return what stands for `torch.cuda.FloatTensor`, or for another type: it makes marked tensors."""
 
+    def make(*args: Any) -> torch.Tensor:
+        if args and not isinstance(args[0], int):
+            pretended.note("copy")
+        tensor = kind(*args)
+        mark(tensor)
+        return tensor
 
-def LongOnGpu(*args: Any) -> torch.Tensor:  # noqa: N802
-    """Return a tensor as `torch.cuda.LongTensor` makes it."""
-    pretended.note("copy") if args and not isinstance(args[0], int) else None
-    made = torch.LongTensor(*args)
-    mark(made)
-    return made
+    return make
 
 
 pretended = Pretended()
+ON_CPU = {on_gpu(kind): kind for kind in (torch.FloatTensor, torch.LongTensor)}
+"""What stands for the types of tensors on the GPU, with the types on the CPU."""
 drawn: Counter[int] = Counter()
 
 
 numbers: list[list[float]] = []
-"""Of the parameters after each step of an optimizer: their sum, and that of their magnitudes."""
+"""After each step of an optimizer: the sum of the parameters, and that of their magnitudes."""
 
 
 def _note_numbers(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     with torch._C.DisableTorchFunction():  # noqa: SLF001  nothing of it is the program's
-        values = [each.detach().double() for group in optimizer.param_groups for each in group["params"]]
-        numbers.append([float(sum(each.sum() for each in values)), float(sum(each.abs().sum() for each in values))])
+        values = [weight.detach().double() for group in optimizer.param_groups for weight in group["params"]]
+        numbers.append([float(sum(map(torch.sum, values))), float(sum(value.abs().sum() for value in values))])
 
 
 class Moment:
@@ -254,8 +252,8 @@ def _moving(method: Callable[..., Any]) -> Callable[..., Any]:
     def moved(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         _, _, asked = to_cpu(args, kwargs)
         if asked or method.__name__ == "cuda":
-            for each in (*self.parameters(), *self.buffers()):
-                mark(each)
+            for tensor in (*self.parameters(), *self.buffers()):
+                mark(tensor)
         if method.__name__ == "cuda":
             return self
         args, kwargs, _ = to_cpu(args, kwargs)
@@ -295,7 +293,8 @@ def install() -> None:
     cuda.is_available = _asked_by_program(given=True, else_=torch.cuda.is_available)
     cuda.is_bf16_supported = _asked_by_program(given=True, else_=torch.cuda.is_bf16_supported)
     cuda.synchronize, cuda.empty_cache = _noted("PIN210"), _noted("PIN303")
-    cuda.Event, cuda.FloatTensor, cuda.LongTensor = Moment, FloatOnGpu, LongOnGpu
+    cuda.Event = Moment
+    cuda.FloatTensor, cuda.LongTensor = ON_CPU
     cuda.set_device = lambda *_: None
     cuda.get_device_name = lambda *_: "a pretended GPU"
     cuda.memory_summary = str

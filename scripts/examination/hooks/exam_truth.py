@@ -1,4 +1,4 @@
-"""The truth of a program: when its steps end, noted by a hook and nothing else but a clock at its DataLoaders."""
+"""Notes when the steps of a program end, by a hook and a clock at its DataLoaders, and nothing more: the truth."""
 
 import atexit
 import json
@@ -15,11 +15,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 NS_PER_SECOND = 10**9
 WARM_UP_STEPS = 20
-"""Or a quarter, as `truth` leaves them out: the first load libraries for seconds."""
+"""Or a quarter, as `truth_of_run` leaves them out: the first load libraries for seconds."""
 
 
 class Truth:
-    """Ends of steps in ns of the monotonic clock, beside each the input waited for so far and the epochs begun."""
+    """Ends of steps in ns of the monotonic clock; for each, the wait for input so far and the epochs begun."""
 
     def __init__(self) -> None:
         self.ends_ns: list[int] = []
