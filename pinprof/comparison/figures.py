@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, TraceFigure
-from pinprof.measurement.in_steps import Floats, running_in_steps, with_work_behind
+from pinprof.measurement.in_steps import Floats, running_in_steps, with_work_after
 from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import BUSY, PER_STEP, FigureKind
@@ -175,7 +175,7 @@ class Side:
         if reason:
             return Value(None, reason=reason)
         if depends_on_end:
-            return over_steps(with_work_behind(self.trace, values), float(values.mean()))
+            return over_steps(with_work_after(self.trace, values), float(values.mean()))
         return over_steps(values)
 
 
@@ -204,7 +204,7 @@ def _value(side: Side, figure: TraceFigure) -> Value:
     value, values = given(figure.of(side.profile)), figure.in_steps(side.details) if figure.in_steps else None
     if reason or value is None or values is None:
         return Value(None, reason=reason or figure.absent)
-    return over_steps(with_work_behind(side.trace, values) if figure.depends_on_end else values, value)
+    return over_steps(with_work_after(side.trace, values) if figure.depends_on_end else values, value)
 
 
 def _step(side: Side) -> Value:

@@ -1,4 +1,4 @@
-"""How the step divides on the GPU that works most: the parts of the bar of a report, and the basis of a verdict."""
+"""How the step divides on the GPU that works most: the parts of a report's bar, and the basis of the verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from pinprof.measurement.known import given
 from pinprof.measurement.profile import GpuSums, Profile
 
 OUTSIDE = "outside"
-"""Idle time of the only step before and after all work of a GPU: no launch shows its cause."""
-UNTOLD = ""
-"""Idle time whose cause is not in the trace."""
+"""The cause of idle time before and after all GPU work of an only step: no launch shows more."""
+UNKNOWN_CAUSE = ""
+"""The cause of idle time that is not in the trace."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,12 @@ class Division:
     kernels_ns: float
     """Kernels run, with or without copies, and not only those of collectives."""
     collectives_ns: float
-    """No kernels run but those of collectives."""
+    """Only kernels of collectives run."""
     copies_ns: float
     """Copies run, and no kernel."""
     memsets_ns: float
     idle_ns: Mapping[str, float]
-    """Idle time by cause: the idle time of the step without the profiler, divided as the causes divide it in the
-    trace."""
+    """Idle time of the step without the profiler, by cause, in the proportions of the trace."""
 
 
 def divide(profile: Profile, mean: MeanStep) -> Division:
@@ -40,12 +39,12 @@ def divide(profile: Profile, mean: MeanStep) -> Division:
         memsets_ns=mean.memset_ns,
         idle_ns={cause: mean.idle_ns * time / whole for cause, time in times.items() if time}
         if whole
-        else {UNTOLD: mean.idle_ns},
+        else {UNKNOWN_CAUSE: mean.idle_ns},
     )
 
 
 def busiest(profile: Profile) -> MeanStep | None:
-    """Return the mean step of the GPU that works most; None where it is not to be shown."""
+    """Return the mean step of the GPU that works most; None if the parts of the step are withheld or unknown."""
     return max(profile.parts, key=lambda mean: mean.work_ns, default=None)
 
 
@@ -61,14 +60,14 @@ def idle_times_of(profile: Profile, mean: MeanStep) -> dict[str, float]:
 
 
 def idle_times(profile: Profile, gpu: GpuSums) -> dict[str, float]:
-    """Return the idle time of a GPU by cause, in ns; in an only step with the time before and after all work."""
+    """Return the idle time of a GPU by cause, in ns; for an only step with the time before and after all work."""
     return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE: idle_outside(profile, gpu)}
 
 
 def idle_outside(profile: Profile, gpu: GpuSums) -> float:
     """Return how long the only step lasts before the first work of a GPU and after its last, as traced, in ns.
 
-    Of several steps the ends of one are the beginning of the next.
+    It is 0 for several steps: one begins where the other ends.
     """
     time = given(gpu.time)
     return max((profile.steps.traced_ns or 0.0) - time.span_ns, 0.0) if time and profile.steps.count == 1 else 0.0

@@ -30,8 +30,8 @@ NO_SIZES = "sizes of copies are not recorded"
 class TraceFigure:
     """A figure of the step, or of the whole trace.
 
-    It is a sum over the complete steps, divided by their number: of `in_steps`, or of `total` where that differs. Only
-    a figure that a `Profile` has anyway is read from there, by `value`.
+    It is the sum of `in_steps` over the complete steps, or `total` where that differs, divided by the number of steps.
+    A figure with a `value` is read from a `Profile` instead.
     """
 
     name: str
@@ -40,24 +40,24 @@ class TraceFigure:
     """Its description in the schema and the guides."""
     unit: Unit
     withheld_by: tuple[FigureKind, ...]
-    """Keys of the kinds of figures with which it is withheld."""
+    """The kinds of figures with which it is withheld."""
     in_steps: Callable[[Details], Floats | None] | None = None
-    """Its values in the complete steps; comparisons take their spread. None where the trace lacks some."""
+    """Its values in the complete steps, whose spread comparisons show. None if the trace lacks some."""
     total: Callable[[Details], float | None] | None = None
-    """The sum over the complete steps, if it is not that of `in_steps`."""
+    """The sum over the complete steps, if it is not the sum of `in_steps`."""
     value: Callable[[Profile], float | None] | None = None
     place: str = ""
     """Where it is in the JSON of a trace, if not in `per_step`."""
     label: str = ""
-    """What comparisons call it; empty if they leave it out."""
+    """Its name in comparisons; empty if they leave it out."""
     more_is_better: bool = False
     of_trace: bool = False
-    """Whether it is of the whole trace, and not of a step."""
+    """Whether it is a figure of the whole trace, not of a step."""
     depends_on_end: bool = False
-    """Whether it depends on what follows the step: nothing follows the last step of the trace, which has no typical
+    """Whether it depends on what follows the step: the last step of the trace, which nothing follows, has no typical
     value."""
     absent: str = NO_STEPS
-    """Why a trace may lack it although the recording is fit for it."""
+    """Why a trace may lack it although nothing withholds it."""
     is_tracked: bool = True
     """Whether it is logged to the runs of trackers."""
 
@@ -77,7 +77,7 @@ class TraceFigure:
         return self.value is None
 
     def of(self, profile: Profile) -> KnownOrWithheld[float | None]:
-        """Return the figure of a trace, with times in ns; None where the trace has none, as without complete steps."""
+        """Return the figure of a trace, with times in ns; None if the trace has none (no complete steps, for one)."""
         if self.value is None:
             return profile.per_step.get(self.name, Known(None))
         value, reason = self.value(profile), profile.withheld.reason(self.withheld_by)
@@ -85,7 +85,7 @@ class TraceFigure:
 
 
 def _busy_fraction(profile: Profile) -> float | None:
-    """Return the share of the step in which the GPU works, at most 1: times of a trace may exceed the step a little."""
+    """Return the share of the step in which the GPU works; at most 1, as traced times may exceed the step a little."""
     busy, step = profile.steps.busy_ns, profile.estimate.step_ns
     return min(busy / step, 1.0) if busy is not None and step else None
 
@@ -101,7 +101,7 @@ def _loader(profile: Profile) -> float | None:
 
 
 def _pageable_bytes(details: Details) -> float | None:
-    """Return the sizes that are recorded, together; None if none is, of copies that there are."""
+    """Return the sum of the recorded sizes; None if there are copies, and none has a recorded size."""
     gpu, steps = details.trace.gpu, details.trace.steps
     chosen = steps.holds(details.trace.links.activity_step) & (gpu.host_memory == PAGEABLE)
     return total_bytes(gpu.bytes[chosen]).known

@@ -1,4 +1,4 @@
-"""The value of each figure in each complete step of a trace: what sums per step and their spread are made of."""
+"""The value of each figure in each complete step of a trace, for sums per step and their spread."""
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ def sum_in_steps(trace: Trace, step: Int32s, weight: npt.NDArray[np.generic] | N
     return np.bincount(step[inside], weights, minlength=len(trace.steps)).astype(np.float64)[trace.steps.complete]
 
 
-def with_work_behind(trace: Trace, values: Floats) -> Floats:
+def with_work_after(trace: Trace, values: Floats) -> Floats:
     """Return the values of the complete steps without the last step of the trace, if two others are left.
 
     No work follows that step, so nothing overlaps a copy there, and a wait holds up nothing.
@@ -32,7 +32,7 @@ def with_work_behind(trace: Trace, values: Floats) -> Floats:
 
 
 def step_lengths(details: Details) -> Floats:
-    """Return the lengths of the steps in the trace, on the host or on the GPU: where they are longer."""
+    """Return the lengths of the steps in the trace: those on the host or those on the GPU, whichever are longer."""
     steps = details.steps
     if steps.traced_ns == steps.host_ns:
         return steps.host_lengths_ns.astype(np.float64)
@@ -61,7 +61,7 @@ def running_in_steps(trace: Trace, rows: Int64s) -> Floats:
 
 
 def exposed_in_steps(details: Details) -> Floats:
-    """Return how long copies are exposed in each complete step, in ns: of those that count."""
+    """Return how long the copies that count (`Overlap.counts`) are exposed in each complete step, in ns."""
     return _exposed_in_steps(details, details.overlap.counts)
 
 
@@ -73,10 +73,10 @@ def _exposed_in_steps(details: Details, counts: Bools | slice) -> Floats:
 
 
 def overlapped_share_in_steps(details: Details) -> Floats:
-    """Return the overlapped share of the copy time in each step with copies, of those with work behind them."""
+    """Return the overlapped share of the copy time in each step that has copies and is followed by work."""
     trace = details.trace
-    copying = with_work_behind(trace, running_in_steps(trace, np.flatnonzero(trace.gpu.category == MEMCPY)))
-    exposed = with_work_behind(trace, _exposed_in_steps(details, slice(None)))
+    copying = with_work_after(trace, running_in_steps(trace, np.flatnonzero(trace.gpu.category == MEMCPY)))
+    exposed = with_work_after(trace, _exposed_in_steps(details, slice(None)))
     has_copies = copying > 0
     return np.clip(1 - exposed[has_copies] / copying[has_copies], 0.0, 1.0)
 

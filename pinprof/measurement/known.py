@@ -1,4 +1,4 @@
-"""A figure that is known, or withheld with the reason: types make its users check which."""
+"""A figure that is known, or withheld with the reason: its type makes code check which."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
@@ -11,14 +11,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Known(Generic[T_co]):
-    """A figure that the recording is fit for."""
+    """A figure that the recording allows."""
 
     value: T_co
 
 
 @dataclass(frozen=True)
 class Withheld:
-    """A figure that the recording is not fit for."""
+    """A figure that the recording does not allow."""
 
     reason: Doubt
 
@@ -28,5 +28,5 @@ KnownOrWithheld: TypeAlias = Known[T] | Withheld
 
 
 def given(figure: KnownOrWithheld[T]) -> T | None:
-    """Return a figure where it is known, else None."""
+    """Return a figure if it is known, otherwise None."""
     return figure.value if isinstance(figure, Known) else None

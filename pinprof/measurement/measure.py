@@ -1,4 +1,4 @@
-"""Measures a trace: takes the sums of its rows, and withholds sums that the recording is not fit for."""
+"""Measures a trace: takes the sums of its rows, and withholds those that the recording does not allow."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -35,16 +35,16 @@ T = TypeVar("T")
 
 
 def measure(trace: str | Path | Trace, sources: Sources | None = None) -> Profile:
-    """Return all measurements of a trace, or of the file or URL of one.
+    """Return the profile of a trace, given as an object, a file or a URL.
 
-    Lines are looked up in `sources`, by default in the folder of the trace.
+    Lines are looked up in `sources`, by default in the folder of the trace. Raises TraceError if it cannot be read.
     """
     details = details_of(trace if isinstance(trace, Trace) else read_trace(trace), sources)
     return profile_of(details, Replay([details]))
 
 
 def profile_of(details: Details, replay: Replay) -> Profile:
-    """Return the sums of what was measured; `replay` is of the same trace."""
+    """Return the sums of a trace; `replay` is of the same trace."""
     doubts = doubts_of(details, replay)
     return _Sums(details, replay, doubts, withheld_kinds(doubts)).profile()
 
@@ -65,7 +65,7 @@ def _in_short(info: Info) -> Info:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Takes the sums of one trace, and withholds those that it is not fit for."""
+    """Takes the sums of one trace, and withholds those that its doubts affect."""
 
     details: Details
     replay: Replay
@@ -116,11 +116,11 @@ class _Sums:
 
     @property
     def no_kernels(self) -> Doubt | None:
-        """Why the time of kernels per step is withheld, if it is."""
+        """Why the time of kernels per step is withheld; None if it is given."""
         return self.why.per_step or self.why.busy
 
     def ops(self) -> OpSums:
-        """Return the ops by name, with their stalls and kernels where these are given."""
+        """Return the ops by name, with their stalls and kernels unless these are withheld."""
         details, stalls = self.details, self.details.syncs.stalls
         counted = ~stalls.profiler
         known = None if self.why.stalls else (stalls.call[counted], stalls.stall_ns[counted])
@@ -138,7 +138,7 @@ class _Sums:
         return steps
 
     def step(self) -> KnownOrWithheld[StepEstimate]:
-        """Return the step without the profiler; what was measured stays."""
+        """Return the step without the profiler; only an estimated one can be withheld."""
         step = self.replay.step
         return _unless((self.why.estimate or self.why.step) if step.source == "estimated" else None, lambda: step)
 

@@ -59,7 +59,7 @@ class OverlapSums:
     known_ns: int
     """The copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`."""
     fraction: float | None
-    """The overlapped share of that; None without copies."""
+    """The overlapped share of `known_ns`; None without copies."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class WaitSite(BareSite):
     total: KnownOrWithheld[Stalled]
     """In the whole trace."""
     total_cost: KnownOrWithheld[WaitCost]
-    """With what the waits were for, and what they left."""
+    """The same with drain, own and idle time."""
     in_steps: KnownOrWithheld[Stalled]
     """In the complete steps together."""
     in_steps_cost: KnownOrWithheld[WaitCost]
@@ -86,7 +86,7 @@ class WaitSite(BareSite):
 
 @dataclass(frozen=True)
 class Profile:
-    """The sums that were measured of one trace: small and picklable, however large the trace."""
+    """The sums of one trace: small and picklable, however large the trace."""
 
     path: str
     info: Info
@@ -100,17 +100,17 @@ class Profile:
     doubts: tuple[Doubt, ...]
     """The doubts about the trace, the gravest first."""
     withheld: WithheldKinds
-    """Why figures are not given, for code that takes them from the rows of the trace."""
+    """Why figures are withheld, for code that takes figures from the rows of the trace."""
     steps: StepTimes
     """Its times are None where they are withheld."""
     step: KnownOrWithheld[StepEstimate]
     """The step without the profiler."""
     bound: str | None
-    """`host`, `gpu`, `input` or `communication`; None without GPU work, and where it cannot be told."""
+    """What sets the pace: `host`, `gpu`, `input` or `communication`; None without GPU work, and if it is withheld."""
     gpus: tuple[GpuSums, ...]
     copies: tuple[CopySums, ...]
     copy_ns: KnownOrWithheld[int]
-    """How long copies run."""
+    """The copy time of all devices in the whole trace."""
     overlap: KnownOrWithheld[OverlapSums]
     exposed: tuple[ExposedSums, ...]
     """By reason, the longest first."""
@@ -120,9 +120,9 @@ class Profile:
     communication: Communication
     per_step: Mapping[str, KnownOrWithheld[float | None]]
     """Sums over the complete steps, divided by their number, by the name of the figure: `TraceFigure.of` returns them.
-    What lies outside of complete steps is left out; without any it is empty."""
+    Empty without complete steps."""
     mean_steps: KnownOrWithheld[tuple[MeanStep, ...]]
-    """How the step divides on each GPU; none if its length is not known."""
+    """How the step divides on each GPU; empty if its length is unknown."""
     whole_run: WholeRun | None
     """The sums of the whole run; None where pinprof did not record it."""
     serving: tuple[ServingPhase, ...]
@@ -153,7 +153,7 @@ class Profile:
 
     @property
     def _at_a_glance(self) -> list[tuple[str, str]]:
-        """What an expert looks for first: how long the step is, what limits it, and where it goes."""
+        """What an expert looks for first: how long the step is, what limits it, and where its time goes."""
         step, traced, divisor = self.estimate.step_ns, self.steps.traced_ns, self.steps.divisor
         rows = [
             ("step", f"{duration(step)} ({self.estimate.source})" if step else "not known"),
@@ -179,17 +179,17 @@ class Profile:
 
     @property
     def step_ns(self) -> float | None:
-        """The step without the profiler, or as it was traced where the former is not known."""
+        """The step without the profiler; if that is unknown, the step in the trace."""
         return self.estimate.step_ns or self.steps.traced_ns
 
     @property
     def estimate(self) -> StepEstimate:
-        """The step without the profiler, None in it where it is withheld."""
+        """The step without the profiler; its fields are None if it is withheld."""
         return self.step.value if isinstance(self.step, Known) else UNKNOWN_STEP
 
     @property
     def parts(self) -> tuple[MeanStep, ...]:
-        """How the step divides on each GPU; none where that is withheld, or not known."""
+        """How the step divides on each GPU; empty if that is withheld or unknown."""
         return self.mean_steps.value if isinstance(self.mean_steps, Known) else ()
 
     @property
@@ -199,7 +199,7 @@ class Profile:
 
     @property
     def waits(self) -> Sequence[tuple[WaitSite, WaitCost]]:
-        """The sites at which the host waits in the complete steps, with all that they cost there; else nothing."""
+        """The sites at which the host waits in the complete steps, with their cost there; empty if it is withheld."""
         if self.withheld.per_step:
             return ()
         costs = ((site, given(site.in_steps_cost)) for site in self.sites if site.is_wait)
@@ -211,11 +211,11 @@ class Profile:
         return bool(self.per_step) and not self.withheld.per_step
 
     def doubt(self, check: str) -> Doubt | None:
-        """Return what a check has found; None where it has found nothing."""
+        """Return the doubt that a check has found, None if it has found none."""
         return next((doubt for doubt in self.doubts if doubt.check == check), None)
 
     def gravest(self, *reasons: Doubt | None) -> Doubt | None:
-        """Return the gravest of the reasons for which figures are withheld; None where there is none."""
+        """Return the gravest of these doubts; None if all are None."""
         return next((doubt for doubt in self.doubts if doubt in reasons), None)
 
 

@@ -1,4 +1,4 @@
-"""What a change of the code would make of the step, by replay."""
+"""Predicts the step after a change of the code, by replay."""
 
 from pinprof.prediction.edits import Edits, PinnedRates
 from pinprof.prediction.predict import Prediction, predict, predict_edits, predict_scenario, replay_of

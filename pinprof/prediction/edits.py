@@ -1,4 +1,4 @@
-"""Edits of a program: the rows of a trace that a change is about, and what becomes of their calls."""
+"""Edits of a program: the rows of a trace that a change affects, and the calls after the change."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -34,7 +34,7 @@ Rates: TypeAlias = Annotated[
 
 
 class PinnedRates(Struct, frozen=True):
-    """What pinned copies were measured at, by direction; empty where they were not."""
+    """The measured rates of pinned copies by direction; empty where they were not measured."""
 
     gpu: Annotated[str, doc("the GPU of the bench")]
     htod: Rates = ()
@@ -43,8 +43,8 @@ class PinnedRates(Struct, frozen=True):
     def time_ns(self, direction: int, size: int) -> float | None:
         """Return the time of a copy in ns; `direction` is HTOD or DTOH. None if that was not measured.
 
-        Between measured sizes it follows the line between their times on logarithmic axes; a smaller copy takes as
-        long as the smallest, a larger one runs at the rate of the largest.
+        Times between measured sizes are interpolated on logarithmic axes; a smaller copy takes as long as the smallest,
+        a larger one runs at the rate of the largest.
         """
         rates = {HTOD: self.htod, DTOH: self.dtoh}.get(direction)
         if not rates:
@@ -56,12 +56,12 @@ class PinnedRates(Struct, frozen=True):
 
 
 class NotedPauses(NamedTuple):
-    """Pauses of the host that a run has, as it was noted, and that need not be in the recorded steps."""
+    """Pauses of the host that were noted in the whole run; the recorded steps need not have any."""
 
     ns: float
-    """How long one takes."""
+    """The length of one pause."""
     per_step: float
-    """How many there are: one in each step at most."""
+    """How many there are per step, at most 1."""
 
 
 LARGE_COPY_BYTES = 1 << 20
@@ -74,7 +74,7 @@ COPY_START_NS = 2_000.0
 
 @dataclass(frozen=True)
 class Edits:
-    """Rows that a change is about; all empty: no change."""
+    """What a change affects, mostly rows of the trace; with all defaults it changes nothing."""
 
     unwaited: frozenset[int] = frozenset()
     """Stalls that are removed."""
@@ -91,15 +91,15 @@ class Edits:
     removed_times: frozenset[tuple[int, int, int]] = frozenset()
     """Times of the host that are removed, with the calls made in them: thread, begin and end in ns."""
     removed_works: frozenset[int] = frozenset()
-    """Activities that are removed; the host makes the calls that launched them all the same."""
+    """Activities that are removed; the host still makes the calls that launched them."""
     graphed: frozenset[int] = frozenset()
-    """Calls that become nodes of CUDA graphs: those of them with none of another kind between them are one graph."""
+    """Calls that become nodes of CUDA graphs: successive ones, without another call between them, are one graph."""
     fused: frozenset[int] = frozenset()
-    """Calls of optimizers that become one each."""
+    """Calls of optimizers; those of each optimizer step become one call."""
     stops: frozenset[NotedPauses] = frozenset()
-    """Pauses of the run that are removed: they are no rows of the trace."""
+    """Pauses of the run that are removed; they are not rows of the trace."""
     without_pauses: bool = False
-    """Whether the host makes no long pauses between ops any more."""
+    """Whether the long pauses of the host between ops are removed."""
     most_input_ns: float = inf
     """The longest time of a step in its DataLoader; 0: batches are always ready."""
     batch_ns: float = inf
@@ -126,7 +126,7 @@ NO_EDITS = Edits()
 
 
 class PinnedRate(NamedTuple):
-    """The rate at which copies run that become pinned, in GB/s."""
+    """The rate of copies that become pinned, in GB/s."""
 
     gbps: float
     is_known: bool
@@ -134,7 +134,7 @@ class PinnedRate(NamedTuple):
 
 
 def pinned_rate(trace: Trace) -> PinnedRate:
-    """Return the best rate of a large pinned copy in the trace, else what the GPU's link usually gives."""
+    """Return the best rate of a large pinned copy in the trace, otherwise the usual rate of the GPU's link."""
     gpu = trace.gpu
     large = (gpu.host_memory == PINNED) & (gpu.bytes >= LARGE_COPY_BYTES) & (gpu.duration_ns > 0)
     if large.any():
@@ -144,7 +144,7 @@ def pinned_rate(trace: Trace) -> PinnedRate:
 
 
 def edited(program: Program, details: Details, edits: Edits) -> Program:
-    """Return the program with the changes made."""
+    """Return the program after the edits."""
     if not edits:
         return program
     calls = _Change(details, edits, program.launch_ns).applied(program.calls)
@@ -157,8 +157,8 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
 
 
 COPY_LAUNCHES = 2.0
-"""The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: 2.1 in the median
-of 46 recordings, 1.5 to 2.9 in eight of ten."""
+"""The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: in 46 recordings 2.1 in
+the median, and 1.5 to 2.9 in eight of ten."""
 
 
 class _Change:
@@ -175,7 +175,7 @@ class _Change:
         self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
 
     def applied(self, calls: Sequence[Call]) -> Iterable[Call]:
-        """Yield the calls that are left, as they are then; the host's time before the others goes to the next."""
+        """Yield the changed calls; the host's time before a removed call moves to the next one."""
         gap = loading = artefact = python = work = events = loaded = cost = 0.0
         for call, share, is_removed in zip(calls, *self._kept(calls), strict=True):
             own = call.gap_ns - call.input_ns
@@ -208,7 +208,7 @@ class _Change:
         return {int(number): union(start[thread == number], end[thread == number]) for number in np.unique(thread)}
 
     def _kept(self, calls: Sequence[Call]) -> tuple[list[float], list[bool]]:
-        """Return which part of the host's time before each call is not in removed times, and whether the call is."""
+        """Return per call the share of the host's time before it that is kept, and whether the call is removed."""
         rows = np.array([call.row for call in calls], np.int64)
         gap = np.array([call.gap_ns for call in calls])
         shares, are_removed = np.ones(len(rows)), np.zeros(len(rows), bool)
@@ -239,20 +239,20 @@ class _Change:
         ):
             changed = structs.replace(changed, kind=ISSUE, own_ns=self.copy_call_ns)
         elif call.kind == ISSUE and any(work.row in self.edits.pinned for work in works):
-            recorded = float(self.trace.calls.duration_ns[call.row])  # a small copy: the driver takes it as an argument
+            recorded = float(self.trace.calls.duration_ns[call.row])  # of a small copy, sent along with the call
             changed = structs.replace(changed, own_ns=changed.own_ns + max(self.copy_call_ns - recorded, 0.0))
         if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
             changed = structs.replace(changed, kind=AHEAD)
         return changed
 
     def _is_free(self, stall: int) -> bool:
-        """Return whether the host need not stage the copy that a stall is about."""
+        """Return whether the host does not have to stage the copy of a stall."""
         copy = int(self.stalls.copy[stall])
         is_pinned = self.trace.gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned
         return is_pinned or stall in self.small or int(self.stalls.kind[stall]) == STREAM
 
     def _becomes_pinned(self, row: int, call: Call) -> bool:
-        """Return whether a copy that was staged is pinned now."""
+        """Return whether a staged copy becomes pinned."""
         return call.kind == STAGED and row in self.edits.pinned
 
     def _as_pinned(self, work: GpuWork) -> GpuWork:
@@ -263,7 +263,7 @@ class _Change:
         )
 
     def _pinned_ns(self, direction: int, size: int) -> float:
-        """Return what a pinned copy takes: at the rate that is given, else as measured on the machine that is given."""
+        """Return the time of a pinned copy: by the given rate, by the given machine's measurements, or by the trace."""
         machine = None if self.edits.pinned_gbps else self.edits.machine
         measured = machine.time_ns(direction, size) if machine else None
         return COPY_START_NS + size / self.gbps if measured is None else measured
@@ -274,7 +274,7 @@ HOST_TIMES = attrgetter(*HOST_FIELDS)
 
 
 def _with_host_times(call: Call, times: tuple[float, ...]) -> Call:
-    """Return a call with these of the host before it, as `HOST_FIELDS` names them; itself if it has them."""
+    """Return a call with these times of the host before it, named by `HOST_FIELDS`."""
     if times == HOST_TIMES(call):
         return call
     changed: dict[str, Any] = dict(zip(HOST_FIELDS, times, strict=True))

@@ -1,4 +1,4 @@
-"""CUDA graphs and fused optimizers: which calls one launch could replace, and the recorded program after that."""
+"""CUDA graphs and fused optimizers: the calls that one launch could replace, and the recorded program after that."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
 
 GIVING_SIZES: Final = frozenset(name for name, cause in WAITS.items() if cause.gives_size)
 SEVERAL_WAITS: Final = 2
-"""Waits for sizes in a forward pass, so that most work after the first is of unknown size."""
+"""If a forward pass has at least this number of waits for sizes, most work after the first has an unknown size."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Capture:
     calls: Int64s
     """Its calls that a graph can hold: rows of `Trace.calls`."""
     launches: float
-    """Of them, those that launch work, per step."""
+    """How many of them launch work, per step."""
     blockers: tuple[Blocker, ...]
     """The costliest first."""
 
@@ -56,7 +56,7 @@ class Capture:
 def capture_of(trace: Trace, syncs: Syncs, region: Region, dropped: Collection[int] = ()) -> Capture:
     """Return the calls of a region that a graph could hold; `_region` defines its extent.
 
-    The program no longer waits at the `dropped` sites.
+    The program is taken not to wait at the sites `dropped`.
     """
     phase = phase_of_calls(trace)
     inside = _region(trace, region, phase)
@@ -71,10 +71,10 @@ def capture_of(trace: Trace, syncs: Syncs, region: Region, dropped: Collection[i
 
 
 def _of_unknown_size(trace: Trace, syncs: Syncs, phase: Int64s, dropped: Collection[int]) -> Bools:
-    """Return the calls whose work is as large as values on the GPU decide: a graph holds work of one size.
+    """Return the calls whose size of work depends on values on the GPU: a graph holds work of one size.
 
-    Of a forward pass with several waits for sizes these are the calls from the first one on; a single one may be of a
-    loss or a table only. The backward pass runs the other way round: of its calls they are the first, the same share.
+    In a forward pass with several waits for sizes these are the calls from the first wait on; a single wait may concern
+    only a loss or a table. The backward pass runs the other way round: there they are the same share, at its beginning.
     For Mask R-CNN on an H200, this predicts that graphs save 47 % of the step, and without it 75 %; a graph of the
     backbone, which is all that can be captured, saved 39 %. This way was chosen among three with that figure known.
     """
@@ -99,8 +99,8 @@ def _of_unknown_size(trace: Trace, syncs: Syncs, phase: Int64s, dropped: Collect
 def _region(trace: Trace, region: Region, phase: Int64s) -> Bools:
     """Return per call whether it lies between the first and the last launch of the region of its complete step.
 
-    Of the region `optimizer` it returns the calls in steps of optimizers. Calls between the passes of several networks
-    do not belong to `model`.
+    The region `optimizer` is the calls in steps of optimizers. Steps of optimizers between the passes of several
+    networks do not belong to `model`.
     """
     calls, step = trace.calls, trace.links.call_step
     stepping = contains(optimizer_steps(trace), calls.start_ns)
@@ -142,18 +142,19 @@ def _varying(trace: Trace, launches: Bools) -> Iterator[Blocker]:
 
 
 FUSED: Final = {"Adam": 7 / 18, "AdamW": 7 / 20}
-"""How often a fused optimizer reads or writes a tensor as large as the parameters, as a share of how often the ops do
-that it replaces. Fused, it reads the parameters, the gradients and both averages, and writes all but the gradients. The
-ops (torch/optim/adam.py, `_multi_tensor_adam`; read and written): lerp 2 and 1, mul 1 and 1, addcmul 2 and 1, sqrt 1
-and 1, div 1 and 1, add 1 and 1, addcdiv 3 and 1; AdamW one mul more. Of others, the GPU's work is taken to stay."""
+"""The memory traffic of a fused optimizer as a share of that of the ops it replaces, counted in reads and writes of a
+tensor as large as the parameters. Fused, it reads the parameters, the gradients and both averages, and writes all but
+the gradients. The ops (torch/optim/adam.py, `_multi_tensor_adam`; read and written): lerp 2 and 1, mul 1 and 1, addcmul
+2 and 1, sqrt 1 and 1, div 1 and 1, add 1 and 1, addcdiv 3 and 1; AdamW has one mul more. For other optimizers, the
+GPU's work is taken to stay."""
 SMALL_NS: Final = 1_000.0
-"""A kernel that has hardly anything to do takes so long: half of those of small networks take 1.1 us on an H200."""
+"""The time of a kernel with hardly any work: half of those of small networks take 1.1 us on an H200."""
 
 FUSED_OP: Final = re.compile(r"aten::_fused_\w+_$")
 
 
 def calls_to_fuse(trace: Trace, syncs: Syncs) -> frozenset[int]:
-    """Return the calls that a fused optimizer replaces by one: those of optimizers that are not fused yet."""
+    """Return the calls of optimizers that are not fused yet: a fused optimizer makes one in their place."""
     calls = capture_of(trace, syncs, "optimizer").calls
     fused = np.append(trace.ops.named(lambda name: FUSED_OP.match(name) is not None), False)
     return frozenset(calls[~fused[trace.links.op[calls]]].tolist())
@@ -179,21 +180,22 @@ def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:
 
 ADAM = re.compile(r"Optimizer\.step#AdamW?\.step")
 DIVISION, PER_STEP_COUNT, OF_CAPTURABLE = "aten::_foreach_div_", "aten::item", "aten::_foreach_pow"
-"""Of torch's foreach Adam: it divides by the bias corrections, for which it reads the count of each parameter's steps;
-if `capturable`, it computes them on the GPU."""
+"""Ops of torch's foreach Adam: it divides by the bias corrections, for which it reads each parameter's step count; if
+`capturable`, it computes them on the GPU."""
 READS: Final = 2
-"""Of the count, for each parameter."""
+"""How often it reads the step count of each parameter."""
 KERNEL_NS: Final = 1_750.0
-"""A small elementwise kernel in a graph, with the gap before it: 1.0 to 1.5 us and 0.25."""
+"""The time of a small elementwise kernel in a graph (1.0 to 1.5 us), with the gap before it (0.25 us)."""
 DIVISIONS, SMALL_OPS = 2, 10
 """With `capturable` the divisors are tensors. So both divisions run a kernel for each parameter, where before one ran
 a few kernels for all; and ten foreach ops compute the divisors (torch/optim/adam.py, `_multi_tensor_adam`)."""
 
 
 def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
-    """Return by activity how much longer in ns the work takes that Adam launched from calls that a graph holds.
+    """Return by activity how much longer in ns the work of Adam takes in a graph.
 
-    It stands for all that `capturable=True` adds. An optimizer that is fused, or capturable already, adds nothing.
+    The times stand for all work that `capturable=True` adds. A fused optimizer, or one that is capturable already, adds
+    none.
     """
     ops, launch = trace.ops, trace.links.launch
     marks = trace.annotations
@@ -218,25 +220,23 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
 
 
 LAUNCH_NS = 10_000.0
-"""What the launch of a graph takes the host."""
+"""The host's time for the launch of a graph."""
 LATENCY_NS = 10_000.0
-"""From there to the start of its first kernel on an idle GPU."""
+"""The time from the launch of a graph to the start of its first kernel on an idle GPU."""
 GAP_NS = 250.0
-"""Between two nodes of a graph where one needs the other: 170 in a recorded graph of a whole step of ResNet-18 on an
-H200, 430 and 550 in those of its forward and backward pass."""
-
-
+"""The time between two dependent nodes of a graph: 170 in a recorded graph of a whole step of ResNet-18 on an H200, 430
+and 550 in those of its forward and backward pass."""
 HANDED_ON_NS = 9_000.0
-"""What it takes the host to hand on a gradient that a graph of the backward pass has made, as
+"""The host's time for handing on a gradient that a graph of the backward pass has made, as
 `torch.cuda.make_graphed_callables` does. torch 2.11 records an event for each, and lets a stream wait for it: 13 to
-15 us for 20 and 100 parameters on the host of an H100, some 8 on that of another one."""
+15 us for 20 and 100 parameters on the host of one H100, about 8 us on that of another."""
 
 
 def handed_on(trace: Trace, graphed: Collection[int]) -> Counter[int]:
     """Return how many gradients graphs hand on to parameters, by the row of the last call before that launched work.
 
-    They hand none on to an optimizer that is in a graph too, and none whose work is in no graph. Autograd runs a node
-    for each gradient that it hands on (torch/csrc/autograd/functions/accumulate_grad.cpp).
+    None are handed on if the optimizer is in a graph, too, and none whose work is in no graph. Autograd runs a node for
+    each gradient that it hands on (torch/csrc/autograd/functions/accumulate_grad.cpp).
     """
     starts, rows = trace.calls.start_ns, np.array(list(graphed), np.int64)
     if contains(optimizer_steps(trace), starts[rows]).any():
@@ -251,15 +251,15 @@ def handed_on(trace: Trace, graphed: Collection[int]) -> Counter[int]:
 def in_graphs(
     calls: Iterable[Call], graphed: Collection[int], longer: Mapping[int, float], handed_on: Mapping[int, int]
 ) -> Iterable[Call]:
-    """Yield the calls as they are where calls of these rows become nodes of graphs.
+    """Yield the calls after those of the rows `graphed` became nodes of graphs.
 
-    `longer` has by how many ns work becomes longer, by its row; `handed_on`, how many gradients the host hands on after
-    a call, which it does after the whole graph.
+    `longer` says by how many ns work becomes longer, by its row. `handed_on` says how many gradients the host hands on
+    after a call; it does so after the whole graph.
 
-    A run of such calls of one step, with none of another kind between them, is one graph. Its first call launches it.
-    The host's time before the others is gone: ops and launches of the region run once, when it is captured, and so does
-    torch's Python in optimizers and backward passes. What no graph holds stays where it is: waits for input, long
-    pauses, and ops that the host computes.
+    Successive such calls of one step, without another call between them, are one graph, which the first call launches.
+    The host's time before the others disappears: ops and launches of the region run once, when it is captured, and so
+    does torch's Python in optimizers and backward passes. What no graph can hold stays: waits for input, long pauses,
+    and ops that the host computes.
     """
     owed = 0
     for call in _in_one(calls, graphed, lambda call: call.input_ns + call.own_work_ns):
@@ -272,18 +272,21 @@ def in_graphs(
 
 
 def fused(calls: Iterable[Call], optimizers: Collection[int], left: Mapping[int, float]) -> Iterable[Call]:
-    """Yield the calls as they are where one launch makes all of an optimizer's; its Python stays.
+    """Yield the calls after one launch replaced those of each optimizer step; its Python time stays.
 
-    `left` has how many ns of its work on the GPU remain, by row, with nothing between.
+    `left` says how many ns of its GPU work remain, by row; the gaps between that work disappear.
     """
     for call in _in_one(calls, optimizers, lambda call: call.input_ns + call.python_ns):
         yield _shortened(call, left) if any(work.row in left for work in call.works) else call
 
 
 def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call], float]) -> Iterable[Call]:
-    """Yield the calls where one launch makes those of each run of these rows, and the host keeps some of its time."""
+    """Yield the calls after one launch replaced each run of calls of these rows.
+
+    `kept` returns the host's time before a call of a run that stays.
+    """
     run_of: int | None = None
-    """The step whose run the call before is in."""
+    """The step of the run that the previous call is in."""
     for call in calls:
         if call.row not in rows:
             run_of = None

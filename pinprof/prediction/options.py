@@ -1,4 +1,4 @@
-"""The options of scenarios: in words, and what each changes in a trace."""
+"""The options of scenarios: their words, and what each changes in a trace."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from pinprof.trace.tables import NONE, total_bytes
 
 
 class OptionWords(NamedTuple):
-    """An option of a scenario in words: one thing that it changes, several, how, none; and its premise."""
+    """The words of an option: for one thing that it changes, several, how it changes them, none, and its premise."""
 
     one: str
     several: str
@@ -96,7 +96,7 @@ OPTIONS: Mapping[str, OptionWords] = {
         ),
     ),
 }
-"""Options of a scenario that edit the program, by name; the others set the speed of what runs it."""
+"""Options of a scenario that edit the program, by name; the other options set the speed of host, GPU and copies."""
 EVERYTHING = Scenario(
     drop_syncs=(ALL,), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True, cuda_graph="step"
 )
@@ -123,19 +123,19 @@ class OptionChange:
     option: str
     """One of OPTIONS."""
     per_step: float
-    """Waits, copies or calls that it changes."""
+    """How many waits, copies or calls it changes."""
     bytes_per_step: float | None
-    """Of the copies that it changes and whose size is recorded; None if there are none."""
+    """The bytes of the copies that it changes, as far as recorded; None if none are."""
     sites: tuple[Site, ...]
-    """The waits that it is about, or the waits for its copies."""
+    """The waits that it changes, or the waits for the copies that it changes."""
     unsized: int = 0
-    """Copies that it changes whose size is not recorded."""
+    """How many of the copies that it changes have no recorded size."""
     blockers: tuple[Blocker, ...] = ()
     """What prevents the capture of a region as one CUDA graph."""
 
 
 def changes_of(details: Details, scenario: Scenario) -> tuple[OptionChange, ...]:
-    """Return what each option of a scenario that edits the program changes, also where that is nothing."""
+    """Return what each option that edits the program changes, even if it changes nothing."""
     return tuple(_change_by_option(option, details, alone) for option, alone in _each_alone(scenario))
 
 
@@ -174,7 +174,7 @@ def change_of(option: str, details: Details, edits: Edits) -> OptionChange:
 
 
 def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:
-    """Return what the usual scenarios would make of the step, by name; pinned copies run at the rate `given`."""
+    """Return the predictions of the usual scenarios by name; pinned copies run at the rate of `given`."""
     predictions = []
     for name, bare in USUAL:
         scenario = replace(bare, pinned_gbps=given.pinned_gbps, machine=given.machine) if bare.pin else bare

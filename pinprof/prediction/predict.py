@@ -1,4 +1,4 @@
-"""What a change of the code would make of the step."""
+"""Predicts the step after a change of the code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from pinprof.trace import Trace, read_trace
 from pinprof.units import NS_PER_MS, duration
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
-"""A predicted step is uncertain by `UNSURE_CHANGE` of the change, and by `UNSURE_STEP` of itself if the GPU sets its
-pace; if the host does, by as much as runs of it differ (`_noise`). Nine in ten pairs of programs, before and after a
-fix, lie within this distance of their prediction."""
+"""A predicted step is uncertain by `UNSURE_CHANGE` of the change. In addition it is uncertain by `UNSURE_STEP` of
+itself if the GPU sets its pace; if the host does, by the difference between runs (`_noise`). Nine in ten programs,
+recorded after a fix, lie within this distance of their prediction."""
 
 NOISE, HOST_NOISE = 0.01, 0.04
-"""What a change saves is uncertain by this share of the step in addition: by the first where the GPU sets the pace of
-the step; by the second where the host does, since two runs of such a program differ. The second was chosen on 22 pairs
-of `traces/pairs`: 20 of their ranges hold the measured saving, and 20 of the 20 others."""
+"""The saving of a change is in addition uncertain by this share of the step: `NOISE` if the GPU sets the pace of the
+step, `HOST_NOISE` if the host does, since two runs of such a program differ. `HOST_NOISE` was chosen with 22 pairs of
+`traces/pairs`: 20 of their ranges hold the measured saving, and 20 of the 20 others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,12 +56,12 @@ class Prediction:
 
     @property
     def predicted_ms(self) -> float:
-        """The step after it."""
+        """The step after the change."""
         return self.predicted_ns / NS_PER_MS
 
     @property
     def range_ms(self) -> tuple[float, float]:
-        """The range in which the step after it lies."""
+        """The range in which the step after the change lies."""
         low, high = self.range_ns
         return low / NS_PER_MS, high / NS_PER_MS
 
@@ -84,13 +84,12 @@ class Prediction:
 def predict(
     trace: str | Path | Trace | Sequence[Trace], scenario: Scenario, step_ms: float | None = None
 ) -> Prediction:
-    """Return the step after a change of the code, by running the recorded program again without what it takes away.
+    """Return the step after a change of the code, by replaying the recorded program with the change.
 
-    `trace` is a trace, or the file or URL of one, or the traces of all ranks of a job, whose collectives wait for each
-    other: then the change is made on all of them. `step_ms` is the step without the profiler in milliseconds, where
-    something but the trace shows it. Raises TraceError if a trace has no calls or no complete step that could be run
-    again, if the traces are not of one job, if that step cannot be theirs, or if the host does not wait at a place that
-    the scenario names.
+    `trace` is a trace, the file or URL of one, or the traces of all ranks of a job, whose collectives wait for each
+    other: then the change is made on all of them. `step_ms` is the step without the profiler in milliseconds, if you
+    know it from elsewhere. Raises TraceError if a trace has no calls or no complete step to replay, if the traces are
+    not of one job, if `step_ms` cannot be their step, or if the host does not wait at a place that the scenario names.
     """
     source = read_trace(trace) if isinstance(trace, str | Path) else trace
     return predict_scenario(replay_of([source] if isinstance(source, Trace) else source, step_ms), scenario)
@@ -202,18 +201,18 @@ def noise_of(replay: Replay) -> float:
 
 
 def _noise(replay: Replay, after: Pace) -> float:
-    """Return by which share of itself a step is uncertain: one that the host bounds differs from run to run."""
+    """Return the share of itself by which a step is uncertain: a host-bound step differs from run to run."""
     of_runs = UNSURE_STEP if is_gpu_bound(after.busy_ns, after.step_ns) else noise_between_runs(replay.programs)
     return of_runs + replay.left_out
 
 
 def _above(bounds: tuple[float, float], least: float) -> tuple[float, float]:
-    """Return a range that does not reach below the GPU's own work."""
+    """Return the range without what is below `least`."""
     return max(bounds[0], least), bounds[1]
 
 
 def _bound_after(replay: Replay, before_ns: float, after: Pace) -> str:
-    """Return what limits the step after a change: what did before, unless the replay of both says otherwise."""
+    """Return what limits the step after a change: the same as before, unless the replays of both differ."""
     was_gpu, is_gpu = is_gpu_bound(replay.before.busy_ns, before_ns), is_gpu_bound(after.busy_ns, after.step_ns)
     return replay.bound if was_gpu == is_gpu else GPU if is_gpu else HOST
 

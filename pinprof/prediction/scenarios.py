@@ -1,4 +1,4 @@
-"""Changes of the code, and which edits of a recorded program they are."""
+"""Changes of the code, and the edits of a recorded program that they make."""
 
 from collections.abc import Iterable, Sequence
 from math import inf
@@ -20,19 +20,19 @@ from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.units import listed
 
 MOST_NAMED = 20
-"""Places that an error names, the costliest, before it counts the rest."""
+"""Places that an error names, the costliest ones; the rest is counted."""
 ALL = "all"
-"""In place of a site: all of the code's own, except for allocations and sites that must stay."""
+"""In place of a site: all waits that the code makes, except for allocations and those that must stay."""
 
 READS = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
 
 
 class Scenario(Struct, frozen=True, repr_omit_defaults=True):
-    """The changes that are asked for, as the options of `pinprof whatif`.
+    """The changes to predict, as the options of `pinprof whatif`.
 
-    Without `pinned_gbps` pinned copies run at the rates of `machine`, which `pinprof.bench.rates.pinned_rates` takes
-    from a bench; else at the best that the trace shows, else at what the GPU's link is known for.
+    Pinned copies run at `pinned_gbps`; otherwise at the rates of `machine`, which `pinprof.bench.rates.pinned_rates`
+    takes from a bench; otherwise at the best rate in the trace; otherwise at the usual rate of the GPU's link.
     """
 
     drop_syncs: Annotated[
@@ -62,7 +62,7 @@ class Scenario(Struct, frozen=True, repr_omit_defaults=True):
 
 
 def edits_of(details: Details, scenario: Scenario) -> Edits:
-    """Return what a scenario changes in a trace."""
+    """Return the edits that a scenario makes in a trace."""
     trace, syncs = details.trace, details.syncs
     copies = np.flatnonzero(trace.gpu.category == MEMCPY)
     result = Edits(pinned_gbps=scenario.pinned_gbps, machine=scenario.machine)
@@ -93,7 +93,7 @@ def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
 
 
 def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
-    """Return the change that takes the waits of these sites out of the code."""
+    """Return the edits that remove the waits of these sites from the code."""
     rows = np.concatenate([np.empty(0, np.int64), *(syncs.rows[site] for site in sites)])
     rows = rows[~syncs.stalls.profiler[rows]]
     reads = syncs.has_cause(*READS, rows=rows)
@@ -102,7 +102,7 @@ def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
 
 
 def with_pinned(details: Details, copies: frozenset[int]) -> Edits:
-    """Return the change that pins the host side of copies; a thread then receives the batches of workers, too."""
+    """Return the edits that pin the host side of copies; if workers make batches, a thread then receives them."""
     feed, loader = feed_of(details), details.loader
     by_thread = feed is not None and loader.by_workers and loader.pinned is False and not loader.pins
     most = feed.pinned_ns if feed and copies and by_thread else inf
@@ -110,7 +110,7 @@ def with_pinned(details: Details, copies: frozenset[int]) -> Edits:
 
 
 def without_blocking(details: Details, copies: frozenset[int] | None, *, only_htod: bool = False) -> Edits:
-    """Return the change that makes blocking copies asynchronous: those given, or all; `only_htod` leaves read-backs."""
+    """Return the edits that make the given blocking copies, or all, asynchronous; with `only_htod` not read-backs."""
     trace, syncs = details.trace, details.syncs
     stalls = syncs.stalls
     rows = np.flatnonzero(stalls.copy != NONE)
@@ -123,7 +123,7 @@ def without_blocking(details: Details, copies: frozenset[int] | None, *, only_ht
 
 
 def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the places as the traces name them; the end of a path is enough, if it fits only one place.
+    """Return the places as the traces name them; the end of a path suffices if it fits only one place.
 
     A place is `FILE:LINE` or `FILE:FUNCTION`, of the user's code or of a library. Raises TraceError, beginning with the
     name of the traces, if the host does not wait at one of them.
@@ -157,6 +157,6 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
 
 
 def _names_of_places(sites: Sequence[Site]) -> list[str]:
-    """Return a name of each place at which the host waits, the costliest first, those of the user before libraries'."""
+    """Return a name of each place at which the host waits: the user's, the costliest first, then the libraries'."""
     places = (*(site.place for site in sites), *(site.library for site in sites if site.library))
     return list(dict.fromkeys(place.names[0] for place in places if place.names))

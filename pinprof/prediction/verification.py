@@ -1,4 +1,4 @@
-"""Whether a fix saved what the replay of the trace before it predicts: two traces of one program."""
+"""Compares two traces of one program: what a fix saved, and what the replay of the trace before it predicts."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -32,7 +32,7 @@ CopyKey = tuple[int, int]
 
 @dataclass(frozen=True)
 class Verification:
-    """What was predicted from the trace before, and what the trace after shows; times in ns."""
+    """The prediction from the trace before a fix, and the step in the trace after it; times in ns."""
 
     before: Profile
     after: Profile
@@ -55,12 +55,12 @@ class Verification:
 
     @property
     def predicted_saving_ns(self) -> float:
-        """What the fix was predicted to bring per step."""
+        """How much the fix was predicted to save per step."""
         return self.prediction.baseline_ns - self.prediction.predicted_ns
 
     @property
     def measured_saving_ns(self) -> float:
-        """What the fix brought per step."""
+        """How much the fix saved per step."""
         return self.prediction.baseline_ns - self.measured_ns
 
     @property
@@ -87,8 +87,8 @@ class _Side:
 def verify(before: Details, before_profile: Profile, after: Details, after_profile: Profile) -> Verification:
     """Return how the step after a fix compares with the one predicted from the trace before it.
 
-    What was fixed is inferred: waits, allocations and kinds of copies that the trace before has, and the one after
-    lacks or has at most half as often. Raises TraceError if one of the traces has no step that could be compared.
+    The fix is inferred: it concerns waits, allocations and kinds of copies that the trace after lacks, or has at most
+    half as often as the trace before. Raises TraceError if one of the traces has no step that could be compared.
     """
     old, new = _Side(before, before_profile), _Side(after, after_profile)
     measured = after_profile.estimate
@@ -121,7 +121,7 @@ def verify(before: Details, before_profile: Profile, after: Details, after_profi
 
 
 def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits]:
-    """Return by option what the fix changed in the trace before; `missed` are the waits that only that has."""
+    """Return by option the edits that the fix made in the trace before; `missed` are the waits that only it has."""
     syncs, gpu = old.details.syncs, old.trace.gpu
     copies, stalls = _copies_in_steps(old), syncs.stalls
     pageable = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] == PAGEABLE)
@@ -177,13 +177,13 @@ def _key(side: _Side, row: int) -> CopyKey:
 
 
 def _kept(old: _Side, new: _Side) -> set[CopyKey]:
-    """Return the kinds of copies that the trace after has, too."""
+    """Return the kinds of copies of the trace before that the trace after has, too."""
     before, after = (Counter(_key(side, row) for row in _copies_in_steps(side).tolist()) for side in (old, new))
     return {key for key, count in before.items() if new.per_step(after[key]) > GONE * old.per_step(count)}
 
 
 def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], Bools]) -> list[int]:
-    """Return the copies before the fix with a property that copies of their kind lack after it; `has` tests it."""
+    """Return the copies before the fix that have a property which copies of their kind lack after it."""
     chosen = rows[has(old, rows)].tolist()
     others = _copies_in_steps(new)
     left = Counter(_key(new, row) for row in others[has(new, others)].tolist())
@@ -202,7 +202,7 @@ def _blocks(side: _Side, rows: Int64s) -> Bools:
 
 
 def _is_hidden(side: _Side, rows: Int64s) -> Bools:
-    """Return whether each copy is on another stream than most of the kernels' time, and kernels mostly hide it."""
+    """Return whether each copy is on another stream than most kernels, by time, and kernels hide most of it."""
     gpu = side.trace.gpu
     kernels = np.flatnonzero(gpu.category == KERNEL)
     result = np.zeros(len(rows), bool)

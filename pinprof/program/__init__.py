@@ -1,1 +1,1 @@
-"""The program of the user in this process: how it runs and how its functions are changed; its frames and waits."""
+"""The user's program in this process: running it, changing its functions, and watching its frames and waits."""

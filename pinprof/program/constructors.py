@@ -1,4 +1,4 @@
-"""Notices where a program makes its DataLoaders and optimizers, and what they are while steps are recorded."""
+"""Notes where a program makes its DataLoaders and optimizers, and describes them when steps are recorded."""
 
 import os
 import sys
@@ -28,21 +28,21 @@ from pinprof.units import shortened
 Described = TypeVar("Described", MadeLoader, MadeOptimizer)
 
 MOST = 200
-"""Things of a kind that are noted: a program that makes more makes them in a loop."""
+"""The most DataLoaders, and optimizers, that are noted: a program with more makes them in a loop."""
 
 MOST_LOOPS = 20
-"""Places that begin to draw from one DataLoader."""
+"""The most places that begin to draw from one DataLoader."""
 
 MOST_PARTS, DEEPEST = 32, 4
-"""Parts of a batch that are described, and how deep."""
+"""The most parts of a batch that are described, and their depth."""
 
 LONGEST = 200
-"""Characters of a name."""
+"""Characters of a name that are kept."""
 
 
 @dataclass
 class _Construction:
-    """A thing, where the program made it, and what it did with it since."""
+    """A DataLoader or an optimizer, where the program made it, and its use since."""
 
     thing: "ReferenceType[Any]"
     line: SourceLine
@@ -55,7 +55,7 @@ class _Construction:
 
 
 class ConstructorLog:
-    """What this process made so far."""
+    """The DataLoaders and optimizers that this process has made so far."""
 
     def __init__(self) -> None:
         self.loaders: list[_Construction] = []
@@ -65,7 +65,7 @@ class ConstructorLog:
         self._described: set[int] = set()
 
     def constructed(self, thing: Any, caller: FrameType) -> None:
-        """Note a DataLoader or an optimizer, and the caller of its `__init__`."""
+        """Note a new DataLoader or optimizer; `caller` is the frame that called its `__init__`."""
         notes = self.loaders if isinstance(thing, DataLoader) else self.optimizers
         if len(notes) >= MOST:
             notes[:] = [note for note in notes if note.thing() is not None]
@@ -92,8 +92,8 @@ class ConstructorLog:
             note.loops.append(line.place)
 
     def drew(self, iterator: Any, batch: object) -> None:
-        """Note what a DataLoader yields, once."""
-        key = id(iterator._index_sampler)  # noqa: SLF001  which a DataLoader shares with its iterators
+        """Describe the first batch of a DataLoader."""
+        key = id(iterator._index_sampler)  # noqa: SLF001  a DataLoader shares it with its iterators
         if key in self._described:
             return
         self._described.add(key)
@@ -102,7 +102,7 @@ class ConstructorLog:
                 note.batch = described(batch)
 
     def described(self, drawn: Mapping[int, int]) -> Made:
-        """Return what is there now; `drawn` says how often each sampler was asked in the recorded steps."""
+        """Return a description of what still exists; `drawn` has the draws of each sampler in the recorded steps."""
         starts_by = get_start_method(allow_none=True) or get_all_start_methods()[0]  # without setting the default
         return Made(
             _described(self.loaders, partial(_loader, drawn)),
@@ -117,7 +117,7 @@ class ConstructorLog:
 def _described(
     notes: Sequence[_Construction], describe: Callable[[Any, _Construction], Described]
 ) -> tuple[Described, ...]:
-    """Return what there is to say of the things that still exist; a class of the program's own may fail at that."""
+    """Return the descriptions of those that still exist; a class of the program's own may fail to be described."""
     described: list[Described] = []
     for note in notes:
         thing = note.thing()
@@ -128,14 +128,14 @@ def _described(
 
 
 constructors = ConstructorLog()
-"""Those of this process: it may make its DataLoaders long before it is known whether it is recorded."""
+"""The log of this process, which may make its DataLoaders long before it is known whether it is recorded."""
 
 _depth = 0
 
 
 @contextmanager
 def noting_constructors() -> Iterator[None]:
-    """Note what the block makes; within another one it does nothing."""
+    """Note the DataLoaders and optimizers that the block makes; blocks may be nested."""
     global _depth  # noqa: PLW0603  one for the process
     _depth += 1
     with ExitStack() as undo:
@@ -153,12 +153,12 @@ def noting_constructors() -> Iterator[None]:
 
 
 def _noting(note: Callable[[Any, FrameType], None], method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that notes the thing and its caller after each call."""
+    """Return the method, changed so that after each call it passes the object and its caller to `note`."""
 
     @wraps(method)
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = method(self, *args, **kwargs)
-        with suppress(Exception):  # whatever a class of the program's own does, its recording must not fail
+        with suppress(Exception):  # a class of the program's own may do anything; the recording must not fail
             note(self, sys._getframe(1))  # noqa: SLF001  the caller
         return result
 
@@ -167,7 +167,7 @@ def _noting(note: Callable[[Any, FrameType], None], method: Callable[..., Any]) 
 
 
 def described(batch: object, depth: int = 0) -> object:
-    """Return what a batch is, as `MadeLoader.batch` says; only Python's own lists, tuples and dicts are looked into."""
+    """Return the description of a batch as in `MadeLoader.batch`; it looks only into Python's lists, tuples, dicts."""
     kind = type(batch)
     if isinstance(batch, torch.Tensor):
         dense = kind is torch.Tensor and batch.device.type == "cpu" and batch.layout == torch.strided
@@ -245,7 +245,7 @@ def _optimizer(optimizer: Any, note: _Construction) -> MadeOptimizer:
 
 
 def _shared(groups: list[dict[str, Any]], name: str) -> bool | None:
-    """Return an option that all groups have alike; False where only some have it."""
+    """Return the value of an option if all groups have the same, otherwise False."""
     values = {group.get(name) for group in groups}
     return values.pop() if len(values) == 1 else False
 

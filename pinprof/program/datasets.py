@@ -1,7 +1,7 @@
 """Decides whether several processes can make the samples of a data set, and whether these are always the same.
 
-Looks at the compiled code of its `__getitem__` and of the methods that this calls, and at the values that it holds.
-Whatever is not on a list here may do anything: it opens, counts, draws random numbers, or needs the GPU.
+It looks at the compiled code of `__getitem__` and of the methods that this calls, and at the values that the data set
+holds. Code that is not on a list here may do anything: open, count, draw random numbers, or need the GPU.
 """
 
 import dis
@@ -36,8 +36,7 @@ WRITING: Final = (
     "BEFORE_WITH",
     "LOAD_SPECIAL",
 )
-"""Beginnings of the names of instructions that write to something, wait, multiply matrices, or run code that is not
-looked at."""
+"""How the names of instructions begin that write to something, wait, multiply matrices, or run unknown code."""
 
 BUILTINS: Final = frozenset().union(
     ("abs", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range"),
@@ -53,8 +52,8 @@ ATTRIBUTES: Final = frozenset().union(
     ("swapaxes", "tensor", "to_numpy", "tolist", "transpose", "uint8", "unsqueeze", "values", "view", "zeros"),
     ("zeros_like",),
 )
-"""Of these modules, and of what they make: they compute, copy, or read a picture, and keep nothing. Sums and products
-of matrices are not here: they round by how many threads compute them, and a worker has one."""
+"""Attributes of `MODULES` and of their objects that compute, copy, or read a picture, and keep nothing. Sums and
+products of matrices are not here: their rounding depends on the number of threads, and a worker has one."""
 
 MODULES: Final = ("torch", "numpy", "math", "os", "posixpath", "PIL.Image")
 
@@ -63,18 +62,18 @@ FUNCTIONS: Final = (torch.tensor, torch.from_numpy, torch.Tensor, torch.LongTens
 PLAIN: Final = (int, float, complex, bool, str, bytes, type(None), range, slice, torch.dtype, np.dtype)
 
 TABLES: Final = ("DataFrame", "Series")
-"""Of pandas."""
+"""Classes of pandas that hold plain data."""
 
 MISSING: Final = object()
 
 MOST, DEEPEST = 100_000, 4
-"""The values of a container that are looked at, and their depth, which is also that of methods that call each other."""
+"""The most values of a container, and the deepest nesting of containers, or of methods, that are looked at."""
 
 
 def only_reads(dataset: object) -> bool:
-    """Return whether what a data set does for a sample is only to read plain data that it holds.
+    """Return whether a data set makes a sample only by reading plain data that it holds.
 
-    What it holds that can be called, as a transform, is not looked at here.
+    Callables that it holds, such as transforms, are not looked at here.
     """
     if is_plain(dataset):
         return True
@@ -115,7 +114,7 @@ def _reads(function: FunctionType, dataset: object, depth: int) -> bool:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a function's code, and that of comprehensions within it."""
+    """Yield the code of a function and of the comprehensions within it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -123,7 +122,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _writes(instruction: dis.Instruction) -> bool:
-    """Return whether an instruction is of `WRITING`; `row += 1` may write to the array that a row is of."""
+    """Return whether an instruction is one of `WRITING`; `row += 1` may write to the array of the row."""
     name = instruction.opname
     operator = instruction.argrepr if name == "BINARY_OP" else ""
     return operator == "@" or operator.endswith("=") or name.startswith(WRITING)
@@ -155,13 +154,13 @@ def _is_known_global(name: str, names: dict[str, Any]) -> bool:
 
 
 KNOWN: Final = ("torch.utils.data.dataset", "torchvision.datasets.", "torchvision.transforms.")
-"""Modules whose data sets and transforms read files or memory by the index that they are given, and keep nothing."""
+"""Modules whose data sets and transforms read files or memory by a given index, and keep nothing."""
 
 NOT_KNOWN: Final = ("torchvision.datasets.lsun.",)
-"""It opens a database when it is made, which processes that fork must not share."""
+"""A data set that opens a database when it is made; forked processes must not share that."""
 
 SEEDING: Final = "torchvision.datasets.fakedata."
-"""It seeds the generators of all GPUs, too, with each sample that the main process makes."""
+"""A data set that, for each sample, seeds the random generators of the main process, those of all GPUs too."""
 
 TRANSFORMS: Final = "torchvision.transforms."
 
@@ -190,25 +189,25 @@ FIXED: Final = frozenset(
 """Transforms that draw no random numbers."""
 
 MOST_PARTS, DEEPEST_PARTS = 200, 6
-"""The parts that are looked at, and their depth."""
+"""The most parts that are looked at, and their depth."""
 
 LONGEST: Final = 100
-"""Characters of a name."""
+"""Characters of a name that are kept."""
 
 
 class Makers(NamedTuple):
-    """What makes the samples of a data set."""
+    """The code that makes the samples of a data set."""
 
     foreign: tuple[str, ...]
-    """The names of what is not of `KNOWN` and does more than to read: the program's own code, mostly."""
+    """The names of classes and functions that are not in `KNOWN` and do more than read: mostly the program's own."""
     fixed: bool
     """Whether the sample of an index is always the same, and no random number is drawn for it."""
 
 
 def makers_of(dataset: object) -> Makers:
-    """Return what makes the samples of a data set.
+    """Return the code that makes the samples of a data set.
 
-    Looks into data sets of data sets, and into their transforms; into nothing that is not known.
+    It looks into data sets within data sets, and into their transforms, but not into unknown code.
     """
     foreign: dict[str, None] = {}
     looked: set[int] = set()
@@ -234,7 +233,7 @@ def makers_of(dataset: object) -> Makers:
 
 
 def _is_known(part: object, name: str) -> bool:
-    """Return whether a part works in several processes: a known one, or a data set that only reads."""
+    """Return whether a part works in several processes: one of `KNOWN`, or a data set that only reads."""
     if name.startswith(KNOWN):
         return not name.startswith(NOT_KNOWN)
     return not callable(part) and only_reads(part)
@@ -245,7 +244,7 @@ def _is_fixed(name: str) -> bool:
 
 
 def _data_sets(thing: object) -> Iterator[object]:
-    """Yield the data sets and whatever can be called that a thing holds, itself or in lists."""
+    """Yield the data sets and callables that an object holds, itself or in lists."""
     values: Iterable[Any] = vars(thing).values() if hasattr(thing, "__dict__") else ()
     for value in values:
         for part in value[: MOST_PARTS + 1] if isinstance(value, list | tuple) else (value,):
@@ -254,7 +253,7 @@ def _data_sets(thing: object) -> Iterator[object]:
 
 
 def _name(part: object) -> str:
-    """Return the name of a function, or of a thing's class, with the module."""
+    """Return the name of a function, or of an object's class, with its module."""
     kind = part if hasattr(part, "__qualname__") else type(part)
     module = getattr(kind, "__module__", None) or type(part).__module__  # methods of built-in types have none
     return shortened(f"{module}.{kind.__qualname__}", LONGEST)

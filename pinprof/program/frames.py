@@ -1,4 +1,4 @@
-"""Finds the line of the user's own code in a stack of Python frames, and what it calls there."""
+"""Finds the line of the user's own code in a stack of Python frames, and what that line calls."""
 
 import ast
 import dis
@@ -17,23 +17,22 @@ from pinprof.trace.frames import is_generated
 from pinprof.trace.lines import SourceLine
 
 MOST_KNOWN = 10_000
-"""Stacks that are remembered: a program has fewer places that wait, unless it makes code as it runs."""
+"""Stacks that are remembered: a program has fewer places that wait, unless it generates code."""
 
 DYNAMO = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
-"""In the files of what stands between code that torch.compile made and what it calls."""
+"""In the file names of the frames between code that torch.compile made and the functions that it calls."""
 
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
 """The frames at one moment, innermost first, with their lines: quick to take, and readable later."""
 
-
 _known: dict[tuple[str, str, tuple[int, ...]], tuple[SourceLine | None, tuple[CodeType, ...]]] = {}
-"""Lines that were asked for before, with what keeps the ids of their code: a step asks for the same ones again."""
+"""Lines that were looked up before, with the code objects in their keys: while these exist, their ids stay valid."""
 
 
 def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
     """Return the line of the user's code nearest to a frame, at any distance; None if no frame is the user's.
 
-    The file `also` is the user's wherever it is.
+    The file `also` counts as the user's, in whatever folder it is.
     """
     asked = also, _working_folder(), instructions(frame)
     known = _known.get(asked)
@@ -56,7 +55,7 @@ def _frames(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
 
 
 class _Call(NamedTuple):
-    """A frame, and the file of the frame that it calls; of the innermost none."""
+    """A frame, and the file of the frame that it calls; empty for the innermost frame."""
 
     code: CodeType
     line: int
@@ -64,14 +63,14 @@ class _Call(NamedTuple):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether torch.compile made its code: the line of a call there is the one where the function begins."""
+        """Whether torch.compile made its code: then the line of its calls is the first line of the function."""
         return DYNAMO in self.called and self.line in {None, self.code.co_firstlineno}
 
 
 def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:
     """Return the nearest line of the user's code in a stack, or None; see `calling_line`.
 
-    Of a compiled function it is the line that calls it.
+    For a compiled function it is the line that calls the function.
     """
 
     def is_own(call: _Call) -> bool:
@@ -110,7 +109,7 @@ def shown_file(file: str) -> str:
 
 
 def _working_folder() -> str:
-    """Return the working directory; nothing where the program removed it."""
+    """Return the working directory; empty if the program has removed it."""
     try:
         return os.getcwd()  # noqa: PTH109  asked for at each wait: Path.cwd() takes four times as long
     except FileNotFoundError:
@@ -119,7 +118,7 @@ def _working_folder() -> str:
 
 @cache
 def _shown_path(file: str, working_folder: str) -> str:
-    """Return an installed file's path in its folder, another's relative to the working directory, or to `sys.path`."""
+    """Return the path of a file from its folder of installed packages, the working directory, or `sys.path` on."""
     for folder in (*sorted(INSTALLED, key=len, reverse=True), working_folder, *sys.path):
         if folder and file.startswith(folder.rstrip(os.sep) + os.sep):
             return file[len(folder.rstrip(os.sep)) + 1 :]
@@ -127,14 +126,14 @@ def _shown_path(file: str, working_folder: str) -> str:
 
 
 REPLICAS = "/torch/nn/parallel/parallel_apply.py".replace("/", os.sep)
-"""How the file ends in which DataParallel runs each replica in a thread, and waits for all of them."""
+"""The end of the file in which DataParallel runs each replica in a thread, and waits for all of them."""
 
 
 def frames_of_wait(frame: FrameType | None, main: int) -> Iterator[FrameType]:
     """Yield a frame and its callers, innermost first, without pinprof's own.
 
-    A replica of DataParallel runs in a thread of its own, which the thread `main` has started and waits for: behind its
-    frames come those of that thread.
+    A replica of DataParallel runs in a thread of its own, which the thread `main` has started and waits for: the frames
+    of `main` follow those of the replica.
     """
     replica = threading.get_ident() != main and in_replica(frame)
     while frame is not None:
@@ -164,9 +163,9 @@ def frame_of_thread(thread: int) -> FrameType | None:
 
 
 def instructions(frame: FrameType | None) -> tuple[int, ...]:
-    """Return a key that distinguishes a stack from others, quickly: the addresses of its code, and where each stands.
+    """Return a key of a stack, quickly: the ids of its code objects, and the position in each.
 
-    It holds as long as `codes` of the stack are kept.
+    It is unique as long as the `codes` of the stack are kept.
     """
     key: list[int] = []
     while frame is not None:
@@ -186,14 +185,15 @@ SUBSCRIPTS = {"BINARY_SUBSCR": "[]", "STORE_SUBSCR": "[]=", "DELETE_SUBSCR": "de
 """Instructions that run methods of objects without a call in the source."""
 
 CONDITIONS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
-"""How instructions begin that ask for the truth of an object."""
+"""How the names of instructions begin that test whether an object is true."""
 
 FORMATS = ("FORMAT_",)
 
 CALLS = ("CALL", "PRECALL")
 
 CACHE, WORD = "CACHE", 2
-"""A call of a Python function stands on the last of the empty instructions behind it; each has 2 bytes."""
+"""During a call of a Python function, the position is the last of the empty `CACHE` instructions after the call, each
+of 2 bytes."""
 
 TRUTH, FORMAT = "bool", "format"
 

@@ -1,8 +1,7 @@
 """Keeps pinprof's hooks harmless: contains their failures, replaces functions and restores them, waits for imports.
 
-Everything of pinprof that a program calls without knowing (a hook of torch, a changed function, the handler of a
-signal) passes through `contained`. What ends a program on purpose (`Finished`, Ctrl-C) is not an `Exception`, so it
-passes.
+All code of pinprof that a program calls without knowing it (a hook of torch, a changed function, a signal handler) goes
+through `contained`. Exceptions that end a program on purpose (`Finished`, Ctrl-C) are not an `Exception`, and pass.
 """
 
 import ctypes
@@ -31,7 +30,7 @@ class Faults:
         self.sentences: list[str] = []
 
     def note(self, error: Exception) -> None:
-        """Say once that pinprof failed, and why; it never raises."""
+        """Say once that pinprof failed, and why; this never raises."""
         with suppress(Exception):
             self.say(f"{unexpected(error)}. The program runs on")
             if os.environ.get(TRACEBACK):
@@ -52,11 +51,11 @@ def _say(text: str) -> None:
 
 
 faults = Faults()
-"""Those of this process."""
+"""The failures of this process."""
 
 
 def contained(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of pinprof, changed for the program to call: where it fails, it returns None."""
+    """Return a function of pinprof, made safe for the program to call: if it fails, it returns None."""
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -75,7 +74,10 @@ IMMUTABLE = 1 << 8
 
 @contextmanager
 def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
-    """Change an attribute of a class or module in the block; the change hides an inherited one."""
+    """Replace an attribute of a class or module in the block; `change` gets it and returns the replacement.
+
+    An inherited attribute is hidden by a replacement in the class itself.
+    """
     own = name in vars(holder)
     before = getattr_static(holder, name)
     _set(holder, name, change(before))
@@ -93,7 +95,7 @@ def _put_back(holder: Any, name: str, before: Any) -> None:
 
 
 def noting(note: Callable[..., object]) -> Callable[[Any], Any]:
-    """Return a change of a function: after each call, it passes the result and the arguments to `note`."""
+    """Return a change for `replaced`: after each call, the function passes result and arguments to `note`."""
 
     def change(function: Any) -> Any:
         @wraps(function)
@@ -125,7 +127,7 @@ def when_imported(name: str, act: Callable[[], None]) -> None:
 
 
 class _Waiting(MetaPathFinder):
-    """Waits for the import of one module, and is gone after it."""
+    """Waits for the import of one module, then removes itself."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""What the machine and the program have: GPUs, clocks, pinned memory, and processes of their own."""
+"""The machine as this program uses it: GPUs, clocks, pinned memory, and the CPU that it has to share."""
 
 import gc
 import os
@@ -21,9 +21,9 @@ Mark: TypeAlias = Any
 
 
 class Delay:
-    """How long this thread has been ready to run while its CPU was with others, as Linux counts it.
+    """How long this thread has been ready to run while others had its CPU, as Linux counts it.
 
-    It is read from a file of `/proc`, in 2 us, and stays 0 where there is none.
+    Reading it from a file of `/proc` takes 2 us; without that file it stays 0.
     """
 
     def __init__(self) -> None:
@@ -61,10 +61,10 @@ class Clock:
         return None
 
     def make_ready(self, marks: int = 1) -> None:
-        """Prepare the next marks, so that they take no time."""
+        """Prepare the next marks, so that making them takes no time."""
 
     def between(self, start: Mark, end: Mark) -> int | None:
-        """Return the GPU's time between two marks, None if it has not come to the second. They are not asked again."""
+        """Return the GPU's time between two marks in ns, once; None if the GPU has not reached the second."""
         raise NotImplementedError
 
 
@@ -92,16 +92,16 @@ class CudaClock(Clock):
         return event
 
     def make_ready(self, marks: int = 1) -> None:
-        """Make marks ahead: on a virtual machine each takes 0.1 ms, in which a moment would pass."""
+        """Make marks in advance: on a virtual machine making one takes 0.1 ms."""
         if torch.cuda.is_current_stream_capturing():
             return
         while len(self._spare) < marks:
             event = _new_event()
-            event.record(torch.cuda.current_stream(self._device))  # only now it is made
+            event.record(torch.cuda.current_stream(self._device))  # torch makes an event when it is first recorded
             self._spare.append(event)
 
     def between(self, start: Mark, end: Mark) -> int | None:
-        """Return the GPU's time between two marks in ns, and use them again; None if it has not come to the second."""
+        """Return the GPU's time between two marks in ns, and reuse these; None if it has not reached the second."""
         if not end.query():
             return None
         time_ns = max(round(start.elapsed_time(end) * NS_PER_MS), 1)
@@ -129,17 +129,17 @@ def has_gpu() -> bool:
 
 
 def sees_gpu() -> bool:
-    """Return the same by the driver's library alone: it starts no CUDA, so the script can still fork or choose GPUs."""
+    """Return the same, asking only the driver's library: CUDA is not started, so a script can still fork."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns where the library does not fit the driver
+        warnings.simplefilter("ignore")  # torch warns if the library does not fit the driver
         return torch.cuda.device_count() > 0
 
 
 CGROUP, LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 PINNED_AND_USED = (("allocated_bytes", "active_bytes"), ("reserved_bytes", "allocated_bytes"))
-"""torch's names of the pinned bytes and of those in use: the current names, then those of the first versions that
-counted them (the second name shows which)."""
+"""torch's names of the pinned bytes and of those in use: the present names, then those of the first versions that
+counted them. The second name distinguishes the two."""
 
 
 def loaders_pin() -> bool | None:
@@ -155,9 +155,9 @@ def loaders_pin() -> bool | None:
 def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
     """Return how much memory is pinned now, and how much the machine has.
 
-    None if torch does not count (an old version, or a program without a GPU), if the system does not say it, or if both
-    contradict each other. Torch 2.11 counts what is in use up, but not down, where a pinned tensor is freed
-    (github.com/pytorch/pytorch/pull/183067): what is in use is left out where it is more than all that is pinned.
+    None if torch does not count (an old version, or a program without a GPU), if the system does not say, or if both
+    contradict each other. Torch 2.11 does not subtract freed tensors from the bytes in use
+    (github.com/pytorch/pytorch/pull/183067): these are left out if they are more than all pinned bytes.
     """
     stats = _allocator_stats()
     kinds = next((kinds for kinds in PINNED_AND_USED if all(f"{kind}.current" in stats for kind in kinds)), None)

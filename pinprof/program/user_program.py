@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 from pinprof.errors import CaptureError
 
 OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "program", "races"))
-"""Packages whose frames come between the program and python, and belong to neither."""
+"""Folders of pinprof whose frames come between the program and python, and belong to neither."""
 
-INTERRUPTED = 130  # what a shell reports after Ctrl-C
+INTERRUPTED = 130  # the exit status after Ctrl-C, as a shell reports it
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CodeChange:
     rewrite: Callable[[ast.Module], ast.Module]
     """Takes the code and returns the code to run instead."""
     names: Mapping[str, object]
-    """What the new code uses, by the names in `__main__`."""
+    """The objects that the new code uses, by their names in `__main__`."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class UserProgram:
 
     @classmethod
     def found(cls, script: str | os.PathLike[str], args: Sequence[str], *, module: bool) -> "UserProgram":
-        """Return the program of these words. Raises CaptureError if the script does not exist."""
+        """Return the program of a command line. Raises CaptureError if the script does not exist."""
         if not module and not Path(script).is_file():
             raise CaptureError(f"{script}: no such script")
         return cls(os.fspath(script), args, module)
@@ -57,7 +57,7 @@ class UserProgram:
         """Give the block a fresh `__main__`, with `sys.argv` and `sys.path` as python sets them.
 
         Functions that run at the interpreter's exit find all this and the working directory again; otherwise they
-        could neither pickle objects of its classes nor import what lies next to it.
+        could neither pickle objects of the program's classes nor import modules next to it.
         """
         saved, folder = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd()
         main = ModuleType("__main__")
@@ -71,9 +71,9 @@ class UserProgram:
         try:
             yield main
         finally:
-            atexit.register(_give_back, getattr(sys, "argv", []), sys.path[:], main)  # it may have deleted its words
+            atexit.register(_give_back, getattr(sys, "argv", []), sys.path[:], main)  # it may have deleted sys.argv
             sys.argv, sys.path[:], sys.modules["__main__"] = saved
-            with suppress(OSError):  # the program removed its folder, or took its rights to it
+            with suppress(OSError):  # the program removed its folder, or its rights to it
                 atexit.register(os.chdir, Path.cwd())
             with suppress(OSError):
                 os.chdir(folder)
@@ -109,7 +109,7 @@ class UserProgram:
 
 
 def _give_back(argv: list[str], path: list[str], main: ModuleType) -> None:
-    """Set what a program had as its own."""
+    """Set the program's own `sys.argv`, `sys.path` and `__main__` again."""
     sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
 
 
@@ -127,7 +127,7 @@ def status_after(exc: BaseException) -> int:
         sys.excepthook(type(exc), exc, exc.__traceback__)
     except SystemExit as leaving:
         return _exit_status(leaving)
-    except BaseException as error:  # noqa: BLE001  a hook of the program's own that fails, or that it has removed
+    except BaseException as error:  # noqa: BLE001  the program's own hook fails, or the program has removed it
         _cut_context(error, exc)
         _print_as_python("Error in sys.excepthook:")
         sys.__excepthook__(type(error), hide_own_frames(error), error.__traceback__)
@@ -137,14 +137,14 @@ def status_after(exc: BaseException) -> int:
 
 
 def _cut_context(error: BaseException, exc: BaseException) -> None:
-    """Remove the exception from those in whose handling the error came: python calls its hook after all handlers."""
+    """Remove the exception from the context of the error: python calls its hook outside of all handlers."""
     while error.__context__ is not None and error.__context__ is not exc:
         error = error.__context__
     error.__context__ = None
 
 
 def _exit_status(exc: SystemExit) -> int:
-    """Return python's exit status; print a text, as python does."""
+    """Return the exit status of python after SystemExit; print its text, if it has one, as python does."""
     if exc.code is None or isinstance(exc.code, int):
         return exc.code or 0
     _print_as_python(exc.code)
@@ -152,7 +152,7 @@ def _exit_status(exc: SystemExit) -> int:
 
 
 def _print_as_python(thing: object) -> None:
-    """Print to standard error, even if the program has taken it away; what fails at that, python passes over."""
+    """Print to standard error, even if the program has removed it; errors are ignored, as python does."""
     with suppress(Exception):
         text = f"{thing}\n"
         if sys.stderr is None:
@@ -162,9 +162,9 @@ def _print_as_python(thing: object) -> None:
 
 
 def exit_as_fork(status: int) -> NoReturn:
-    """End a forked process at the end of the script; what comes after is for its parent."""
+    """End a forked process at the end of the script; the code after that is for its parent."""
     join_threads()
-    with suppress(BaseException):  # nothing may lead back to what is the parent's
+    with suppress(BaseException):  # nothing may lead back to the parent's code
         atexit._run_exitfuncs()  # noqa: SLF001  what python does at its exit
     for name in ("stdout", "stderr"):
         with suppress(BaseException):
@@ -173,9 +173,9 @@ def exit_as_fork(status: int) -> NoReturn:
 
 
 def join_threads(only: Collection[int] | None = None, within_s: float | None = None) -> None:
-    """Wait for the program's threads as python does before it exits; for some of them, for so long at most."""
+    """Wait for the program's threads as python does before it exits; for `only` some of them, or only `within_s`."""
     end = time.monotonic() + within_s if within_s is not None else None
-    with suppress(BaseException):  # of Ctrl-C
+    with suppress(BaseException):  # Ctrl-C
         while threads := [thread for thread in threading.enumerate() if _is_awaited(thread, only)]:
             threads[0].join(None if end is None else max(0.0, end - time.monotonic()))
             if end is not None and time.monotonic() >= end:
@@ -189,7 +189,7 @@ def _is_awaited(thread: threading.Thread, only: Collection[int] | None) -> bool:
 
 
 def hide_own_frames(error: BaseException) -> BaseException:
-    """Remove pinprof's frames from the tracebacks of an exception of the program, and of those that led to it."""
+    """Remove pinprof's frames from the tracebacks of an exception of the program and of its causes."""
     todo: list[BaseException | None] = [error]
     visited: set[int] = set()
     while todo:
@@ -225,7 +225,7 @@ class Finished(BaseException):
 
 
 FINISH = getattr(signal, "SIGRTMAX", signal.SIGTERM + 3) - 2
-"""The signal by which another thread ends the main thread: nobody else uses it."""
+"""The signal by which another thread ends the main thread; no other code uses it."""
 
 _can_finish = False
 
@@ -248,7 +248,7 @@ def finishable() -> Iterator[None]:
 
 
 def finish_main() -> None:
-    """End the main thread with Finished, if it is still in the program; for another thread."""
+    """End the main thread with Finished if it is still in the program; call this in another thread."""
     if _can_finish and signal.getsignal(FINISH) is _finish:
         signal.pthread_kill(threading.main_thread().ident or 0, FINISH)
 
@@ -276,7 +276,7 @@ def ending_of(program: UserProgram, main: ModuleType, change: CodeChange | None 
 
 
 def is_our_doing(exc: BaseException) -> bool:
-    """Return whether the exception is our end of the script, or one that the script raised from it."""
+    """Return whether the exception is the one by which pinprof ends the script, or was raised because of it."""
     chain: list[BaseException | None] = [exc]
     for link in chain:
         if isinstance(link, Finished):
@@ -287,19 +287,19 @@ def is_our_doing(exc: BaseException) -> bool:
 
 
 POLITE_STOPS = 2
-"""How often to ask a script to stop before interrupting its handlers too."""
+"""How often to ask a script to stop before its exception handlers are interrupted, too."""
 
 
 class Stop:
-    """Asks the program to end, `times` so far."""
+    """Ends the program when it is called; `times` says how often it was called."""
 
     def __init__(self) -> None:
         self.times = 0
 
     def __call__(self) -> NoReturn:
-        """End the program; interrupt one that catches this and goes on in its next line, outside of that `try`.
+        """End the program; if it catches that and goes on, interrupt it at its next line, outside of that `try`.
 
-        A thread that makes the steps ends with the main thread, which may wait for its results.
+        Called in another thread, it ends that thread and the main thread, which may wait for its results.
         """
         self.times += 1
         if threading.current_thread() is not threading.main_thread():
@@ -310,7 +310,7 @@ class Stop:
 
 
 def interrupt_next_line() -> None:
-    """Let the next line that runs in the user's own code raise Finished, whatever it is."""
+    """Let the next line that runs in the user's own code raise Finished."""
 
     def interrupt(frame: FrameType, event: str, _: object) -> Any:
         if event == "line" and not _is_installed(frame):

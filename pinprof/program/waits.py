@@ -1,4 +1,4 @@
-"""Notices every wait of the host for the GPU, from torch's own warnings and from wrappers around the rest."""
+"""Notices every wait of the host for the GPU, by torch's own warnings and by wrappers of calls without a warning."""
 
 import sys
 import threading
@@ -29,8 +29,8 @@ def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[N
     """Call `on_wait` right after each wait in the block, on the thread that waited.
 
     It starts CUDA if necessary, and restores torch's modes and functions after the block. torch decides before a wait
-    whether to warn, and warns after it. With `linger`, the block still takes the warnings of other threads that wait at
-    its end; otherwise these go to the filters outside.
+    whether to warn, and warns after it. With `linger`, the block also takes the warnings of other threads that wait
+    when it ends; otherwise these go to the filters outside.
     """
     with ExitStack() as undo:
         undo.enter_context(_warned(on_wait, linger=linger))
@@ -40,14 +40,14 @@ def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[N
 
 
 def _report_wait(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:
-    """Report a call, whose result comes first, if `waits` says that it may wait."""
+    """Report a call if `waits` says that it may wait; its result comes first in `call`."""
     if waits(*call, **more):
         on_wait()
 
 
 @contextmanager
 def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
-    """Take the warnings of torch's sync debug mode, and let others pass."""
+    """Take the warnings of torch's sync debug mode in the block, and let others pass."""
     mode = torch.cuda.get_sync_debug_mode()
     with taking_warnings(on_wait):
         try:
@@ -65,7 +65,7 @@ def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
 def taking_warnings(on_wait: Callable[[], None]) -> Iterator[None]:
     """Call `on_wait` at each warning of a wait, whatever filters the block sets.
 
-    Only blocks around this one that take warnings too also see it.
+    No other code sees these warnings, except for other such blocks around this one.
     """
     take = _Take(on_wait)
     with warnings.catch_warnings():
@@ -81,13 +81,13 @@ def taking_warnings(on_wait: Callable[[], None]) -> Iterator[None]:
 class _Take:
     """Replaces the message pattern of a warning filter, so that it sees every warning before any other filter.
 
-    Replacing `warnings.showwarning` would not do: `pytest.warns` and its like put it back, and a filter that makes
-    errors of warnings comes before it.
+    Replacing `warnings.showwarning` does not suffice: `pytest.warns` and the like restore it, and a filter that turns
+    warnings into errors comes before it.
     """
 
     def __init__(self, on_wait: Callable[[], None]) -> None:
         self.on_wait: Callable[[], None] | None = on_wait
-        """None after its end: a block of `catch_warnings` that outlives it keeps a copy of the filters."""
+        """None after the block: a block of `catch_warnings` that lasts longer keeps a copy of the filters."""
 
     def match(self, message: str) -> bool:
         """Return whether to take a warning."""
@@ -95,7 +95,7 @@ class _Take:
             return False
         if SYNC_WARNING not in message:
             return PROTOTYPE_WARNING in message
-        for take in tuple(_taking):  # Python asks only the first filter, that of the innermost block
+        for take in tuple(_taking):  # Python calls only the first filter, that of the innermost block
             if take.on_wait is not None:
                 take.on_wait()
         return True
@@ -105,7 +105,7 @@ _taking: list[_Take] = []
 
 
 class _Filters(list[Any]):
-    """Warning filters whose first stays the first, even in the copies that `catch_warnings` makes."""
+    """Warning filters whose first one stays the first, even in the copies that `catch_warnings` makes."""
 
     def __init__(self, first: Any, others: Iterable[Any]) -> None:
         super().__init__([first, *others])
@@ -120,7 +120,7 @@ class _Filters(list[Any]):
 
 
 def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
-    """Yield (holder, name, condition) of the functions that wait without a warning of the sync debug mode."""
+    """Yield holder, name, and condition of the functions that wait without a warning of the sync debug mode."""
     yield torch._C, "_cuda_synchronize", _always  # noqa: SLF001  torch.cuda.synchronize calls it, however imported
     yield torch._C, "_cuda_emptyCache", _always  # noqa: SLF001
     if hasattr(torch._C, "_accelerator_synchronizeDevice"):  # noqa: SLF001  since torch 2.6
@@ -147,7 +147,7 @@ def _is_of_a_gpu(_: object, event: torch.Event) -> bool:
 
 
 def copies_pageable_memory(result: Any, source: torch.Tensor, *args: Any, non_blocking: bool = False, **_: Any) -> bool:
-    """Return whether a non-blocking copy was between the GPU and pageable memory, and so blocked."""
+    """Return whether a copy with `non_blocking=True` blocked: it was between the GPU and pageable memory."""
     if not (non_blocking or any(arg is True for arg in args)):
         return False  # torch warns of a blocking copy
     other = args[0] if args and isinstance(args[0], torch.Tensor) else result

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final, Literal, TypeAlias, get_args
 
 from pinprof.analyses.idle import IDLE
-from pinprof.measurement.division import OUTSIDE, UNTOLD, Division, busiest, divide
+from pinprof.measurement.division import OUTSIDE, UNKNOWN_CAUSE, Division, busiest, divide
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, noise_of
 from pinprof.prediction.scenarios import Scenario
@@ -98,7 +98,7 @@ def shown_of(profile: Profile, name: LimitName) -> float:
     if mean is None:
         return inf
     limit, division = LIMITS[name], divide(profile, mean)
-    causes = {UNTOLD, *limit.idle}
+    causes = {UNKNOWN_CAUSE, *limit.idle}
     if name == INPUT and profile.bound == INPUT_BOUND:
         causes.update(LATE_HOST)  # the workers' queues were full while the recording began: something else held it up
     return limit.work(division) + sum(time for cause, time in division.idle_ns.items() if cause in causes)

@@ -1,4 +1,4 @@
-"""Checks of a trace: each finds a doubt about it, and the figures that are not given because of it."""
+"""Checks of a trace: each finds a doubt about it, and the figures to withhold because of it."""
 
 from dataclasses import replace
 
@@ -64,6 +64,6 @@ CHECKS: dict[str, Check] = {
 
 
 def find_doubts(facts: TrustFacts) -> tuple[Doubt, ...]:
-    """Return the doubts about a trace: first those that withhold figures, last what was merely not recorded."""
+    """Return the doubts about a trace: those that withhold figures first, those about absent data last."""
     doubts = [replace(doubt, check=name) for name, check in CHECKS.items() if (doubt := check(facts))]
     return tuple(sorted(doubts, key=lambda doubt: LEVELS.index(doubt.level)))

@@ -7,18 +7,18 @@ from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, percent
 
 CLOCKS_AGREE_NS = 2_000
-"""GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: a start that is this much
+"""GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: a start up to this much
 before its launch means nothing."""
 LATENCY_NS = 20_000
-"""A launch takes about 5 µs on the host and as much until the GPU starts, under a profiler up to 20 µs: a clock that is
-off by more shows work as queued that was launched late, and the other way round."""
+"""A launch takes about 5 µs on the host and as long until the GPU starts, under a profiler up to 20 µs. If the clocks
+differ by more, work that was launched late seems queued, and queued work seems launched late."""
 
 
 def clock_skew(facts: TrustFacts) -> Doubt | None:
     """Report GPU work that starts before the call that launched it began (kineto#1380).
 
-    Clocks are apart if a good part of what could start at once does so too early, not if single records are wrong. Then
-    not even the waits are right: launches seem to wait for their kernels.
+    The clocks differ if many of the activities that could start at once start too early; single records may be wrong.
+    Then not even the waits are right: launches seem to wait for their kernels.
     """
     trace = facts.trace
     gpu, launch = trace.gpu, trace.links.launch
@@ -60,7 +60,7 @@ def same_stream_overlap(facts: TrustFacts) -> Doubt | None:
 
 
 def _after_idle_stream(trace: Trace) -> Bools:
-    """Return for each activity whether its stream had had nothing to do for longer than a launch takes."""
+    """Return for each activity whether its stream was idle before it for longer than a launch takes."""
     gpu = trace.gpu
     result = np.zeros(len(gpu), bool)
     for rows in gpu.of_stream:

@@ -23,12 +23,12 @@ FIGURE_KINDS: dict[FigureKind, str] = {
     "stalls": "length of waits",
     "drain": "idle time after waits",
 }
-"""The kinds of figures that a report withholds, each as a whole, in words."""
+"""The kinds of figures in words; a report gives or withholds each kind as a whole."""
 STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = FIGURE_KINDS
 
 MATTERS = 0.02
-"""The share of events that may be lost without harm: it changes a figure by about as much, and the rules call a cost of
-less than 2 % of the step low. If more is lost, the figures are not given."""
+"""If this share of events is lost or wrong, figures are withheld: they would be wrong by about this share. The rules
+call a cost of less than 2 % of the step low."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Doubt:
     effect: str
     remedy: str
     withholds: frozenset[FigureKind] = frozenset()
-    """Keys of FIGURE_KINDS that reports do not give because of it."""
+    """The kinds of figures that reports withhold because of it."""
     absent: bool = False
     """Whether something was merely not recorded: the figures are right without it."""
     check: str = ""
-    """The key of the check that found it."""
+    """The name of the check that found it."""
 
     @property
     def level(self) -> str:
@@ -59,7 +59,7 @@ LEVELS = ("invalid", "unsure", "absent")
 
 @dataclass(frozen=True)
 class WithheldKinds:
-    """Of each kind of figure the gravest doubt that withholds it; None where it is given."""
+    """The gravest doubt that withholds each kind of figure; None if the kind is given."""
 
     step: Doubt | None = None
     estimate: Doubt | None = None
@@ -72,7 +72,7 @@ class WithheldKinds:
     drain: Doubt | None = None
 
     def reason(self, kinds: Iterable[FigureKind]) -> Doubt | None:
-        """Return why a figure that needs all of these kinds is withheld, by the first that is; None if it is given."""
+        """Return why a figure that needs all of these kinds is withheld: the doubt about the first withheld kind."""
         reasons: list[Doubt | None] = [getattr(self, kind) for kind in kinds]
         return next(filter(None, reasons), None)
 
@@ -102,5 +102,5 @@ Check: TypeAlias = Callable[[TrustFacts], Doubt | None]
 
 
 def only_if(condition: object, *figures: FigureKind) -> frozenset[FigureKind]:
-    """Return the figures if the condition holds, else none."""
+    """Return the kinds of figures if the condition holds, otherwise none."""
     return frozenset(figures if condition else ())

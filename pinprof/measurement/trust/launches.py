@@ -1,4 +1,4 @@
-"""Which calls put work onto the GPU, and which of them have none in the trace."""
+"""Which calls launch GPU work, and for which of them the trace lacks that work."""
 
 import re
 from typing import NamedTuple
@@ -21,7 +21,7 @@ OF_HOST = re.compile(r"HostFunc|AddCallback|WaitValue|ExternalSemaphores")
 
 
 class LaunchCalls(NamedTuple):
-    """Per call; memsets do not count: even in complete recordings CUPTI leaves out some of cuDNN's and cuBLAS's."""
+    """What each call launches. Memsets do not count: CUPTI leaves out some of cuDNN's and cuBLAS's."""
 
     kernel: Bools
     copy: Bools
@@ -29,8 +29,8 @@ class LaunchCalls(NamedTuple):
     linked: Bools
     """Whether the trace has its GPU work."""
     expected: Bools
-    """Whether its work should be there: it was launched in a complete step, or before the last launch whose work is
-    there, as later work runs after the recording's end; and not while a graph is captured, which runs nothing."""
+    """Whether the trace should have its work: it was launched in a complete step, or before the last launch whose work
+    is there (later work may run after the end of the recording); and no graph was captured, which runs nothing."""
 
     @property
     def direct(self) -> Bools:
@@ -39,12 +39,12 @@ class LaunchCalls(NamedTuple):
 
     @property
     def lost(self) -> Bools:
-        """Whether its work should be there and is not."""
+        """Whether the trace should have its work and does not."""
         return self.expected & ~self.linked
 
 
 def launches_of(trace: Trace) -> LaunchCalls:
-    """Return what each call launches, and whether the trace holds it."""
+    """Return what each call launches, and whether the trace has that work."""
     calls, links = trace.calls, trace.links
     linked = trace.launches_work
     last = calls.start_ns[linked].max(initial=np.iinfo(np.int64).min)
@@ -61,7 +61,7 @@ def launching(calls: Calls) -> Bools:
 
 
 def may_await_host(calls: Calls) -> bool:
-    """Return whether work may have waited, in its stream, for something that is not the GPU's."""
+    """Return whether GPU work may have waited, in its stream, for the host or another program."""
     return bool(calls.named(OF_HOST.search).any())
 
 

@@ -32,16 +32,16 @@ OF_COPIES = (COPIES, *OF_KERNELS)
 """Figures that lost copies make wrong: the GPU seems idle while it copies, too."""
 
 MOSTLY = 0.5
-"""A step that has lost more than this share of its launched work has lost more than it shows: it is a lost step. Single
-records that CUPTI drops are far fewer, and a buffer that overflows takes all that follows."""
+"""A step that has lost more than this share of its launched work is a lost step. CUPTI drops far fewer single records;
+a buffer that overflows loses all later ones."""
 USUAL_GRAPH_WORK = 0.8
-"""A launch of a graph with less than this share of its usual activities is under-recorded, as an edge step with less
-than 80 % of the usual launches is taken to be cut off: a graph always runs the same nodes, except for conditional
-ones."""
+"""A launch of a graph with less than this share of its usual activities has lost some: a graph always runs the same
+nodes, except for conditional ones. An edge step with less than this share of the usual launches counts as cut off,
+too."""
 SAME_LAUNCHES = 3
 """Fewer launches of a graph than this do not show what is usual."""
 NAMED_STEPS = 4
-"""Lost steps that are named; more are counted."""
+"""Lost steps that a sentence names; the others are counted."""
 
 RECORD_AGAIN = "record again, fewer steps or without stacks: buffers of the profiler overflow"
 FIRST_LOST = (
@@ -54,8 +54,8 @@ AT_END = "record again, and call torch.cuda.synchronize() before the profiler st
 def lost_launches(facts: TrustFacts) -> Doubt | None:
     """Report kernels and copies that were launched and are not in the trace.
 
-    Those of lost steps and the work of graphs are reported by themselves. Lost work of a step at the edge, which does
-    not count as complete, still makes the GPU seem idle in the trace.
+    Lost steps and the work of graphs are reported by other checks. Lost work of a cut-off step at the edge counts, too:
+    it makes the GPU seem idle in the trace.
     """
     trace = facts.trace
     if not len(trace.gpu):
@@ -68,7 +68,7 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
         return None
     of_kernels, of_copies = (kind & counts & launches.lost for kind in (launches.kernel, launches.copy))
     unseen = _unseen_ns(trace, of_kernels), _unseen_ns(trace, of_copies)
-    length = MATTERS * _span_ns(trace)
+    length = MATTERS * gpu_span_ns(trace)
     invalid = only_if(kernels.matters or unseen[0] >= length, *OF_KERNELS)
     invalid |= only_if(copies.matters or unseen[1] >= length, *OF_COPIES)
     if _ends_step(trace, launches):
@@ -84,7 +84,7 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
 
 
 def at_start(trace: Trace) -> str:
-    """Return the way out where GPU work of the start is lost."""
+    """Return the remedy for lost GPU work at the start of the recording."""
     of_rocm = trace.calls.named(lambda name: name.startswith("hip")).any()
     return "record again, several steps in a row" if of_rocm else FIRST_LOST
 
@@ -166,7 +166,7 @@ class _Lost(NamedTuple):
     lost: int
     all: int
     in_steps: float
-    """The lost share of those in complete steps."""
+    """The lost share of the launches in complete steps."""
 
     @property
     def matters(self) -> bool:
@@ -182,9 +182,10 @@ def _lost_of(trace: Trace, chosen: Bools, linked: Bools) -> _Lost:
 
 
 def _unseen_ns(trace: Trace, lost: Bools) -> int:
-    """Return how long the lost work of these launches may have run where the GPU seems idle, in ns.
+    """Return for how long the lost work of these launches may have run while the GPU seems idle, in ns.
 
-    It may have run from its launch until the first kernel that was launched later begins; the last until calls end.
+    It may have run from its launch until the first kernel that was launched later begins, or else until the last call
+    or work ends.
     """
     gpu, launch, calls = trace.gpu, trace.links.launch, trace.calls
     kernels = np.flatnonzero((launch != NONE) & (gpu.category == KERNEL))
@@ -198,8 +199,8 @@ def _unseen_ns(trace: Trace, lost: Bools) -> int:
     return int((possible.end - possible.start).sum() - covered(busy, possible.start, possible.end).sum())
 
 
-def _span_ns(trace: Trace) -> int:
-    """Return from the begin of the first to the end of the last work of the GPU, in ns."""
+def gpu_span_ns(trace: Trace) -> int:
+    """Return the time from the beginning of the first GPU work to the end of the last, in ns."""
     return int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min())
 
 
@@ -219,7 +220,7 @@ def _ends_step(trace: Trace, launches: LaunchCalls) -> bool:
 
 
 def _where_lost(trace: Trace, launches: LaunchCalls, lost: Bools) -> tuple[str, str]:
-    """Return where in the recording all lost work was launched, to follow the number, and the way out."""
+    """Return where in the recording the lost work was launched, to follow the number of launches, and the remedy."""
     start, kinds = trace.calls.start_ns, (launches.kernel, launches.copy)
     there = [start[kind & launches.linked] for kind in kinds if (kind & lost).any()]
     if any(not len(times) for times in there):
@@ -232,7 +233,7 @@ def _where_lost(trace: Trace, launches: LaunchCalls, lost: Bools) -> tuple[str, 
 
 
 def _lost_steps(trace: Trace, launches: LaunchCalls) -> Int64s:
-    """Return the complete steps, of several, that lost most of the kernels and copies that they launched."""
+    """Return the complete steps that lost most of the kernels and copies they launched; none in a trace of one step."""
     if len(trace.steps) == 1:
         return np.empty(0, np.int64)
     chosen = launches.direct & launches.expected & trace.steps.holds(trace.links.call_step)
@@ -244,10 +245,10 @@ def _lost_steps(trace: Trace, launches: LaunchCalls) -> Int64s:
 
 
 def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
-    """Return per launch of a graph how many activities launches of the same graph have; 0 where that is not known.
+    """Return per launch of a graph how many activities launches of this graph usually have; 0 where that is unknown.
 
-    Traces do not name graphs: the n-th launch in the same op of each step is taken to be of the same graph. Usual is
-    what more than half of them have. A server has a graph for each size of its batches, so nothing is usual there.
+    Traces do not name graphs: the n-th launches in one op of each step are taken to be of one graph. A number is usual
+    if more than half of them have it. A server has a graph for each size of its batches, so no number is usual there.
     """
     usual = np.zeros(len(graphs), np.int64)
     if len(trace.steps) < SAME_LAUNCHES or is_serving(trace.steps):
@@ -257,7 +258,7 @@ def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
     count_of: dict[tuple[int, int], int] = {}
     place: dict[tuple[int, int], list[int]] = {}
     for index, key in enumerate(zip(op.tolist(), step.tolist(), strict=True)):
-        if key[1] == NONE:  # before or behind the steps no order is known
+        if key[1] == NONE:  # outside of steps the order is unknown
             continue
         count_of[key] = nth = count_of.get(key, -1) + 1
         place.setdefault((key[0], nth), []).append(index)
@@ -269,5 +270,5 @@ def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
 
 
 def _unlinked(trace: Trace) -> int:
-    """Return how many activities have lost their launch: not those that were queued before the recording began."""
+    """Return how many activities have lost their launch; those queued before the recording began do not count."""
     return int(((trace.links.launch == NONE) & ~trace.in_flight).sum()) if len(trace.calls) else 0

@@ -1,4 +1,4 @@
-"""Doubts about the recording: what is not in it, what the file has lost, and what the profiler cost."""
+"""Doubts about the recording: what was not recorded, what the file has lost, and what the profiler cost."""
 
 import numpy as np
 
@@ -39,12 +39,12 @@ PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain wind
 LINES_WINDOW = (
     "pinprof recorded it without lines, or the program ended before: keep the window of lines (--windows, line_steps)"
 )
-"""What to do about gaps in pinprof's own recordings: its options left them out."""
+"""Remedies for recordings of pinprof in which its options left out a window."""
 UNMATCHED = (
     "pinprof recorded lines, but none for these waits, or several lines may have called them: record more steps "
     "(--steps, --watch-steps)"
 )
-"""What to do about waits in pinprof's own recordings whose ops ran at none of the recorded lines for certain."""
+"""The remedy for recordings of pinprof in which none of the recorded lines fits a wait for certain."""
 OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
 """The beginnings of Kineto's categories for devices other than those of CUDA and ROCm (ActivityType.h)."""
 
@@ -252,7 +252,7 @@ def copy_sizes(facts: TrustFacts) -> Doubt | None:
 
 
 def copy_times(facts: TrustFacts) -> Doubt | None:
-    """Report copies without duration, which is wrong: none of 104 recordings, of this project and others, has one."""
+    """Report copies without duration. They are errors: none of 104 recordings, of this project and others, has one."""
     gpu = facts.trace.gpu
     copies = gpu.duration_ns[gpu.category == MEMCPY]
     timeless = int((copies == 0).sum())
@@ -268,7 +268,7 @@ def copy_times(facts: TrustFacts) -> Doubt | None:
 
 
 def waits_apart(facts: TrustFacts) -> Doubt | None:
-    """Report waits on threads without op or launch in the trace: it is unknown what waits."""
+    """Report waits on threads that have no op or launch in the trace: it is unknown what waits there."""
     trace, calls = facts.trace, facts.syncs.stalls.call[~facts.syncs.stalls.profiler]
     known = np.zeros(len(trace.threads), bool)
     for table in (trace.ops, trace.annotations, trace.functions):
@@ -285,7 +285,7 @@ def waits_apart(facts: TrustFacts) -> Doubt | None:
 
 
 def source_lines(facts: TrustFacts) -> Doubt | None:
-    """Report that it is unknown where waits and copies of host memory were called, if there are any."""
+    """Report waits and copies of host memory if the trace does not show where any of them was called."""
     trace = facts.trace
     waits = [site for site in facts.syncs.sites if site.is_wait]
     if not len(trace.calls) or len(trace.functions) or any(site.line is not None for site in waits):
@@ -303,7 +303,7 @@ def source_lines(facts: TrustFacts) -> Doubt | None:
 
 
 def _way_to_lines(trace: Trace, *, of_waits: bool) -> str:
-    """Return how to learn places: pinprof records the lines of waits, and stacks have the functions of other calls."""
+    """Return how to record places: pinprof records the lines of waits, and stacks show the functions of other calls."""
     if trace.info.by_pinprof:
         functions = "with_stack=True of pinprof.profile gives functions"
         lines = UNMATCHED if trace.info.lines or trace.info.contexts else LINES_WINDOW

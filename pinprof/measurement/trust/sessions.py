@@ -1,4 +1,4 @@
-"""Doubts about what a file holds: several recordings or processes, or work that a program does only once."""
+"""Doubts about the contents of a file: several recordings or processes, or work that a program does only once."""
 
 import re
 
@@ -27,12 +27,12 @@ NUMBER = re.compile(re.escape(STEP_PREFIX) + r"(\d{1,18})")
 PAUSE_NS = 3_600 * 10**9
 """No program under a profiler stands still for an hour: NCCL gives up after 10 minutes, gloo after 30."""
 MUCH_OF_STEPS = 0.1
-"""If one-time work takes this share of the recorded steps, later steps have another length, and a change saves less
-there. A finding that costs as much is of high severity."""
+"""If one-time work takes this share of the recorded steps, later steps are shorter, and a change saves less there. A
+finding of this cost is of high severity."""
 MOST_OF_STEPS = 0.5
-"""From this share on, no sum over these steps is given."""
+"""If one-time work takes this share, no sum over these steps is given."""
 NAMED_SHARE = 0.1
-"""Share of the one-time work that a kind must have to be named."""
+"""A kind is named if it has at least this share of the one-time work."""
 
 AFTER_FIRST = "record steps behind the first ones: torch.profiler.schedule(wait=5, warmup=2, active=5)"
 AFTER_CAPTURE = "record batches after the server has started"
@@ -76,7 +76,7 @@ def several_processes(facts: TrustFacts) -> Doubt | None:
 
 
 def several_sessions(facts: TrustFacts) -> Doubt | None:
-    """Report steps whose numbers repeat, and pauses that no program makes."""
+    """Report steps whose numbers start again, and pauses longer than any program makes."""
     trace = facts.trace
     again = int((np.diff(step_numbers(trace)) <= 0).sum())
     pause = _longest_pause(trace)
@@ -107,7 +107,7 @@ def _collisions(trace: Trace, process: np.ndarray) -> int:
 
 
 def _longest_pause(trace: Trace) -> int:
-    """Return the longest time in which nothing is recorded, in ns; 0 if the whole trace is too short to matter."""
+    """Return the longest time in which nothing is recorded, in ns; 0 if the whole trace is shorter than `PAUSE_NS`."""
     tables = [table for table in (trace.ops, trace.annotations, trace.calls, trace.gpu) if len(table)]
     if not tables:
         return 0
@@ -141,12 +141,11 @@ def one_time(facts: TrustFacts) -> Doubt | None:
 
 
 def _by_kind(trace: Trace, kinds: dict[str, Intervals]) -> list[tuple[str, int]]:
-    """Return how long each kind takes in the steps, the longest first; a time counts for the last of its kinds."""
-    rest = NEVER
-    times = []
+    """Return how long each kind takes in the steps, the longest first; a time of several kinds counts to the last."""
+    counted_times, times = NEVER, []
     for kind in reversed(KINDS):
-        times.append((kind, _within(trace, subtract(kinds[kind], rest))))
-        rest = joined(rest, kinds[kind])
+        times.append((kind, _within(trace, subtract(kinds[kind], counted_times))))
+        counted_times = joined(counted_times, kinds[kind])
     return sorted(times, key=lambda of_kind: -of_kind[1])
 
 

@@ -1,4 +1,4 @@
-"""GPU work that a trace does not show: queued before it began, of lost launches, or of other programs."""
+"""GPU work that a trace does not show: queued before the recording, of lost launches, or of other programs."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from pinprof.measurement.trust.doubt import (
     only_if,
 )
 from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
-from pinprof.measurement.trust.losses import AT_END, OF_COPIES, RECORD_AGAIN, at_start, lost_launches
+from pinprof.measurement.trust.losses import AT_END, OF_COPIES, RECORD_AGAIN, at_start, gpu_span_ns, lost_launches
 from pinprof.replay.bound import GPU_BOUND, is_gpu_bound
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.idle_times import LATE_START_NS
@@ -25,33 +25,33 @@ from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.units import counted, duration, listed, percent, shortened
 
 APART = 0.5
-"""Share of the time in which the host launches the work of several steps: if the GPU is not seen at work for this long,
-most of its work lies outside of what is recorded of the host."""
+"""If the GPU shows no work for this share of the time in which the host launches several steps, most of its work
+belongs to launches outside of the recording."""
 
 REMEDY = "record several steps in a row, with their GPU work from the start"
 
 OFTEN = 3
-"""Ops of a name that have to launch kernels elsewhere: of fewer it may be chance that others do not."""
+"""At least this number of ops of a name must launch kernels before others of the name are suspected."""
 SEVERAL = 2
-"""Names of ops that launch nothing between two launches. An op computes on tensors of the host at times, but not
-several in a row that otherwise launch: no whole recording has two, of 200 of this project and of others."""
+"""At least this number of names must launch nothing between two launches. Single ops compute on tensors of the host at
+times, but not several in a row that otherwise launch: of 200 whole recordings, of this project and others, none has
+two."""
 MOST_NAMED = 3
-"""Names of ops that a sentence holds."""
+"""Names of ops in a sentence."""
 LONGEST_NAME = 40
 """Characters of the name of an op that are kept."""
 
 FEWEST = 3
-"""Fewer kernels that are held up say nothing of the steps."""
+"""Fewer kernels that are held up show nothing about the steps."""
 
 
-# Work that was queued before: the host's own work cannot be compared with it
+# Work that was queued before the recording
 
 
 def queued_before(facts: TrustFacts) -> Doubt | None:
-    """Report that the GPU did, while the host launched, what was queued before and is not in the trace, or of no step.
+    """Report that, while the host launched, the GPU did work that was queued before and is of no step of the trace.
 
-    The ends of the work of several steps show whether the GPU sets the pace; nothing shows what came before a single
-    step.
+    For several steps, the ends of their work show whether the GPU sets the pace; for a single step, nothing does.
     """
     stepped = facts.trace.steps.holds(facts.trace.links.activity_step) & (facts.trace.links.launch != NONE)
     if not stepped.any():
@@ -75,21 +75,20 @@ def queued_before(facts: TrustFacts) -> Doubt | None:
 
 
 def lost_start(facts: TrustFacts) -> Doubt | None:
-    """Report that the GPU stood still at first, though work was queued: what it did then is not in the trace.
+    """Report that the GPU seems to stand still at the start although work was queued: its records are lost.
 
-    Work that was queued before the recording began has no launch in the trace, so nothing else shows that its records
-    are lost. Of 190 whole recordings, those of this project and of others, none has such a time of 2 ms or of 2 % of
-    the trace; all that have are cut or sampled.
+    Work that was queued before the recording began has no launch in the trace, so nothing else shows the loss. Of 190
+    whole recordings, of this project and others, none has such a time of 2 ms or of 2 % of the trace; all recordings
+    with one are cut or sampled.
     """
     trace, times = facts.trace, facts.times
     if not len(trace.gpu) or not len(trace.calls) or may_await_host(trace.calls):
         return None
-    span = int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min())
     unseen = _queued_and_idle_ns(trace)
-    if unseen <= LATE_START_NS or unseen < MATTERS * span:
+    if unseen <= LATE_START_NS or unseen < MATTERS * gpu_span_ns(trace):
         return None
     launches = lost_launches(facts)
-    if launches is not None and BUSY in launches.withholds:  # the same loss
+    if launches is not None and BUSY in launches.withholds:  # that check reports the same loss
         return None
     of_step = unseen >= (1 - GPU_BOUND if times.count == 1 else APART * times.divisor) * (times.traced_ns or 0.0)
     return Doubt(
@@ -101,9 +100,9 @@ def lost_start(facts: TrustFacts) -> Doubt | None:
 
 
 def _queued_and_idle_ns(trace: Trace) -> int:
-    """Return how long no GPU works although the next work of a stream is queued, until each has begun its own, in ns.
+    """Return for how long no GPU works although a stream that has not begun has work queued, in ns.
 
-    A stream has begun when it runs what was launched in the trace.
+    A stream has begun when it runs work that was launched in the trace.
     """
     gpu, launch, first_call = trace.gpu, trace.links.launch, int(trace.calls.start_ns[0])
     idle = gaps(gpu.times())
@@ -128,7 +127,7 @@ def _queued(what: str, why: str) -> Doubt:
 
 
 def _unseen_ns(facts: TrustFacts, stepped: Bools) -> tuple[int, int]:
-    """Return how long after the first of these launches the GPU begins to work, and how long they go on, in ns."""
+    """Return how long after the first of these launches the GPU begins to work, and how long the launches go on."""
     trace = facts.trace
     launched = trace.calls.end_ns[trace.links.launch[stepped]]
     first = int(launched.min())
@@ -136,9 +135,9 @@ def _unseen_ns(facts: TrustFacts, stepped: Bools) -> tuple[int, int]:
 
 
 def _earlier_ns(facts: TrustFacts) -> int:
-    """Return how long work in flight runs in the only step, if the host sets its length, in ns.
+    """Return for how long work in flight runs in the only step, in ns; 0 if the host does not set the step's length.
 
-    If the whole trace is the step, all work is its own; and a length taken from the GPU holds none of that work.
+    If the whole trace is the step, all work is its own. A length taken from the GPU contains no work in flight.
     """
     trace, times = facts.trace, facts.times
     if times.source == WHOLE_TRACE or times.host_ns is None or times.host_ns <= (times.device_ns or 0.0):
@@ -149,11 +148,11 @@ def _earlier_ns(facts: TrustFacts) -> int:
     return int(covered(running, trace.steps.start_ns[step], trace.steps.end_ns[step]).sum())
 
 
-# Ops that launch nothing, though all others of their names do
+# Ops that launch nothing although all others of their names do
 
 
 def lost_calls(facts: TrustFacts) -> Doubt | None:
-    """Report ops in a row that seem to have lost launches and kernels: elsewhere, those of their names launch."""
+    """Report ops in a row that seem to have lost their launches and kernels: elsewhere, ops of their names launch."""
     trace = facts.trace
     launched = _launching_calls(trace)
     if not len(launched):
@@ -192,8 +191,8 @@ def _launching_calls(trace: Trace) -> Int64s:
 def _silent(trace: Trace, launched: Int64s) -> Int64s:
     """Return the ops that launch nothing, several in a row between two launches, while all others of their names do.
 
-    Not those that come equally often in each complete step: they compute on tensors of the host, as where a batch is
-    made of pieces, or an optimizer counts its steps. Records are never lost so evenly.
+    Ops that come equally often in each complete step are left out: they compute on tensors of the host, such as the
+    pieces of a batch or an optimizer's step count. Losses are never that even.
     """
     ops, size = trace.ops, len(trace.ops.names)
     has = np.zeros(len(ops), bool)
@@ -237,13 +236,13 @@ def shared_gpu(facts: TrustFacts) -> Doubt | None:
     MPS, `Time-Sliced Scheduling`). In 150 recordings of programs alone on an H100 or H200 no kernel started later than
     11 us after it could; in 38 of 56 next to three other programs, kernels did by up to 7 ms.
 
-    Where they may have waited for something else, it says nothing: for other ranks or GPUs, for host functions in a
+    Nothing is reported if they may have waited for something else: for other ranks or GPUs, for host functions in a
     stream, or for kernels that the trace has lost.
     """
     trace = facts.trace
     held_up = _held_up_ns(trace)
     late = held_up[held_up > LATE_START_NS]
-    span = int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min()) if len(trace.gpu) else 0
+    span = gpu_span_ns(trace) if len(late) else 0
     if len(late) < FEWEST or late.sum() < MATTERS * span:
         return None
     return Doubt(
@@ -256,7 +255,7 @@ def shared_gpu(facts: TrustFacts) -> Doubt | None:
 
 
 def _held_up_ns(trace: Trace) -> Int64s:
-    """Return for how long kernels were held up, after their launch and after all work that began before them."""
+    """Return for how long each kernel was held up after its launch and after all work that began before it, in ns."""
     gpu, launch, launches = trace.gpu, trace.links.launch, launches_of(trace)
     has_others = len(gpu.of_device) > 1 or is_collective_kernel(gpu).any()
     has_lost = (launches.kernel & launches.lost).any()
