@@ -22,7 +22,16 @@ Range: TypeAlias = Annotated[Sequence[float], Meta(min_length=2, max_length=2)]
 Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
 """A sentence, whose wording may change at any time."""
 Filled = TypeVar("Filled", bound=Struct)
+Entry = TypeVar("Entry")
 INDEX = re.compile(r"[0-9]{1,9}")
+
+
+def converted(entry: object, kind: type[Entry]) -> Entry | None:
+    """Return a decoded entry as an object of this type; None if it is missing or malformed."""
+    try:
+        return msgspec.convert(entry, kind)
+    except msgspec.ValidationError:
+        return None
 
 
 def doc(meaning: str) -> Meta:

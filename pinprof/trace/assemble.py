@@ -3,16 +3,12 @@
 import re
 from collections import Counter
 from dataclasses import replace
-from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 
 from pinprof.trace.calls import call_kind
-from pinprof.trace.constructors import Made
-from pinprof.trace.info import Device, HostMemory, Info, PlainStep
-from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata, watched_of_metadata
 from pinprof.trace.links import find_links, launches
+from pinprof.trace.metadata import recorded_info, recorded_run
 from pinprof.trace.reader.events import Metadata, Number
 from pinprof.trace.reader.rows import (
     CALL_CATEGORIES,
@@ -30,8 +26,6 @@ from pinprof.trace.reader.rows import (
     by_appearance,
     joined,
 )
-from pinprof.trace.run_log import run_of_metadata
-from pinprof.trace.sampled_stacks import host_of_metadata
 from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
     CATEGORIES,
@@ -86,8 +80,6 @@ KIND_OF: dict[str, EventKind] = {
 }
 """What an event of a category was, as `Trace.skipped_kinds` calls it."""
 
-Kind = TypeVar("Kind")
-
 
 def assemble(
     path: str,
@@ -126,7 +118,7 @@ def assemble(
         steps = replace(steps, complete=steps.complete & (steps.end_ns <= missing_end.last_ns))
     return Trace(
         path=path,
-        info=_info(metadata, gpu),
+        info=recorded_info(metadata, gpu),
         threads=threads,
         ops=ops,
         annotations=annotations,
@@ -145,7 +137,7 @@ def assemble(
         cut=missing_end,
         tracks=tracks,
         absurd_sizes=absurd_sizes,
-        run=run_of_metadata(_decoded(metadata.run)),
+        run=recorded_run(metadata),
         memory=memory,
     )
 
@@ -361,68 +353,3 @@ def _copy_kind(name: str) -> tuple[int, int]:
     elif direction in {"DtoD", "PtoP"}:
         memory = "none"
     return DIRECTIONS.index(direction), HOST_MEMORIES.index(memory)
-
-
-def _info(metadata: Metadata, gpu: Activities) -> Info:
-    distributed, pinprof = _mapping(metadata.distributed), _mapping(metadata.pinprof)
-    properties = _decoded(metadata.devices)
-    devices = {
-        entry["id"]: (_text(entry.get("name")), _integer(entry.get("computeMajor")))
-        for entry in (properties if isinstance(properties, list) else [])
-        if isinstance(entry, dict) and isinstance(entry.get("id"), int)
-    }
-    return Info(
-        rank=recorded_rank(metadata),
-        world_size=_integer(distributed.get("world_size", pinprof.get("world_size"))),
-        base_ns=_integer(_decoded(metadata.base)),
-        torch_version=_text(pinprof.get("torch_version")),
-        devices=tuple(Device(int(index), *devices.get(int(index), (None, None))) for index in np.unique(gpu.device)),
-        step_marker=_text(pinprof.get("marker")),
-        plain_step=_converted(pinprof.get("plain"), PlainStep),
-        steps_before=_integer(pinprof.get("steps_before")),
-        lines=lines_of_metadata(_decoded(metadata.lines)),
-        contexts=contexts_of_metadata(_decoded(metadata.contexts)),
-        watched=watched_of_metadata(_decoded(metadata.watched)),
-        loaders_pin=_converted(pinprof.get("loaders_pin"), bool),
-        made=_converted(pinprof.get("made"), Made),
-        host_memory=_converted(pinprof.get("host_memory"), HostMemory),
-        spawned=_converted(pinprof.get("spawned"), bool),
-        by_pinprof=bool(pinprof),
-        host=host_of_metadata(_decoded(metadata.host)),
-        worker=host_of_metadata(_decoded(metadata.worker)),
-        with_memory=bool(_decoded(metadata.memory)),
-    )
-
-
-def recorded_rank(metadata: Metadata) -> int | None:
-    """Return the rank that a file names as its own."""
-    return _integer(_mapping(metadata.distributed).get("rank", _mapping(metadata.pinprof).get("rank")))
-
-
-def _converted(entry: object, kind: type[Kind]) -> Kind | None:
-    """Return an entry of pinprof's metadata, None where it is missing or malformed."""
-    try:
-        return msgspec.convert(entry, kind)
-    except msgspec.ValidationError:
-        return None
-
-
-def _mapping(raw: msgspec.Raw) -> dict[str, Any]:
-    value = _decoded(raw)
-    return value if isinstance(value, dict) else {}
-
-
-def _decoded(raw: msgspec.Raw) -> Any:
-    """Return the value of a metadata key, None where it is missing or broken."""
-    try:
-        return msgspec.json.decode(raw) if bytes(raw) else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

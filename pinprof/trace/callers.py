@@ -1,4 +1,4 @@
-"""Where in the program a call was made: ops, functions and modules around it, its line, and the way to it."""
+"""Where in the program a call was made: the ops, functions and modules around it, its line, and the path to it."""
 
 import re
 from collections import defaultdict
@@ -27,13 +27,13 @@ from pinprof.units import shortened
 T = TypeVar("T")
 
 STACK_DEPTH = 24
-"""Frames of a stack that are kept, innermost first; more where the user's own code is further out."""
+"""Frames of a stack that are kept, innermost first; more if the user's own code is further out."""
 
 DEEPEST_STACK = 200
-"""Frames of a stack that are kept at most, without the user's own: deeper ones are recursions."""
+"""The most frames that are kept inside the user's own: a deeper stack is a recursion."""
 
 BACKWARD = "run_backward of"
-"""In the name of the builtin that runs the autograd engine."""
+"""A part of the name of the builtin that runs the autograd engine."""
 
 
 def outermost_op(trace: Trace, call: Int64s) -> Int32s:
@@ -47,8 +47,8 @@ def outermost_op(trace: Trace, call: Int64s) -> Int32s:
 def calling_function(trace: Trace, call: Int64s) -> Int32s:
     """Return the innermost Python function around each call, -1 for none.
 
-    The threads of the autograd engine run no Python: their calls belong to the `backward` that the main thread is in
-    meanwhile.
+    The threads of the autograd engine run no Python: their calls belong to the `backward` that the main thread runs at
+    the same time.
     """
     return _with_backward(trace, trace.links.function[call], trace.calls, call)
 
@@ -59,7 +59,7 @@ def function_around(trace: Trace, op: Int64s) -> Int32s:
 
 
 def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int64s) -> Int32s:
-    """Return the functions around rows of events, those of the autograd engine's threads from the main thread."""
+    """Return the functions around rows of events; for threads of the autograd engine those of the main thread."""
     main = next((index for index, thread in enumerate(trace.threads) if thread.role == "main"), NONE)
     of_engine = (function == NONE) & trace.has_role("autograd")[events.thread[row]] if len(row) else row
     orphans = np.flatnonzero(of_engine)
@@ -83,7 +83,7 @@ class UserCalls(NamedTuple):
     function: Int32s
     """The innermost function of the user's own code around the call."""
     called: Int32s
-    """What that function called: itself if nothing was recorded between it and the call."""
+    """The function that it called; the same function if nothing was recorded between it and the call."""
 
 
 def user_calls(trace: Trace, call: Int64s) -> UserCalls:
@@ -93,34 +93,41 @@ def user_calls(trace: Trace, call: Int64s) -> UserCalls:
 
 def users_of(trace: Trace, function: Int32s) -> UserCalls:
     """Return the user's function around each Python function (or itself), and what it called; -1 stands for none."""
-    own, parent = trace.functions.named(is_user_code), trace.links.function_parent
-    own_or_none = np.append(own, values=True)  # the last one for no function
-    within_own = np.where(own_or_none[parent], NONE, parent)
-    called = outermost(~own, np.where(own_or_none[function], NONE, function), within_own)
-    users = np.where(called != NONE, follow(parent, called), function)
+    users, called = _innermost(trace, trace.functions.named(is_user_code), function)
     return UserCalls(users, np.where(users == NONE, NONE, np.where(called != NONE, called, users)).astype(np.int32))
 
 
+def _innermost(trace: Trace, wanted: Bools, function: Int32s) -> tuple[Int32s, Int32s]:
+    """Return the innermost wanted function around each Python function (or itself), and the one that it called.
+
+    -1 stands for no function; the second is -1 too if the function itself is wanted.
+    """
+    parent, wanted_or_none = trace.links.function_parent, np.append(wanted, values=True)  # the last one for no function
+    within_wanted = np.where(wanted_or_none[parent], NONE, parent)
+    called = outermost(~wanted, np.where(wanted_or_none[function], NONE, function), within_wanted)
+    return np.where(called != NONE, follow(parent, called), function), called
+
+
 def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
-    """Return per call the user's function around it, None for none; with its line where only one fits."""
+    """Return per call the user's function around it, None for none, with its line if only one fits."""
     places, which = places_of(trace, user_calls(trace, call), sources)
     return [places[index] for index in which.tolist()]
 
 
 def usual_place(trace: Trace, calls: Int64s, sources: Sources) -> Place:
-    """Return the place that most of the calls were made from; an empty one where no line is known."""
+    """Return the place from which most of the calls were made; an empty one if no place is known."""
     places = [line.place for line in call_places(trace, calls, sources) if line]
     return max(dict.fromkeys(places), key=places.count) if places else Place()
 
 
 def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[SourceLine | None], Int64s]:
-    """Return the different places of the user's functions, as `call_places`, and per row which of these it has."""
+    """Return the different places of the user's functions, as `call_places` does, and the place of each row in them."""
     functions, names = trace.functions, trace.functions.names
     called = np.where(user.called == user.function, NONE, user.called)
     function_name, called_as = (follow(functions.name, rows).astype(np.int64) for rows in (user.function, called))
     width = len(names) + 1
     pairs, which = np.unique((function_name + 1) * width + called_as + 1, return_inverse=True)
-    frames = cache(partial(_frames_by_file, names))  # only where a source is at hand: there may be many names
+    frames = cache(partial(_frames_by_file, names))  # called only if a source is at hand: there may be many names
     is_recorded = cache(lambda file, source: _is_recorded_source(frames(), file, source))
     places: list[SourceLine | None] = []
     for of_function, of_called in zip((pairs // width - 1).tolist(), (pairs % width - 1).tolist(), strict=True):
@@ -154,12 +161,9 @@ def _is_recorded_source(frames: Mapping[str, list[Frame]], file: str, source: st
 
 
 def stack_of(trace: Trace, function: int) -> tuple[str, ...]:
-    """Return a Python function and those around it, innermost first, as `kept_frames`; builtins by their name alone."""
+    """Return a Python function and those around it, innermost first, as `kept_frames`; builtins only by name."""
     names = kept_frames(_names_around(trace, function), is_user_code)
-    return tuple(
-        f"{place.file}:{place.line}:{place.function}" if (place := frame(name)) else shortened(name, LONGEST)
-        for name in names
-    )
+    return tuple(_entry(place) if (place := frame(name)) else shortened(name, LONGEST) for name in names)
 
 
 def _names_around(trace: Trace, function: int) -> Iterator[str]:
@@ -171,8 +175,8 @@ def _names_around(trace: Trace, function: int) -> Iterator[str]:
 def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
     """Return the frames of a stack, innermost first, that are kept.
 
-    These are STACK_DEPTH, and all up to the innermost of the user's own code; of a stack that is deeper than
-    DEEPEST_STACK before it reaches that, it alone beyond.
+    These are STACK_DEPTH frames, and all up to the innermost of the user's own code. If more than DEEPEST_STACK frames
+    are inside that one, the outer ones of them are left out.
     """
     stack: list[T] = []
     reached_users = False
@@ -186,7 +190,7 @@ def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
 
 
 MODULE: Final = "nn.Module: "
-"""Before the name of a module whose call is recorded: `nn.Module: Linear_3`."""
+"""Begins the name of an event that is a call of a module: `nn.Module: Linear_3`."""
 LONGEST_MODULE: Final = 200
 """Characters of the name of a module that are kept."""
 
@@ -213,24 +217,24 @@ ENTRY = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}):(?P<function>.+)")
 """`FILE:LINE:FUNCTION`, an entry of a stack."""
 
 DYNAMO = "torch/_dynamo/"
-"""In the files of what stands between code that torch.compile made and what it calls."""
+"""In the file names of the frames between code that torch.compile made and the functions that it calls."""
 
 
 class CallPath(NamedTuple):
-    """How the user's code came to a wait, if it called a library that waits."""
+    """The path from the user's code to a wait in a library."""
 
     library: Place | None = None
-    """The innermost function outside of torch; None where that is the user's own, or not recorded."""
+    """The innermost function outside of torch; None if that is the user's own, or was not recorded."""
     path: tuple[str, ...] = ()
-    """`FILE:LINE:FUNCTION` from the user's line to it, without the frames of torch and Python; none without it."""
+    """`FILE:LINE:FUNCTION` from the user's line to `library`, without the frames of torch and Python; else empty."""
 
 
 def call_path(stack: Sequence[str], user: Place, *, certain: bool) -> CallPath:
-    """Return the way from the user's place through a stack to the innermost function outside of torch.
+    """Return the path from the user's place through a stack to the innermost function outside of torch.
 
-    The stack begins with the innermost frame. Where its lines are not `certain`, they are those at which functions
-    begin, and the library's place has none; nor has that of a function that torch.compile made. A stack that does not
-    reach the user's place gives the way as far as it reaches.
+    The stack begins with the innermost frame. If its lines are not `certain`, they are those at which functions begin,
+    and the library's place has no line; the same holds for a function that torch.compile made. A stack that does not
+    reach the user's place gives the part of the path that it has.
     """
     inner: list[Frame] = []
     called = ""
@@ -269,19 +273,14 @@ def _entry(place: Frame) -> str:
 
 
 def library_function(trace: Trace, function: Int32s) -> Int32s:
-    """Return the innermost function outside of torch around each Python function; -1 where it is the user's own."""
+    """Return the innermost function outside of torch around each Python function; -1 if it is the user's own."""
     own = trace.functions.named(is_user_code)
-    kept = own | trace.functions.named(_is_outside_torch)
-    parent = trace.links.function_parent
-    kept_or_none = np.append(kept, values=True)  # the last one for no function
-    within_kept = np.where(kept_or_none[parent], NONE, parent)
-    called = outermost(~kept, np.where(kept_or_none[function], NONE, function), within_kept)
-    result = np.where(called != NONE, follow(parent, called), function)
-    return np.where(np.append(own, values=True)[result], NONE, result).astype(np.int32)
+    innermost, _ = _innermost(trace, own | trace.functions.named(_is_outside_torch), function)
+    return np.where(np.append(own, values=True)[innermost], NONE, innermost).astype(np.int32)
 
 
 def library_place(name: str) -> Place | None:
-    """Return the place of a library's function from the name of its event: the line of the call is not in it."""
+    """Return the place of a library's function from the name of its event, which does not have the line of the call."""
     place = frame(name)
     return Place(package_file(place.file), None, place.function) if place else None
 

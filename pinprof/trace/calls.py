@@ -1,4 +1,4 @@
-"""Which calls of the runtime can make the host wait, by name: CUDA, HIP and the driver alike."""
+"""Which runtime calls can make the host wait, by name: those of CUDA, HIP and the driver."""
 
 import re
 
@@ -7,17 +7,18 @@ import numpy as np
 from pinprof.trace.tables import HTOD, Activities, Bools, Calls, Int8s, Int32s, Int64s
 
 STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, MALLOC, FREE, HOST_MEMORY = range(8)
-"""What a call waits for: a stream, the device, an event, its own copy, the staging of its copy, or nothing certain."""
+"""Kinds of calls that wait: for a stream, the device, an event, their own copy, or the staging of their copy; and calls
+that allocate or free memory, which may wait."""
 
 QUEUE_FULL, MODULE_LOAD, PROFILER, LAUNCH = range(8, 12)
 """What held up a call that does not wait by itself: a full launch queue, loading of code, the profiler's buffers, or
 the kernel that it launched."""
 
 QUEUE_DEPTH = 1022
-"""Launches that a stream holds before the next one has to wait: each of 1974 full queues on an H200 had this many."""
+"""Launches that a stream holds before the next one has to wait: all of 1974 full queues on an H200 held this number."""
 
 ALLOCATING = (MALLOC, FREE, HOST_MEMORY)
-"""Kinds of calls that get or give back memory, of the device or pinned."""
+"""Kinds of calls that allocate or free memory, of the device or pinned."""
 
 KINDS = {
     "StreamSynchronize": STREAM,
@@ -50,16 +51,16 @@ KINDS = {
     "HostFree": HOST_MEMORY,
     "MemFreeHost": HOST_MEMORY,
 }
-"""By name without the vendor's prefix."""
+"""The kinds of calls by name, without the vendor's prefix."""
 
 SMALL_COPY_BYTES = 64 * 1024
 """Host-to-device copies up to this size do not block the host (CUDA C++ Programming Guide, 6.2.8.1)."""
 
 
 def are_small_to_gpu(gpu: Activities, rows: Int32s | Int64s) -> Bools:
-    """Return which of these activities are copies to the GPU so small that the driver takes them along with the call.
+    """Return which of these activities are copies to the GPU so small that the driver sends them along with the call.
 
-    They hold nothing up, not even from pageable memory; from pinned memory their calls take longer.
+    They do not block the host, not even from pageable memory; from pinned memory their calls take longer.
     """
     size = gpu.bytes[rows]
     return (gpu.direction[rows] == HTOD) & (size >= 0) & (size <= SMALL_COPY_BYTES)
@@ -69,7 +70,7 @@ NAME = re.compile(r"(?:cuda|cu|hip)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*")
 """`cudaMemcpy_v3020`, `cudaStreamSynchronize_ptsz`: variants of one call carry suffixes."""
 
 LONGEST = 200
-"""Characters of the longest name that is looked at; the longest names of driver calls have a quarter of this."""
+"""Longer names are not looked at; the longest names of driver calls have a quarter of this number of characters."""
 
 
 def call_kind(name: str) -> int:

@@ -1,6 +1,6 @@
-"""Collectives of torch.distributed: when host threads are in them, and which kernels of several ranks are one.
+"""Collectives of torch.distributed: the times of host threads in them, and the kernels of several ranks that are one.
 
-A collective ends on all its ranks at once, which also shows how the clocks of the ranks differ.
+A collective ends on all its ranks at once, so it also shows how the clocks of the ranks differ.
 """
 
 import re
@@ -22,7 +22,7 @@ PAIRWISE = re.compile("^(send|recv)|SendRecv")
 """Names of transfers between two ranks of a group."""
 
 MESSAGE: Final = re.compile(r"(\w+) (\d{1,15}) (\d{1,15}) (\d{1,9})", re.ASCII)
-"""What a trace says of a message: its type, its elements in and out, and the ranks. Larger numbers are absurd."""
+"""A message as a trace describes it: type, elements in, elements out, ranks. Larger numbers are absurd."""
 ELEMENT_BYTES: Final = {
     **dict.fromkeys(("Double", "Long", "ComplexFloat"), 8),
     **dict.fromkeys(("Float", "Int"), 4),
@@ -52,15 +52,15 @@ class Collectives:
     place: Int64s
     """Which of the chosen steps each is in."""
     name: tuple[str, ...]
-    """What torch.distributed calls it, else the kernel's name."""
+    """Its name in torch.distributed, otherwise the kernel's name."""
     group: tuple[str, ...]
     """The ranks of its process group as recorded; empty where not recorded."""
     start_ns: Int64s
     end_ns: Int64s
     bytes: Int64s
-    """What each rank has of the message, before or after; -1 where not recorded."""
+    """The part of the message that each rank has before or after, whichever is larger; -1 where not recorded."""
     bus_bytes: Int64s
-    """What that loads the link of a rank with, at least; -1 where not known."""
+    """The bytes that it sends over the link of a rank, at least; -1 where unknown."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -77,12 +77,12 @@ def collective_times(trace: Trace) -> Intervals:
 
 
 def is_collective_kernel(gpu: Activities) -> Bools:
-    """Return whether each activity is the kernel of a collective: by what the trace calls it, else by its name."""
+    """Return whether each activity is the kernel of a collective, by its arguments or its name."""
     return (gpu.collective != NONE) | gpu.named(lambda name: name.lower().startswith(KERNEL_PREFIXES))
 
 
 def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
-    """Return the collectives in the given steps of a trace, without those that are unlike the others."""
+    """Return the collectives in the given steps of a trace, except for steps that are unlike the others."""
     gpu = trace.gpu
     called = np.where(gpu.collective != NONE, gpu.collective, gpu.name)
     pairwise = np.array([bool(PAIRWISE.search(name)) for name in gpu.names], dtype=bool)
@@ -107,7 +107,7 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
 
 
 def _sizes(name: str, message: str) -> tuple[int, int]:
-    """Return the bytes of a message, and what they load a link with; -1 where the trace does not tell."""
+    """Return the bytes of a message, and those it sends over a link; -1 where the trace does not show them."""
     match = MESSAGE.fullmatch(message)
     if match is None or match[1] not in ELEMENT_BYTES:
         return NONE, NONE
@@ -157,9 +157,9 @@ class RankClocks:
 def align_clocks(tables: Sequence[Collectives], bases_ns: Sequence[int], meetings: Sequence[Meeting]) -> RankClocks:
     """Return how the clocks of the ranks differ; there is at least one.
 
-    `bases_ns` is what each trace says its times count from. A collective ends on all its ranks at once. So the clocks
-    of two ranks differ by the median difference between the ends of the collectives that they share. A rank that shares
-    none with the first rank is reached through ranks that share some with both. Collectives that ranks may leave at
+    `bases_ns` is the origin of each trace's times. A collective ends on all its ranks at once, so the clocks of two
+    ranks differ by the median difference between the ends of the collectives that they share. A rank that shares none
+    with the first rank is compared through ranks that share some with both. Collectives that ranks may leave at
     different times are not used.
     """
     meetings = [meeting for meeting in meetings if not ONE_SIDED.search(_name(tables, meeting))]
@@ -178,19 +178,19 @@ def _ahead(ends: Sequence[Int64s], meetings: Sequence[Meeting]) -> list[int]:
     of_ranks: dict[tuple[int, ...], list[Meeting]] = defaultdict(list)
     for meeting in meetings:
         of_ranks[tuple(meeting)].append(meeting)
-    circles: dict[int, list[tuple[int, ...]]] = defaultdict(list)
-    for circle in of_ranks:
-        for rank in circle:
-            circles[rank].append(circle)
+    groups: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for group in of_ranks:
+        for rank in group:
+            groups[rank].append(group)
     ahead = {0: 0}
     waiting = deque([0])
     while waiting:
         known = waiting.popleft()
-        for circle in circles[known]:
-            for rank in circle:
+        for group in groups[known]:
+            for rank in group:
                 if rank not in ahead:
                     apart = [
-                        int(ends[rank][meeting[rank]] - ends[known][meeting[known]]) for meeting in of_ranks[circle]
+                        int(ends[rank][meeting[rank]] - ends[known][meeting[known]]) for meeting in of_ranks[group]
                     ]
                     ahead[rank] = ahead[known] + int(np.median(apart))
                     waiting.append(rank)

@@ -1,4 +1,4 @@
-"""What a recorded program made: its DataLoaders and optimizers, each with the place of its call."""
+"""The DataLoaders and optimizers that a recorded program made, each with the place of its constructor's call."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pinprof.trace.lines import Place, Placed
 PREFETCHED = 2
 """Torch's default of `prefetch_factor`."""
 DENSE = "tensor"
-"""A tensor in host memory that can be pinned, in the description of a batch."""
+"""Stands in the description of a batch for a tensor in host memory that can be pinned."""
 
 
 @dataclass(frozen=True)
@@ -19,42 +19,42 @@ class MadeLoader(Placed):
     line: int | None
     function: str
     direct: bool
-    """Whether the user's own line called its class; else a library did, on behalf of that line."""
+    """Whether the user's own line called its class; otherwise a library did, called by that line."""
     kind: str
     """Its class, with the module."""
     dataset: str
     """The class of its data set, with the module."""
     iterable: bool
-    """Whether that is an IterableDataset."""
+    """Whether the data set is an IterableDataset."""
     num_workers: int
     pin_memory: bool
     persistent_workers: bool
     batch_size: int | None = None
-    """None where it makes no batches by itself, or where a sampler makes them."""
+    """None if it makes no batches, or a sampler makes them."""
     own_collate: bool = False
     """Whether a function of the program's own makes batches of samples."""
     drawn: int = 0
-    """Batches that were drawn within the recorded steps."""
+    """Batches that were drawn in the recorded steps."""
     loops: tuple[Place, ...] = ()
     """Where the program began to draw from it."""
     foreign: tuple[str, ...] | None = None
-    """Classes and functions that make its samples and are not known to work in several processes; those of torch and
+    """Classes and functions that make its samples and are not known to work in several processes, as those of torch and
     torchvision are. None in recordings of old versions."""
     fixed: bool = False
     """Whether the sample of an index is always the same, and no random number is drawn for it."""
     length: int | None = None
-    """How many batches it yields before it begins anew."""
+    """How many batches it yields in an epoch."""
     begun: int = 0
     """How often the program had begun to draw from it when the recording ended."""
     prefetch_factor: int | None = None
-    """Batches that each worker has ready; None without workers, and in recordings of old versions."""
+    """Batches that each worker prepares in advance; None without workers, and in recordings of old versions."""
     batch: object = None
-    """What its batches are: `tensor` for a dense one in host memory, another word for what is none, and lists, tuples
-    (`{"tuple": [...]}`) and mappings (`{"dict": {...}}`) of these; None where none was seen."""
+    """A description of its batches: `tensor` for a dense tensor in host memory, another word for other objects, and
+    lists, tuples (`{"tuple": [...]}`) and mappings (`{"dict": {...}}`) of these; None if no batch was seen."""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What its batches are made of, without the lists and mappings; `tuple` for each tuple."""
+        """The words in the description of its batches, without lists and mappings; with `tuple` for each tuple."""
         return tuple(_batch_parts(self.batch))
 
 
@@ -80,18 +80,18 @@ class MadeOptimizer(Placed):
 
 @dataclass(frozen=True)
 class Made:
-    """All that was made and still there while the recorded steps ran."""
+    """The DataLoaders and optimizers that existed while the recorded steps ran."""
 
     loaders: tuple[MadeLoader, ...] = ()
     optimizers: tuple[MadeOptimizer, ...] = ()
     cpus: int | None = None
-    """How many the process could use."""
+    """How many CPUs the process could use."""
     sources: dict[str, str] = field(default_factory=dict)
-    """The SHA-256 of the files in which they were made, as they were then."""
+    """The SHA-256 of the files in which they were made, at that time."""
     more: bool = False
-    """Whether there were too many to keep all."""
+    """Whether there were more than are kept."""
     starts_by: str | None = None
-    """How processes start that the program makes: `fork`, `spawn` or `forkserver`."""
+    """How the program's processes start: `fork`, `spawn` or `forkserver`."""
 
     @property
     def drawn(self) -> tuple[MadeLoader, ...]:
@@ -100,7 +100,7 @@ class Made:
 
 
 def batches_held(made: Made | None) -> int | None:
-    """Return how many batches the queues hold from which the steps drew; None where that is not known."""
+    """Return how many batches the queues hold from which the steps drew; None if that is unknown."""
     held = [loader.num_workers * (loader.prefetch_factor or PREFETCHED) for loader in made.drawn] if made else []
     return max(held, default=0) or None
 

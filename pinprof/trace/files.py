@@ -1,4 +1,4 @@
-"""Where traces are: files, URLs and standard input are opened, folders and patterns become the files in them."""
+"""Opens traces in files, at URLs and on standard input, and finds the files of folders and patterns."""
 
 import glob
 import os
@@ -21,18 +21,18 @@ from pinprof.urls import STANDARD_INPUT, is_url, shown
 
 SUFFIXES = (".json", ".json.gz", ".json.zst")
 MOST_BYTES = 1 << 33
-"""Nobody sends more than 8 GiB, packed or not, through a pipe or from a web server; a device may never end."""
+"""The most that is read of a pipe, a device or a web server, packed or not: a device may never end."""
 DEPTH = 4
-"""How many levels of folders below one are searched; TensorBoard's layout, plugins/profile/RUN, has three."""
+"""How many levels of folders below the given one are searched; TensorBoard's plugins/profile/RUN has three."""
 MOST_NAMED = 3
-"""Folders that an error names before it counts the rest."""
+"""Folders that an error names; the rest is counted."""
 RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
 """How names of files and folders give the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
 tensorboard_trace_handler often call it `worker3`."""
 
 
 def stamp_of(path: str) -> tuple[int, int] | None:
-    """Return the size of a file of this machine, and when it was changed, in ns; None if it is not one."""
+    """Return the size of a file of this machine, and its time of change in ns; None if it does not exist."""
     try:
         status = os.stat(path)  # noqa: PTH116  Path would change the name
     except (OSError, ValueError):
@@ -41,13 +41,13 @@ def stamp_of(path: str) -> tuple[int, int] | None:
 
 
 class FileSystem(Protocol):
-    """What pinprof asks a place about its files, under the names that the user knows."""
+    """What pinprof asks about the files of this machine or of a server, by the names that the user gave."""
 
     def is_folder(self, path: str) -> bool:
         """Return whether this is a folder."""
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file of this very name."""
+        """Return whether there is a file of exactly this name."""
 
     def matching(self, pattern: str) -> list[str]:
         """Return the files that match a pattern."""
@@ -64,7 +64,7 @@ class LocalFiles:
         return os.path.isdir(path)  # noqa: PTH112  Path.is_dir raises for names that no file can have
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file of this very name."""
+        """Return whether there is a file of exactly this name."""
         return os.path.lexists(path)
 
     def matching(self, pattern: str) -> list[str]:
@@ -78,7 +78,7 @@ class LocalFiles:
     def below(self, folder: str, depth: int) -> list[str]:
         """Return the files in a folder and in those up to `depth` levels below it.
 
-        Hidden ones are passed over, and so are links to folders.
+        Hidden files and folders are skipped, and so are links to folders.
         """
         try:
             entries = list(os.scandir(folder))
@@ -94,7 +94,7 @@ class LocalFiles:
 
 @contextmanager
 def open_trace(path: str) -> Iterator[BinaryIO]:
-    """Give the bytes of a file, a URL or standard input (`-`) as they are, packed or not; they can be read once.
+    """Yield the bytes of a file, a URL or standard input (`-`) as they are, packed or not; they can be read once.
 
     Raises TraceError, without the name, if it cannot be opened.
     """
@@ -109,7 +109,7 @@ def open_trace(path: str) -> Iterator[BinaryIO]:
 
 
 class _Bounded:
-    """A stream of unknown length: at most `MOST_BYTES` of it are read."""
+    """A stream of unknown length; at most `MOST_BYTES` of it are read."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._left = stream, MOST_BYTES
@@ -124,7 +124,7 @@ class _Bounded:
 
 
 def _bounded(stream: BinaryIO) -> BinaryIO:
-    """Return a stream with a limit, unless it is a file, which ends."""
+    """Return a stream with a limit, unless it is a file, which has an end."""
     try:
         is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, AttributeError):  # it has no number
@@ -134,7 +134,7 @@ def _bounded(stream: BinaryIO) -> BinaryIO:
 
 @contextmanager
 def readable_twice(path: str) -> Iterator[str]:
-    """Give the name of a file with the bytes of a trace: a URL or standard input is copied to a temporary file.
+    """Yield the name of a file with the bytes of a trace; a URL or standard input is copied to a temporary file.
 
     Raises TraceError, with the name, if it cannot be opened or read.
     """
@@ -155,7 +155,7 @@ def readable_twice(path: str) -> Iterator[str]:
 
 
 def _start(stream: BinaryIO) -> bytes:
-    """Return how a stream begins; raises TraceError if no trace begins so."""
+    """Return the beginning of a stream; raises TraceError if no trace begins like that."""
     start = b""
     while len(start) < START_BYTES and (more := stream.read(START_BYTES - len(start))):
         start += more
@@ -231,12 +231,12 @@ def rank_in_name(path: str) -> int | None:
 
 
 def _may_be_many(url: str) -> bool:
-    """Return whether a URL can be a folder or a pattern; asking the server would cost a request for each URL."""
+    """Return whether a URL may be a folder or a pattern, without a request to the server for each URL."""
     return _is_pattern(url) or not _is_trace(url)
 
 
 def _leads_nowhere(path: str) -> bool:
-    """Return whether a path is a link to nothing, or to itself: such a link is refused by name, not passed over."""
+    """Return whether a path is a link to nothing, or to itself: such a link is refused by name, not skipped."""
     return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114  raise not
 
 
@@ -251,7 +251,7 @@ def _is_trace(path: str) -> bool:
 
 
 def _in_folder(files: FileSystem, folder: str) -> list[str]:
-    """Return the traces at the top of a folder, else of the only folder below it that has any."""
+    """Return the traces in a folder; if there are none, those of the only folder below it that has some."""
     for depth in (0, DEPTH):
         traces = [path for path in files.below(folder, depth) if _is_trace(path)]
         folders = sorted({path.rpartition("/")[0] for path in traces}, key=natural)

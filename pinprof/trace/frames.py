@@ -22,20 +22,20 @@ OF_TORCH_CODE = re.compile(
 """A builtin of torch: a tensor's method, an op as `torch.add`, the autograd engine."""
 
 OF_TENSOR = re.compile(r"<built-in method (?P<name>\w+) of (?:Tensor|Parameter|Buffer) object")
-"""Throughout a trace, torch names a method after the object on which it was first called."""
+"""A method of a tensor. Throughout a trace, torch names a method after the object on which it was first called."""
 
 INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
 """Paths of installed libraries, of the standard library, and names that are not files (`<string>`, `<frozen
 runpy>`)."""
 
 PACKAGES = re.compile(r".*(^|/)(site|dist)-packages/")
-"""The folders in which libraries are installed, up to the last of them."""
+"""The part of a path up to the innermost folder of installed libraries."""
 
 IN_PYTHON = re.compile(r".*(^|/)python3(\.\d+)?/")
 """The folder of Python's own modules."""
 
 OF_TORCH = frozenset({"torch", "torchgen", "functorch"})
-"""First part of the path of code that is torch's, from its folder of libraries on."""
+"""First parts of the paths of torch's code, from the folder of installed libraries on."""
 
 GENERATED = re.compile(r"(^|/)torchinductor_[^/]+/|(^|/)(?P<two>[a-z0-9]{2})/[a-z](?P=two)[a-z0-9]{30,}\.py$")
 """Files that torch.compile writes: in `/tmp/torchinductor_USER`, or where TORCHINDUCTOR_CACHE_DIR says, as
@@ -55,8 +55,8 @@ LIBRARIES = sys.stdlib_module_names | {
     "torchvision", "tqdm", "transformer_engine", "transformers", "triton", "trl", "wandb", "xformers",
 }
 # fmt: on
-"""First part of the path of code that is not the user's. torch shortens file names by the entries of `sys.path`, so the
-path of an installed library and that of the user's own package look alike: those that people train with are listed."""
+"""First parts of the paths of code that is not the user's. torch shortens file names by the entries of `sys.path`, so
+paths of installed libraries and of the user's own packages look alike. Libraries that trainings use are listed here."""
 
 
 class Frame(NamedTuple):
@@ -64,7 +64,7 @@ class Frame(NamedTuple):
 
     file: str
     line: int
-    """Not the line of the call: where the function begins, or where it stood when the recording began."""
+    """The line at which the function begins, or at which it was when the recording began; not that of a call."""
     function: str
 
 
@@ -84,12 +84,12 @@ def called_name(name: str) -> str | None:
 
 
 def is_builtin(name: str) -> bool:
-    """Return whether the name of a `python_function` event is a function that is written in C."""
+    """Return whether the name of a `python_function` event is that of a function written in C."""
     return BUILTIN.match(name) is not None
 
 
 def is_torch_builtin(name: str) -> bool:
-    """Return whether the name of a `python_function` event is a function of torch that is written in C."""
+    """Return whether the name of a `python_function` event is that of a function of torch written in C."""
     return OF_TORCH_CODE.match(name) is not None
 
 
@@ -100,7 +100,7 @@ def tensor_method(name: str) -> str | None:
 
 
 def is_user_code(name: str) -> bool:
-    """Return whether the name of a `python_function` event is a function in the user's own code."""
+    """Return whether the name of a `python_function` event is that of a function in the user's own code."""
     parsed = frame(name)
     return parsed is not None and is_user_file(parsed.file)
 
@@ -114,7 +114,7 @@ def is_user_file(file: str) -> bool:
 
 
 def origin_of(file: str) -> Literal["user", "torch", "library"]:
-    """Return whose code a file is, as a trace names it."""
+    """Return whose code a file is; `file` is the name in a trace."""
     if package_file(file).split("/", maxsplit=1)[0] in OF_TORCH:
         return "torch"
     return "user" if is_user_file(file) else "library"
@@ -135,19 +135,19 @@ def is_outside_torch(file: str) -> bool:
 
 
 def package_file(file: str) -> str:
-    """Return the path of a library's file from its folder of libraries on, which no machine changes; others as is."""
+    """Return the path of a library's file from its folder of libraries on, equal on all machines; others unchanged."""
     return PACKAGES.sub("", file.replace("\\", "/"), count=1) if "-packages" in file else file
 
 
 def package_of(file: str) -> str:
-    """Return the package or the module of Python that a library's file belongs to: `transformers`, `json`."""
+    """Return the package, or the module of the standard library, of a library's file: `transformers`, `json`."""
     inside = IN_PYTHON.sub("", package_file(file), count=1)
     return inside.split("/", maxsplit=1)[0].removesuffix(".py")
 
 
 @cache
 def _is_installed(package: str) -> bool:
-    """Return whether a package of this name is installed where pinprof is: a trace is mostly read where it was made."""
+    """Return whether a package of this name is installed next to pinprof: most traces are read where they were made."""
     if not package.isidentifier():
         return False
     try:

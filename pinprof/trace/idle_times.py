@@ -1,4 +1,4 @@
-"""When a device has no work, and when the host runs neither an op nor a call."""
+"""The times in which a device has no work, and those in which the host runs neither an op nor a call."""
 
 from typing import Final, NamedTuple
 
@@ -10,8 +10,8 @@ from pinprof.trace.links import ROUNDING_NS, enclosing
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
 LATE_START_NS = 100_000
-"""Work reaches an idle GPU within tens of microseconds after the call that launches it; work that starts later waits
-for other work."""
+"""Work starts on an idle GPU within tens of microseconds after its launch; work that starts later than this waited for
+other work."""
 
 
 class Gaps(NamedTuple):
@@ -19,9 +19,9 @@ class Gaps(NamedTuple):
 
     times: Intervals
     following: Int64s
-    """Row of the first work after each."""
+    """The row of the first work after each gap."""
     queued: Bools
-    """Whether that work was launched before the gap began, or waited for most of it: then no wait of the host caused
+    """Whether that work was launched before the gap began, or waited during most of it: then no wait of the host caused
     the gap."""
 
 
@@ -38,22 +38,20 @@ def gaps_of(trace: Trace, device: int) -> Gaps:
 
 
 LONG_NS: Final = 50_000
-"""Between two ops, torch's own Python takes 5 to 30 us under a profiler; a longer pause is the program's."""
+"""Between two ops, torch's own Python takes 5 to 30 us under a profiler; a pause of this length is the program's."""
 LONG_OP_NS: Final = 500_000
-"""No op takes so long to launch one kernel: the host does other work in it, such as an op on the CPU."""
+"""No op takes this long to launch one kernel: the host does other work in it, such as an op on the CPU."""
 LAUNCHES: Final = 10
-"""On a slow host it takes longer: a pause also lasts at least this many launches, which usually take 5 us."""
-
-
+"""A pause also takes at least this multiple of the usual launch (5 us): on a slow host torch's Python takes longer."""
 OWN: Final = 10
 """A module's Python between two ops of its forward pass takes up to 10 times as long as torch's own: 50 to 300 us
 in networks of transformers, under a profiler on a slow host."""
 
 
 def long_pauses(trace: Trace, threads: Int32s, times: int = 1) -> Intervals:
-    """Return the times in which these threads run no op and no call, of at least `times` the length of a pause.
+    """Return the pauses, in which these threads run no op and no call, of at least `times` the least length.
 
-    Python that an op calls, as a hook of its gradient, counts as a pause.
+    Python code that an op calls, such as a hook of its gradient, counts as a pause.
     """
     ops, calls = (table.times(np.isin(table.thread, threads)) for table in (trace.ops, trace.calls))
     pauses = gaps(joined(subtract(ops, python_in_ops(trace, threads)), calls))
@@ -93,6 +91,6 @@ def usual_launch_ns(trace: Trace) -> float:
 
 
 def launching_threads(trace: Trace) -> Int32s:
-    """Return the numbers of the threads that launch work, but for those that only pin memory."""
+    """Return the numbers of the threads that launch work, except for those that pin memory."""
     threads = np.unique(trace.calls.thread[trace.launches_work])
     return threads[~trace.has_role("pin_memory")[threads]]

@@ -1,21 +1,17 @@
-"""Places in the code, and the source lines of waits that pinprof records with a profiler and without one.
-
-A Kineto stack has no lines of calls.
-"""
+"""Places in the code, and the source lines of waits, which pinprof records because Kineto's stacks have none."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-import msgspec
+from pinprof.document import converted
 
 LINES_KEY = "pinprof_lines"
 """Key of the recorded lines in the trace file."""
 
 LINE_MARK = "pinprof line "
 """While lines are recorded, an annotation of this name and a number follows each wait on its thread."""
-
 
 CONTEXTS_KEY = "pinprof_contexts"
 """Key of the contexts of the recorded waits in the trace file."""
@@ -36,13 +32,13 @@ class Place(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """By what options take it: `FILE:LINE` and `FILE:FUNCTION`, as far as known."""
+        """Its names in options: `FILE:LINE` and `FILE:FUNCTION`, as far as known."""
         ends = (self.line, self.function) if self.file is not None else ()
         return tuple(f"{self.file}:{end}" for end in ends if end is not None)
 
 
 class Placed:
-    """Anything that has a place in the user's own code, in fields of these names."""
+    """Anything that has a place in the code, in fields of these names."""
 
     file: str | None
     line: int | None
@@ -50,7 +46,7 @@ class Placed:
 
     @property
     def place(self) -> Place:
-        """The place alone, by which such things are compared."""
+        """The place by itself, which can be compared."""
         return Place(self.file, self.line, self.function)
 
 
@@ -63,31 +59,31 @@ class SourceLine(Placed):
     """None where only the function is certain."""
     function: str
     stack: tuple[str, ...] = ()
-    """`FILE:LINE:FUNCTION`, innermost first, of the call itself."""
+    """The stack of the call: `FILE:LINE:FUNCTION`, innermost first."""
     cause: str | None = None
-    """Why the host waited, where the recorded Python functions show more than the ops."""
+    """Why the host waited, if the recorded Python functions show more than the ops."""
 
 
 @dataclass(frozen=True)
 class RecordedLines:
     """The places of the waits of one kind in a step, in order; None where none was certain.
 
-    There is one for each number of such waits that steps have.
+    If steps have different numbers of such waits, there is one `RecordedLines` for each number.
     """
 
     op: str
-    """The outermost op around the wait; the call itself where there is none."""
+    """The outermost op around the wait; the call itself if there is none."""
     thread: str
-    """Role of the thread."""
+    """The role of the thread."""
     at: tuple[SourceLine | None, ...]
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where a wait stands among the ops of its step: those before and after it on its thread, the nearest first.
+    """The ops around a wait in its step: those before and after it on its thread, the nearest first.
 
-    Each op is an index into `Contexts.names`; both end where the step does, with `EDGE`, or after as many as
-    are kept.
+    Each op is an index into `Contexts.names`. Both sequences end with `EDGE` where the step ends, or after the number
+    of ops that is kept.
     """
 
     op: str
@@ -112,9 +108,8 @@ class Contexts:
 
 def contexts_of_metadata(entry: object) -> Contexts | None:
     """Return the contexts from pinprof's metadata; None if they are missing or malformed."""
-    try:
-        contexts = msgspec.convert(entry, Contexts)
-    except msgspec.ValidationError:
+    contexts = converted(entry, Contexts)
+    if contexts is None:
         return None
     names, lines = len(contexts.names), len(contexts.lines)
     whole = all(
@@ -126,17 +121,14 @@ def contexts_of_metadata(entry: object) -> Contexts | None:
 
 def lines_of_metadata(entry: object) -> tuple[RecordedLines, ...]:
     """Return the recorded lines from pinprof's metadata; none if they are missing or malformed."""
-    try:
-        return msgspec.convert(entry, tuple[RecordedLines, ...])
-    except msgspec.ValidationError:
-        return ()
+    return converted(entry, tuple[RecordedLines, ...]) or ()
 
 
 WATCHED_KEY = "pinprof_watched"
-"""Key of what was watched in the trace file."""
+"""Key of the watched waits in the trace file."""
 
 BACKWARD_CALL = "run_backward"
-"""What Python calls to run the autograd engine, whose threads wait without a Python frame of their own."""
+"""The function that Python calls to run the autograd engine, whose threads have no Python frames of their own."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +137,9 @@ class WatchedWait:
 
     line: SourceLine
     called: str | None
-    """What the user's line called: a function's name, `bool`, `[]`, ...; None where that is not certain."""
+    """The call in the user's line: a function's name, `bool`, `[]`, ...; None where that is not certain."""
     waited: str | None
-    """What the innermost Python frame called, which may be a library's: that call waited."""
+    """The call that waited, in the innermost Python frame, which may be a library's."""
     thread: str
     """`main`, or `other`."""
     waits: int
@@ -160,7 +152,7 @@ class DebugModeWaits:
     """The waits that torch's sync debug mode reported over some steps."""
 
     steps: int
-    """Complete steps that were watched; what came after them has the next number."""
+    """Complete steps that were watched; waits after them have the next number."""
     waits: tuple[WatchedWait, ...]
     sequences: tuple[tuple[int, ...], ...] | None = None
     """The waits of the main thread in a step, in order, as indices into `waits`; each sequence once.
@@ -169,7 +161,7 @@ class DebugModeWaits:
     """
 
     def without(self, dropped: Collection[int]) -> "DebugModeWaits":
-        """Return the same without some waits, by index, and without the steps that had them."""
+        """Return the same without some waits, given by index, and without the sequences of steps that had them."""
         number = {index: place for place, index in enumerate(sorted({*range(len(self.waits))} - {*dropped}))}
         sequences = self.sequences and tuple(
             tuple(number[index] for index in sequence)
@@ -180,10 +172,9 @@ class DebugModeWaits:
 
 
 def watched_of_metadata(entry: object) -> DebugModeWaits | None:
-    """Return what was watched from pinprof's metadata; None if it is missing or malformed."""
-    try:
-        watched = msgspec.convert(entry, DebugModeWaits)
-    except msgspec.ValidationError:
+    """Return the watched waits from pinprof's metadata; None if they are missing or malformed."""
+    watched = converted(entry, DebugModeWaits)
+    if watched is None:
         return None
     named = (index for sequence in watched.sequences or () for index in sequence)
     whole = all(0 <= index < len(watched.waits) for index in named)
@@ -192,7 +183,10 @@ def watched_of_metadata(entry: object) -> DebugModeWaits | None:
 
 
 def period(at: Collection[int], steps: int) -> int | None:
-    """Return the period of what comes at these of `steps` steps; None if the gaps differ, or if it came only once."""
+    """Return the period of something that comes in the steps `at` of all `steps`; None if the gaps differ.
+
+    It is also None if the something came in the only step.
+    """
     places = sorted(set(at))
     if len(places) == steps == 1:
         return None

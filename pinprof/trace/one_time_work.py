@@ -1,4 +1,4 @@
-"""Work of the host that a program does once: it starts CUDA, loads modules, compiles, captures graphs."""
+"""Work of the host that a program does only once: starting CUDA, loading modules, compiling, capturing graphs."""
 
 import re
 from typing import Final, NamedTuple
@@ -11,21 +11,21 @@ from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
 COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
-"""torch names what its compilers do so: `_compile.compile_inner (dynamo_timed)`; a lookup of code has another name."""
+"""Ends the names of the work of torch's compilers: `_compile.compile_inner (dynamo_timed)`; not those of lookups."""
 REGION: Final = "Torch-Compiled Region: "
-"""Before the number of compiled code that runs: frame/version."""
+"""Begins the names of ops that run compiled code; the number of the code follows as frame/version."""
 COMPILED_CODE: Final = "## Call CompiledFxGraph "
-"""How torch begins its marks of compiled code that runs, before a hash of the code."""
+"""Begins torch's marks of compiled code that runs; a hash of the code follows."""
 CAPTURES: Final = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 """Calls that make a graph."""
 GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")
 
 CAPTURING: Final = re.compile(r"capture_\d+_[A-Z]+(?:_\w+)?")
-"""How vLLM and SGLang mark the capture of the graphs for one size of batch, when they start (`capture_32_FULL`)."""
+"""How vLLM and SGLang, when they start, mark the capture of the graphs for one size of batch (`capture_32_FULL`)."""
 WARM_UP: Final = 2
-"""Steps behind the first one in which a program may still compile and record for the first time."""
+"""Steps after the first one in which a program may still compile and capture for the first time."""
 PROFILER_STEP: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
-"""torch's mark of a step; it counts also those that it did not record."""
+"""torch's mark of a step; its number also counts steps that were not recorded."""
 
 
 class ThreadTimes(NamedTuple):
@@ -48,7 +48,7 @@ def compile_times(trace: Trace) -> ThreadTimes:
 
 
 def capture_times(trace: Trace) -> ThreadTimes:
-    """Return when each thread captures a graph, from the first call that does to the last, and makes it runnable."""
+    """Return when each thread captures a graph, from the first call of the capture to the last, or instantiates one."""
     calls = trace.calls
     begins = np.flatnonzero(calls.named(lambda name: "StreamBeginCapture" in name))
     ends = np.flatnonzero(calls.named(lambda name: "StreamEndCapture" in name))
@@ -68,7 +68,7 @@ def is_compiling(table: HostEvents) -> Bools:
 
 
 def compiled_before(trace: Trace) -> int | None:
-    """Return when compiled code was first run or made, or a graph launched or made; None if never."""
+    """Return when code was first compiled or run compiled, or a graph first made or launched; None if never."""
     ran = (
         (trace.ops, trace.ops.named(lambda name: name.startswith(REGION) or COMPILER_MARK.search(name) is not None)),
         (trace.annotations, is_compiling(trace.annotations)),
@@ -79,7 +79,7 @@ def compiled_before(trace: Trace) -> int | None:
 
 
 def is_marked_capture(name: str) -> bool:
-    """Return whether a server so marks that it captures graphs."""
+    """Return whether this is a name by which a server marks that it captures graphs."""
     return CAPTURING.fullmatch(name) is not None
 
 
@@ -103,10 +103,10 @@ def compiles_again(trace: Trace) -> Bools:
 
 
 def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
-    """Return the steps that follow one in which compiled code ran; without those in which it is still warming up.
+    """Return the steps that follow one in which compiled code ran, without those in which the code is still warming up.
 
-    Code is compiled in the first step, and graphs are recorded in the next: that is not again, unless the program made
-    more steps before.
+    Code is compiled in the first step, and graphs are captured in the next ones: that is not compiling again, unless
+    the program made more steps before.
     """
     steps = np.arange(len(trace.steps))
     if _steps_before(trace) > WARM_UP:
@@ -121,13 +121,13 @@ def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
 
 
 def _steps_before(trace: Trace) -> int:
-    """Return how many steps the program made before those recorded, as far as the marks of the steps show."""
+    """Return how many steps the program made before the recorded ones, as far as the trace shows."""
     numbers = (PROFILER_STEP.fullmatch(name) for name in trace.annotations.names)
     return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
 
 
 def time_per_step(trace: Trace, times: ThreadTimes) -> Int64s:
-    """Return how long each step has such times, all threads together."""
+    """Return how much of these times each step has, in ns, all threads together."""
     step = step_at(trace.steps, times.start_ns)
     took = (times.end_ns - times.start_ns)[step != NONE]
     return np.bincount(step[step != NONE], took, minlength=len(trace.steps)).astype(np.int64)
@@ -153,28 +153,28 @@ KINDS: Final = {
     COMPILING: "compiling",
     CAPTURE: "the capture of graphs",
 }
-"""The kinds of work that is done once, and what they are called."""
+"""The kinds of one-time work, in words."""
 SLOW_NS: Final = 1_000_000
-"""A call that neither waits, copies nor launches takes some microseconds; one that takes this long starts or loads."""
+"""A call that neither waits, copies nor launches takes some microseconds; a call of this length starts or loads."""
 SLOW_LAUNCH_NS: Final = 100_000
-"""A launch takes 2 to 15 us, under a profiler on a slow host up to 50; one that loads its kernel takes from 100 us."""
+"""A launch takes 2 to 15 us, under a profiler on a slow host up to 50; one that loads its kernel takes at least 100."""
 TIMES: Final = 10
-"""A launch that loads its kernel also takes 10 times as long as the usual one."""
+"""A launch that loads its kernel also takes at least this multiple of the usual launch."""
 LOADS: Final = re.compile(r"(?:Module|Library)(?:Load|Get)|LazyLoad|hipCreateModule|hiprtc|nvrtc")
 LOADING_NOTES: Final = re.compile(r"Module Loading|Lazy Function Loading")
-"""Kineto's records of what loading costs (`Runtime Triggered Module Loading`)."""
+"""Kineto's records of the cost of loading (`Runtime Triggered Module Loading`)."""
 WAITS: Final = re.compile(r"Synchronize|Memcpy|Memset|Launch|EventQuery|StreamQuery|StreamWait")
-"""Calls that wait for work, or make it: the time that they take is not a start."""
+"""Calls that wait for work, or launch it: their time is not a start."""
 MAKES: Final = re.compile(r"Memcpy|Memset|Launch")
-"""Calls that make work."""
+"""Calls that launch work."""
 NEVER: Final = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
-    """Return when the host does what a program does once, by kind; a time may be of several.
+    """Return when the host does one-time work, by kind; a time may be of several kinds.
 
-    `waits` are rows of `Trace.calls` that wait for work: none of them is a first launch. What is compiled or
-    captured again is not done once.
+    `waits` are rows of `Trace.calls` that wait for work: none of them is a first launch. If the program compiles or
+    captures again and again, that is not one-time work.
     """
     calls = trace.calls
     free = np.ones(len(calls), bool)
@@ -191,20 +191,21 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
 
 
 def _starts(trace: Trace) -> Bools:
-    """Return the slow calls before the first launch; and those behind it, where such a one started CUDA.
+    """Return the slow calls before the first launch and, if there are some, the later slow calls, too.
 
-    cuBLAS, cuDNN and the allocator then start too, each at its first use. What is slow in every step is not a start.
+    If CUDA starts, then cuBLAS, cuDNN and the allocator also start, each at its first use. Calls of a function that is
+    slow in every step are not a start.
     """
     calls = trace.calls
     slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(WAITS.search)
     slow &= ~_recurring(trace, slow)
-    launched = calls.start_ns[calls.named(MAKES.search)]  # also of work that is lost
+    launched = calls.start_ns[calls.named(MAKES.search)]  # also launches of lost work
     before = slow & (calls.start_ns < launched.min(initial=np.iinfo(np.int64).max))
     return slow if before.any() else before
 
 
 def _recurring(trace: Trace, slow: Bools) -> Bools:
-    """Return the calls whose function is slow in each complete step, as one that pins fresh memory; of two or more."""
+    """Return the calls whose function is slow in each of several complete steps, as one that pins fresh memory."""
     result = np.zeros(len(slow), bool)
     count = int(trace.steps.complete.sum())
     if count < 2 or not trace.steps.on_host:  # noqa: PLR2004

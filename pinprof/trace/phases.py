@@ -1,4 +1,4 @@
-"""In which phase of its step each call is, and which weights and activations autocast casts in each pass."""
+"""The phase of the step that each call is in, and the weights and activations that autocast casts in each pass."""
 
 import re
 from itertools import pairwise
@@ -16,7 +16,7 @@ FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
 OPTIMIZER_MARK = re.compile(r"Optimizer\.(step|zero_grad)#")
 """torch.optim marks its steps by annotations like `Optimizer.step#Adam.step`."""
 BACKWARD_OPS = ("autograd::engine::", "CompiledFunctionBackward")
-"""The engine's own ops, on whatever thread it runs."""
+"""Begin the names of the autograd engine's own ops, on whatever thread it runs."""
 
 
 def phase_of_calls(trace: Trace) -> Int64s:
@@ -42,10 +42,10 @@ def phase_of_calls(trace: Trace) -> Int64s:
 
 
 def torch_times(trace: Trace, threads: Int32s) -> Intervals:
-    """Return the times of these threads that are torch's own: in optimizers, and within backward passes.
+    """Return the times of these threads in torch's own code: in optimizers, and within backward passes.
 
-    A pass reaches from its first call to the last before a call of another phase. No line of the program that is not a
-    hook of the pass or of the optimizer runs meanwhile, however long the host makes no call.
+    A pass lasts from its first call to its last one before a call of another phase. In these times no line of the
+    program runs, except for hooks of the pass or the optimizer, even if the host makes no call for long.
     """
     calls, all_backward = trace.calls, _in_backward(trace)
     marks = _in_optimizers(trace, all_backward)
@@ -70,18 +70,18 @@ def _in_backward(trace: Trace) -> Bools:
 def optimizer_steps(trace: Trace) -> Intervals:
     """Return the times in which optimizers change the weights, as torch marks their steps.
 
-    A step that is given a closure, as by Lightning, calls forward and backward itself: then it is what comes after.
+    A step with a closure, as Lightning makes it, calls forward and backward itself: then the time after them counts.
     """
     return _after_backward(trace, _in_backward(trace), "step")
 
 
 def _in_optimizers(trace: Trace, backward: Bools) -> Intervals:
-    """Return the times in optimizers, as torch marks them, without what a closure does."""
+    """Return the times in optimizers, as torch marks them, without their closures."""
     return joined(*(_after_backward(trace, backward, method) for method in ("step", "zero_grad")))
 
 
 def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
-    """Return the times in a method of optimizers, from the last call of a backward pass in each on."""
+    """Return the times in a method of optimizers, each from the last call of a backward pass within it on."""
     marks = trace.annotations
     chosen = np.flatnonzero(optimizer_marks(trace, method))
     starts, ends = marks.start_ns[chosen], marks.end_ns[chosen]
@@ -97,30 +97,30 @@ def optimizer_marks(trace: Trace, method: str) -> Bools:
 
 
 WEIGHTED: Final = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d")
-"""Ops that take a weight and perhaps a bias, in this order, behind their input."""
+"""Ops whose arguments are an input, a weight and perhaps a bias, in this order."""
 CAST: Final = "aten::to"
 NODE: Final = "autograd::engine::evaluate_function: "
-"""Before the name of what the autograd engine runs."""
+"""Begins the name of an op of the autograd engine; the name of the node that it runs follows."""
 CAST_BACK: Final = (f"{NODE}ToCopyBackward0", f"{NODE}ToBackward0")
 TO_WEIGHT: Final = f"{NODE}torch::autograd::AccumulateGrad"
 ADDS: Final = ("aten::add_", "aten::add")
 NAN_CHECK: Final = ("aten::isnan", "aten::_is_any_true", "aten::item")
-"""What anomaly detection calls, in this order, of each gradient that a node of the engine gives
-(torch/csrc/autograd/engine.cpp). Programs cannot call the second op by a name of torch, so no hook is taken for it."""
+"""The ops that anomaly detection calls, in this order, for each gradient of a node of the engine
+(torch/csrc/autograd/engine.cpp). Programs have no name for the second op, so no hook of theirs is taken for this."""
 
 
 class Pass(NamedTuple):
-    """A forward pass and the backward pass behind it, of one micro-batch."""
+    """A forward pass and the backward pass after it, of one micro-batch."""
 
     step: int
     begin_ns: int
     """When its first cast begins; without casts, its first gradient."""
     casts: Int64s
-    """Rows of ops: casts of what autocast gives to linear layers and convolutions, weights and activations."""
+    """Rows of ops: autocast's casts of the weights and activations of linear layers and convolutions."""
     weights: int
-    """The number of weights that were cast: the backward pass hands each of them the gradient of its cast."""
+    """How many weights were cast: the backward pass gives each of them the gradient of its cast."""
     adds: int
-    """How many of these gradients are added to earlier ones."""
+    """How many of these gradients were added to earlier ones."""
 
 
 def passes_of(trace: Trace) -> list[Pass]:
@@ -157,7 +157,7 @@ def optimizer_within(trace: Trace, begin_ns: int, end_ns: int) -> bool:
 
 
 def casts_of_weights(trace: Trace, one_pass: Pass) -> Int64s | None:
-    """Return the casts of weights and biases in a pass; None where the trace does not separate them from activations.
+    """Return the casts of weights and biases in a pass; None if the trace does not separate them from activations.
 
     The casts of an op come in the order of its arguments: the input, the weight, the bias, each only if it is cast.
     """
@@ -187,7 +187,7 @@ def nan_checks(trace: Trace) -> Int64s:
 
 
 def _casts(trace: Trace) -> Int64s:
-    """Return the casts that autocast makes in such ops: it then calls the op of the same name within."""
+    """Return the casts that autocast makes in the ops of `WEIGHTED`: such an op then calls the op of its own name."""
     ops, parent = trace.ops, trace.links.op_parent
     weighted = ops.named(lambda name: name in WEIGHTED)
     outer = follow(ops.name, parent)
@@ -199,7 +199,7 @@ def _casts(trace: Trace) -> Int64s:
 
 
 def _to_weights(trace: Trace) -> tuple[Int64s, Bools]:
-    """Return the nodes that hand the gradient of a cast to a weight, and whether each adds it to what was there."""
+    """Return the nodes that give the gradient of a cast to a weight, and whether each adds it to an earlier one."""
     ops = trace.ops
     nodes = np.flatnonzero(ops.named(lambda name: name.startswith(NODE)))
     nodes = nodes[np.lexsort((ops.start_ns[nodes], ops.thread[nodes]))]

@@ -9,9 +9,9 @@ from pinprof.errors import TraceError
 from pinprof.urls import has_secret_of, redacted
 
 SILENCE_S = 60.0
-"""A web server that sends nothing for so long is given up. aiohttp's own limit is five minutes for a whole file."""
+"""Reading ends if a web server sends nothing for this time. aiohttp's own limit is five minutes for a whole file."""
 LEAST_BYTES = 1 << 16
-"""A server that sends less than this in the same time, about 1 KiB per second, is given up as well."""
+"""Reading also ends if a server sends fewer bytes than this in that time, about 1 KiB per second."""
 WITH_EXTRA = ("s3", "s3a", "gs", "gcs", "http", "https")
 """Schemes whose packages come with pinprof[remote]."""
 WEB = ("http://", "https://")
@@ -19,7 +19,7 @@ WEB = ("http://", "https://")
 DENIED = (401, 403)
 MISSING = (404, 410)
 FAILED = 400
-"""States of HTTP; from the last one on it is an error."""
+"""Statuses of HTTP; `FAILED` and all higher ones are errors."""
 REASONS: dict[type[BaseException], str] = {
     PermissionError: "access is denied; give the credentials as its service wants them, or a signed URL",
     FileNotFoundError: "no such file",
@@ -31,12 +31,12 @@ REASONS: dict[type[BaseException], str] = {
 
 
 class RemoteFile:
-    """A file at a URL, read from its start to its end, whose every failure is a TraceError."""
+    """A file at a URL, read from its start to its end; every failure is a TraceError."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         files, path = _file_system(url)
-        # Of a web server one request asks for the whole file: fsspec asks for its size first if it is not given.
+        # One request to a web server asks for the whole file: fsspec first asks for the size if none is given.
         self._is_web = url.startswith(WEB)
         with _translated(url):
             self._file = files.open(path, "rb", **({"block_size": 0, "size": 1} if self._is_web else {}))
@@ -51,7 +51,7 @@ class RemoteFile:
             return data
 
     def _check_speed(self, data: bytes) -> None:
-        """Raise TooSlow if fewer than `LEAST_BYTES` came in `SILENCE_S`: a server may send a byte now and then."""
+        """Raise TooSlow if fewer than `LEAST_BYTES` came in `SILENCE_S`: a server may send single bytes."""
         self._received += len(data)
         if monotonic() - self._since > SILENCE_S:
             if data and self._received < LEAST_BYTES:
@@ -69,7 +69,7 @@ class TooSlow(Exception):  # noqa: N818  only `_trouble` sees it
 
 
 class RemoteFiles:
-    """The folders of the file system behind a URL, asked by URLs."""
+    """The files and folders of the file system behind a URL, given and returned as URLs."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -80,16 +80,16 @@ class RemoteFiles:
         self._files.invalidate_cache()  # listings are kept, and a job may have written more since
 
     def is_folder(self, url: str) -> bool:
-        """Return whether this is a folder; on the web it is if it ends with a slash."""
+        """Return whether this is a folder; on the web a folder is a URL that ends with a slash."""
         if self._is_web or url.endswith("/"):
             return url.endswith("/")
         with _translated(self._url):
             return bool(self._files.isdir(self._path(url)))
 
     def exists(self, url: str) -> bool:
-        """Return whether there is a file of this very name."""
+        """Return whether there is a file of exactly this name."""
         with _translated(self._url):
-            strictly = {"strict": True} if self._is_web else {}  # else a silent server would be asked again and again
+            strictly = {"strict": True} if self._is_web else {}  # otherwise a silent server is asked again and again
             try:
                 return bool(self._files.exists(self._path(url), **strictly))
             except FileNotFoundError:
@@ -101,7 +101,7 @@ class RemoteFiles:
             return self._only_files(self._files.glob(self._path(pattern), detail=True))
 
     def below(self, folder: str, depth: int) -> list[str]:
-        """Return the files up to `depth` folders below one; on the web those that its page lists."""
+        """Return the files in a folder and up to `depth` folders below it; on the web those that its page lists."""
         with _translated(self._url):
             path = self._path(folder)
             if self._is_web or not depth:
@@ -110,7 +110,7 @@ class RemoteFiles:
             return self._only_files(self._files.find(path, maxdepth=depth + 1, detail=True))
 
     def _path(self, url: str) -> str:
-        return url if self._is_web else str(self._files._strip_protocol(url))  # noqa: SLF001  what fsspec has for it
+        return url if self._is_web else str(self._files._strip_protocol(url))  # noqa: SLF001  fsspec's own way
 
     def _only_files(self, entries: dict[str, dict[str, Any]]) -> list[str]:
         paths = [name for name, entry in entries.items() if entry["type"] == "file" and not name.endswith("/")]
@@ -137,7 +137,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def _web_options(url: str) -> dict[str, Any]:
-    """Return how to speak to a web server: by the proxy of the environment, and with a time limit."""
+    """Return options for a web server: the proxy of the environment, and a time limit."""
     if not url.startswith(WEB):
         return {}
     from aiohttp import ClientTimeout
@@ -150,7 +150,7 @@ def _web_options(url: str) -> dict[str, Any]:
 
 @contextmanager
 def _translated(url: str) -> Iterator[None]:
-    """Turn whatever a file system raises into a TraceError, without its cause: that quotes the URL with its secrets."""
+    """Turn any error of a file system into a TraceError, without its cause, which quotes the URL with its secrets."""
     try:
         yield
     except MemoryError:
@@ -160,7 +160,7 @@ def _translated(url: str) -> Iterator[None]:
 
 
 def _trouble(error: BaseException, url: str) -> str:
-    """Return what went wrong, in words; to fsspec every failure of a web server is a missing file, with a cause."""
+    """Return what went wrong, in words. fsspec raises FileNotFoundError for every failure of a web server."""
     from asyncio import TimeoutError as AsyncTimeout  # before Python 3.11 a class of its own
 
     while isinstance(error, FileNotFoundError) and _is_of_the_web(error.__cause__):
@@ -177,7 +177,7 @@ def _trouble(error: BaseException, url: str) -> str:
 
 
 def _of_server(error: BaseException) -> str | None:
-    """Return what the answer of a web server means, None if it has no known meaning."""
+    """Return the meaning of a web server's answer; None if it has no known meaning."""
     status = getattr(error, "status", None)
     if status is not None and type(error.__cause__).__module__ == "aiohttp.http_exceptions":
         return "what answers there is not a web server"  # the status is aiohttp's, not the server's
@@ -191,7 +191,7 @@ def _is_of_the_web(cause: BaseException | None) -> bool:
 
 
 def _one_line(error: object, url: str) -> str:
-    """Return the text of an error; nothing if it quotes what is secret of the URL."""
+    """Return the text of an error; empty if it quotes a secret of the URL."""
     text = redacted(" ".join(str(error).split()))
     return "" if has_secret_of(text, url) else text
 

@@ -1,4 +1,4 @@
-"""The log of a whole run: how long each step took, and what irregular work was in it. The trace shows a few steps."""
+"""The log of a whole run: the time of each step, and its irregular work. The trace shows only a few of the steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 
+from pinprof.document import converted
 from pinprof.trace.lines import Place
 
 RUN_KEY = "pinprof_run"
-"""Key of the noted run in the trace file."""
+"""Key of the log in the trace file."""
 
 EVALUATION, CHECKPOINT, EPOCH, COMPILE = "evaluation", "checkpoint", "epoch_end", "compile"
 CAPTURE = "graph_capture"
-"""Work in a step that is noted: `Module.eval()` was called, something was saved, a DataLoader was begun anew,
-torch.compile compiled something, or a CUDA graph was captured."""
+"""Kinds of irregular work in a step: `Module.eval()` was called, `torch.save` was called, a DataLoader was started
+again, torch.compile compiled, or a CUDA graph was captured."""
 
 PLAIN = "plain"
 """The window that times steps."""
@@ -29,13 +30,13 @@ PROFILED = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 
 USUAL = 2 / 3
-"""Evaluations and checkpoints in more than this share of all steps are a part of the step. With two batches in an epoch
-they are in half of the steps."""
+"""Evaluations, or checkpoints, in more than this share of all steps are a part of the step. With two batches in an
+epoch they are in half of the steps."""
 
 NOWHERE = -1
 """Stands for no place."""
 MOST = 10**17
-"""A file with more steps, or with more ns (three years), is corrupt."""
+"""A log with a larger number of steps, or of ns (three years), is corrupt."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,14 @@ class IrregularWork:
     step: int
     kind: str
     ns: int = 0
-    """How long it took; 0 where only its begin was noticed."""
+    """How long it took; 0 if only its beginning was noted."""
     place: int = NOWHERE
     """Where the program called it: an index into the places."""
 
 
 @dataclass(frozen=True)
 class Later:
-    """Steps after those that were noted one by one, together."""
+    """The sums of the steps after those that were noted singly."""
 
     steps: int = 0
     ns: int = 0
@@ -75,10 +76,10 @@ class HostStops:
 
     steps: int = 0
     off_cpu_ns: int = 0
-    """The time in which it was ready to run and others had its CPU; 0 where the system does not count it."""
+    """The time in which it was ready to run and others had its CPU; 0 if the system does not count it."""
     collections: tuple[Collections, ...] = ()
     asked_at: Place | None = None
-    """Where the program asks for most collections of all objects; None where Python begins them by itself."""
+    """Where the program itself starts most collections of all objects; None if Python starts them."""
 
 
 @dataclass(frozen=True)
@@ -92,28 +93,28 @@ class CompilerNote:
 
 @dataclass(frozen=True)
 class RunLog:
-    """All steps of a run, in order, from its begin to its end; times in ns by the host's clock."""
+    """All steps of a run, in order, from its beginning to its end; times in ns by the host's clock."""
 
     start_up_ns: int
-    """From the begin of the script to the begin of the first step."""
+    """From the beginning of the script to the first step."""
     windows: tuple[tuple[str, int], ...]
-    """What pinprof did with the steps: windows in order, each with its number of steps."""
+    """The windows of pinprof in order, each with its number of steps."""
     step_ns: tuple[int, ...]
     own_ns: tuple[int, ...]
-    """What pinprof itself took before each step: to start a profiler, or to write the trace."""
+    """pinprof's own time before each step: to start a profiler, or to write the trace."""
     input_ns: tuple[int, ...]
     """The time of each step in a DataLoader."""
     gpu_ns: tuple[int, ...]
-    """The time from end to end of each step's GPU work in the current stream; 0 where it was not timed."""
+    """The GPU's time of each step in the current stream, between the ends of work; 0 where it was not timed."""
     after_ns: int
-    """From the end of the last step to the end of the run."""
+    """From the end of the last step to the end of the run, without `own_after_ns`."""
     own_after_ns: int = 0
-    """What pinprof itself took of that."""
+    """pinprof's own time after the last step."""
     work: tuple[IrregularWork, ...] = ()
     places: tuple[Place, ...] = ()
     later: Later = field(default_factory=Later)
     unavoidable: str | None = None
-    """Why irregular work may be in the recorded steps although it was expected; None if none was."""
+    """Why the recording could not avoid expected irregular work; None if it could."""
     filling: tuple[int, ...] = ()
     """Steps whose batches workers began at the start of a DataLoader, all at once: they do not show its pace."""
     stops: HostStops = field(default_factory=HostStops)
@@ -121,10 +122,10 @@ class RunLog:
     recompiled: tuple[CompilerNote, ...] = ()
     """What torch.compile kept of its work, the most frequent first; the line of compiled code is where it begins."""
     runs_ns: tuple[float, ...] = ()
-    """The regular step of each run of `pinprof run --repeat`, of this one too, in order; empty for a single run."""
+    """The regular step of each run of `pinprof run --repeat`, in order and with this run; empty for a single run."""
 
     def noted_in(self, window: str) -> list[set[str]]:
-        """Return for each step of a window, of its last occurrence, the kinds of irregular work in it."""
+        """Return the kinds of irregular work in each step of the last window of this name."""
         begin, steps = 0, range(0)
         for name, count in self.windows:
             steps = range(begin, begin + count) if name == window else steps
@@ -133,23 +134,23 @@ class RunLog:
 
     @property
     def unusual_work(self) -> list[IrregularWork]:
-        """The work that was noted, without what most steps have."""
+        """The noted work, without evaluations and checkpoints that most steps have."""
         usual = self.in_most_steps({EVALUATION, CHECKPOINT})
         return [work for work in self.work if work.kind not in usual]
 
     def in_most_steps(self, kinds: set[str]) -> set[str]:
-        """Return which of these kinds of work are in more than `USUAL` of all steps: they are a part of the step."""
+        """Return the kinds of work, of these, that more than the share `USUAL` of all steps has."""
         most = USUAL * len(self.step_ns)
         return {kind for kind in kinds if len({work.step for work in self.work if work.kind == kind}) > most}
 
     def unusual_in(self, window: str) -> list[bool]:
-        """Return for each step of a window, of its last occurrence, whether unusual work but a new epoch is in it."""
+        """Return for each step of the last window of this name whether it has unusual work other than a new epoch."""
         kinds = {work.kind for work in self.unusual_work} - {EPOCH}
         return [bool(kinds & noted) for noted in self.noted_in(window)]
 
     @property
     def is_sound(self) -> bool:
-        """Whether its parts fit together."""
+        """Whether its parts fit each other."""
         steps = len(self.step_ns)
         times = (self.step_ns, self.own_ns, self.input_ns, self.gpu_ns)
         numbers = (
@@ -177,25 +178,22 @@ class TimesFile(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The file of a process that only times steps, in place of a trace."""
 
     pinprof: Mapping[str, Any]
-    """How it was recorded, as in a trace."""
+    """The facts about the recording, as in a trace."""
     pinprof_run: Any = None
     """The log of the run, which is stored later."""
     delays_ns: Sequence[int] = ()
-    """The time in each timed step in which the CPU was with others; empty where it was not noted."""
+    """The time in each timed step in which others had the CPU; empty if it was not noted."""
     imported: Sequence[str] = ()
-    """The files of the user's that it imported, sorted."""
+    """The user's files that it imported, sorted."""
     children: int = 0
-    """How many processes the program had started that ran: workers of a DataLoader, for one."""
+    """How many processes of the program ran, such as workers of a DataLoader."""
     gpu_memory: float | None = None
-    """The share of the GPU's memory that the program has taken; None without a GPU."""
+    """The share of the GPU's memory that the program reserved; None without a GPU."""
     gpu_free: float = 1.0
-    """The share that no process has taken at the end."""
+    """The share of the GPU's memory that was free at the end."""
 
 
 def run_of_metadata(entry: object) -> RunLog | None:
-    """Return the noted run from pinprof's metadata; None if it is missing or malformed."""
-    try:
-        log = msgspec.convert(entry, RunLog)
-    except msgspec.ValidationError:
-        return None
-    return log if log.is_sound else None
+    """Return the log of the run from pinprof's metadata; None if it is missing or malformed."""
+    log = converted(entry, RunLog)
+    return log if log is not None and log.is_sound else None

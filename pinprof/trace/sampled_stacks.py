@@ -1,18 +1,17 @@
-"""Where the host's time goes without the profiler: the sampled Python stacks that a trace holds."""
+"""The sampled Python stacks of a trace, which show where the host's time goes without the profiler."""
 
 from math import isfinite
 from typing import Annotated, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
-from pinprof.document import Count, Ms, Words, doc
+from pinprof.document import Count, Ms, Words, converted, doc
 from pinprof.trace.lines import Placed
 
 HOST_KEY = "pinprof_host"
 """Key of the sampled stacks in the trace file."""
 WORKER_KEY = "pinprof_worker"
-"""Key of those of a DataLoader's worker, whose steps are batches."""
+"""Key of the sampled stacks of a DataLoader's worker, whose steps are batches."""
 
 DEEPEST = 64
 """Frames of a stack that are kept."""
@@ -60,11 +59,8 @@ class HostProfile(Struct, frozen=True):
 
 def host_of_metadata(entry: object) -> HostProfile | None:
     """Return the samples from pinprof's metadata, None if they are missing or malformed."""
-    try:
-        profile = msgspec.convert(entry, HostProfile)
-    except msgspec.ValidationError:
-        return None
-    return profile if _is_sound(profile) else None
+    profile = converted(entry, HostProfile)
+    return profile if profile is not None and _is_sound(profile) else None
 
 
 def _is_sound(profile: HostProfile) -> bool:

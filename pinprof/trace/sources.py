@@ -1,4 +1,4 @@
-"""The source files of a recorded program, and the one line in them that can have made a recorded call."""
+"""The source files of a recorded program, and the only line in them that can have made a recorded call."""
 
 import ast
 import os
@@ -15,46 +15,46 @@ from pinprof.git import REPOSITORY
 from pinprof.trace.constructors import Made
 
 EDITED_AFTER_S = 10
-"""A source file that is newer than the trace by more than this is not the one that ran; files of one copy or checkout
-are written within seconds of each other, in any order."""
+"""A source file that is newer than the trace by more than this is not the one that ran. The files of one copy or
+checkout are written within seconds, in any order."""
 
 WITHIN = "PINPROF_SOURCES_WITHIN"
 """If this environment variable names a folder, only sources in it are read: a trace may name any file."""
 
 MAX_BYTES = 10_000_000
-"""Nobody wrote a source file larger than this."""
+"""Larger files are not source files that anybody wrote."""
 
 
 def project_of(folder: Path) -> Path:
-    """Return the top folder of the program in a folder: the git repository around it, else the folder itself."""
+    """Return the top folder of the project in a folder: the git repository around it, otherwise the folder itself."""
     return next((parent for parent in (folder, *folder.parents) if (parent / REPOSITORY).exists()), folder)
 
 
 class Sources:
-    """Finds the source of a file that a trace names: from the working directory, else from the trace's own folder.
+    """Finds the source of a file that a trace names: in the working directory, otherwise in the trace's own folder.
 
-    A trace names a file of a package as it is imported, as `mypackage/net.py`. Such a one may also be in the top folder
-    of the project, or in its `src`.
+    A trace names a file of a package as it is imported, such as `mypackage/net.py`. These are also looked for in the
+    top folder of the project, and in its `src`.
     """
 
     def __init__(self, trace_path: str, made: Made | None = None) -> None:
-        """Look in the trace's folder, too; `made` has hashes of some files as they ran, surer than their times."""
+        """Look in the trace's folder, too. `made` has hashes of some files as they ran, surer than times of change."""
         self._trace = Path(trace_path)
         self._hashes = made.sources if made else {}
-        self._found: dict[str, str | None] = {}
-        self._at: dict[str, Path | None] = {}
+        self._texts: dict[str, str | None] = {}
+        self._path_of: dict[str, Path | None] = {}
 
     def text(self, file: str) -> str | None:
-        """Return the text of a source file; None if it is not at hand, is not Python, or was edited after the trace."""
-        if file not in self._found:
-            self._found[file] = self._read(file) if file.endswith(".py") else None
-        return self._found[file]
+        """Return the text of a source file; None if it is missing, is not Python, or was edited after the trace."""
+        if file not in self._texts:
+            self._texts[file] = self._read(file) if file.endswith(".py") else None
+        return self._texts[file]
 
     def path(self, file: str) -> Path | None:
-        """Return where a source file is at hand, edited since or not; None if it is not, or is not Python."""
-        if file not in self._at:
-            self._at[file] = next(self._paths(file), None) if file.endswith(".py") else None
-        return self._at[file]
+        """Return the path of a source file, edited after the trace or not; None if it is missing, or is not Python."""
+        if file not in self._path_of:
+            self._path_of[file] = next(self._paths(file), None) if file.endswith(".py") else None
+        return self._path_of[file]
 
     def _paths(self, file: str) -> Iterator[Path]:
         folders = [Path(), self._trace.parent]
@@ -62,7 +62,7 @@ class Sources:
             folders += [self._project, self._project / "src"]
         for folder in folders:
             path = folder / file
-            with suppress(OSError, ValueError):  # not readable, or no name that a file can have
+            with suppress(OSError, ValueError):  # not readable, or not a possible name of a file
                 if _may_be_read(path) and path.is_file():
                     yield path
 
@@ -78,9 +78,9 @@ class Sources:
         return project_of(Path.cwd())
 
     def is_edited(self, path: Path, file: str) -> bool:
-        """Return whether a file at a path is not as the trace's program had it; raises OSError if it is gone.
+        """Return whether the file at a path differs from the one that ran; raises OSError if it is gone.
 
-        Its recorded hash decides; without one, whether the file was written after the trace.
+        The recorded hash decides; without one, whether the file was written after the trace.
         """
         recorded = self._hashes.get(file)
         if recorded is not None and path.stat().st_size <= MAX_BYTES:
@@ -108,8 +108,7 @@ Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.L
 MODULE = "<module>"
 
 IMPLICIT = re.compile(r"__\w+__")
-"""Methods that Python calls where the source does not name them: `Linear(3, 3)` calls `__init__`."""
-
+"""Methods that Python calls although the source does not name them: `Linear(3, 3)` calls `__init__`."""
 
 ANONYMOUS: dict[str, type[ast.expr]] = {
     "<lambda>": ast.Lambda,
@@ -118,7 +117,7 @@ ANONYMOUS: dict[str, type[ast.expr]] = {
     "<setcomp>": ast.SetComp,
     "<dictcomp>": ast.DictComp,
 }
-"""What Python calls functions without a name."""
+"""Python's names of functions without a name."""
 
 
 class _Place(NamedTuple):
@@ -129,10 +128,10 @@ class _Place(NamedTuple):
 def call_line(source: str, function: str, at: int, called: str, *, of_object: bool) -> int | None:
     """Return the line of the only call of `called` in a function of a source file, None if that is not certain.
 
-    `at` is the line that a trace gives for the function: its first one, or one that it stood on. The function is the
-    one of that name that holds this line. `of_object` says that a method was called: then a variable of that name does
-    not matter. No line is certain if several calls fit, if the name is used other than in a direct call (`read =
-    x.item`), if the call spans lines, or if Python calls the method by itself (`__init__`).
+    `at` is the line that a trace gives for the function: its first line, or one inside. The function is the one of that
+    name around this line. `of_object` says that a method was called: then a variable of that name does not matter. No
+    line is certain if several calls fit, if the name is also used without a call (`read = x.item`), if the call spans
+    lines, or if Python calls the method by itself (`__init__`).
     """
     body = _function(source, function, at)
     if body is None or IMPLICIT.fullmatch(called):
@@ -142,10 +141,10 @@ def call_line(source: str, function: str, at: int, called: str, *, of_object: bo
 
 
 def fits(source: str, function: str, at: int) -> bool:
-    """Return whether a source file has one function (or class) of this name that begins at a line or holds it.
+    """Return whether a source file has exactly one function (or class) of this name around a line.
 
-    The name may be qualified (`Trainer.step`). Of lambdas and comprehensions, which have none, any may hold the line;
-    other code without a name fits.
+    The name may be qualified (`Trainer.step`). Lambdas and comprehensions, which have no names, fit if any is around
+    the line; other code without a name always fits.
     """
     name = function.rpartition(".")[2]
     if name in ANONYMOUS:
@@ -154,9 +153,9 @@ def fits(source: str, function: str, at: int) -> bool:
 
 
 def may_call(source: str, at: int) -> bool:
-    """Return whether a line of a source file may call something, also by an operator, an attribute, `if x` or `for`.
+    """Return whether a line of a source file may call code, also by an operator, an attribute, `if x` or `for`.
 
-    Docstrings, blank lines, names, brackets and `def` do not: no frame stands on them while it waits for a call.
+    Docstrings, blank lines, names, brackets and `def` do not: no frame is at them while it waits for a call.
     """
     return at in _calling_lines(source)
 
@@ -176,15 +175,15 @@ ACTS = (
     *(ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef, ast.Raise, ast.Delete),
     *(ast.With, ast.AsyncWith, ast.Match, ast.pattern),
 )
-"""Nodes that run code of others: a call, an operator, a property, a method of `with`, an import."""
+"""Nodes that may run other code: a call, an operator, a property, a method of `with`, an import."""
 TESTS = (ast.If, ast.While, ast.Assert)
-"""Statements that ask whether an object is true."""
+"""Statements that test whether an object is true."""
 LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 
 
 @lru_cache(maxsize=64)
 def _calling_lines(source: str) -> frozenset[int]:
-    """Return the lines at which something may be called; of what spans lines those at which it begins."""
+    """Return the lines at which code may be called; of an expression over several lines the first."""
     nodes: set[ast.AST] = set()
     lines: set[int] = set()
     for node in ast.walk(_parsed(source) or ast.Module([], [])):
@@ -198,7 +197,7 @@ def _calling_lines(source: str) -> frozenset[int]:
             nodes |= {node.value, *node.targets}  # it iterates over the value
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             nodes |= set(node.decorator_list)
-        if isinstance(node, ast.Call):  # `x.\n    item()`: from Python 3.11 on it is called where its name stands
+        if isinstance(node, ast.Call):  # `x.\n    item()`: from Python 3.11 on the call is at the line of the name
             lines.add(node.func.end_lineno or 0)
     return frozenset(lines | {line for node in nodes if (line := getattr(node, "lineno", None)) is not None})
 
@@ -244,9 +243,9 @@ def _first_line(node: Named) -> int:
 
 
 def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Place]:
-    """Yield where a function's own code uses a name; what is nested in it and runs in a frame of its own is uncertain.
+    """Yield where the code of a function uses a name; a use in nested code with a frame of its own is uncertain.
 
-    Only a call on one line is certain; a name that is taken without being called may be called anywhere.
+    Only a call on one line is certain; a name that is used without a call may be called anywhere.
     """
     called_at: set[int] = set()
     for node, own in _walk(body.body):
@@ -262,9 +261,9 @@ def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Place]:
 
 
 def _walk(body: Iterable[ast.AST]) -> Iterator[tuple[ast.AST, bool]]:
-    """Yield all nodes of a function's body, calls before what they call, each with whether it runs in its own frame.
+    """Yield all nodes of a function's body, outer ones first, each with whether it runs in the function's own frame.
 
-    A loop, because source that Python parses may be nested deeper than Python functions may be.
+    This is a loop because source code may be nested more deeply than Python can recurse.
     """
     waiting = [(node, True) for node in body]
     while waiting:

@@ -1,4 +1,4 @@
-"""Finds the steps of a trace: by the profiler's marks, a server's, an annotation, or by repetition."""
+"""Finds the steps of a trace: by the profiler's marks, a server's marks, an annotation, or repetition."""
 
 import re
 from collections.abc import Sequence
@@ -26,15 +26,16 @@ from pinprof.trace.threads import STEP_PREFIX
 MIN_REPEATS = 3
 """Fewer repeats than this do not show a step."""
 MIN_STEP_KERNELS = 8
-"""Forward, backward and update of a single layer launch about as many kernels; a shorter period is a loop inside."""
+"""Forward, backward and update of a single layer launch about this number of kernels; a shorter period is a loop within
+the step."""
 MIN_MATCH = 0.95
-"""Share of kernels whose name must return one period later."""
+"""Share of kernels whose name must come again one period later."""
 MAX_PERIODS = 64
-"""Periods that are tried, the shortest first: a step holds few launches of its rarest kernel."""
+"""Periods that are tried, the shortest first: a step has few launches of its rarest kernel."""
 MIN_EDGE_LAUNCHES = 0.8
-"""An edge step with fewer launches than this share of the usual is cut off (torch_tb_profiler uses the same share)."""
+"""A step at an edge with fewer launches than this share of the usual is cut off (as in torch_tb_profiler)."""
 MAX_IRREGULARITY = 0.1
-"""An annotation marks steps if the launches between its starts deviate by no more than this share of their mean."""
+"""An annotation marks steps if the number of launches between its starts deviates by at most this share of the mean."""
 DIGITS = re.compile(r"\d+")
 
 
@@ -47,7 +48,7 @@ def find_steps(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Acti
 
 
 def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
-    """Return the `ProfilerStep#N` ranges; those that launch nothing while others do are the profiler's own tail."""
+    """Return the `ProfilerStep#N` ranges, without those at the edges that launch nothing while others do."""
     rows = np.flatnonzero(annotations.named(lambda name: name.startswith(STEP_PREFIX)))
     if len(rows) == 0:
         return None
@@ -58,9 +59,9 @@ def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> St
 
 
 def _served_batches(annotations: HostEvents) -> Steps | None:
-    """Return the times between the starts of a server's marks: what it does between two belongs to the first.
+    """Return the times between the starts of a server's marks: the work between two marks belongs to the first.
 
-    Of the last batch that is not known, so it is not complete; it is where it is the only one.
+    The end of the last batch is unknown, so it is not complete, unless it is the only one.
     """
     batches = serving_marks(annotations)
     if batches is None:
@@ -73,10 +74,10 @@ def _served_batches(annotations: HostEvents) -> Steps | None:
 
 
 def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
-    """Return the times between the starts of an annotation between which the same number of activities is launched.
+    """Return the times between the starts of an annotation if about the same number of activities is launched in each.
 
     Of several such annotations the one that covers most time is taken. Numbers in names are ignored. Compiled code
-    does not mark a step: each layer may run the same.
+    does not mark a step: each layer may run the same code.
     """
     folded: dict[str, int] = {}
     family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
@@ -124,7 +125,7 @@ def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | No
 
 
 def _period(name: Int32s) -> int:
-    """Return the smallest number of launches after which the names repeat, 0 if they do not or that is too few."""
+    """Return the smallest number of launches after which the names repeat; 0 if it is too small, or none repeat."""
     count = len(name)
     longest = count // MIN_REPEATS
     if longest < MIN_STEP_KERNELS:
@@ -160,7 +161,7 @@ def _launches_per_step(steps: Steps, calls: Calls, launch: Int32s) -> np.ndarray
 
 
 def _mark_complete(steps: Steps, per_step: np.ndarray) -> Steps:
-    """Drop steps at the edges that launch nothing, and mark as incomplete those that launch far less than usual."""
+    """Drop steps at the edges that launch nothing, and mark those as incomplete that launch far less than usual."""
     working = np.flatnonzero(per_step)
     if len(working) == 0:
         return steps
@@ -174,16 +175,15 @@ def _mark_complete(steps: Steps, per_step: np.ndarray) -> Steps:
 
 
 class AnnotationKind(NamedTuple):
-    """Annotations of one kind; the numbers in their names count requests and tokens, and do not separate kinds."""
+    """Annotations of one kind by a server; the numbers in their names, of requests and tokens, make no other kind."""
 
     server: str
-    """Whose they are."""
     kind: str
-    """What they are, in words."""
+    """The name of the kind, with N for numbers."""
     name: re.Pattern[str]
 
     def has(self, name: str) -> bool:
-        """Return whether this is the name of one of them."""
+        """Return whether an annotation of this name is of the kind."""
         return self.name.fullmatch(name) is not None
 
 
@@ -199,22 +199,22 @@ MARKS = (
     AnnotationKind(SGLANG, "scheduler.run_batch", re.compile(r"scheduler\.run_batch")),
     AnnotationKind(SGLANG, "step[MODE bs=N]", re.compile(r"step\[[A-Z_]+ .*\]")),
 )
-"""The outer ones before those within them: vllm/v1/worker/gpu_worker.py (`annotate_profile`; the names of 2025 tell new
-and cached requests) and gpu_model_runner.py; sglang/srt/managers/scheduler.py and utils/profile_utils.py
+"""Outer marks before those within them: vllm/v1/worker/gpu_worker.py (`annotate_profile`; the names of 2025 distinguish
+new and cached requests) and gpu_model_runner.py; sglang/srt/managers/scheduler.py and utils/profile_utils.py
 (`build_step_span_name`: EXTEND is a prefill, and speculative decoding has several in a batch). SGLang also makes marks
-of vLLM's name, for the same tools."""
+with vLLM's names, for the same tools."""
 
 
 def is_serving(steps: Steps) -> bool:
-    """Return whether a server's batches are the steps: they differ in kind and size, as those of a training do not."""
+    """Return whether the steps are a server's batches: unlike steps of a training, they differ in kind and size."""
     server, _, kind = steps.marker.partition("'s ")
     return server in (SGLANG, VLLM) and any(kind == marks.kind for marks in MARKS)
 
 
 def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
-    """Return what marks the batches of a server, and the marks themselves in order; None where nothing does.
+    """Return the name of the marks of a server's batches, and the marks in order; None if the trace has none.
 
-    They are of the thread that has most of them, and none lies within another.
+    The marks are of the thread that has most of them, and none lies within another.
     """
     for marks in MARKS:
         rows = np.flatnonzero(annotations.named(marks.has))
@@ -225,7 +225,7 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
 
 
 def _is_of_sglang(names: Sequence[str]) -> bool:
-    """Return whether the name of any event, Python functions included, is SGLang's."""
+    """Return whether any name in the trace, also of a Python function, is SGLang's."""
     own = [marks for marks in MARKS if marks.server == SGLANG]
     return any("sglang" in name or any(marks.has(name) for marks in own) for name in names)
 
@@ -236,6 +236,6 @@ def _of_busiest(annotations: HostEvents, rows: Int64s) -> np.ndarray:
 
 
 def _outer(annotations: HostEvents, rows: Int64s) -> Int64s:
-    """Return the rows that begin when all rows before have ended."""
+    """Return the rows that begin when all earlier rows have ended."""
     reach = np.maximum.accumulate(annotations.end_ns[rows])[:-1]
     return rows[np.concatenate(([True], annotations.start_ns[rows[1:]] >= reach))]

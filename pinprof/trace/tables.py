@@ -23,19 +23,19 @@ Int8s: TypeAlias = npt.NDArray[np.int8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NONE = -1
-"""The one sentinel: no such row, no such value."""
+"""The only sentinel: no such row, no such value."""
 EVERY = slice(None)
 """All rows of a table."""
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 EventKind: TypeAlias = Literal["wait", "call", "kernel", "copy", "memset", "op", "host", "unknown"]
-"""What an event was: `wait`, a call that can make the host wait, or its record; `call`, any other call; `host`, an
-annotation, a function or an overhead; `unknown` where nothing shows it."""
+"""Kinds of events: `wait`, a call that can make the host wait, or the record of a wait; `call`, any other call; `host`,
+an annotation, a function or an overhead; `unknown` if the file does not show it."""
 StepSource: TypeAlias = Literal["profiler_step", "annotation", "repetition", "whole_trace"]
-"""What shows the steps of a trace: the profiler's marks, an annotation, what is launched again, or nothing."""
+"""What shows the steps of a trace: the profiler's marks, an annotation, repeated launches, or nothing."""
 WHOLE_TRACE: Final = "whole_trace"
-"""The source of the only step of a trace in which none was found: all of it."""
+"""The source of steps of a trace in which none was found: the whole trace is the only step."""
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
 HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kinds of memory on the host side of a copy; `none` for a copy without a host side."""
@@ -54,16 +54,16 @@ def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
 
 
 MOST_BYTES = 1 << 40
-"""No device has so much memory, so no copy is larger: such a size is corrupt. Of sizes up to it 8 million fit int64."""
+"""A larger size of a copy is corrupt: no device has this much memory. The sum of 8 million such sizes fits int64."""
 
 
 class Bytes(NamedTuple):
-    """The sizes of some copies together."""
+    """The total size of some copies."""
 
     known: int | None
-    """Of the copies with a recorded size; None if there are copies, and none has one."""
+    """The bytes of the copies with a recorded size; None if there are copies, and none has one."""
     unsized: int
-    """How many have no recorded size."""
+    """How many copies have no recorded size."""
 
 
 def total_bytes(sizes: Int64s) -> Bytes:
@@ -151,17 +151,17 @@ class Activities(Table):
     bytes: Int64s
     """Bytes copied or set; -1 where not recorded."""
     direction: Int8s = field(metadata={"texts": DIRECTIONS})
-    """Of a copy, index into DIRECTIONS; -1 for kernels and memsets."""
+    """Index into DIRECTIONS of a copy; -1 for kernels and memsets."""
     host_memory: Int8s = field(metadata={"texts": HOST_MEMORIES})
-    """Of a copy, index into HOST_MEMORIES; -1 for kernels and memsets."""
+    """Index into HOST_MEMORIES of a copy; -1 for kernels and memsets."""
     collective: Int32s = field(metadata={"named": True})
-    """Of the kernel of a collective, what torch.distributed calls it (`allreduce`); -1 for other work."""
+    """What torch.distributed calls the collective of a kernel (`allreduce`); -1 for other work."""
     group: Int32s = field(metadata={"named": True})
-    """Of the kernel of a collective, the ranks of its process group as recorded (`[0, 1]`); -1 where not recorded."""
+    """The ranks of the process group of a collective's kernel (`[0, 1]`); -1 where not recorded."""
     message: Int32s = field(metadata={"named": True})
-    """Of the kernel of a collective, its type, elements in and out, and ranks (`Float 64 64 2`); -1 for other work."""
+    """Type, elements in and out, and ranks of a collective's kernel (`Float 64 64 2`); -1 for other work."""
     track: Int32s
-    """Index into `Trace.tracks`: where the file shows it."""
+    """Index into `Trace.tracks`: the track on which the file shows it."""
 
     @cached_property
     def of_device(self) -> dict[int, Int64s]:
@@ -235,15 +235,15 @@ class Steps:
 
     source: StepSource
     marker: str
-    """What marks a step: the annotation's name, or a sentence."""
+    """What marks a step: an annotation's name, or a phrase."""
     start_ns: Int64s
     end_ns: Int64s
     complete: Bools
-    """False for steps at the edges of the trace that are cut off, and for those that are `unlike` the others."""
+    """Whether a step is measured: not if it is cut off at an edge of the trace, or `unlike` the others."""
     on_host: bool
-    """Whether the times are those of host code; else of GPU activities (a trace without host events)."""
+    """Whether the times are those of host code; in a trace without host events they are those of GPU activities."""
     unlike: Bools | None = None
-    """Steps that are recorded whole and not measured, since they are unlike the others; None without any."""
+    """Steps that were recorded whole but are not measured, since they are unlike the others; None without any."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -255,12 +255,12 @@ class Steps:
 
     @property
     def followed(self) -> Int64s:
-        """Return the complete steps that another one follows: how long they take is known."""
+        """Return the complete steps that are followed by another step: their length is known."""
         complete = np.flatnonzero(self.complete)
         return complete[complete + 1 < len(self)]
 
     def holds(self, step: Int32s) -> Bools:
-        """Return for each index of a step, -1 for none, whether that is a complete step."""
+        """Return whether each index of a step, -1 for none, is that of a complete step."""
         return (step != NONE) & self.complete[step] if len(self) else np.zeros(len(step), bool)
 
 
@@ -298,11 +298,11 @@ class FileEvents(NamedTuple):
     """Where the events of a trace are in its file, so that they can be looked up again."""
 
     counts: tuple[int, ...]
-    """How many events each part of the file holds; a part is what is decoded at once."""
+    """How many events each part of the file holds; a part is decoded at once."""
     of_table: Mapping[str, Int32s]
-    """Per row of each table, which event of the file it is."""
+    """Per row of each table: the number of its event in the file."""
     stamp: tuple[int, int] | None
-    """Size and time of change of the file; None where it is not a file of this machine."""
+    """Size and time of change of the file; None if it is not a file of this machine."""
 
 
 @dataclass(frozen=True)
@@ -322,29 +322,29 @@ class Trace:
     steps: Steps
     links: Links
     counts: dict[str, int]
-    """Duration events in the file by category: a known one by its present name, others as recorded."""
+    """Duration events in the file by category: known categories by their present name, others as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
     events: FileEvents
     skipped_kinds: Mapping[EventKind, int] = field(default_factory=dict)
-    """The same by what they were."""
+    """The same by kind of event."""
     repaired: int = 0
-    """Events that were not JSON and have been repaired as far as their meaning was clear."""
+    """Events that were not JSON and were repaired, because their meaning was clear."""
     cut: Cut | None = None
-    """What became of the end of a file that ended too early; the events before that are here."""
+    """Where the file ended too early, if it did; the trace holds the events before that."""
     tracks: tuple[tuple[int | float | str | None, int | float | str | None], ...] = ()
     """The process and thread ids that the file gives GPU work, mostly device and stream."""
     absurd_sizes: int = 0
-    """Sizes of GPU work that no copy can have; they count as not recorded."""
+    """How many recorded sizes are impossible; they count as not recorded."""
     run: RunLog | None = None
-    """What pinprof noted of the whole run; None where it did not record the trace."""
+    """The log of the whole run; None if pinprof did not record the trace."""
     memory: MemoryUse = field(default_factory=no_memory)
 
     def __repr__(self) -> str:
         return one_line(f"trace {self.path!r}", (what for _, what in self._at_a_glance))
 
     def _repr_html_(self) -> str:
-        """Return what is in it as a table, for a notebook."""
+        """Return a summary of the trace as an HTML table, for a notebook."""
         return as_table(self.path, self._at_a_glance)
 
     @property
@@ -388,8 +388,8 @@ class Trace:
     def in_flight(self) -> Bools:
         """Per activity: whether it was queued before the recording began.
 
-        Its launch is not in the trace, nor is that of any work before it on its stream, which runs in order. On a
-        stream without any launch, only what began before the first call surely was.
+        Then the trace has no launch of it, nor of any work before it on its stream, which runs in order. On a stream
+        without any launch, only work that began before the first call certainly was.
         """
         linked = self.links.launch != NONE
         if len(self.calls) == 0:
@@ -405,9 +405,9 @@ class Trace:
     def launched_ns(self) -> Int64s:
         """Per activity: when the call that launched it began, in ns.
 
-        Work in flight was launched before anything that is recorded. For other work without a launch in the trace (the
+        Work in flight was launched before all recorded events. For other work without a launch in the trace (the
         profiler lost it, or there are no calls) it is the latest possible time: when the next work on its stream was
-        launched, or its own start if that is earlier.
+        launched, or the work's own start if that is earlier.
         """
         linked = self.links.launch != NONE
         launched = self.gpu.start_ns.copy()
@@ -426,7 +426,7 @@ class Trace:
 
     @cached_property
     def _by_stream(self) -> tuple[Int64s, Int64s]:
-        """The activities stream by stream, each in order of start, and a number of the stream of each of these."""
+        """The activities by stream and start, and for each of these the number of its stream."""
         device, stream = self.gpu.device, self.gpu.stream
         order = np.lexsort((stream, device))  # stable, and the table is sorted by start
         new = (np.diff(device[order]) != 0) | (np.diff(stream[order]) != 0)

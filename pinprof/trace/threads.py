@@ -22,8 +22,9 @@ def name_threads(
 ) -> tuple[Thread, ...]:
     """Return the threads with their names and roles, in the order of `keys`.
 
-    The main thread is the one that marks the profiler's steps, else has most annotations (optimizers and loaders leave
-    them), else is the process's own, else has most ops and calls: a backward pass often has more than the main thread.
+    The main thread is the one with most of the profiler's step marks. Ties are broken by the number of annotations
+    (optimizers and DataLoaders make them), then by whether it is the process's first thread, then by the number of ops
+    and calls: a backward pass often has more of these than the main thread.
     """
     count = len(keys)
     steps = _per_thread(annotations, annotations.named(lambda name: name.startswith(STEP_PREFIX)), count)
