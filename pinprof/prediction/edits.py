@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
-from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,9 +20,11 @@ from pinprof.replay.program import (
     ISSUE,
     SHORT_GAP_NS,
     STAGED,
+    TIMES_BEFORE,
     Call,
     GpuWork,
     Program,
+    with_times_before,
 )
 from pinprof.trace.calls import STREAM, are_small_to_gpu
 from pinprof.trace.tables import DTOH, HTOD, NONE, PAGEABLE, PINNED, Trace
@@ -194,7 +195,8 @@ class _Change:
             changed = None if is_removed else self._changed(call)
             if changed is None:
                 continue
-            yield _with_host_times(changed, (gap, loading, artefact, python, work, events, loaded, cost))
+            times = gap, loading, artefact, python, work, events, loaded, cost
+            yield changed if times == TIMES_BEFORE(changed) else with_times_before(changed, times)
             gap = loading = artefact = python = work = events = loaded = cost = 0.0
 
     def _removed_times(self) -> dict[int, Intervals]:
@@ -267,15 +269,3 @@ class _Change:
         machine = None if self.edits.pinned_gbps else self.edits.machine
         measured = machine.time_ns(direction, size) if machine else None
         return COPY_START_NS + size / self.gbps if measured is None else measured
-
-
-HOST_FIELDS = ("gap_ns", "input_ns", "artefact_ns", "python_ns", "own_work_ns", "events", "input_events", "cost_ns")
-HOST_TIMES = attrgetter(*HOST_FIELDS)
-
-
-def _with_host_times(call: Call, times: tuple[float, ...]) -> Call:
-    """Return a call with these times of the host before it, named by `HOST_FIELDS`."""
-    if times == HOST_TIMES(call):
-        return call
-    changed: dict[str, Any] = dict(zip(HOST_FIELDS, times, strict=True))
-    return structs.replace(call, **changed)

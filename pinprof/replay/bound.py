@@ -6,25 +6,25 @@ from pinprof.analyses.idle import IDLE
 from pinprof.details import Details
 
 STARVED = 0.15
-"""From this share of the step on, workers that have no batch ready set its pace. Of 37 recordings of programs with
-workers, twelve have 0.28 to 0.69, the others 0.10 at most."""
+"""If workers have no batch ready for at least this share of the step, they set its pace. Of 37 recordings of programs
+with workers, twelve have 0.28 to 0.69, the others 0.10 at most."""
 HANDED_OVER_NS = 100_000.0
-"""The time to get a ready batch from a thread that pins: 0.04 to 0.15 ms in 12 recordings. Of one
-program, before and after pin_memory=True, the steps were in the DataLoader for 1.6 ms and for 0.1."""
+"""The time to get a ready batch from a thread that pins: 0.04 to 0.15 ms in 12 recordings. The steps of one program
+were in the DataLoader for 1.6 ms before pin_memory=True, and for 0.1 ms after it."""
 
 
 @dataclass(frozen=True)
 class Feed:
     """The input of a step without the profiler, as measured in the recorded run; means, in ns.
 
-    The recorded steps do not show it: while a recording begins, workers fill their queues, so its steps wait for less;
-    and where the process makes its batches itself, the profiler slows that.
+    The recorded steps do not show it: while a recording begins, workers fill their queues, so its steps wait less; and
+    if the process makes its batches itself, the profiler slows that.
     """
 
     input_ns: float
-    """All its time in a DataLoader."""
+    """The step's time in a DataLoader."""
     wait_ns: float
-    """The part in which workers had no batch ready; 0 where the process makes the batches itself."""
+    """The part in which workers had no batch ready; 0 if the process makes the batches itself."""
 
     @property
     def pinned_ns(self) -> float:
@@ -33,13 +33,13 @@ class Feed:
 
     @property
     def received_ns(self) -> float:
-        """The time to receive a ready batch from workers; unknown where the process makes batches itself."""
+        """The time to receive a ready batch from workers; an assumed one if the process makes batches itself."""
         return self.input_ns - self.wait_ns if self.wait_ns else min(HANDED_OVER_NS, self.input_ns)
 
     def batch_ns(self, step_ns: float, now: int, then: int) -> float:
-        """Return the time between batches of `then` workers in place of `now`; `now` is 0 for the process itself.
+        """Return the time between batches with `then` workers in place of `now`; `now` is 0 for the process itself.
 
-        Twice the workers are twice as fast, if they need only cores. The present workers set the pace of the step.
+        Twice the workers are taken to be twice as fast, and the present ones to set the pace of the step.
         """
         return (now * step_ns if now else self.input_ns) / then
 
@@ -49,7 +49,7 @@ class Feed:
 
 
 def feed_of(details: Details) -> Feed | None:
-    """Return the input of the step; None where it was not measured, or the step takes no batch of a DataLoader."""
+    """Return the input of the step; None if it was not measured, or the step takes no batch of a DataLoader."""
     timed, loader = details.whole_run.timed if details.whole_run else None, details.loader
     if timed is None or not timed.input_ns or not loader.wait_in_steps_ns:
         return None
@@ -71,21 +71,20 @@ BOUNDS = {
 GPU_BOUND = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
 COMMUNICATION_BOUND = 0.5
-"""If collectives that nothing hides take this share of the step, they set its pace. A GPU that waits in them counts as
-busy."""
+"""If exposed collectives take this share of the step, they set its pace. A GPU that waits in them counts as busy."""
 HIDDEN_LOADER = 1.25
-"""A step without profiler that is longer than the recorded one by this factor waited for input, where nobody measured
-that: hardly anything else is faster under a profiler. While the recording began, the DataLoader's workers filled their
-queue."""
+"""If the input was not measured, a step without the profiler that is longer than the recorded one by this factor waited
+for input: hardly anything else is faster under a profiler. The workers filled their queues while the recording
+began."""
 QUEUED = 0.5
-"""Where work is queued for this share of the time in which the GPU is not busy, it does not wait for the host. The
+"""If work is queued for this share of the time in which the GPU is not busy, the GPU does not wait for the host. The
 rest may be copies of pageable memory, whose pace the host sets."""
 
 
 def is_gpu_bound(busy_ns: float, step_ns: float) -> bool:
     """Return whether the GPU's work at its own pace takes nearly the whole step.
 
-    Copies of pageable memory are not in `busy_ns`: the host sets their pace, piece by piece.
+    `busy_ns` must not contain copies of pageable memory: the host sets their pace.
     """
     return busy_ns >= GPU_BOUND * step_ns
 

@@ -1,4 +1,4 @@
-"""Builds the program of a trace: what each call does, waits for, and takes."""
+"""Builds the program of a trace: for each call, what it does, what it waits for, and how long it takes."""
 
 from collections.abc import Collection
 
@@ -45,7 +45,7 @@ from pinprof.trace.phases import torch_times
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
 
 MOST_SPREAD = 2.5
-"""The largest spread of launches that counts: more has reasons in the program."""
+"""The largest spread of launches that counts: a larger one comes from the program."""
 
 
 def build_program(
@@ -77,7 +77,7 @@ def build_program(
 
 
 class _Builder:
-    """Looks up what is known of each call."""
+    """Builds the calls of a program."""
 
     def __init__(self, trace: Trace, stalls: Stalls) -> None:
         self.trace, self.stalls = trace, stalls
@@ -90,7 +90,7 @@ class _Builder:
         self.launched = np.flatnonzero(launch != NONE)
         self._by_call = self.launched[np.argsort(launch[self.launched], kind="stable")]
         self._first = np.searchsorted(launch[self._by_call], np.arange(len(trace.calls) + 1))
-        """Where the activities of each call begin among those by call."""
+        """Where the activities of each call begin in `_by_call`."""
         self.uses = find_event_uses(trace, self.queue, stalls)
         self.free_ns = self._free()
         self.latency_ns = self._usual_latency()
@@ -111,10 +111,10 @@ class _Builder:
         return rows[launching[trace.calls.thread[rows]] & ~own[rows]]
 
     def _free(self) -> Int64s:
-        """Return per activity when its stream was free for it: the end of what ran before, or of what an event awaited.
+        """Return per activity when its stream was free for it: when the work before, or the work of an event, ended.
 
-        The first on a stream finds it free from the beginning, which is early enough for all times of a trace, and late
-        enough that the time since then is a number of 64 bits.
+        For the first activity of a stream it is free from a time on that is before all times of a trace, and so late
+        that the time since then fits 64 bits.
         """
         trace = self.trace
         order = np.lexsort((trace.gpu.start_ns, self.queue))
@@ -146,9 +146,9 @@ class _Builder:
         return float(usual), min(float(long) / max(float(usual), 1.0), MOST_SPREAD)
 
     def queue_depth(self) -> int:
-        """Return how many launches a stream holds: as many as on NVIDIA's GPUs, or more where it held more.
+        """Return how many launches a stream holds: `QUEUE_DEPTH`, or more if a stream held more.
 
-        AMD's hold many thousands.
+        Streams of AMD's GPUs hold many thousands.
         """
         trace = self.trace
         rows = np.flatnonzero(trace.links.launch != NONE)
@@ -169,7 +169,7 @@ class _Builder:
         return self._by_call[self._first[call] : self._first[call + 1]].tolist()
 
     def _current_queues(self) -> Int64s:
-        """Return per call the stream of the last launch of its thread before it: mostly PyTorch's current stream."""
+        """Return per call the stream of its thread's last launch before it: mostly PyTorch's current stream."""
         calls = self.trace.calls
         current, queue = np.full(len(calls), NONE, np.int64), np.full(len(calls), NONE, np.int64)
         queue[self.trace.links.launch[self.launched]] = self.queue[self.launched]
@@ -224,7 +224,7 @@ class _Builder:
         return works
 
     def _add_stall(self, call: Call, stall: int) -> None:
-        """Note what a call that can block waits for."""
+        """Note what a blocking call waits for."""
         stalls = self.stalls
         kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
         stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
@@ -248,10 +248,10 @@ class _Builder:
             call.kind, call.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
 
     def _add_staging(self, call: Call, stall_ns: float) -> None:
-        """Note how long a call stages its copy once the stream has come to it.
+        """Note how long a call stages its copy once the stream is free.
 
-        The stream may wait for another one, which holds the host, too. A call that returned while the stream was still
-        at work did not wait for it: of some copies of little more than `SMALL_COPY_BYTES` the driver keeps the data.
+        If the stream waits for another one, the host waits, too. A call that returned while the stream was still at
+        work did not wait for it: the driver keeps the data of some copies slightly larger than `SMALL_COPY_BYTES`.
         """
         trace = self.trace
         start, end = int(trace.calls.start_ns[call.row]), int(trace.calls.end_ns[call.row])
@@ -264,7 +264,7 @@ class _Builder:
             work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - free, 0.0)
 
     def _add_wait(self, call: Call, stall: int) -> None:
-        """Note how long the call takes at least, and how long it takes to wake up."""
+        """Note the least time of the call, and the time to wake up."""
         stalls = self.stalls
         if stalls.drain_ns[stall] + stalls.own_ns[stall] > 0:
             returned = float(self.trace.calls.end_ns[stalls.call[stall]] - stalls.awaited_end_ns[stall])
@@ -276,14 +276,14 @@ class _Builder:
 
 
 LOADING = 0.7
-"""What a profiler costs in ops of a DataLoader, as a multiple of its cost in ops that are as long and launch kernels:
+"""The profiler's cost in ops of a DataLoader as a multiple of its cost in ops of the same length that launch kernels;
 chosen with 50 recordings of programs that load their data in their own process."""
 
 
 def add_host_time(
     trace: Trace, stalls: Stalls, rows: Int64s, wanted: Bools, calls: list[Call], waiting: Intervals, python_cost: float
 ) -> None:
-    """Note the time of the host before the wanted ones of all calls, and what was recorded in it."""
+    """Note the host's time before each wanted call, and what was recorded in it; `calls` are the wanted ones."""
     start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
     blocking = np.isin(rows, stalls.call)
     since = np.concatenate(([beginning(trace, int(rows[0]))], np.where(blocking, end, start)[:-1]))
@@ -306,7 +306,7 @@ def add_host_time(
 
 
 def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:
-    """Return what the profiler itself took between these times: its buffers, and the marks between its steps."""
+    """Return the profiler's own time between these times: for its buffers, and between its step marks."""
     overheads, steps = trace.overheads, trace.steps
     artefact = covered(overheads.times(), since, until)
     if steps.source == "profiler_step":
@@ -317,7 +317,7 @@ def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:
 def _recorded_events(
     trace: Trace, threads: Int32s, waiting: Intervals, between: tuple[Int64s, Int64s], python_cost: float
 ) -> tuple[Floats, Floats]:
-    """Return what was recorded between these times, in ops: outside of the waiting for input, and in it."""
+    """Return the recorded events between these times, in units of ops: outside of waits for input, and in them."""
     events, input_events = np.zeros(len(between[0])), np.zeros(len(between[0]))
     for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
         times = table.start_ns[np.isin(table.thread, threads)]
@@ -327,24 +327,24 @@ def _recorded_events(
 
 
 def _per_event(times: Floats, events: Floats) -> float:
-    """Return the mean time per event of those calls that have some."""
+    """Return the mean time per event, over the calls that have events."""
     has_events = events > 0
     return float(times[has_events].sum() / events[has_events].sum()) if has_events.any() else 0.0
 
 
 def _within(times: Int64s, since: Int64s, until: Int64s) -> Int64s:
-    """Return how many of the sorted times lie from each of these on, before each of those."""
+    """Return how many of the sorted times lie in each range from `since` to `until`."""
     return np.maximum(np.searchsorted(times, until) - np.searchsorted(times, since), 0)
 
 
 def _own_work(trace: Trace, threads: Int32s) -> Intervals:
-    """Return the times in which the program does work of its own on the host, that no graph of a network replaces."""
+    """Return the times in which the program does its own work on the host, which no CUDA graph replaces."""
     pauses, ops = long_pauses(trace, threads, OWN), trace.ops.times(long_ops(trace, threads))
     return subtract(joined(pauses, ops), torch_times(trace, threads))
 
 
 def beginning(trace: Trace, first: int) -> int:
-    """Return when the step of the first call began, or the call itself if it is in none."""
+    """Return when the step of the first call began; if it is in no step, when the call began."""
     step = int(trace.links.call_step[first])
     started = int(trace.calls.start_ns[first])
     return min(int(trace.steps.start_ns[step]), started) if trace.steps.on_host and step != NONE else started

@@ -17,24 +17,24 @@ from pinprof.trace.tables import Trace
 from pinprof.units import NS_PER_MS
 
 KEEP = 0.2
-"""At least this share of the host's time before a call is its own: with stacks, whole steps took up to 2.7 times as
-long as without a profiler."""
+"""At least this share of the host's time before a call is the program's own: with stacks, whole steps took up to 2.7
+times as long as without a profiler."""
 USUAL_NS = 1_600.0
-"""What a profiler costs per recorded op and call on a fast H200 machine, if the recording does not show it: near the
-median of the costs that fit 57 recordings of 27 programs."""
+"""The profiler's cost per recorded op and call on a fast H200 machine, used if the recording does not show the cost: it
+is near the median of the costs that fit 57 recordings of 27 programs."""
 Way: TypeAlias = Literal["plain", "memory", "stacks"]
 """How a trace was recorded: with Python functions, with allocations only, or with neither."""
 HOST_SHARE: Final[dict[Way, float]] = {"plain": 0.33, "memory": 0.42, "stacks": 0.44}
-"""What a profiler costs, as a share of the host's time per recorded op and call, where launches do not scatter: medians
-of the costs that fit the measured steps of the recordings in traces/estimates.json (scripts/fit_calibration.py). A slow
-host slows the profiler too. The share grows with `Program.launch_spread`: a host that does other work besides while it
-records adds time that the step without the profiler does not have."""
+"""The profiler's cost as a share of the host's time per recorded op and call, if launches do not scatter: medians of
+the costs that fit the measured steps of the recordings in traces/estimates.json (scripts/fit_calibration.py). A slow
+host slows the profiler, too. The share grows with `Program.launch_spread`: if the host does other work while it
+records, that adds time which the step without the profiler does not have."""
 RARE = 90
-"""Percentile of the calls, by host time per op and call: what they take beyond it is the program's own work."""
+"""Percentile of the host's time per op and call: time of a call beyond it is the program's own work."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 0.2, 1.2
-"""The cost is kept between these shares of the median launch: all but a few of the same recordings lie between them."""
+"""The cost is kept between these multiples of the median launch, as are all but a few of the same recordings."""
 BOUNDS = 0.9, 1.1
-"""The least and the most that a profiler may have cost, in times of what is expected."""
+"""The least and the most that a profiler may have cost, as multiples of the expected cost."""
 UNSURE, SLOW_UNSURE, ERRORS = 0.1, 0.04, 2.0
 """How far an estimate may be off: `UNSURE` of the step on a host whose launches take `FAST_LAUNCH_NS`, `SLOW_UNSURE`
 more for each further `FAST_LAUNCH_NS`, and `ERRORS` standard errors of the recorded steps. With the bounds above this
@@ -50,28 +50,30 @@ MOST_NS = 10_000.0
 MOST_HURRIED = 4.0
 """A host that did other work while it recorded may be faster by at most this factor at other times."""
 CLOSE = 0.005
-"""A replay this near to the step keeps the usual cost: the cost on the host does not show in the step."""
+"""If a replay is this near to the step, the usual cost is kept: the host's cost does not show in the step."""
 MOST_STAGING = 1.5
-"""Staging takes no longer or shorter than this, in times of what was recorded; it varied by 40 % on one machine."""
+"""Staging takes at most this multiple of the recorded time, and at least its inverse; it varied by 40 % on one
+machine."""
 ROUNDS = 12
-"""Halvings of the search: to a few ns per event."""
+"""Halvings of the search, which find the cost to a few ns per event."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the profiler may have cost in a recording."""
+    """The possible costs of the profiler in a recording."""
 
     cost: ProfilerCost
+    """The expected cost."""
     low: ProfilerCost
-    """As little as it may be."""
+    """The least possible cost."""
     high: ProfilerCost
-    """As much as it may be."""
+    """The most possible cost."""
     launch_ns: float
     step_error: float
-    """`Program.step_error`, of the rank that has most of it."""
+    """The largest `Program.step_error` of all ranks."""
 
     def unsure(self, longer: float) -> float:
-        """Return by which share the estimate may be off, if the profiler made the step longer by the share `longer`."""
+        """Return the share by which the estimate may be off if the profiler made the step longer by `longer`."""
         return unsure_of(self.launch_ns, self.step_error, longer)
 
 
@@ -81,14 +83,14 @@ def cost_of(per_event_ns: float) -> ProfilerCost:
 
 
 def way_of(traces: Sequence[Trace]) -> Way:
-    """Return how these traces were recorded, by what any of them holds."""
+    """Return how these traces were recorded, by the events that any of them has."""
     if any(len(trace.functions) > 0 for trace in traces):
         return "stacks"
     return "memory" if any(trace.info.with_memory for trace in traces) else "plain"
 
 
 def expected(programs: Sequence[Program], way: Way) -> Calibration:
-    """Return what the profiler may have cost the recordings of all ranks, by their own times."""
+    """Return the possible costs of the profiler in the recordings of all ranks, by their own times."""
     cost = float(np.mean([_expected_ns(program, way) for program in programs]))
     low, high = BOUNDS
     launch_ns = float(np.mean([program.launch_ns for program in programs]))
@@ -102,14 +104,14 @@ def _expected_ns(program: Program, way: Way) -> float:
 
 
 def likely_ns(share: float, host_ns: float, launch_ns: float, launch_spread: float) -> float:
-    """Return what a profiler costs per op and call at a share of the host's time, kept near to the median launch."""
+    """Return the profiler's cost per op and call: a share of the host's time, kept near the median launch."""
     return min(max(share * launch_spread * host_ns, LEAST_LAUNCHES * launch_ns), MOST_LAUNCHES * launch_ns, MOST_NS)
 
 
 def unsure_of(launch_ns: float, step_error: float, longer: float) -> float:
-    """Return by which share an estimate may be off, whatever an op costs: at least as far as two runs differ.
+    """Return the share by which an estimate may be off, at least the difference between two runs.
 
-    `longer`: by which share the profiler made the step longer.
+    `longer` is the share by which the profiler made the step longer.
     """
     least = noise_of(launch_ns)
     most = UNSURE + SLOW_UNSURE * _slower(launch_ns) + ERRORS * step_error
@@ -117,12 +119,12 @@ def unsure_of(launch_ns: float, step_error: float, longer: float) -> float:
 
 
 def noise_between_runs(programs: Sequence[Program]) -> float:
-    """Return by which share of the step two runs of these ranks differ."""
+    """Return the share of the step by which two runs of these ranks differ."""
     return noise_of(float(np.mean([program.launch_ns for program in programs])))
 
 
 def noise_of(launch_ns: float) -> float:
-    """Return by which share of the step two runs differ on a host whose launches take `launch_ns`."""
+    """Return the share of the step by which two runs differ on a host whose launches take `launch_ns`."""
     return NOISE + SLOW_NOISE * _slower(launch_ns)
 
 
@@ -131,7 +133,7 @@ def _slower(launch_ns: float) -> float:
 
 
 def host_ns_per_event(program: Program) -> float:
-    """Return the host's time per recorded op and call, without rare long ones; 0 if none is recorded."""
+    """Return the host's time per recorded op and call, in which rare long times are cut; 0 if none is recorded."""
     calls = [call for call in program.calls if call.events > 0]
     if not calls:
         return 0.0
@@ -171,20 +173,20 @@ def fit_cost(programs: Sequence[Program], steps: int, step_ns: float) -> Profile
 
 
 def _hurried(times: float) -> ProfilerCost:
-    """Return the most that a profiler costs, on a host that is `times` as fast without it."""
+    """Return the most that a profiler costs, on a host that is `times` times as fast without it."""
     return replace(cost_of(MOST_NS), host_speed=times)
 
 
 def crossing(falling: Callable[[float], float], target: float, high: float, low: float = 0.0) -> float:
     """Return the argument from `low` to `high` at which a falling function reaches the target, or the nearest one.
 
-    If the function stays above the target, that is the least argument with its lowest value.
+    If the function stays above the target, it is the least argument at which the function is lowest.
 
     >>> round(crossing(lambda x: 10 - x, 4, high=10), 2)
     6.0
     """
     if falling(low) <= target:
-        return low  # slower than the trace, but not because of the profiler
+        return low  # the step is longer than the replay, but not because of the profiler
     target = max(target, (1 + CLOSE) * falling(high))
     for _ in range(ROUNDS):
         middle = (low + high) / 2
@@ -196,20 +198,20 @@ def crossing(falling: Callable[[float], float], target: float, high: float, low:
 
 
 FEWEST: Final = 20
-"""From this number of samples in optimizers on, their share is known to a fifth. Without them the replay is off by a
-third: so far scatter its shares from those of the samples, in 26 recordings of programs of others."""
+"""With this number of samples in optimizers, their share is known to a fifth. Without samples, the replay's share is
+off by a third: that is the scatter between the two in 26 recordings of other people's programs."""
 WRAPPER, WRAPPED_IN = "wrapper", "torch/optim/optimizer.py"
 """The function around each step of an optimizer, which also marks it in the trace (`Optimizer.profile_hook_step`)."""
 DECORATED_IN: Final = "torch/utils/_contextlib.py"
-"""Where `torch.no_grad` calls what it decorates, as the step of an optimizer."""
+"""The file in which `torch.no_grad` calls the functions that it decorates, such as the step of an optimizer."""
 
 
 def with_sampled_optimizers(program: Program, trace: Trace) -> Program:
-    """Return the program with the profiler's cost in optimizers as the samples of the recorded run tell it.
+    """Return the program with the profiler's cost in optimizers as the samples of the recorded run show it.
 
-    Per op, a profiler costs more or less in an optimizer than elsewhere. Elsewhere samples are no better: a short call
-    in C is seen at the Python that runs next, and a long one that waits is not the host's own time. Without enough
-    samples, or without marks of optimizers, it is the program itself.
+    Per op, a profiler costs more or less in an optimizer than elsewhere. Elsewhere samples are not better: a short call
+    in C is seen at the Python code that runs next, and a long one that waits is not the host's own time. Without enough
+    samples, or without marks of optimizers, the program is returned unchanged.
     """
     per_step = sampled_ns(trace.info.host)
     inside = _shares_inside(trace, program.calls) if per_step else np.zeros(0)
@@ -228,16 +230,16 @@ def sampled_ns(profile: HostProfile | None) -> float | None:
     """Return the time of a step in its optimizers without the profiler, in ns; None with too few samples."""
     if profile is None or not profile.samples or not profile.steps:
         return None
-    met = sum(
+    count = sum(
         stack.count for stack in profile.stacks if _is_of_optimizer([profile.frames[index] for index in stack.frames])
     )
-    return met / profile.samples * profile.window_ms / profile.steps * NS_PER_MS if met >= FEWEST else None
+    return count / profile.samples * profile.window_ms / profile.steps * NS_PER_MS if count >= FEWEST else None
 
 
 def _is_of_optimizer(frames: Sequence[HostFrame]) -> bool:
-    """Return whether a stack is in an optimizer's step, and not in a closure that the step was given.
+    """Return whether a stack is in an optimizer's step, and not in a closure that the step calls.
 
-    What is not of torch is in the file of the step itself, where that is another package's or the program's.
+    Then all inner frames are torch's, or in the file of the step itself, which another package or the program may have.
     """
     files = [frame.file.replace("\\", "/") for frame in frames]
     wrappers = [place for place, file in enumerate(files) if file.endswith(WRAPPED_IN) and _wraps(frames[place])]
@@ -255,7 +257,7 @@ def _wraps(frame: HostFrame) -> bool:
 
 
 def _shares_inside(trace: Trace, calls: Sequence[Call]) -> Floats:
-    """Return which part of the host's time before each call lies in steps of optimizers."""
+    """Return the share of the host's time before each call that lies in steps of optimizers."""
     rows = np.array([call.row for call in calls], np.int64)
     start = trace.calls.start_ns[rows]
     since = start - np.array([call.gap_ns for call in calls], np.int64)
@@ -264,7 +266,7 @@ def _shares_inside(trace: Trace, calls: Sequence[Call]) -> Floats:
 
 
 def _per_event(program: Program, inside: Floats, target_ns: float) -> float:
-    """Return the cost per op and call with which the host is in its optimizers for `target_ns`, or the nearest."""
+    """Return the cost per op and call with which the host's time in optimizers is `target_ns`, or nearest to it."""
     host = program.host
     own = np.maximum(host.gap - host.input - host.artefact, 0.0)
     calls_ns = float(host.own[inside > 0].sum())

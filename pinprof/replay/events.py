@@ -1,4 +1,4 @@
-"""What events order: traces name neither the streams nor the events of these calls, so their times must show it."""
+"""The CUDA events of a program: which work they order. Traces do not name streams and events, so times must show it."""
 
 import re
 from bisect import bisect_left
@@ -15,20 +15,20 @@ RECORD_CALL = re.compile(r"(cuda|cu|hip)EventRecord")
 ORDER_CALL = re.compile(r"(cuda|cu|hip)StreamWaitEvent")
 
 SKEW_NS = 1_000
-"""Times of the GPU that should follow each other may overlap by this much."""
+"""GPU times that should follow each other may overlap by this much."""
 WAKE_NS = 20_000
-"""A wait for an event returns this soon after the work that it waited for."""
+"""A wait for an event returns within this time after the end of the awaited work."""
 MOST_STREAMS = 6
-"""The number of streams among which those of an event are searched, the ones with most work first."""
+"""The streams that are searched for those of an event, the ones with most work first."""
 MOST_SAMPLES = 8
-"""The number of calls at the same place of their steps that are examined to find their event."""
+"""The calls at the same place of their steps that are examined to find their event."""
 LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
 """A stream that is idle for at least `LONG_IDLE_NS` waits for something, and goes on within `PROMPT_NS` after that has
 ended."""
 MOST_BACK_EXPLAINED = 64
-"""The number of records among which the reason of an idle stream is searched."""
+"""The records, the latest first, that are searched for the reason of an idle stream."""
 MOST_BACK, MOST_BACK_AWAITED = 8, 32
-"""The number of records among which the event of a stream's wait, or of the host's, is searched, the latest first."""
+"""The records, the latest first, that are searched for the event of a stream's wait, and of a wait of the host."""
 
 
 class EventUse(NamedTuple):
@@ -43,17 +43,17 @@ class EventUse(NamedTuple):
 
 
 class EventUses(NamedTuple):
-    """The uses of events by call, and when an event released the stream of a launch."""
+    """The uses of events by call, and by launch when an event released its stream."""
 
     of_call: dict[int, EventUse]
     released_ns: dict[int, int]
 
 
 def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
-    """Return what is known of the uses of events; `queue` is the stream of each activity, counted over all devices.
+    """Return the known uses of events; `queue` is the stream of each activity, counted over all devices.
 
-    For a stream wait, the pair of streams is taken whose times in all steps allow it: the first work after the wait
-    starts after the last work before the record has ended.
+    For a wait of a stream, the pair of streams is taken that the times in all steps allow: the first work after the
+    wait starts after the end of the last work before the record.
     """
     calls = trace.calls
     records = np.flatnonzero(calls.named(lambda name: bool(RECORD_CALL.match(name)))).tolist()
@@ -68,7 +68,7 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
 
 
 def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
-    """Return the calls that stand at the same place of their steps together."""
+    """Return the calls in groups, each of calls at the same place of their steps."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     count_in: dict[int, int] = defaultdict(int)
     for row in rows.tolist():
@@ -89,7 +89,7 @@ class _Guess(NamedTuple):
 
 
 class _Search:
-    """Looks for the streams and the records of calls, by the work of each stream in the order of its launches."""
+    """Searches the streams and the records of calls, by the work of each stream in the order of launches."""
 
     def __init__(self, trace: Trace, queue: Int64s, records: list[int]) -> None:
         self._trace, self._records = trace, records
@@ -107,21 +107,21 @@ class _Search:
             target: [number for number in device if number != target and device[number] == device[target]]
             for target in device
         }
-        """Per stream: the others of its device."""
+        """Per stream: the other streams of its device."""
         self._of_call: dict[int, EventUse] = {}
         self._recorded: dict[int, int] = {}
         """Per record: its stream."""
         self.released_ns: dict[int, int] = {}
-        """Per launch: when its stream was released by an event."""
+        """Per launch: when an event released its stream."""
 
     def uses(self) -> dict[int, EventUse]:
-        """Return the uses of events that were found, by call, and all records."""
+        """Return the uses of events by call: the waits that were found, and all records."""
         return self._of_call | {
             record: EventUse("record", self._recorded.get(record, NONE), 0) for record in self._records
         }
 
     def note_order(self, group: list[int]) -> None:
-        """Note which stream waits for which at these calls, and what that released."""
+        """Note which stream waits for which other stream at these calls, and when it goes on."""
         guess = self._explaining(group) or self._allowed(group)
         if guess is None:
             return
@@ -137,7 +137,7 @@ class _Search:
                 self.released_ns[launch] = max(self.released_ns.get(launch, ended), ended)
 
     def note_wait(self, group: list[int]) -> None:
-        """Note for what work the host waits at these calls."""
+        """Note the work that the host waits for at these calls."""
         guess = self._awaited(group)
         if guess is None:
             return
@@ -179,9 +179,9 @@ class _Search:
         return int(self._trace.gpu.start_ns[after] - self._trace.gpu.end_ns[before])
 
     def _explaining(self, group: list[int]) -> _Guess | None:
-        """Return the record after whose work the stream went on in most of the steps in which it was idle.
+        """Return the record after whose work the stream went on, in most of the steps in which it was idle.
 
-        Collectives are awaited long after their events were recorded: those of all buckets of gradients after backward.
+        Collectives are awaited long after their events were recorded: those of all gradient buckets after backward.
         """
         target = self._next_queue(group[0])
         if target == NONE:
@@ -199,7 +199,7 @@ class _Search:
         return best if best and votes[best] > len(sample) / 2 else None
 
     def _idle_before(self, queue: int, call: int) -> bool:
-        """Return whether the next work of a stream began long after its launch and the end of the work before it."""
+        """Return whether the next work of a stream began long after its launch and after the end of earlier work."""
         after, before = self._first_after(queue, call), self._last_before(queue, call)
         if after == NONE:
             return False
@@ -209,7 +209,7 @@ class _Search:
         return int(self._trace.gpu.start_ns[after]) - free > LONG_IDLE_NS
 
     def _allowed(self, group: list[int]) -> _Guess | None:
-        """Return the latest record that the times in most steps allow."""
+        """Return the latest record that the times of most steps allow."""
         best: tuple[tuple[float, int, float], _Guess] | None = None
         following = self._next_queue(group[0])
         for back in range(1, MOST_BACK + 1):
@@ -228,9 +228,9 @@ class _Search:
         return None
 
     def _awaited(self, group: list[int]) -> _Guess | None:
-        """Return the record and stream whose work ended just before most of the waits that took long returned.
+        """Return the record and the stream whose work ended just before most of the long waits returned.
 
-        Of several records after the same work it is the first: programs record an event right after what they wait for.
+        Of several records after the same work it is the first: programs record an event right after the awaited work.
         """
         calls = self._trace.calls
         votes: dict[_Guess, int] = defaultdict(int)

@@ -30,31 +30,30 @@ from pinprof.replay.program import (
 from pinprof.trace.tables import NONE
 
 WAITS = (STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT)
-"""Kinds of calls that return once what they wait for has ended."""
+"""Kinds of calls that return when the awaited work has ended."""
 
 
 @dataclass(frozen=True)
 class ProfilerCost:
-    """What the profiler cost the host in the recording."""
+    """The profiler's cost to the host in the recording, and the host's speed without it."""
 
     per_event_ns: float = 0.0
-    """Of each recorded op and call."""
+    """The cost of each recorded op and call."""
     keep: float = 1.0
     """At least this share of the host's time between two calls is its own."""
     steady: bool = False
-    """Whether to leave out what only a recording has: the profiler's buffers, and code that was loaded."""
-
+    """Whether to leave out times that only a recording has: the profiler's buffers, and loading of code."""
     staging: float = 1.0
-    """How long the staging of pageable copies takes, as a multiple of the recorded time: one CPU thread copies them,
-    and its pace varies from run to run."""
+    """The time of the staging of pageable copies as a multiple of the recorded time: one CPU thread copies them, and
+    its pace varies from run to run."""
     host_speed: float = 1.0
     """How many times as fast the host is."""
     op_speed: float = 1.0
-    """How many times as fast it is in ops and calls; infinite: they take no time."""
+    """How many times as fast the host is in ops and calls; infinite: they take no time."""
     python_speed: float = 1.0
-    """The same outside of them."""
+    """How many times as fast the host is outside of ops and calls."""
     input_speed: float = 1.0
-    """The same of its waits for input."""
+    """How many times as fast the host's waits for input are."""
 
     def before_ns(self, host: HostTimes) -> Floats:
         """Return the host's time before each call without the profiler's cost."""
@@ -71,29 +70,28 @@ class ProfilerCost:
         return np.where(times > 0, np.maximum(times - self.per_event_ns * events - known, self.keep * times), times)
 
     def saved_ns(self, host: HostTimes) -> Floats:
-        """Return how much less time each call takes itself than in the recording."""
+        """Return how much shorter each call itself is than in the recording, in ns."""
         return np.where(self.steady & (host.own > host.artefact), host.artefact, 0.0)
 
 
 UNCHANGED = ProfilerCost()
 SAMPLE_CALLS = 6_000
-"""Calls that show the pace of a program whose steps stand for others: those are alike, so that it is steady soon."""
+"""Calls that are run of a program whose steps represent others: these steps are alike, so its pace is soon steady."""
 
 
 class Engine:
     """A copy engine: it makes one copy at a time, whichever is ready first."""
 
     LATEST = 128
-    """The number of copies that it remembers: one stream may be that far ahead of another."""
+    """The number of copies that it remembers: one stream may be this number of copies ahead of another."""
 
     def __init__(self) -> None:
         self._busy: list[tuple[float, float]] = []
 
     def copied(self, ready: float, duration: float) -> float:
-        """Make a copy as soon as it is ready and the engine free for so long; return when it has ended.
+        """Make a copy as soon as it is ready and the engine is free for its duration; return when it ends.
 
-        A copy that was launched before, but is ready only later, because its stream has other work to do, does not hold
-        it up.
+        An earlier copy that is ready only later, because its stream has other work to do, does not hold it up.
         """
         busy = self._busy
         place = len(busy)
@@ -140,7 +138,7 @@ class Simulation:
         before, saved = cost.before_ns(program.host), cost.saved_ns(program.host)
         self.moves = list(zip(before.tolist(), saved.tolist(), program.moves, strict=True))
         self._queued: dict[int, deque[float]] = defaultdict(partial(deque[float], maxlen=program.queue_depth + 1))
-        """Per stream the ends of its last launches: once it is full, the host waits for the first of them."""
+        """Per stream: the ends of its last launches; when the queue is full, the host waits for the first of them."""
         self._events: list[float] = []
         self._fetched: dict[int, float] = {}  # ends of the copies made ahead, by their place in the step
         self._fetching: int | None = None
@@ -152,9 +150,9 @@ class Simulation:
         self._fetching = None
 
     def play(self, moves: Sequence[tuple[float, float, Move]]) -> None:
-        """Run these moves, after what was run before; of each come first what the host does before it, and saves in it.
+        """Run these moves after the earlier ones; with each come the host's time before it, and the time saved in it.
 
-        Hundreds of thousands of them are run for a report: nothing here calls what it need not, not even max.
+        A report runs hundreds of thousands of moves: nothing here calls a function without need, not even max.
         """
         run, queued, gpu_speed, depth = self.run, self._queued, self.gpu_speed, self.program.queue_depth
         ready, engines, work_ends, call_ends = run.ready_ns, run.engines, run.work_ends_ns, run.call_ends_ns
@@ -191,7 +189,7 @@ class Simulation:
         run.host_ns, run.busy_ns, self._covered_ns = host, busy, covered
 
     def prolong(self, work: GpuWork, end: float) -> None:
-        """Let the last work of a stream end later: its peers on other ranks do."""
+        """Let the last work of a stream end later, as its peers on other ranks do."""
         run, ends = self.run, self._queued[work.queue]
         if ends and ends[-1] == run.work_ends_ns[work.row]:
             ends[-1] = end
@@ -207,7 +205,7 @@ class Simulation:
         return free + call.own_ns * staging
 
     def _returns(self, call: Call, start: float, saved: float) -> float:
-        """Return when a call returns that does more than to launch; note what it does to events and streams."""
+        """Return when a call that does more than launch returns; note its effect on events and streams."""
         ready, kind = self.run.ready_ns, call.kind
         if kind in WAITS:
             return max(start + call.own_ns, self._awaited(call) + call.wake_ns)
@@ -225,7 +223,7 @@ class Simulation:
         return start + call.own_ns
 
     def _awaited(self, call: Call) -> float:
-        """Return the end of what a call waits for."""
+        """Return when the work that a call awaits ends."""
         ready = self.run.ready_ns
         if call.kind == DEVICE_WAIT:
             return max(ready.values(), default=0.0)
@@ -250,7 +248,7 @@ class Simulation:
         self._queued[queue].append(end)
 
     def _fetch(self, call: Call, start: float) -> None:
-        """Make the copies of a call for the next step, and its stream wait for those of the step before."""
+        """Make the copies of a call for the next step, and let its stream wait for those of the step before."""
         ready = self.run.ready_ns
         if call.step != self._fetching:
             self._fetching, self._place = call.step, 0
@@ -263,14 +261,14 @@ class Simulation:
             self._place += 1
 
     def _event(self, call: Call) -> float:
-        """Return when the event of a call is reached; one from before the program, with the work before it."""
+        """Return when the event of a call is reached; an event from before the program, when the work before it is."""
         if 0 < call.back <= len(self._events):
             return self._events[-call.back]
         return self.program.ready_ns.get(call.queue, 0.0) if call.kind == EVENT_WAIT else 0.0
 
 
 class _Part(NamedTuple):
-    """Moves of a rank, and the kernels of collectives that the last of them launches."""
+    """Moves of a rank, and the kernels of collectives that the last move launches."""
 
     moves: list[tuple[float, float, Move]]
     meeting: list[GpuWork]
@@ -291,7 +289,7 @@ class Job:
         left = [deque(parts) for parts in self._parts]
         come: dict[int, list[tuple[int, GpuWork]]] = defaultdict(list)
         held = [0] * len(left)
-        """Collectives that each rank has entered, and others have not yet."""
+        """Per rank: collectives that it has entered and others have not yet."""
         while any(left):
             ready = [rank for rank, parts in enumerate(left) if parts and not held[rank]]
             if not ready:  # ranks wait for each other: they launch in different orders, as they may on several streams
@@ -308,7 +306,7 @@ class Job:
                             held[member] -= 1
 
     def completed_ns(self) -> float:
-        """Return when all ranks have done all."""
+        """Return when all ranks have done all their work."""
         return max(machine.run.completed_ns() for machine in self.machines)
 
     def pacemaker(self) -> Simulation:
@@ -316,14 +314,14 @@ class Job:
         return min(self.machines, key=lambda machine: machine.run.waited_ns)
 
     def _end(self, members: list[tuple[int, GpuWork]]) -> None:
-        """End a collective on all ranks when it ends on the last."""
+        """End a collective on all ranks when it ends on the last one."""
         ends = [self.machines[rank].run.work_ends_ns[work.row] for rank, work in members]
         for rank, work in members:
             self.machines[rank].prolong(work, max(ends))
 
 
 def _parts(machine: Simulation) -> list[_Part]:
-    """Cut the moves of a machine after each that launches a collective."""
+    """Cut the moves of a machine after each move that launches a collective."""
     moves, meetings = machine.moves, machine.program.meetings
     bounds = [0, *(place + 1 for place in meetings), len(moves)]
     return [_Part(moves[start:end], meetings.get(end - 1, [])) for start, end in pairwise(bounds) if end > start]
@@ -331,11 +329,11 @@ def _parts(machine: Simulation) -> list[_Part]:
 
 @dataclass(frozen=True)
 class Pace:
-    """A step of a program that is run over and over; ns."""
+    """A step of a program that is run over and over; times in ns."""
 
     step_ns: float
     busy_ns: float
-    """As `Run.busy_ns`; of several ranks, that of the one that waits least for the others."""
+    """`ReplayRun.busy_ns` per step; with several ranks, of the one that waits least for the others."""
 
 
 def pace(
@@ -346,14 +344,14 @@ def pace(
     gpu_speed: float = 1.0,
     calls: int = 24_000,
 ) -> Pace:
-    """Return the steady pace of `steps` steps on all ranks, after running about `calls` calls, fewer of a sample."""
+    """Return the steady pace of `steps` steps on all ranks, by running about `calls` calls, or fewer of a sample."""
     if any(program.error_of_all is not None for program in programs):
         calls = min(calls, SAMPLE_CALLS)
     total = sum(len(program.calls) for program in programs)
     if not total or not steps:
         return Pace(0.0, 0.0)
     job = Job(programs, cost, gpu_speed=gpu_speed)
-    if total > calls:  # enough that their beginning does not count
+    if total > calls:  # so long that the beginning does not matter
         job.play()
         return Pace(job.completed_ns() / steps, job.pacemaker().run.busy_ns / steps)
     times = max(3, min(60 // steps + 2, calls // total))

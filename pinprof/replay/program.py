@@ -1,4 +1,4 @@
-"""What a trace's host did to its GPUs, as a program that can be run again: calls in order, with what each depends on.
+"""The recorded program: the host's calls in order, with all that each depends on, so that they can be run again.
 
 The threads that launch work are one timeline: the main thread waits while the autograd thread runs backward.
 """
@@ -9,7 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -39,21 +40,21 @@ class CallKind(Enum):
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = CallKind
 
 SIDE = -2
-"""This minus the device is the number of the stream on which copies are made ahead."""
+"""`SIDE - device` is the number of the stream on which copies are made ahead."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Launched: TypeAlias = tuple[tuple[int, int, int | None, float, float, float, bool, bool], ...]
 
 DEFAULT_LAUNCH_NS = 5_000.0
-"""A call that launches work and does not wait, where the trace has no such call."""
+"""The time of a call that launches work and does not wait, if the trace has no such call."""
 DEFAULT_LATENCY_NS = 6_000.0
-"""From the start of a launch call to the start of its work on an idle GPU, where the trace has no such launch."""
+"""From the start of a launch call to the start of its work on an idle GPU, if the trace has no such launch."""
 DEFAULT_WAKE_NS = 3_000.0
-"""From the end of the awaited work to the return of the call, where the trace shows no such wait."""
+"""From the end of the awaited work to the return of the call, if the trace has no such wait."""
 SHORT_GAP_NS = 1_500.0
-"""Between two kernels on a stream that are both queued."""
+"""The time between two queued kernels on a stream."""
 ERROR_OF_ONE = 0.07
-"""The standard error of a single step, as a share: the median of how steps scatter in 211 recordings."""
+"""The standard error of a single step, as a share: the median scatter of steps in 211 recordings."""
 
 
 class GpuWork(Struct, gc=False):
@@ -67,17 +68,17 @@ class GpuWork(Struct, gc=False):
     """Copy engine: the direction of a copy between host and device; -1 for other work."""
     duration_ns: float
     latency_ns: float
-    """From the start of its launch to its start, if nothing holds it up; for a staged copy, from when staging began."""
+    """From the start of its launch, or of the staging of its copy, to its start, if nothing holds it up."""
     gap_ns: float
-    """From the end of what was before it on its stream to its start, if it is queued by then."""
+    """From the end of the work before it on its stream to its start, if it is queued by then."""
     meeting: int = NONE
-    """Of the kernel of a collective, its number among those of all ranks: it ends when it ends on all of them."""
+    """The number of a collective's kernel among those of all ranks: it ends when it ends on all of them."""
     is_pageable: bool = False
     """Whether it is a copy of pageable memory, whose pace the host sets."""
 
 
 class Call(Struct, gc=False):
-    """One call of the host that matters to the GPU; times in ns."""
+    """One call of the host that affects the GPU; times in ns."""
 
     row: int
     """Row in `Trace.calls`."""
@@ -85,27 +86,27 @@ class Call(Struct, gc=False):
     gap_ns: float
     """Host time since the launch before began, or since the end of the wait before."""
     input_ns: float = 0.0
-    """The part of it in which it waited for input, or made it itself."""
+    """The part of the gap in which the host waited for input, or made it itself."""
     artefact_ns: float = 0.0
-    """The part of it that no step without the profiler has: the profiler's buffers, loading of code, its step marks."""
+    """The part of the gap that only a recording has: the profiler's buffers, loading of code, the step marks."""
     python_ns: float = 0.0
-    """The part of it in long pauses between ops and calls, without the two above."""
+    """The part of the gap in long pauses between ops and calls, without the two above."""
     own_work_ns: float = 0.0
-    """The part of it in which the program does its own work: very long pauses, and long ops that launch nothing, but
-    for those of torch in optimizers and backward passes."""
+    """The part of the gap in which the program does its own work: very long pauses, and long ops that launch nothing,
+    except for those of torch in optimizers and backward passes."""
     events: float = 0.0
-    """What the profiler recorded in the gap outside of the input, in ops: a call counts as one, a Python function by
-    its own cost."""
+    """The events that the profiler recorded in the gap outside of the input, in units of ops: a call counts as one, a
+    Python function by its own cost."""
     input_events: float = 0.0
-    """The same in the time of the input: many where the process loads its own data. Ops of a DataLoader are shorter
-    than those that launch kernels, and a profiler costs less there: each counts by its share of their time."""
+    """The same in the time of the input: many if the process loads its own data. Ops of a DataLoader are shorter than
+    those that launch kernels, and a profiler costs less there: each counts by its share of their time."""
     cost_ns: float = 0.0
-    """What the profiler cost in the gap in addition to `events`, where samples of the host show it."""
+    """The profiler's cost in the gap in addition to `events`, as far as samples of the host show it."""
     queue: int = NONE
     own_ns: float = 0.0
-    """Time that the call takes besides waiting."""
+    """The time of the call itself, without waiting."""
     wake_ns: float = DEFAULT_WAKE_NS
-    """From the end of what it waits for to its return."""
+    """From the end of the awaited work to the return of the call."""
     back: int = 0
     """For a wait or an order: how many records before the call the event was recorded."""
     works: list[GpuWork] = msgspec.field(default_factory=list)
@@ -114,21 +115,32 @@ class Call(Struct, gc=False):
     """Whether it is a node of a CUDA graph that was launched as a whole."""
 
 
+FIELDS_BEFORE = ("gap_ns", "input_ns", "artefact_ns", "python_ns", "own_work_ns", "events", "input_events", "cost_ns")
+"""The fields of a call about the host's time before it."""
+TIMES_BEFORE = attrgetter(*FIELDS_BEFORE)
+
+
+def with_times_before(call: Call, times: tuple[float, ...]) -> Call:
+    """Return a call with these values of `FIELDS_BEFORE`."""
+    changed: dict[str, Any] = dict(zip(FIELDS_BEFORE, times, strict=True))
+    return structs.replace(call, **changed)
+
+
 class Move(NamedTuple):
-    """What a replay needs to know of a call, without the host's time before it; times in ns."""
+    """A call as a replay needs it, without the host's time before it; times in ns."""
 
     row: int
     works: Launched
-    """What it launches at once: of each the row, the queue, the copy engine or None, `duration_ns`, `latency_ns` and
-    `gap_ns` of `GpuWork`, whether it is a copy of pageable memory, and whether it takes a place in the launch queue: of
-    a graph, which a single call launches, the last node does so for all."""
+    """The work that it launches at once: row, queue, copy engine or None, `duration_ns`, `latency_ns` and `gap_ns` of
+    `GpuWork`, whether it is a copy of pageable memory, and whether it takes a place in the launch queue. Of a graph,
+    which a single call launches, only the last node takes one."""
     own_ns: float
     call: Call | None
-    """Itself, if it does more than to launch these and to take its time."""
+    """The call itself, if it does more than launch this work and take its time."""
 
 
 class HostTimes(NamedTuple):
-    """Times of the host, one for each call; as the fields of `Call` with these names, in ns."""
+    """The times of the host in the fields of `Call` with these names, one entry per call, in ns."""
 
     gap: Floats
     input: Floats
@@ -140,40 +152,39 @@ class HostTimes(NamedTuple):
     own: Floats
 
 
+_REPLAYED_TIMES = attrgetter(
+    "gap_ns", "input_ns", "artefact_ns", "python_ns", "events", "input_events", "cost_ns", "own_ns"
+)
+
+
 @dataclass(frozen=True)
 class Program:
-    """Calls in order, and the work that the GPU still had when the first began."""
+    """Calls in order, and the work that the GPU still had when the first one began."""
 
     calls: tuple[Call, ...]
     start_ns: int = 0
-    """When the program begins, on the trace's clock: with the first step, or else the first call."""
+    """When the program begins, on the trace's clock: with the first step, otherwise with the first call."""
     ready_ns: dict[int, float] = field(default_factory=dict)
-    """Per queue, the end of work launched before the recording, since `start_ns`."""
+    """Per queue: the end of work launched before the recording, since `start_ns`."""
     first: int = NONE
-    """Row of the trace's first call: what the host did before it is known only as far as it is in the recording."""
+    """The row of the trace's first call: the recording holds only a part of the host's time before it."""
     tail_ns: float = 0.0
-    """What the host did in the last step after its last call."""
+    """The host's time in the last step after its last call."""
     device: dict[int, int] = field(default_factory=dict)
-    """Device of each queue."""
+    """The device of each queue."""
     launch_ns: float = 0.0
-    """Median time of the calls that launch one kernel and do not wait; 0 if there is none."""
+    """The median time of the calls that launch one kernel and do not wait; 0 if there are none."""
     launch_spread: float = 1.0
-    """How much longer the 90th percentile of them is: a host that does other work besides launches unevenly."""
+    """The 90th percentile of these calls as a multiple of the median: a host with other work launches unevenly."""
     queue_depth: int = QUEUE_DEPTH
     """Launches that a stream holds before the next one has to wait."""
     error_of_all: float | None = None
-    """The `step_error` of all steps if these stand for others like them; None if these are all."""
+    """The `step_error` of all steps if these represent others, too; None if these are all."""
 
     @cached_property
     def host(self) -> HostTimes:
         """The host's times, for replays at another speed."""
-        rows = [
-            (
-                *(call.gap_ns, call.input_ns, call.artefact_ns, call.python_ns),
-                *(call.events, call.input_events, call.cost_ns, call.own_ns),
-            )
-            for call in self.calls
-        ]
+        rows = list(map(_REPLAYED_TIMES, self.calls))
         return HostTimes(*np.array(rows, dtype=np.float64).reshape(-1, len(HostTimes._fields)).T)
 
     def paused(self, pause_ns: float) -> "Program":
@@ -185,7 +196,7 @@ class Program:
 
     @cached_property
     def step_error(self) -> float:
-        """The standard error of the host's time in a step, as a share of its mean: how far few steps tell of all."""
+        """The standard error of the host's time in a step, as a share of its mean."""
         if self.error_of_all is not None:
             return self.error_of_all
         times: dict[int, float] = defaultdict(float)
@@ -198,7 +209,7 @@ class Program:
 
     @cached_property
     def moves(self) -> list[Move]:
-        """The calls as a replay takes them, which is made dozens of times."""
+        """The calls as a replay takes them; kept, because dozens of replays are made."""
         return [
             Move(call.row, self._launched(call), call.own_ns, None if call.kind in (ISSUE, PAUSE) else call)
             for call in self.calls
@@ -207,8 +218,10 @@ class Program:
     @cached_property
     def meetings(self) -> dict[int, list[GpuWork]]:
         """The kernels of collectives by the place of the call that launches them."""
-        met = ((place, [work for work in call.works if work.meeting != NONE]) for place, call in enumerate(self.calls))
-        return {place: works for place, works in met if works}
+        meeting = (
+            (place, [work for work in call.works if work.meeting != NONE]) for place, call in enumerate(self.calls)
+        )
+        return {place: works for place, works in meeting if works}
 
     def engine(self, work: GpuWork, queue: int) -> int | None:
         """Return the number of the copy engine that makes a copy on a queue; None for other work."""
@@ -235,7 +248,7 @@ class Program:
         )
 
     def fed(self, input_ns: float) -> "Program":
-        """Return the program with so much time for input in each step, where the step has most of it."""
+        """Return the program with this time for input in each step, at the call with most input in the recording."""
         most: dict[int, int] = {}
         for place, call in enumerate(self.calls):
             if call.step not in most or call.input_ns > self.calls[most[call.step]].input_ns:
@@ -249,25 +262,15 @@ class Program:
         return replace(self, calls=tuple(calls))
 
     def of_steps(self, steps: set[int]) -> "Program":
-        """Return the calls of these steps alone, on an idle GPU.
+        """Return the program with only the calls of these steps, on an idle GPU.
 
-        Before the first call of a trace the host did what it did before the first call of the next step, or after the
-        last call if no other step follows.
+        The host's time before the first call of a trace is taken from the first call of the next step; if no step
+        follows, the time after the last call is added to it.
         """
         chosen = [call for call in self.calls if call.step in steps]
         if chosen and chosen[0].row == self.first:
             first = chosen[0]
             other = next((call for call in chosen if call.step != first.step), None)
             other = other or structs.replace(first, gap_ns=first.gap_ns + self.tail_ns)
-            chosen[0] = structs.replace(
-                first,
-                gap_ns=other.gap_ns,
-                input_ns=other.input_ns,
-                artefact_ns=other.artefact_ns,
-                python_ns=other.python_ns,
-                own_work_ns=other.own_work_ns,
-                events=other.events,
-                input_events=other.input_events,
-                cost_ns=other.cost_ns,
-            )
+            chosen[0] = with_times_before(first, TIMES_BEFORE(other))
         return replace(self, calls=tuple(chosen), ready_ns={})

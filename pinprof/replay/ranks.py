@@ -1,8 +1,9 @@
 """The programs of several ranks of one job, joined where they meet in collectives."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from msgspec import structs
@@ -13,16 +14,15 @@ from pinprof.trace.collectives import Meeting, collectives_of, match_collectives
 from pinprof.trace.tables import KERNEL, Trace
 
 Durations = list[dict[int, float]]
-"""Per rank, what activities take, in ns, by row of `Trace.gpu`."""
+"""Per rank: the times of activities in ns, by row of `Trace.gpu`."""
 
 
 def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence[Sequence[int]]) -> list[Program]:
     """Return the programs of the ranks with their common collectives, in the given steps of each trace.
 
-    The kernel of a collective waits on all ranks for the last one. Without waiting it takes its shortest time on any
-    rank: that rank waited for none, except for ranks whose traces are not given. While it waits it holds a part of the
-    GPU, so that other kernels take longer meanwhile: they, too, take what they took on the rank on which they took
-    least.
+    The kernel of a collective waits on all ranks for the last one. Its time without waiting is its shortest time on any
+    rank: that rank waited for none, except for ranks whose traces are not given. A waiting collective holds a part of
+    the GPU and slows other kernels down, so for these the shortest time on any rank is taken, too.
     """
     if len(traces) == 1:
         return list(programs)
@@ -39,43 +39,37 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
             numbers[position][row], own[position][row] = number, least
     known = [collectives | kernels for collectives, kernels in zip(own, _slowed(traces, steps, own), strict=True)]
     return [
-        replace(
-            program,
-            calls=tuple(
-                structs.replace(call, works=list(_changed(call.works, meetings_of, own_ns))) for call in program.calls
-            ),
-        )
+        _with_works(program, partial(_joined, numbers=meetings_of, own=own_ns))
         for program, meetings_of, own_ns in zip(programs, numbers, known, strict=True)
     ]
 
 
 def without_collectives(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
-    """Return the program of a rank as if its collectives took no time: it waits for nobody."""
+    """Return the program of a rank with collectives that take no time, so that it never waits for other ranks."""
     rows = set(collectives_of(trace, steps).row.tolist())
-    return replace(
-        program,
-        calls=tuple(
-            structs.replace(
-                call,
-                works=[structs.replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
-            )
-            for call in program.calls
-        ),
-    )
+    return _with_works(program, lambda work: structs.replace(work, duration_ns=0.0) if work.row in rows else work)
+
+
+def _with_works(program: Program, changed: Callable[[GpuWork], GpuWork]) -> Program:
+    calls = (structs.replace(call, works=list(map(changed, call.works))) for call in program.calls)
+    return replace(program, calls=tuple(calls))
 
 
 def _duration(trace: Trace, row: int) -> float:
     return float(trace.gpu.end_ns[row] - trace.gpu.start_ns[row])
 
 
-def _changed(works: Sequence[GpuWork], numbers: Meeting, own: dict[int, float]) -> Iterator[GpuWork]:
-    for work in works:
-        duration = own.get(work.row, work.duration_ns)
-        yield structs.replace(work, meeting=numbers.get(work.row, work.meeting), duration_ns=duration)
+def _joined(work: GpuWork, numbers: Meeting, own: dict[int, float]) -> GpuWork:
+    """Return work with the number of its collective among those of all ranks, and with its time without waiting."""
+    duration = own.get(work.row, work.duration_ns)
+    return structs.replace(work, meeting=numbers.get(work.row, work.meeting), duration_ns=duration)
 
 
 def _slowed(traces: Sequence[Trace], steps: Sequence[Sequence[int]], own: Durations) -> Durations:
-    """Return the time on other ranks of kernels that ran during waiting collectives, if all run them equally often."""
+    """Return the shortest times on any rank of kernels that ran while a collective waited.
+
+    They are known for kernels that all ranks run equally often.
+    """
     alike: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
     during_waits = []
     for position, (trace, chosen) in enumerate(zip(traces, steps, strict=True)):

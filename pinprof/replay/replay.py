@@ -1,4 +1,4 @@
-"""The ranks of a job, or one trace, as programs that run again: the step without the profiler, and what bounds it."""
+"""The replay of one trace, or of a job's ranks: the step without the profiler, and what bounds it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,11 +21,11 @@ from pinprof.trace.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace
 
 PYTHON_COST = 0.3
-"""The profiler's cost of a recorded Python function, as a multiple of the cost of an op. Of 0.3, 0.6, 1 and 1.5 it is
-the one with which the costs that fit 14 programs recorded with stacks scatter least."""
+"""The profiler's cost of a recorded Python function as a multiple of its cost of an op. Of 0.3, 0.6, 1 and 1.5, this
+value gives the least scatter of the costs that fit 14 programs recorded with stacks."""
 
 MOST_CALLS = 12_000
-"""Calls of steps that are replayed: a replay takes a µs or two for each, and is made dozens of times."""
+"""The most calls of replayed steps: a replay takes a µs or two for each, and dozens of replays are made."""
 
 
 class Recorded:
@@ -64,7 +64,7 @@ class Replay:
 
     @cached_property
     def chosen(self) -> list[list[int]]:
-        """The steps of each rank that are replayed; of many that are alike those that stand for all."""
+        """The steps of each rank that are replayed; if there are many, those that represent all."""
         phases = [
             phase_of_calls(rank.trace)[[call.row for call in program.calls]]
             for rank, program in zip(self.ranks, self._whole, strict=True)
@@ -79,17 +79,17 @@ class Replay:
 
     @property
     def left_out(self) -> float:
-        """The share of the step by which it may differ if all steps are replayed, not those that stand for all."""
+        """The share of the step by which a replay of all steps may differ from that of the representatives."""
         return LEFT_OUT if self.steps < len(self.recorded.steps[0]) else 0.0
 
     @cached_property
     def feeds(self) -> list[Feed | None]:
-        """The input of each rank's step without the profiler, where it was measured and no other step is given."""
+        """The input of each rank's step without the profiler; None if it was not measured, or another step is given."""
         return [None if self._given else feed_of(rank) for rank in self.ranks]
 
     @cached_property
     def programs(self) -> list[Program]:
-        """Those steps of each rank as a program."""
+        """The chosen steps of each rank as a program."""
         programs = self._whole
         if self.left_out:
             programs = [
@@ -100,7 +100,7 @@ class Replay:
 
     @cached_property
     def _whole(self) -> list[Program]:
-        """All steps from which those are chosen, of each rank by itself, with their input as it was measured."""
+        """The programs of all steps from which some are chosen, with the measured input; ranks do not meet."""
         programs = [
             program.fed(feed.input_ns) if feed else program
             for program, feed in zip(self.recorded.programs, self.feeds, strict=True)
@@ -113,7 +113,7 @@ class Replay:
 
     @cached_property
     def step(self) -> StepEstimate:
-        """The step without the profiler: as given, else as measured in the recorded run, else estimated."""
+        """The step without the profiler: as given, otherwise as measured in the recorded run, otherwise estimated."""
         return self._given or self._measured or self._estimate()
 
     @cached_property
@@ -137,12 +137,12 @@ class Replay:
 
     @property
     def runs(self) -> bool:
-        """Whether there is something to run: calls, in steps, on every rank."""
+        """Whether every rank has calls in steps, so that it can be run."""
         return bool(self.steps) and all(program.calls for program in self.programs)
 
     @property
     def step_ns(self) -> float:
-        """The step without the profiler; that of the replay where it is not known."""
+        """The step without the profiler; if it is unknown, that of the replay."""
         return self.step.step_ns or self.before.step_ns
 
     @cached_property
@@ -159,7 +159,7 @@ class Replay:
 
     @cached_property
     def bound(self) -> str:
-        """What limits the unchanged step: of one trace as its report says, of several ranks `gpu` or `host`."""
+        """What limits the unchanged step: for one trace as in its report, for several ranks `gpu` or `host`."""
         if len(self.ranks) > 1:
             return GPU if is_gpu_bound(self.before.busy_ns, self.step_ns) else HOST
         return bound_of(self.ranks[0], self.step_ns) or HOST
@@ -172,26 +172,29 @@ class Replay:
         gpu_speed: float = 1.0,
         batch_ns: float = inf,
     ) -> Pace:
-        """Return the pace of changed programs of all ranks; workers bring a batch each `batch_ns`, or as now."""
+        """Return the pace of changed programs of all ranks.
+
+        Workers deliver a batch every `batch_ns`; infinity: as now.
+        """
         cost = replace(self.cost, host_speed=self.cost.host_speed * host_speed)
         after = pace(changed, self.steps, cost, gpu_speed=gpu_speed)
         loses_input = _takes_input(self.programs) and not _takes_input(changed)
         return self.pace_after(after, self.before, batch_ns=0.0 if loses_input else batch_ns)
 
     def lengthened_ns(self, pause_ns: float) -> float:
-        """Return by how much a pause of one rank's host in the middle of the replayed steps lengthens them together."""
+        """Return by how much a pause of one rank's host, in the middle of the replayed steps, lengthens their sum."""
         first, *others = self.programs
         after = pace([first.paused(pause_ns), *others], self.steps, self.cost)
         return max(after.step_ns - self.before.step_ns, 0.0) * self.steps
 
     def pace_after(self, after: Pace, before: Pace, *, batch_ns: float) -> Pace:
-        """Return the step after a change: the step now, less what one replay takes less than the other.
+        """Return the step after a change: the step now, minus the difference between the two replays.
 
-        `before` is the replay of the unchanged programs over as many steps: without a change the step stays exactly as
-        it is. A replay that is slower than the step is scaled down, with all that it saves. The part of the step that
-        no replay explains stays.
+        `before` is the replay of the unchanged programs over the same number of steps: without a change the step stays
+        exactly as it is. If the replay is slower than the step, both replays are scaled down. The part of the step that
+        the replay does not explain stays.
 
-        Where workers set the pace, a step that becomes shorter waits longer for them. They bring a batch each
+        If workers set the pace, a step that becomes shorter waits longer for them. They deliver a batch every
         `batch_ns`; infinity: as they do now, 0: batches are always ready.
         """
         scale = min(self.step_ns / before.step_ns, 1.0) if before.step_ns else 1.0
@@ -215,10 +218,10 @@ def _takes_input(programs: Sequence[Program]) -> bool:
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
-    """Return per trace complete steps, from the middle on, as many as make programs that run again soon; at least one.
+    """Return per trace the complete steps nearest to the middle, at most `MOST_CALLS` calls, and at least one step.
 
-    They are the same steps of the job on all ranks: those recorded whole count from the first, and one that is unlike
-    the others on a rank is left out on all.
+    They are the same steps of the job on all ranks: steps are counted from the first one that was recorded whole, and a
+    step that is unlike the others on one rank is left out on all.
     """
     whole = [np.flatnonzero(trace.steps.whole) for trace in traces]
     count = min(len(steps) for steps in whole)

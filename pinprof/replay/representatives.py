@@ -1,4 +1,4 @@
-"""Of many steps that are alike, a few whose replay is that of all."""
+"""Finds a few of many steps that represent all: their replay gives the same as that of all."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -10,26 +10,25 @@ from pinprof.replay.program import Floats, Program
 from pinprof.trace.tables import Bools, Int64s
 
 FEW = 15
-"""No more steps than these are all replayed."""
+"""If there are no more steps than this, all are replayed."""
 SAMPLE_SIZES = (8, 12, 16)
-"""How many steps may stand for twice as many or more: the fewest that are balanced."""
+"""The possible numbers of steps that represent at least twice that number; the smallest balanced one is taken."""
 BALANCE = 0.0007
-"""Steps stand for all if in the mean none of their times differs from that of all by more than this share of a step.
-What a replay makes of them then differs by less than `LEFT_OUT`."""
+"""Steps represent all if the means of all their times differ by at most this share of a step from those of all steps.
+Then the replays differ by less than `LEFT_OUT`."""
 LEFT_OUT = 0.002
-"""The share of a step by which a replay of those that stand for all may differ from that of all."""
+"""The share of a step by which the replay of the representatives may differ from that of all steps."""
 MOST_EXCHANGES = 50
-"""Exchanges after which the search for balanced steps ends; a few are enough where there are such steps."""
+"""The search for balanced steps ends after this number of exchanges; a few suffice if there are such steps."""
 COSTS_NS = (0.0, 0.5 * USUAL_NS, 2 * USUAL_NS, 4 * USUAL_NS)
-"""What a profiler may have cost per event: the host's time without it, which has a floor in each call, is balanced
-for each of these."""
+"""Possible costs of a profiler per event. The host's time without the profiler, which has a floor in each call, is
+balanced for each of them."""
 
 
 def representatives(programs: Sequence[Program], steps: Sequence[Sequence[int]], phases: Sequence[Int64s]) -> list[int]:
-    """Return the places of the steps that stand for all of these, the same on all ranks; all if they are few or differ.
+    """Return the places in `steps` of those that represent all, the same on all ranks; all if they are few or differ.
 
-    `programs` and `steps` are those of each rank, `phases` has the phase of each call of its program; a place is one in
-    `steps`.
+    `programs` and `steps` are those of each rank, `phases` has the phase of each call of its program.
     """
     count = len(steps[0])
     if count <= FEW:
@@ -40,9 +39,10 @@ def representatives(programs: Sequence[Program], steps: Sequence[Sequence[int]],
 
 
 def balanced(figures: Floats) -> Int64s:
-    """Return the fewest rows whose mean is that of all rows to within 1, in each column; all if no few rows are.
+    """Return the fewest rows whose mean differs from that of all rows by at most 1 in each column; otherwise all rows.
 
-    They begin as rows spread evenly over all, by the first column; then one at a time is exchanged for the better.
+    The search begins with rows spread evenly over all, by the first column, and exchanges one at a time for a better
+    one.
     """
     off = figures - figures.mean(axis=0)
     by_first = np.argsort(off[:, 0], kind="stable")
@@ -62,7 +62,7 @@ def balanced(figures: Floats) -> Int64s:
 
 
 def _times(program: Program, steps: Sequence[int], phase: Int64s) -> Iterator[Floats]:
-    """Yield times of steps, those of the host first, in units of what their means may differ by."""
+    """Yield times of steps, those of the host first, in units of the difference that their means may have."""
     host, calls = program.host, program.calls
     place = np.searchsorted(steps, [call.step for call in calls])
     works = np.array([(work.engine, work.duration_ns) for call in calls for work in call.works]).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""The step as it is without the profiler: measured in the recorded run, else what a calibrated replay makes of it."""
+"""The step without the profiler: measured in the recorded run, otherwise estimated by a calibrated replay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,31 +12,31 @@ from pinprof.replay.program import Program
 from pinprof.units import NS_PER_MS
 
 SURE = 0.1
-"""An estimate needs no remark if its range is at most this share of it."""
+"""An estimate is sure if its range is at most this share of it."""
 
 SHORT_OF_TRUTH = 0.03
 """The traced step may be shorter than the step of another run by up to this share."""
 
 CERTAIN = 0.98
-"""The step without profiler lies between the GPU's own work and the traced step. Where these differ by no more than two
+"""The step without the profiler lies between the GPU's own work and the traced step. If these differ by at most two
 percent, it is the traced step: the profiler only slows the host, and the host is not the limit."""
 
 
 @dataclass(frozen=True)
 class StepEstimate:
-    """The step as it is without the profiler, in ns; None where the trace cannot tell."""
+    """The step without the profiler, in ns; None where the trace does not show it."""
 
     step_ns: float | None
     source: str
-    """`measured` if pinprof measured it in the recorded run, `given` by the user, else `estimated`."""
+    """`measured` by pinprof in the recorded run, `given` by the user, or `estimated`."""
     range_ns: tuple[float, float] | None
-    """The range of the step: with 95 % confidence if it was measured (of few steps, as they scatter), otherwise between
-    the replays with the most and the least that a profiler may have cost, within the GPU's own work and the traced
-    step."""
+    """The range of the step. If it was measured, it holds the step with 95 % confidence (for a few steps it is their
+    scatter). Otherwise it lies between the replays with the most and the least that a profiler may have cost, and
+    within the GPU's own work and the traced step."""
 
     @property
     def is_sure(self) -> bool:
-        """Whether the step is measured, or hardly any other is possible."""
+        """Whether the step is measured, or its range is narrow."""
         if self.step_ns is None or self.range_ns is None:
             return False
         return self.source != "estimated" or self.range_ns[1] - self.range_ns[0] <= SURE * self.step_ns
@@ -52,9 +52,9 @@ def measured_step(ranks: Sequence[Details]) -> StepEstimate | None:
 
 
 def _measured(rank: Details) -> tuple[float, float, float] | None:
-    """Return the step that was measured in the run of a rank, and where it lies, in ns; None if it was not.
+    """Return the measured step of a rank and the ends of its range, in ns; None if it was not measured.
 
-    Recordings of old versions have the mean of all steps, and how single steps scatter.
+    Recordings of old versions have the mean of all steps, and the scatter of single steps.
     """
     timed = rank.whole_run.timed if rank.whole_run else None
     if timed is not None and timed.range_ns is not None:
@@ -78,12 +78,13 @@ def estimate_step(
 ) -> StepEstimate:
     """Return the step of a job by the times of its ranks; `programs` are those of `steps` complete steps.
 
-    A profiler slows the workers of a DataLoader, too: the least is a step that never waits for input. It slows the host
-    more, so that workers keep up that do not otherwise: of a job that is `fed_by_workers`, the most is the traced step.
+    A profiler slows the workers of a DataLoader, too, so the least possible step never waits for input. It slows the
+    host more, so that workers seem to keep up: in a job that is `fed_by_workers`, the longest possible step is the
+    traced one.
 
-    Of a single rank the time in which its GPU worked is the least that the step can be; of several, part of that was
-    waiting for each other. If a single rank waited for others whose traces are not given, it is unknown how much of
-    that the profiler caused: the least is then the step in which it waits for nobody.
+    The step of a single rank is at least as long as its GPU worked; with several ranks, they waited for each other in a
+    part of that time. If a single rank waited for others whose traces are not given, it is unknown how much of that the
+    profiler caused: the least possible step is then the one without such waits.
     """
     estimate = _by_replay(times, programs, steps, calibration, inf if fed_by_workers else 1.0)
     if waiting_for_nobody is None or estimate.range_ns is None:
@@ -97,7 +98,7 @@ def estimate_step(
 def _by_replay(
     times: Sequence[StepTimes], programs: Sequence[Program], steps: int, calibration: Calibration, at_most: float
 ) -> StepEstimate:
-    """`at_most`: how many times as long as the longest replay the step may be, up to the traced one."""
+    """Return the step by replay; it takes at most `at_most` times the longest replay, and at most the traced step."""
     traced, busy = (
         [time for time in of_ranks if time is not None] for of_ranks in zip(*map(_traced_and_busy, times), strict=True)
     )
