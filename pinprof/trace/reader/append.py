@@ -1,4 +1,4 @@
-"""Puts events into a trace file: its own bytes pass through as they are, and more events follow its last one."""
+"""Adds events to a trace file: its own bytes stay as they are, and more events follow its last one."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -16,20 +16,20 @@ NUMBERS_FROM = 1_886_000_000
 """Perfetto keeps process and thread ids as unsigned 32-bit numbers, and gives low ones to ids that are texts."""
 NUMBERS = 1_000_000
 ROOM = 10_000
-"""The inserted events may use this many ids in a row."""
+"""The added events may use this number of ids in a row."""
 NUMBER = re.compile(rb"1886[0-9]{6}")
 NUMBER_BYTES = 10
 
 
 class UnusedIds:
-    """Finds ids that no event has, by looking at every number in the text that passes."""
+    """Finds ids that no event has, by looking at every number in the text of the file."""
 
     def __init__(self) -> None:
         self._taken: set[int] = set()
         self._carried = b""
 
     def look(self, text: bytes | memoryview) -> None:
-        """Look at a piece of the text, which follows the one before."""
+        """Look at the next piece of the text."""
         seam = self._carried + bytes(text[: NUMBER_BYTES - 1])
         for numbers in (NUMBER.findall(seam), NUMBER.findall(text)):
             self._taken.update(int(number) - NUMBERS_FROM for number in numbers)
@@ -37,7 +37,7 @@ class UnusedIds:
         self._carried = (self._carried + end)[1 - NUMBER_BYTES :]
 
     def first(self) -> int:
-        """Return the first of `ROOM` numbers in a row that did not occur."""
+        """Return the first of `ROOM` successive numbers that did not occur."""
         taken = {number // ROOM for number in self._taken}
         free = next((block for block in range(NUMBERS // ROOM) if block not in taken), None)
         if free is None:
@@ -48,8 +48,8 @@ class UnusedIds:
 class WithEvents:
     """The text of a trace file with more events after its own, as pieces of bytes; it can be iterated once.
 
-    `make` gets the first of `ROOM` ids in a row that are not in the file, and returns the texts of one or more events.
-    A file that was cut off is closed after its last whole event; then `cut` says so after the last piece.
+    `make` gets the first of `ROOM` successive ids that are not in the file, and returns the texts of one or more
+    events. A file that was cut off is closed after its last whole event; then `cut` is set after the last piece.
 
     Raises TraceError, without the name, if this is not a trace.
     """
@@ -88,7 +88,7 @@ class WithEvents:
         yield b"\n"
 
     def _split(self, rest: bytes, header: bytes) -> tuple[bytes, bytes]:
-        """Return the last events of a file and what follows its list of events."""
+        """Return the last events of a file, and the text after its list of events."""
         try:
             end = list_end(b"[" + rest) - 2  # of the bracket that closes it
         except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ class WithEvents:
         return data[:end].rstrip(), data[end:]
 
     def _whole_tail(self, header: bytes, tail: bytes) -> bytes:
-        """Return what follows the events; just what closes the file if only this part is cut off."""
+        """Return the text after the events; only the closing brackets if this part is cut off."""
         if _is_json(header + tail) or not _is_json(header + _closing(header)):
             return tail
         self.cut = True
@@ -131,7 +131,7 @@ def _end_of_events(data: bytes) -> int:
         events = msgspec.json.decode(data, type=msgspec.Raw)
     else:
         events = msgspec.json.decode(data, type=_Events).events
-    text = memoryview(events)  # a view on the data, which gives its position even if there is another such text
+    text = memoryview(events)  # a view on the data: its address gives the position
     return _address(text) - _address(memoryview(data)) + len(bytes(text).rstrip()) - 1
 
 

@@ -1,7 +1,7 @@
 """Looks up the args of single events in a file, unchanged, and the sizes of the inputs of ops.
 
-Reading keeps only the args that are measured. A page shows all args of the events that it draws; so the file is read
-once more when a page is made.
+Reading keeps only the args that are measured. A page shows all args of the events that it draws, so the file is read
+again when a page is made.
 """
 
 import os
@@ -31,31 +31,31 @@ CHANGED = "its file has changed since it was read"
 
 
 class EventArgs(NamedTuple):
-    """The args of some events of a table, in the order of the file, as the file has them."""
+    """The args of some events of a table, in the order of the file."""
 
     table: str
     row: Int32s
     args: list[msgspec.Raw]
-    """JSON, as it stands in the file; empty without any."""
+    """The JSON text in the file; empty for an event without args."""
 
 
 class OnlyArgs(msgspec.Struct, gc=False):
-    """The args of an event, which are not looked into."""
+    """The args of an event, not decoded."""
 
     args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class PlainEvent(Event, gc=False):
-    """An event whose args are not looked into."""
+    """An event whose args are not decoded."""
 
-    args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # type: ignore[assignment]  # as they stand
+    args: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # type: ignore[assignment]  # their text
 
 
 ARGS = attrgetter("args")
 
 
 def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[EventArgs]:
-    """Yield what the trace's file says of the wanted rows of its tables (`TABLES`), a part of the file at a time.
+    """Yield the args of the wanted rows of the tables in `TABLES`, from the trace's file, one part of it at a time.
 
     Raises TraceError, without the file's name, if the file cannot be read again: it is a pipe, a URL, gone, or has
     changed since.
@@ -72,7 +72,7 @@ def look_up(trace: Trace, wanted: Mapping[str, Bools]) -> Iterator[EventArgs]:
 
 
 def _check_again(trace: Trace) -> None:
-    """Raise TraceError if what is read of a trace's name is not the file of this machine that was read."""
+    """Raise TraceError if the trace's name is not, or no longer, that of the file that was read."""
     path = trace.path
     if path == shown(STANDARD_INPUT):
         raise TraceError(PIPE)
@@ -89,7 +89,7 @@ def _check_again(trace: Trace) -> None:
 
 
 class _EventFinder:
-    """The wanted rows of tables in the order of the file."""
+    """Finds the wanted rows of tables in the parts of the file."""
 
     def __init__(self, events: FileEvents, wanted: Mapping[str, Bools]) -> None:
         self._counts = events.counts
@@ -97,9 +97,9 @@ class _EventFinder:
         """The first event of each part."""
         self._rows: dict[str, Int32s] = {}
         self._events: dict[str, Int32s] = {}
-        """Of these rows."""
+        """The number of the event of each of these rows."""
         self._bounds: dict[str, Int64s] = {}
-        """Where the rows of each part begin among them."""
+        """Where the rows of each part begin among these rows."""
         for table, is_wanted in wanted.items():
             rows = np.flatnonzero(is_wanted).astype(np.int32)
             number = events.of_table[table][rows]
@@ -108,7 +108,7 @@ class _EventFinder:
             self._bounds[table] = np.searchsorted(self._events[table], self._first)
 
     def among(self, part: int, decode: Callable[[int], list[msgspec.Raw]]) -> Iterator[EventArgs]:
-        """Yield the wanted ones of a part, by table; `decode` returns the args of all its events, given how many."""
+        """Yield the args of the wanted rows of a part; `decode` returns those of all its events, given their number."""
         if part >= len(self._counts):
             raise TraceError(CHANGED)
         chosen = {table: slice(*bounds[part : part + 2].tolist()) for table, bounds in self._bounds.items()}
@@ -116,7 +116,7 @@ class _EventFinder:
         if not chosen:
             return
         args = decode(self._counts[part])
-        args += [msgspec.Raw()] * (self._counts[part] - len(args))  # of events that a broken file holds twice
+        args += [msgspec.Raw()] * (self._counts[part] - len(args))  # a broken file may hold events twice
         for table, rows in chosen.items():
             places = (self._events[table][rows] - self._first[part]).tolist()
             yield EventArgs(table, self._rows[table][rows], [args[place] for place in places])
@@ -127,7 +127,7 @@ def _of_block(block: bytes, count: int) -> list[msgspec.Raw]:
 
 
 def _of_the_end(blocks: Blocks, count: int) -> list[msgspec.Raw]:
-    """Return the args of the events that follow the last block."""
+    """Return the args of the events after the last block."""
     if blocks.whole is not None:
         return _of_whole(blocks.whole.removeprefix(b"\xef\xbb\xbf"))
     text = b"[" + blocks.rest
@@ -139,9 +139,9 @@ def _of_the_end(blocks: Blocks, count: int) -> list[msgspec.Raw]:
 
 
 def _decoded(data: bytes, bare: bytes, count: int, *, is_last: bool) -> list[msgspec.Raw]:
-    """Return the args of the events of a JSON list, which is `bare` without its brackets if it is not JSON.
+    """Return the args of the `count` events of a JSON list; if it is not JSON, those of `bare`, without brackets.
 
-    Where the list has entries that are not events, it is longer than `count`.
+    If the list has entries that are not events, it is longer than `count`.
     """
     with suppress(*NOT_EVENTS):
         args = list(map(ARGS, _LIST.decode(data)))
@@ -174,7 +174,7 @@ def _salvaged(text: bytes, *, is_last: bool) -> list[msgspec.Raw]:
 
 
 def _plain_event(data: bytes | msgspec.Raw) -> PlainEvent | None:
-    """Return the event in a JSON text, None if it is not one, as reading decides."""
+    """Return the event in a JSON text; None if reading would not take it for one."""
     return None if decode_event(data) is None else PlainEvent(args=_ONLY_ARGS.decode(data).args)
 
 
@@ -189,13 +189,13 @@ BYTES = {
     **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short"), 2),
     **dict.fromkeys(("bool", "unsigned char", "signed char", "c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
 }
-"""Bytes of an element, by what torch.profiler calls its type."""
+"""Bytes of an element, by torch.profiler's name of its type."""
 
 
 def input_sizes(trace: Trace, ops: Int64s) -> Mapping[int, frozenset[int]]:
-    """Return the bytes of each input of these rows of `Trace.ops` that is a tensor.
+    """Return the bytes of each tensor among the inputs of these rows of `Trace.ops`.
 
-    Ops whose shapes were not recorded are left out, and all where the file of the trace cannot be read again.
+    Ops whose shapes were not recorded are left out, and all ops if the file of the trace cannot be read again.
     """
     wanted = np.zeros(len(trace.ops), bool)
     wanted[ops] = True

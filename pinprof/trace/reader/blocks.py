@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into blocks that begin and end with events, and reads what lies around the events."""
+"""Cuts a stream of bytes into blocks of whole events, and reads the text around the events."""
 
 import json
 import re
@@ -12,40 +12,39 @@ from pinprof.trace.reader.not_a_trace import START_BYTES, check_start
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 
 BLOCK_BYTES = 128 << 10
-"""Large enough that the work on a block costs more than its calls, small enough for the caches of a core."""
+"""Large enough that calls for each block cost little, small enough for the caches of a core."""
 LARGEST_BLOCK = 64 << 20
-"""A longer text without a seam is not read in blocks."""
+"""A longer text without a seam between events is not read in blocks."""
 
 SPACE = rb"[ \t\r\n]*"
 HEADER = re.compile(rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b(?=\{%b")' % ((SPACE,) * 5), re.DOTALL)
 LONGEST_EVENT = 1 << 16
 """A block does not end before an event longer than this."""
 SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))
-"""What lies between two events."""
+"""The text between two events."""
 WIDEST = 128
 """No program that writes traces puts more white space than this between two events."""
 MOST_TRIES = 64
-"""At most this many braces are tried to find the last event's: objects in arguments may follow each other as events
-do."""
+"""Braces that are tried to find that of the last event: objects in arguments may also follow each other."""
 
 
 class FileEnd(NamedTuple):
-    """What follows the last block, and what lies around the events."""
+    """The events after the last block, and the text around the events."""
 
     events: list[Event]
     malformed: int
     repaired: int
     metadata: Metadata
     closed: bool
-    """Whether the list of events ended: else the file was cut off."""
+    """Whether the list of events ended; otherwise the file was cut off."""
     around: bytes = b""
     """The JSON text of the file without its events, empty if it is not JSON."""
 
 
 class Blocks:
-    """The blocks of a stream of bytes, which can be iterated once; `ending` then returns what lies around them.
+    """The blocks of a stream of bytes, which can be iterated once; `ending` then returns the rest of the file.
 
-    A block is the text of whole events, with the commas between and behind them. If the stream does not hold events as
+    A block is the text of whole events, with the commas between and after them. If the stream does not hold events as
     torch writes them, there are no blocks, and `whole` holds all of it.
     """
 
@@ -55,12 +54,12 @@ class Blocks:
             chunk[begin : begin + BLOCK_BYTES] for chunk in content for begin in range(0, len(chunk), BLOCK_BYTES)
         )
         self.header = b""
-        """What lies before the events, once the first block is there."""
+        """The text before the events; known when the first block has come."""
         self.rest = b""
-        """What follows the last block, from the beginning of an event on, once all blocks have come."""
+        """The text after the last block, which begins with an event; known when all blocks have come."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Return the blocks in order."""
+        """Yield the blocks in order."""
         text, is_last = self._filled(b"", max(BLOCK_BYTES, START_BYTES))
         check_start(text[:START_BYTES])
         while not ((match := HEADER.match(text)) and _is_event(text, match.end())):
@@ -81,7 +80,7 @@ class Blocks:
         self.rest = text + b"".join(self._chunks)
 
     def _filled(self, carried: bytes, size: int) -> tuple[bytes, bool]:
-        """Return what was carried over with what follows in the stream, and whether it has ended."""
+        """Return the carried text with more of the stream, `size` bytes or more, and whether the stream has ended."""
         pieces, filled = [carried], len(carried)
         while filled < size:
             chunk = next(self._chunks, None)
@@ -92,7 +91,7 @@ class Blocks:
         return b"".join(pieces), False
 
     def ending(self) -> FileEnd:
-        """Return what follows the last block and what lies around the events, as far as it can be read."""
+        """Return the events after the last block and the text around the events, as far as they can be read."""
         text = b"[" + self.rest
         try:
             end = list_end(text)
@@ -105,7 +104,7 @@ class Blocks:
         return self._with_metadata(FileEnd(events, malformed, 0, Metadata(), closed=True), b"]" + text[end:])
 
     def _with_metadata(self, ending: FileEnd, tail: bytes) -> FileEnd:
-        """Return the ending with the metadata of the file, given what follows the events."""
+        """Return the ending with the metadata of the file; `tail` is the text after the events."""
         around = self.header + tail
         if around.startswith(b"["):
             return ending
@@ -125,15 +124,15 @@ def as_list(block: bytes) -> bytes:
 
 
 def list_end(text: bytes) -> int:
-    """Return where the JSON list at the beginning of a text ends; ValueError or RecursionError if it does not."""
+    """Return where the JSON list that begins a text ends. Raises ValueError or RecursionError if it does not."""
     return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
 
 
 def _last_seam(text: bytes) -> int:
-    """Return where the last event begins that is seen to be one, 0 if it is the only one.
+    """Return where the last event begins that is recognized as one; 0 if it is the only one.
 
-    If an event's arguments hold two objects in a row, the second one is taken for an event if it has a key
-    `ph`; no program is known to write such arguments.
+    If the arguments of an event hold two objects in a row, the second one is taken for an event if it has a key `ph`;
+    no program is known to write such arguments.
     """
     at = len(text)
     for _ in range(MOST_TRIES):
@@ -146,7 +145,7 @@ def _last_seam(text: bytes) -> int:
 
 
 def _is_event(text: bytes, begin: int) -> bool:
-    """Return whether a whole object begins at this brace, and is an event."""
+    """Return whether a whole event begins at this brace."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Turns decimal microseconds, as a trace prints them, into exact int64 nanoseconds.
 
-A float would not do: the start times of a trace are microseconds since 1970 or since the last quarter of a year, and a
-double has no room left for the digits after the point.
+A float does not suffice: the start times of a trace are microseconds since 1970 or since the last quarter of a year,
+and a double has no room left for the digits after the point.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ MAX_DIGITS = 19
 """More decimal digits do not fit int64."""
 
 MAX_WIDTH = 32
-"""Longer texts are parsed one by one."""
+"""Longer texts are parsed singly."""
 
 MAX_EXACT_US = 2**43
-"""Below this, doubles lie closer to each other than nanoseconds."""
+"""Smaller doubles are closer to each other than nanoseconds."""
 
 _MAX = np.iinfo(np.int64).max
 _INVALID = np.iinfo(np.int64).min
 
 
 class InexactError(ValueError):
-    """A time is to be read from its text."""
+    """A float is not exact: the time has to be read from its text."""
 
 
 def exact_nanoseconds(microseconds: Sequence[float]) -> Int64s:
@@ -43,7 +43,7 @@ def exact_nanoseconds(microseconds: Sequence[float]) -> Int64s:
 
 
 def nanoseconds(texts: Sequence[bytes]) -> tuple[Int64s, Bools]:
-    """Return the times in ns, rounded half up, and which of the texts were numbers that fit.
+    """Return the times in ns, rounded half up, and for each text whether it is a number that fits.
 
     `texts` are JSON numbers in microseconds (`b"4458676416788.066"`); numbers in quotes are accepted.
     """
@@ -58,7 +58,7 @@ def nanoseconds(texts: Sequence[bytes]) -> tuple[Int64s, Bools]:
 
 
 def _plain_decimals(column: np.ndarray) -> tuple[Int64s, Bools]:
-    """Parse `digits[.digits]`, one character position at a time over all rows; also say which rows are of that form."""
+    """Parse `digits[.digits]`, one position of all rows at a time; return the values, and which rows have that form."""
     characters = np.ascontiguousarray(column.view(np.uint8).reshape(len(column), -1).T)
     value = np.zeros(len(column), np.int64)
     plain = characters[0] != 0
@@ -81,7 +81,7 @@ def _plain_decimals(column: np.ndarray) -> tuple[Int64s, Bools]:
 
 
 def _any_number(text: bytes) -> int:
-    """Parse a number with a sign, an exponent or quotes, which the fast path leaves out."""
+    """Parse a number with a sign, an exponent or quotes, which `_plain_decimals` cannot."""
     try:
         number = Decimal(text.decode("ascii").strip('" '))
     except (InvalidOperation, ValueError):

@@ -14,7 +14,7 @@ from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY
 from pinprof.trace.tables import NONE
 
 NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for a text that is not JSON, or not of the events that it is taken for."""
+"""The errors of decoding a text that is not JSON, or does not hold the expected events."""
 
 Number: TypeAlias = int | float | str | None
 """A number as a trace may write it: ROCm writes `"stream": "0x0"` and `"bytes": "9216"`."""
@@ -53,14 +53,14 @@ class Args(msgspec.Struct, gc=False):
 
     @property
     def message(self) -> str:
-        """What a collective sends: the type, the elements in and out, and the number of ranks; empty of other work."""
+        """The message of a collective: type, elements in and out, and number of ranks; empty for other work."""
         if self.collective == "":
             return ""
         return f"{self.dtype} {self.elements_in} {self.elements_out} {self.group_size}"
 
     @property
     def copy(self) -> str:
-        """The name that Kineto would give a copy with these arguments; empty without them."""
+        """Kineto's name of a copy with these arguments; empty without them."""
         return f"Memcpy {self.copy_kind} ({self.copy_from} -> {self.copy_to})" if self.copy_kind != "" else ""
 
 
@@ -81,7 +81,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class TimedEvent(Event, gc=False):
-    """An event whose times are numbers, which may have lost digits, and whose args are not looked into."""
+    """An event whose times are numbers, which may have lost digits, and whose args are not decoded."""
 
     ts: int | float = math.nan  # type: ignore[assignment]
     dur: int | float = math.nan  # type: ignore[assignment]
@@ -89,7 +89,7 @@ class TimedEvent(Event, gc=False):
 
 
 class Metadata(msgspec.Struct):
-    """The keys of the file other than `traceEvents`; each may hold anything, and stand before or after the events."""
+    """The keys of the file other than `traceEvents`; each may hold anything, and come before or after the events."""
 
     distributed: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="distributedInfo")
     devices: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="deviceProperties")
@@ -111,7 +111,7 @@ class File(Metadata):
 
 
 class LooseFile(Metadata):
-    """A trace file whose events are decoded one by one."""
+    """A trace file whose events are decoded singly."""
 
     events: list[msgspec.Raw] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="traceEvents")
 
@@ -134,7 +134,7 @@ def decode_events(data: bytes) -> tuple[list[Event], int]:
 
 
 def decode_event(data: bytes | msgspec.Raw) -> Event | None:
-    """Return the event in a JSON text, None if it is not one; of flow events only the kind is read."""
+    """Return the event in a JSON text, None if it is not one; only the kind of flow events is read."""
     try:
         kind = _PHASE.decode(data).ph
         if kind in {"", "X", "M"}:
@@ -147,13 +147,13 @@ def decode_event(data: bytes | msgspec.Raw) -> Event | None:
 
 
 def decode_each(entries: list[msgspec.Raw]) -> tuple[list[Event], int]:
-    """Return the entries that are events, and how many are not; of flow events only the kind is read."""
+    """Return the entries that are events, and how many are not; only the kind of flow events is read."""
     events = [event for event in map(decode_event, entries) if event is not None]
     return events, len(entries) - len(events)
 
 
 class _Phase(msgspec.Struct, gc=False):
-    """An event, decoded only for its kind."""
+    """An event, decoded only to know its kind."""
 
     ph: str = ""
 

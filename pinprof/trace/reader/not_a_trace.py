@@ -1,4 +1,4 @@
-"""Refuses what is not a trace, and guesses what it is, so that the user knows which file to give instead."""
+"""Refuses files that are not traces, and guesses what they are, so that the user knows which file to give instead."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ STARTS = (
     (b'{"Type":', "an export of nsys as JSON lines"),
     (b'{"type":', "an export of nsys as JSON lines"),
 )
-"""How files begin, and what they are then."""
+"""The first bytes of kinds of files, and what such a file is."""
 ANOTHER = "pinprof reads traces of torch.profiler: pinprof run records one"
 PERFETTO = (
     "is a trace in Perfetto's own format; pinprof reads the JSON of torch.profiler: "
@@ -37,14 +37,14 @@ NAMES = (
     (".ncu-rep", f"is a report of Nsight Compute; {ANOTHER}"),
     (".ipynb", "is a notebook, not a trace; pinprof.profile records a loop in one"),
 )
-"""How names of files end, and what they are then; the name follows."""
+"""The endings of names of files, and what such a file is; {} stands for the name."""
 EVENTS = "tfevents"
 OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json next to it, in plugins/profile"
 TAR_MAGIC, TAR_AT = b"ustar", 257
 
 
 def refused_name(path: str) -> str:
-    """Return what a file is, by its name; an empty text if it may be a trace."""
+    """Return what a file is, by its name; empty if it may be a trace."""
     name = path.replace("\\", "/").rpartition("/")[2]
     if EVENTS in name and not name.endswith((".json", ".json.gz")):
         return OF_TENSORBOARD
@@ -52,7 +52,7 @@ def refused_name(path: str) -> str:
 
 
 def what_it_seems(data: bytes) -> str:
-    """Return " (it looks like ...)" if the bytes of a file show what it is, or an empty text."""
+    """Return " (it looks like ...)" if the bytes of a file show what it is, otherwise an empty text."""
     text = data.lstrip()
     guess = next((what for start, what in STARTS if text.startswith(start)), None)
     if data[TAR_AT : TAR_AT + len(TAR_MAGIC)] == TAR_MAGIC:
@@ -78,15 +78,15 @@ def _of_document(data: bytes) -> str | None:
 
 
 START_BYTES = 1 << 19
-"""How much of a file is looked at: a trace begins somewhere in it, whatever was written before it."""
+"""How much of a file is looked at: a trace begins within it, whatever was written before it."""
 BOM = b"\xef\xbb\xbf"
 CONTROL = bytes(set(range(32)) - set(b"\t\n\r"))
 MOST_CONTROL = 0.05
-"""Text holds a smaller share of control characters, however broken its names; random bytes hold 11 %."""
+"""Text has a smaller share of control characters than this, however broken its names; random bytes have 11 %."""
 
 
 def check_start(data: bytes) -> None:
-    """Raise TraceError if no trace begins with these unpacked bytes; a file that ends here is not judged."""
+    """Raise TraceError if no trace begins with these unpacked bytes; a file that is shorter is not judged."""
     if len(data) < START_BYTES or (_is_text(data) and _may_begin_a_trace(data)):
         return
     raise TraceError(f"is not JSON{what_it_seems(data)}; a trace is what torch.profiler's export_chrome_trace writes")

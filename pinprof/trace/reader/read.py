@@ -1,4 +1,4 @@
-"""Reads a trace file: bytes in, a Trace out, and a good sentence when it is not one."""
+"""Reads a trace file: bytes in, a Trace out, or an error that says what the file is instead."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ ENDS_EARLY = "the JSON ends too early; the file is truncated, copy it or record 
 
 
 class FileContent(NamedTuple):
-    """The content of a file."""
+    """The content of a trace file."""
 
     metadata: Metadata
     parts: list[FilePart]
@@ -58,7 +58,7 @@ def read_trace(path: str | Path) -> Trace:
 
 
 def read_rows(path: str, wanted: ReadOptions) -> FileContent:
-    """Return what is wanted of a file, as `read_trace` reads it. Raises TraceError, with the file's name."""
+    """Return the wanted content of a file, read as by `read_trace`. Raises TraceError, with the file's name."""
     try:
         with open_trace(path) as stream:
             return _read(Unpacked(stream), wanted)
@@ -107,7 +107,7 @@ def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
         if any(event.ph for event in file.events):
             return file, file.events, 0
     except (msgspec.ValidationError, UnicodeDecodeError):
-        pass  # something is not of the usual form: look at each event by itself
+        pass  # something does not have the usual form: decode each event by itself
     return _decode_loosely(data, is_list=is_list)
 
 

@@ -1,4 +1,4 @@
-"""The duration events of a file as columns, in the order of the file, as reading makes and assembly takes them."""
+"""The duration events of a file as columns, in the order of the file: made by reading, used by `assemble`."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -30,7 +30,7 @@ HOST_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "overhead")
 CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
 KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *CATEGORIES, "cuda_sync")
 FIRST_WITH_IDS = len(HOST_CATEGORIES)
-"""No argument is read of events of the categories before this one."""
+"""Arguments are read only of events of this category and later ones in KNOWN_CATEGORIES."""
 
 ALIASES = {
     "memcpy": "gpu_memcpy",
@@ -99,7 +99,7 @@ class Rows:
 
 
 class MemoryRows(NamedTuple):
-    """What torch's allocators held after each allocation and release, in the order of the file."""
+    """The memory of torch's allocators after each allocation and release, in the order of the file."""
 
     thread: Int32s
     """Index into the values of `Shared.threads`."""
@@ -111,7 +111,7 @@ class MemoryRows(NamedTuple):
 
 
 def category_name(text: str) -> str:
-    """Return what a category is called in KNOWN_CATEGORIES, whatever its age and case; others as they are written."""
+    """Return the name of a category in KNOWN_CATEGORIES, whatever its age and case; others as they are written."""
     category = text.lower()
     name = ALIASES.get(category, category)
     return name if name in _CATEGORY else text
@@ -123,19 +123,19 @@ def known_category(text: str) -> int:
 
 
 class ReadOptions(NamedTuple):
-    """What is read of a file."""
+    """What to read of a file."""
 
     category: Callable[[str], int] = known_category
     """Returns the code of a category, -1 for one whose events are not wanted."""
     first_with_ids: int = FIRST_WITH_IDS
-    """No argument is read of events of categories with lower codes."""
+    """Arguments are read only of events of categories with this code or a higher one."""
     ids: tuple[str, ...] = IDS
     texts: tuple[str, ...] = TEXTS
-    """Arguments, as `Args` names them; events that have one of the texts are decoded one by one."""
+    """Arguments to read as texts, by their names in `Args`."""
 
 
 class Codes(dict[Key, int], Generic[Key]):
-    """Numbers for values, in the order in which they are first asked for."""
+    """Numbers for values, in the order in which they are first looked up."""
 
     def __missing__(self, value: Key) -> int:
         self[value] = number = len(self)
@@ -155,7 +155,7 @@ class CategoryCodes(dict[str | None, int]):
 
 
 class Shared:
-    """What all parts of a file have in common: what is wanted of it, and texts and threads that they number alike."""
+    """The common data of all parts of a file: what to read, and the numbers of texts and threads."""
 
     def __init__(self, wanted: ReadOptions) -> None:
         self.wanted = wanted
@@ -163,12 +163,12 @@ class Shared:
         self.names: Codes[str] = Codes()
         self.threads: Codes[ThreadKey] = Codes()
         self.exact_times = True
-        """Whether no time so far had digits that a double does not hold."""
+        """Whether a double has held all digits of all times so far."""
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """What a part of a file holds."""
+    """The content of a part of a file."""
 
     rows: Rows
     counts: Counter[str]
@@ -178,21 +178,21 @@ class FilePart:
     malformed: int
     """Entries that are not events."""
     entries: int
-    """Entries of the list of events in all."""
+    """All entries of the list of events."""
     memory: MemoryRows | None = None
-    """What torch's allocators held; None without such events."""
+    """The memory of torch's allocators; None without such events."""
     repaired: int = 0
     """Events that were not JSON and have been repaired."""
 
 
 def part_of_block(block: bytes, shared: Shared) -> FilePart:
-    """Return what a block holds; if it is not JSON, what can be recovered event by event."""
+    """Return the content of a block; if it is not JSON, the events that can be recovered."""
     data = as_list(block)
     if shared.exact_times:
         try:
             return _part(decode_timed_events(data), shared, _exact_times, decode_arguments)
         except InexactError:
-            shared.exact_times = False  # as if times count from 1970: so have the other blocks
+            shared.exact_times = False  # such as times since 1970; other blocks will have them, too
         except NOT_EVENTS:
             pass
     try:
@@ -203,7 +203,7 @@ def part_of_block(block: bytes, shared: Shared) -> FilePart:
 
 
 def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0) -> FilePart:
-    """Return the part that decoded events make."""
+    """Return the part of a file that consists of these events."""
     part = _part(events, shared, _decimal_times, lambda chosen: [event.args or NO_ARGS for event in chosen])
     return replace(part, malformed=malformed, entries=len(events) + malformed, repaired=repaired)
 
@@ -251,7 +251,7 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], Times]
 
 
 def _of_phase(phase: str, name: str, events: Sequence[Event], phases: Sequence[str]) -> list[Event]:
-    """Return the events of a phase that have a name; most parts have none, which is soon seen."""
+    """Return the events of a phase with this name; the usual case of none is fast."""
     if phase not in phases:
         return []
     return [event for event in compress(events, map(phase.__eq__, phases)) if event.name == name]
@@ -300,12 +300,12 @@ def joined(parts: Iterable[Rows]) -> Rows:
 
 
 def by_appearance(columns: Sequence[Int32s], count: int) -> Int64s:
-    """Return those of `count` codes that the columns hold, in the order in which they first appear."""
+    """Return the codes, of `count`, that the columns hold, in the order in which they first appear."""
     first = np.full(count, sum(map(len, columns)))
     behind = len(first) and int(first[0])
     for codes in reversed(columns):
         begin = behind - len(codes)
-        first[codes[::-1]] = np.arange(behind - 1, begin - 1, -1)  # of several places the last one given is kept
+        first[codes[::-1]] = np.arange(behind - 1, begin - 1, -1)  # of equal codes the last assignment holds
         behind = begin
     order = np.argsort(first, kind="stable")
     return order[: np.count_nonzero(first < sum(map(len, columns)))]

@@ -1,6 +1,6 @@
-"""Recovers events from text that is not JSON: it is cut off, or its names were not escaped.
+"""Recovers events from text that is not JSON because it is cut off, or its names were not escaped.
 
-Versions of torch have left quotes, backslashes and control characters in names as they were, and `N/A` without quotes.
+Some versions of torch wrote quotes, backslashes and control characters in names as they are, and `N/A` without quotes.
 """
 
 import json
@@ -13,12 +13,12 @@ import msgspec
 from pinprof.trace.reader.events import Event, Metadata, decode_event
 
 BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
-"""What lies between two events, if it is not within the arguments of one."""
+"""The text between two events, or within the arguments of one."""
 MOST_JOINED = 8
-"""An event that holds more seams than this is taken for broken."""
+"""An event that has more such seams than this is taken for broken."""
 LIST_END = re.compile(rb"\}\s*\](?=\s*(?:[,}]|\Z))")
 MOST_RESTS = 16
-"""How many ends of the list are tried; each try reads all that follows it."""
+"""How many possible ends of the list are tried; each try reads all text after it."""
 
 NO_VALUE = re.compile(rb"(:\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
 CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -33,7 +33,7 @@ Decode: TypeAlias = Callable[[bytes], Event | None]
 
 
 class Salvaged(NamedTuple):
-    """What was found in a text."""
+    """The content of a text that is not JSON."""
 
     events: list[Event]
     repaired: int
@@ -41,15 +41,15 @@ class Salvaged(NamedTuple):
     malformed: int
     """Entries that are not events."""
     rest: bytes
-    """What follows the last whole event."""
+    """The text after the last whole event."""
     closed: bool
-    """Whether the list ends where it should: else the rest is the beginning of another event, or nothing."""
+    """Whether the list ends there; otherwise the rest is the beginning of another event, or empty."""
 
 
 def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Salvaged:
-    """Return the events in a text that begins with one; `is_last`: the list ends in it, or should.
+    """Return the events in a text that begins with one; `is_last` says that the list ends in it, or should.
 
-    Each event is read by itself, by `decode`; one that is not JSON is repaired where possible, and otherwise counted.
+    Each event is read by itself, by `decode`; one that is not JSON is repaired if possible, and otherwise counted.
     """
     cuts = [0, *(match.end() for match in BETWEEN.finditer(text))]
     bounds = [*cuts[1:], len(text)]
@@ -71,7 +71,7 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
 
 
 def _event(text: bytes, begin: int, ends: list[int], decode: Decode) -> tuple[Event | None, int]:
-    """Return the event that ends at the first of these places at which it is whole, and how many places that takes."""
+    """Return the event that ends at the first of these places at which it is whole, and the number of that place."""
     for width, end in enumerate(ends, start=1):
         event = decode(_stripped(text[begin:end]))
         if event is not None:
@@ -84,7 +84,7 @@ def _stripped(text: bytes) -> bytes:
 
 
 def _whole(text: bytes) -> int:
-    """Return where the event at the beginning of a text ends, 0 if it is not whole."""
+    """Return where the event at the beginning of a text ends; 0 if it is not whole."""
     try:
         return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
     except (ValueError, RecursionError):
@@ -103,13 +103,13 @@ def _repaired(text: bytes, decode: Decode) -> Event | None:
 
 
 def _without_controls(text: bytes) -> bytes:
-    """Return a text with `null` for what is not a value, and without control characters and broken UTF-8."""
+    """Return a text with `null` in place of invalid values, and without control characters and broken UTF-8."""
     text = NO_VALUE.sub(rb"\1null", text)
     return CONTROL.sub(b" ", text).decode(errors="replace").encode()
 
 
 def _with_escapes(text: bytes) -> bytes:
-    """Return a text with all backslashes escaped if one is not: then none of them was, as in Windows paths."""
+    """Return a text with all backslashes escaped if one is not: then none is, as in Windows paths."""
     return BACKSLASH.sub(rb"\\\\", text) if STRAY_BACKSLASH.search(text) else text
 
 

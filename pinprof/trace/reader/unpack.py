@@ -8,21 +8,22 @@ from typing import Any, BinaryIO, Protocol
 from pinprof.errors import TraceError
 
 READ_BYTES = 2**16
-"""Bytes of a packed file that are read at once: for each member of a hostile file of tiny ones, the rest is copied."""
+"""Bytes of a packed file that are read at once. A hostile file may have tiny members: for each, the rest of these bytes
+is copied."""
 CHUNK_BYTES = 2**17
-"""No chunk is larger."""
+"""The most bytes of a chunk."""
 MAGIC_BYTES = 4
 
 HARMLESS_BYTES = 2**28
 """A file that unpacks to no more than this is not a decompression bomb."""
 MOST_TIMES = 100
-"""A file that unpacks to more than 100 times its size is one: gzip ends at 1030, traces reach 10 to 30."""
+"""A file that unpacks to more than 100 times its size is a bomb: gzip reaches 1030, traces 10 to 30."""
 MOST_BYTES = 2**36
-"""So is a file that unpacks to more than 64 GiB; the largest traces that anybody could open have a tenth of that."""
+"""A file that unpacks to more than 64 GiB is one, too; the largest traces that can be opened have a tenth of that."""
 
 
 class Unpacker(Protocol):
-    """What the unpackers of gzip and zstd share, with each other and with bz2 and lzma."""
+    """The common interface of the unpackers of gzip and zstd, as of those of bz2 and lzma."""
 
     @property
     def eof(self) -> bool:
@@ -30,11 +31,11 @@ class Unpacker(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing more can come from what was given so far."""
+        """Whether the data given so far yields no more content."""
 
     @property
     def unused_data(self) -> bytes:
-        """What follows the member."""
+        """The data after the member."""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """Return some more of the content."""
@@ -42,12 +43,12 @@ class Unpacker(Protocol):
 
 @dataclass(frozen=True)
 class Form:
-    """A form of packed files, which are one or more members after one another."""
+    """A format of packed files, which consist of one or more members."""
 
     name: str
     is_start: Callable[[bytes], bool]
     unpacker: Callable[[], tuple[Unpacker, type[Exception]]]
-    """Makes an unpacker of one member, and says what it raises."""
+    """Returns an unpacker of one member, and its type of errors."""
     by_hand: str
 
 
@@ -73,7 +74,7 @@ def _zstd() -> tuple[Unpacker, type[Exception]]:
 
 
 def _is_zstd(data: bytes) -> bool:
-    """Return whether a frame begins here; pzstd and others put skippable ones between."""
+    """Return whether a frame begins here, also a skippable one, as pzstd and others write between frames."""
     return data.startswith(b"\x28\xb5\x2f\xfd") or (data[1:4] == b"\x2a\x4d\x18" and data[0] >> 4 == 5)  # noqa: PLR2004
 
 
@@ -84,16 +85,16 @@ FORMS = (
 
 
 def is_packed(data: bytes) -> bool:
-    """Return whether a file that begins so is packed in one of the forms."""
+    """Return whether a file that begins with these bytes is packed in one of `FORMS`."""
     return any(form.is_start(data) for form in FORMS)
 
 
 class Unpacked:
-    """The content of a trace file as chunks of bytes, plain whatever its form; it can be gone through once.
+    """The unpacked content of a trace file as chunks of bytes; it can be iterated once.
 
-    What can be read of a truncated or corrupt file comes first. Then `lost` says, in words for the user, why the rest
-    of it did not come; it is None for a file that is whole, and while there is more to come. What follows the last
-    member of a packed file is ignored, as gzip does.
+    The readable part of a truncated or corrupt file comes first. Then `lost` says, in words for the user, why the rest
+    is missing; it is None for a whole file, and before that. Data after the last member of a packed file is ignored, as
+    gzip does.
 
     Raises TraceError, without the file's name, if the stream cannot be read, or holds a decompression bomb.
     """
@@ -105,7 +106,7 @@ class Unpacked:
         self._unpacked = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the content."""
+        """Yield the chunks."""
         data = self._from(b"")
         for form in FORMS:
             if form.is_start(data):
@@ -136,7 +137,7 @@ class Unpacked:
             data = self._from(unpacker.unused_data)
 
     def _from(self, data: bytes) -> bytes:
-        """Return the data with enough of what follows to recognize its form, if there is as much."""
+        """Return the data with more of the stream, if there is more, so that its format can be recognized."""
         while len(data) < MAGIC_BYTES and (more := self._read(READ_BYTES)):
             data += more
         return data
