@@ -94,23 +94,13 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
     step = trace.links.call_step[calls]
     first = np.flatnonzero(np.diff(step, prepend=NONE))
     since[first] = trace.calls.start_ns[calls[first]] - trace.steps.start_ns[step[first]]
-    phase = phase_of_calls(trace)
-    of_call, of_kernel = phase[calls], phase[launch[rows]]
     per_call = _PerCall(
         since,
         np.bincount(np.searchsorted(calls, launch[rows]), gpu.duration_ns[rows], minlength=len(calls)).astype(np.int64),
         divisor,
     )
-    phases = tuple(
-        LaunchSums(
-            name,
-            int((of_call == number).sum()) / divisor,
-            int(since[of_call == number].sum()) / divisor,
-            int(gpu.duration_ns[rows[of_kernel == number]].sum()) / divisor,
-        )
-        for number, name in enumerate(PHASES)
-        if (of_call == number).any()
-    )
+    phase = phase_of_calls(trace)[calls].astype(np.int32)
+    sums = {sums.name: sums for sums in _sums_by_name(phase, PHASES.__getitem__, per_call)}
     inner = np.delete(since, first)
     usual = float(np.median(inner)) if len(inner) else float(since[0])
     return Launches(
@@ -118,7 +108,7 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
         float(np.median(gpu.duration_ns[rows])),
         usual,
         float(np.minimum(since, LONGEST * usual).sum()) / divisor if len(calls) >= FEW * divisor else 0.0,
-        phases,
+        tuple(sums[name] for name in PHASES if name in sums),
         _by_op(trace, calls, per_call),
         _by_module(trace, calls, per_call),
     )

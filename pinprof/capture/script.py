@@ -25,14 +25,7 @@ from pinprof.capture.window.rounds import OnLook
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.program.hooks import faults
-from pinprof.program.user_program import (
-    INTERRUPTED,
-    Ending,
-    UserProgram,
-    ending_of,
-    exit_as_fork,
-    join_threads,
-)
+from pinprof.program.user_program import INTERRUPTED, Ending, UserProgram, ending_of, exit_as_fork, join_threads
 from pinprof.units import counted
 
 MARK_STEPS = (

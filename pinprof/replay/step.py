@@ -99,9 +99,8 @@ def _by_replay(
     times: Sequence[StepTimes], programs: Sequence[Program], steps: int, calibration: Calibration, at_most: float
 ) -> StepEstimate:
     """Return the step by replay; it takes at most `at_most` times the longest replay, and at most the traced step."""
-    traced, busy = (
-        [time for time in of_ranks if time is not None] for of_ranks in zip(*map(_traced_and_busy, times), strict=True)
-    )
+    traced = [of_rank.traced_ns for of_rank in times if of_rank.traced_ns is not None]
+    busy = [of_rank.busy_ns for of_rank in times if of_rank.busy_ns is not None]
     if not traced or not busy:
         return StepEstimate(None, "estimated", None)
     most = max(traced)
@@ -116,7 +115,3 @@ def _by_replay(
     unsure = calibration.unsure(most / middle - 1 if middle else 0.0)
     low, high = low * (1 - unsure), high * (1 + unsure) * at_most
     return StepEstimate(middle, "estimated", (max(low, least), min(high, most * (1 + SHORT_OF_TRUTH))))
-
-
-def _traced_and_busy(times: StepTimes) -> tuple[float | None, float | None]:
-    return times.traced_ns, times.busy_ns

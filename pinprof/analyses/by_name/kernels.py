@@ -96,13 +96,9 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
         len(names.codes),
         names.left_ns,
         int(time.sum()),
-        sum(_busy(trace, on_device[inside[on_device]]) for on_device in gpu.of_device.values()),
+        sum(length(gpu.times(on_device[inside[on_device]])) for on_device in gpu.of_device.values()),
         len(np.unique(gpu.device[rows])),
     )
-
-
-def _busy(trace: Trace, rows: Int64s) -> int:
-    return length(trace.gpu.times(rows))
 
 
 def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -> tuple[list[str | None], list[Origin]]:

@@ -3,10 +3,7 @@
 import numpy as np
 
 from pinprof.intervals import last_below
-from pinprof.trace.calls import (
-    DEVICE,
-    HOST_MEMORY,
-)
+from pinprof.trace.calls import DEVICE, HOST_MEMORY
 from pinprof.trace.tables import NONE, Int32s, Int64s, Trace, rows_by
 
 SKEW_NS = 2_000

@@ -61,26 +61,33 @@ class Cause:
         return uncoded(self.label)
 
 
-WAITS: Final = {
-    "item": Cause(
-        "`.item()`",
+def _read(
+    label: str, *, ops: tuple[str, ...] = (), methods: tuple[str, ...] = (), functions: tuple[str, ...] = ()
+) -> Cause:
+    """Return a cause of waits in which the host reads a value of the GPU."""
+    return Cause(
+        label,
         WAIT,
-        ops=("aten::item", "aten::_local_scalar_dense"),
+        ops=ops,
+        methods=methods,
+        functions=functions,
         is_called=True,
         empties_stream=True,
         goes_with_op=True,
-    ),
+    )
+
+
+def _sized(label: str, ops: tuple[str, ...] = ()) -> Cause:
+    """Return a cause of waits in which the host needs the size of a result."""
+    return Cause(label, WAIT, ops=ops, is_called=True, empties_stream=True, gives_size=True)
+
+
+WAITS: Final = {
+    "item": _read("`.item()`", ops=("aten::item", "aten::_local_scalar_dense")),
     "optimizer_state": Cause("the optimizer's step count", WAIT),
     "nan_check": Cause("anomaly detection's check for NaN", WAIT, empties_stream=True, goes_with_op=True),
-    "bool": Cause(
-        "`if tensor:`",
-        WAIT,
-        ops=("aten::is_nonzero",),
-        is_called=True,
-        empties_stream=True,
-        goes_with_op=True,
-    ),
-    "tolist": Cause("`.tolist()`", WAIT, methods=("tolist",), is_called=True, empties_stream=True, goes_with_op=True),
+    "bool": _read("`if tensor:`", ops=("aten::is_nonzero",)),
+    "tolist": _read("`.tolist()`", methods=("tolist",)),
     "to_cpu": Cause(
         "`.cpu()`",
         COPY_WAIT,
@@ -91,43 +98,15 @@ WAITS: Final = {
         goes_with_op=True,
         is_blocking_copy=True,
     ),
-    "print": Cause(
-        "`print(tensor)`",
-        WAIT,
-        functions=("torch/_tensor_str.py(",),
-        is_called=True,
-        empties_stream=True,
-        goes_with_op=True,
-    ),
-    "nonzero": Cause("`nonzero()`", WAIT, ops=("aten::nonzero",), is_called=True, empties_stream=True, gives_size=True),
-    "mask_index": Cause("`x[mask]`", WAIT, is_called=True, empties_stream=True, gives_size=True),
-    "masked_select": Cause(
-        "`masked_select()`",
-        WAIT,
-        ops=("aten::masked_select",),
-        is_called=True,
-        empties_stream=True,
-        gives_size=True,
-    ),
-    "unique": Cause(
-        "`unique()`",
-        WAIT,
-        ops=("aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive"),
-        is_called=True,
-        empties_stream=True,
-        gives_size=True,
-    ),
+    "print": _read("`print(tensor)`", functions=("torch/_tensor_str.py(",)),
+    "nonzero": _sized("`nonzero()`", ("aten::nonzero",)),
+    "mask_index": _sized("`x[mask]`"),
+    "masked_select": _sized("`masked_select()`", ("aten::masked_select",)),
+    "unique": _sized("`unique()`", ("aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive")),
     "repeat_interleave": Cause(
         "`repeat_interleave()`", WAIT, ops=("aten::repeat_interleave",), is_called=True, gives_size=True
     ),
-    "equal": Cause(
-        "`torch.equal()`",
-        WAIT,
-        ops=("aten::equal", "aten::allclose"),
-        is_called=True,
-        empties_stream=True,
-        goes_with_op=True,
-    ),
+    "equal": _read("`torch.equal()`", ops=("aten::equal", "aten::allclose")),
     "blocking_copy_htod": Cause(
         "blocking copy to the GPU",
         COPY_WAIT,

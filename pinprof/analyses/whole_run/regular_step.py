@@ -6,15 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.step_statistics import (
-    FEWEST_BLOCKS,
-    Bools,
-    Times,
-    half_width,
-    range_of_another,
-    returning,
-    unlike_others,
-)
+from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Times, half_width, range_of_another, returning, unlike_others
 from pinprof.trace.run_log import EPOCH, PLAIN, RunLog
 
 LEAST_PRECISION = 0.005

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pinprof.capture.children.commands import (
-    as_line,
-    may_make_steps,
-    may_train,
-    serves_pool,
-    to_follow,
-    words_of,
-)
+from pinprof.capture.children.commands import as_line, may_make_steps, may_train, serves_pool, to_follow, words_of
 from pinprof.capture.children.notes import ChildConfig, ChildEnd, Notes, importable
 from pinprof.capture.children.waiting import StuckScript
 from pinprof.capture.job import leave_job, rank_in
@@ -174,7 +167,7 @@ class Child:
     def watched(self) -> Iterator[None]:
         """Mark the steps in the block as soon as torch is imported, and follow the processes that it starts."""
         faults.output = self.notes.remark
-        with ExitStack() as undo, followed(self.config), reporting_departure(lambda _: self._depart()):
+        with ExitStack() as undo, followed(self.config), reporting_departure(lambda _: self.end(failed=False)):
             when_imported("torch", lambda: undo.enter_context(self._load_recording().placed()))
             yield
 
@@ -191,9 +184,6 @@ class Child:
         self.notes.end(end)
         if end.stopped:
             leave_job()
-
-    def _depart(self) -> None:
-        self.end(failed=False)
 
     def _load_recording(self) -> "ChildRecording":
         from pinprof.capture.children.recording import ChildRecording  # noqa: PLC0415  it imports torch

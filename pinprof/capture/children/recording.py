@@ -7,14 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from pinprof.capture.children.notes import ChildConfig, ChildEnd, ChildStart, Notes
-from pinprof.capture.job import (
-    Agreement,
-    Rank,
-    rank_in,
-    rank_in_group,
-    store_of_group,
-    store_of_job,
-)
+from pinprof.capture.job import Agreement, Rank, rank_in, rank_in_group, store_of_group, store_of_job
 from pinprof.capture.options import ON_COMMAND_LINE
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper

@@ -253,9 +253,14 @@ class Supply:
         """Note that this iterator had no batch left: a program that goes on has several epochs."""
         self._ended.add(id(iterator._index_sampler))  # noqa: SLF001  which the iterators of a DataLoader share
 
+    @property
+    def _iterator(self) -> Any:
+        """The iterator from which the program drew last; None if it is gone."""
+        return self._last() if self._last else None
+
     def stand_still(self) -> None:
         """Note a pause in which the program draws nothing, so that its workers fill their queues."""
-        iterator = self._last() if self._last else None
+        iterator = self._iterator
         if iterator is not None:
             self._yielded_before = iterator._num_yielded  # noqa: SLF001
 
@@ -265,7 +270,7 @@ class Supply:
 
         Such batches wait in the workers' queues. Steps find them ready, and later steps may wait for each batch.
         """
-        iterator = self._last() if self._last else None
+        iterator = self._iterator
         if iterator is None or not iterator._num_workers:  # noqa: SLF001
             return False
         yielded = iterator._num_yielded  # noqa: SLF001
@@ -275,7 +280,7 @@ class Supply:
     @property
     def left(self) -> int | None:
         """The batches left in the first epoch; None in later epochs, and where that is unknown."""
-        iterator = self._last() if self._last else None
+        iterator = self._iterator
         if iterator is None or id(iterator._index_sampler) in self._ended:  # noqa: SLF001
             return None
         with suppress(TypeError, NotImplementedError):  # a data set without a length

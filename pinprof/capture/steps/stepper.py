@@ -5,13 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import get_ident
 
-from pinprof.capture.job import (
-    Agreement,
-    Rank,
-    path_of_rank,
-    rank_in_group,
-    store_of_group,
-)
+from pinprof.capture.job import Agreement, Rank, path_of_rank, rank_in_group, store_of_group
 from pinprof.capture.window.recording import Recording
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError, unexpected

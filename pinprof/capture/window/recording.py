@@ -16,14 +16,7 @@ from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_s
 from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
-from pinprof.capture.options import (
-    FEWEST_STEPS,
-    IN_CODE,
-    WARM_UP_STEPS,
-    OptionNames,
-    Progress,
-    RecordingOptions,
-)
+from pinprof.capture.options import FEWEST_STEPS, IN_CODE, WARM_UP_STEPS, OptionNames, Progress, RecordingOptions
 from pinprof.capture.window.lines import line_window, watch_window
 from pinprof.capture.window.rounds import OnLook, Rounds, latest
 from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
