@@ -132,7 +132,7 @@ class Rendezvous:
         return int(self._store.compare_set(f"{self._name}/latest", "", str(place)))
 
 
-LOST = RuntimeError, ValueError
+STORE_ERRORS = RuntimeError, ValueError
 """The errors of a store of torch.distributed that does not answer."""
 
 CONNECT_S = 10.0
@@ -151,7 +151,7 @@ Connect = Callable[[], "Store | None"]
 Answer = TypeVar("Answer")
 
 
-class Written(NamedTuple):
+class WrittenTrace(NamedTuple):
     """Where a rank has written its trace: the machine, the path (empty without a trace), and the bytes."""
 
     machine: str
@@ -210,20 +210,20 @@ class Agreement:
         """Tell the other ranks where this one has written its trace, if any, and let them go on without it."""
         for name in (BEGIN, END):
             self._ask(name, Rendezvous.leave, alone=None)
-        written = Written(platform.node(), str(path or ""), path.stat().st_size if path else 0)
-        with suppress(*LOST):
+        written = WrittenTrace(platform.node(), str(path or ""), path.stat().st_size if path else 0)
+        with suppress(*STORE_ERRORS):
             if self._store is not None and not self._lost:
                 self._store.set(_trace_of(self.rank), json.dumps(written))
 
-    def traces(self, seconds: float, show: Callable[[str], None]) -> dict[int, Written]:
+    def traces(self, seconds: float, show: Callable[[str], None]) -> dict[int, WrittenTrace]:
         """Return where each rank has written its trace, for all that do so within `seconds`."""
-        written: dict[int, Written] = {}
+        written: dict[int, WrittenTrace] = {}
         end = time.monotonic() + seconds
-        with suppress(*LOST):
+        with suppress(*STORE_ERRORS):
             while self._store is not None and not self._lost:
                 for rank in range(self.ranks):
                     if rank not in written and self._store.check([_trace_of(rank)]):
-                        written[rank] = Written(*json.loads(self._store.get(_trace_of(rank))))
+                        written[rank] = WrittenTrace(*json.loads(self._store.get(_trace_of(rank))))
                 if len(written) == self.ranks or time.monotonic() >= end:
                     break
                 show(f"waiting for the traces of all ranks ({len(written)} of {self.ranks} written)")
@@ -254,7 +254,7 @@ class Agreement:
             return alone
         try:
             return question(meeting)
-        except LOST as exc:
+        except STORE_ERRORS as exc:
             self._lost = True
             self.apart = f"the store of the job does not answer ({(str(exc).splitlines() or [''])[0]})"
             return alone
@@ -277,7 +277,7 @@ def store_of_job(environment: Mapping[str, str]) -> "Store | None":
     if not distributed.is_available():
         return None
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        with suppress(*LOST, KeyError):
+        with suppress(*STORE_ERRORS, KeyError):
             host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
             store = distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
             restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -289,7 +289,7 @@ def store_of_group() -> "Store | None":
     """Return the store of the default process group, with a prefix of pinprof's own; None without a group."""
     distributed: Any = import_module("torch.distributed")
     if distributed.is_available() and distributed.is_initialized():
-        with suppress(*LOST, AttributeError):  # it has no public name
+        with suppress(*STORE_ERRORS, AttributeError):  # it has no public name
             default = distributed.distributed_c10d._get_default_store()  # noqa: SLF001
             return cast("Store", distributed.PrefixStore("pinprof", default))
     return None

@@ -22,7 +22,7 @@ from pinprof.units import counted, duration
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.capture.children.notes import ChildRun
-    from pinprof.capture.job import Agreement, Written
+    from pinprof.capture.job import Agreement, WrittenTrace
     from pinprof.capture.script import ScriptRun
     from pinprof.errors import PinprofError
     from pinprof.report.source import Code
@@ -133,13 +133,13 @@ def report_ranks(paths: "Sequence[str]", page: str, machine: MachineFile | None,
     click.get_current_context().invoke(report, traces=tuple(paths), **options)
 
 
-def _await_visible(written: "dict[int, Written]") -> None:
+def _await_visible(written: "dict[int, WrittenTrace]") -> None:
     end = time.monotonic() + VISIBLE_WITHIN_S
     while time.monotonic() < end and any(trace.path and not trace.is_here for trace in written.values()):
         time.sleep(0.1)
 
 
-def _say_if_missing(rank: int, written: "Written | None") -> None:
+def _say_if_missing(rank: int, written: "WrittenTrace | None") -> None:
     if written is None:
         say(f"Rank {rank}: its trace was not ready within {TRACES_WITHIN_S:.0f} s")
     elif not written.path:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pinprof.details import Details
-from pinprof.measurement.in_steps import (
+from pinprof.measurement.known import Known, KnownOrWithheld, Withheld, given
+from pinprof.measurement.profile import Profile
+from pinprof.measurement.step_values import (
     Floats,
     exposed_in_steps,
     loading_in_steps,
@@ -15,8 +17,6 @@ from pinprof.measurement.in_steps import (
     waited_in_steps,
     waits_in_steps,
 )
-from pinprof.measurement.known import Known, KnownOrWithheld, Withheld, given
-from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP, FigureKind
 from pinprof.trace.tables import PAGEABLE, total_bytes
 

@@ -7,7 +7,7 @@ import numpy as np
 from pinprof.analyses.syncs import Stalls
 from pinprof.analyses.syncs.awaited_work import SKEW_NS
 from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
-from pinprof.replay.events import find_event_uses
+from pinprof.replay.cuda_events import find_event_uses
 from pinprof.replay.program import (
     DEFAULT_LATENCY_NS,
     DEFAULT_WAKE_NS,

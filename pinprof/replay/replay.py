@@ -15,7 +15,7 @@ from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.replay.ranks import join_ranks, without_collectives
 from pinprof.replay.representatives import LEFT_OUT, representatives
-from pinprof.replay.step import StepEstimate, estimate_step, measured_step
+from pinprof.replay.step_estimate import StepEstimate, estimate_step, measured_step
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace

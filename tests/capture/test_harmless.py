@@ -17,7 +17,7 @@ def fails(*_args, **_more):
 PATCHES = {
     "what finds the steps": "import pinprof.capture.steps.finder as m; m.StepFinder.see = fails",
     "the recording": "import pinprof.capture.window.recording as m; m.Recording.step = fails",
-    "the profiler": "import pinprof.capture.window.without_stacks as m; m.write_trace = fails",
+    "the profiler": "import pinprof.capture.window.lean as m; m.write_trace = fails",
     "the journal": "import pinprof.capture.observe.journal as m; m.Journal.end_step = fails",
     "a sample": "import pinprof.capture.observe.sampler as m; m.HostSampler._take = fails",
     "the watchdog": "import pinprof.capture.steps.watchdog as m; m.Watchdog._next = fails",
@@ -54,7 +54,7 @@ def test_a_program_that_ends_while_it_is_sampled_keeps_its_exit_status(tmp_path:
 
 def test_a_recording_that_cannot_begin_lets_the_program_run_to_its_end(tmp_path: Path) -> None:
     source = TRAIN + (
-        "import pinprof.capture.window.without_stacks as m\nfrom pinprof.errors import CaptureError\n"
+        "import pinprof.capture.window.lean as m\nfrom pinprof.errors import CaptureError\n"
         "def refuse(*_a, **_k):\n    raise CaptureError('no disk')\nm.write_trace = refuse\ntrain(60)"
     )
     ran = run(tmp_path, source)

@@ -123,7 +123,7 @@ def test_metadata_holds_the_memory_behind_the_last_step_and_the_loaders_before_t
         return True
 
     monkeypatch.setattr("pinprof.capture.window.trace_file.host_memory", memory)
-    monkeypatch.setattr("pinprof.capture.window.without_stacks.loaders_pin", pin)
+    monkeypatch.setattr("pinprof.capture.window.lean.loaders_pin", pin)
     run(record(TWO_OF_EACH), clock, [2.0] * 8)
     assert asked == [("loaders", 0), ("memory", 3)]
     described = profiler.metadata["pinprof"]

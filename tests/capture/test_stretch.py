@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from pinprof.capture.options import RecordingOptions
+from pinprof.capture.window.lean import SHORTEST_KEPT_S, Stretch
 from pinprof.capture.window.recording import Recording
-from pinprof.capture.window.without_stacks import SHORTEST_KEPT_S, Stretch
 from pinprof.errors import CaptureError
 
 

@@ -22,7 +22,7 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.analyses.whole_run.regular_step import RegularStep
 from pinprof.bench.rates import read_machine
 from pinprof.bench.results import by_line
-from pinprof.capture.job import Agreement, Rank, Written
+from pinprof.capture.job import Agreement, Rank, WrittenTrace
 from pinprof.capture.script import ScriptRun
 from pinprof.cli.options import MachineFile
 from pinprof.cli.run import run
@@ -513,7 +513,7 @@ def test_run_reports_on_a_job_by_the_bench(
     bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ranks = [TRACES / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
-    written = {number: Written("here", str(path), path.stat().st_size) for number, path in enumerate(ranks)}
+    written = {number: WrittenTrace("here", str(path), path.stat().st_size) for number, path in enumerate(ranks)}
     monkeypatch.setattr(Agreement, "traces", lambda *_: written)
     agreement = Agreement(Rank(0, 2), lambda: None)
     with click.Context(run):

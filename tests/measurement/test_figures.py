@@ -96,7 +96,7 @@ def test_the_values_of_the_steps_add_up_to_the_figure(path: Path) -> None:
 MADE_UP = """
 import sys
 from pinprof.measurement import figures
-from pinprof.measurement.in_steps import sum_in_steps
+from pinprof.measurement.step_values import sum_in_steps
 
 
 def kernels(details):

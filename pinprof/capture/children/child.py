@@ -34,7 +34,7 @@ from pinprof.program.user_program import (
 )
 
 if TYPE_CHECKING:
-    from pinprof.capture.children.recording import ChildRecording
+    from pinprof.capture.children.child_recording import ChildRecording
 
 _config: ChildConfig | None = None
 """Set while this process follows those that it starts, and in its forks."""
@@ -186,7 +186,7 @@ class Child:
             leave_job()
 
     def _load_recording(self) -> "ChildRecording":
-        from pinprof.capture.children.recording import ChildRecording  # noqa: PLC0415  it imports torch
+        from pinprof.capture.children.child_recording import ChildRecording  # noqa: PLC0415  it imports torch
 
         if self.recording is None:
             self.recording = ChildRecording(self.config, self.notes)

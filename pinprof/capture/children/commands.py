@@ -30,10 +30,10 @@ LAUNCHERS = (
 )
 """Modules that start a training script."""
 
-LAUNCHING = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fabric")
+LAUNCHER_PROGRAMS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fabric")
 """The names of launchers as programs."""
 
-WITH_WORD = ("-W", "-X", "--check-hash-based-pycs")
+OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 """Options of python whose value is the next word."""
 
 SHEBANG_BYTES = 256
@@ -88,7 +88,7 @@ def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path
 def may_train(line: str) -> bool:
     """Return whether a command line that is not followed may start a training script."""
     words = [Path(word).name for word in line.split()]
-    return any(word in LAUNCHING or word.endswith(".py") for word in words)
+    return any(word in LAUNCHER_PROGRAMS or word.endswith(".py") for word in words)
 
 
 def as_line(args: object) -> str:
@@ -150,7 +150,7 @@ def _split(words: Sequence[str]) -> PythonCommand | None:
             return PythonCommand(tuple(words[:place]), False, word, tuple(words[place + 1 :]))
         if word in {"-", "-c", "-i"} or word.startswith("-c"):
             return None
-        place += 2 if word in WITH_WORD else 1
+        place += 2 if word in OPTIONS_WITH_VALUE else 1
     return None
 
 
@@ -174,7 +174,7 @@ def _is_users_module(name: str, folder: Path) -> bool:
 
 
 def _is_users_script(path: Path) -> bool:
-    if path.name in LAUNCHING:
+    if path.name in LAUNCHER_PROGRAMS:
         return True
     if not path.is_file():
         return False

@@ -70,7 +70,7 @@ class Journal:
 
     def __init__(self, make_clock: Callable[[], Clock]) -> None:
         self.clock = make_clock()
-        self.supply = Supply()
+        self.batch_source = BatchSource()
         self.stops = Stops()
         self.unavoidable: str | None = None
         self._make_clock = make_clock
@@ -99,8 +99,8 @@ class Journal:
     @property
     def steps_left(self) -> int | None:
         """How many steps are left in the program's first epoch; None where that is unknown, and in later epochs."""
-        left = self.supply.left
-        return None if left is None else left // max(1, round(self.supply.drawn / max(1, len(self))))
+        left = self.batch_source.left
+        return None if left is None else left // max(1, round(self.batch_source.drawn / max(1, len(self))))
 
     def begin(self, *, with_step: bool) -> None:
         """Note where the run begins: with its first step, or with its start-up."""
@@ -125,7 +125,7 @@ class Journal:
             later = self._later
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
         else:
-            step = _Step(window, took, own, waited, self.supply.is_filling)
+            step = _Step(window, took, own, waited, self.batch_source.is_filling)
             self._steps.append(step)
             if self._opened is not None and mark is not None:
                 self._untimed.append((step, self._opened, mark))
@@ -155,7 +155,7 @@ class Journal:
         self.stops.resume()
         self._resumed_ns = self.clock.now_ns()
         if self._resumed_ns - self._ended_ns >= LONG_PAUSE_NS:
-            self.supply.stand_still()
+            self.batch_source.stand_still()
 
     def renew_clock(self) -> Clock:
         """Return a new clock: that of the GPU which the program uses now, if any."""
@@ -230,7 +230,7 @@ class Journal:
             self._untimed.popleft()
 
 
-class Supply:
+class BatchSource:
     """The batches that the program draws; its properties are about the DataLoader that it drew from last."""
 
     def __init__(self) -> None:
@@ -308,9 +308,9 @@ def _drawing(journal: Journal) -> Callable[[Any], Any]:
     @contained
     def note(iterator: Any, start_ns: int) -> None:
         journal.note_input_wait(time.perf_counter_ns() - start_ns)
-        journal.supply.drew(iterator)
+        journal.batch_source.drew(iterator)
 
-    end, describe = contained(journal.supply.end), contained(constructors.drew)
+    end, describe = contained(journal.batch_source.end), contained(constructors.drew)
 
     def change(draw: Any) -> Any:
         @wraps(draw)

@@ -84,7 +84,7 @@ class Marks(Observer):
     @contextmanager
     def placed(self) -> Iterator[None]:
         """Watch the program in the block, and undo all changes at its end."""
-        self._process, self._owner = here()
+        self._process, self._owner = process_and_thread()
         with ExitStack() as undo:
             undo.enter_context(replaced(threading, "excepthook", silent_of_stops))
             for source in self._sources():
@@ -157,7 +157,7 @@ class Marks(Observer):
 
     def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Note an event, and end a step if one ends with it."""
-        process, thread = here()
+        process, thread = process_and_thread()
         if process != self._process or (self._is_by_hand and event.source is not BY_HAND):
             return
         if thread != self._owner and self._stop is not None and self._stop.times:
@@ -257,7 +257,7 @@ class FirstSteps(Observer):
     @contextmanager
     def placed(self) -> Iterator[None]:
         """Watch the program in the block."""
-        self._owner = here()
+        self._owner = process_and_thread()
         with ExitStack() as undo:
             for source in self._acts:
                 undo.enter_context(source.hook(self))
@@ -265,7 +265,7 @@ class FirstSteps(Observer):
 
     def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Pass on the event, and count it; a call of a module counts when it returns."""
-        if event.source is OPTIMIZER and here() != self._owner:
+        if event.source is OPTIMIZER and process_and_thread() != self._owner:
             return
         self._acts[event.source](subject)
         if event.source is not MODULE:
@@ -295,7 +295,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def here() -> tuple[int, int]:
+def process_and_thread() -> tuple[int, int]:
     """Return the process and the thread. It makes no system call; the thread of a fork has its parent's number."""
     return _process, threading.get_ident()
 

@@ -17,8 +17,9 @@ from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.options import FEWEST_STEPS, IN_CODE, WARM_UP_STEPS, OptionNames, Progress, RecordingOptions
+from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
 from pinprof.capture.window.lines import line_window, watch_window
-from pinprof.capture.window.rounds import OnLook, Rounds, latest
+from pinprof.capture.window.looks import Looks, OnLook, latest
 from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
 from pinprof.capture.window.trace_file import (
     as_capture_error,
@@ -28,7 +29,6 @@ from pinprof.capture.window.trace_file import (
     writable_target,
     write_times,
 )
-from pinprof.capture.window.without_stacks import LeanWindow, MakeProfiler, Stretch
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
@@ -264,14 +264,14 @@ class Recording:
         if options.plain_steps and self._agreement is None and not uses_cuda():
             yield from until_precise(self.journal, options)  # only now: nobody knows how many steps a program makes
         if options.every and (self._agreement is None or self._agreement.rank == 0):
-            rounds = Rounds(self.journal, self._make_profiler, self._count)
-            yield from rounds.record(options.every, options.steps, lambda: self.path, self.marker, self.on_look)
+            looks = Looks(self.journal, self._make_profiler, self._count)
+            yield from looks.record(options.every, options.steps, lambda: self.path, self.marker, self.on_look)
         self.done = True
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""
         options, journal = self.options, self.journal
-        step_ns = yield from warm_up(journal.clock, options, self._may_wait, lambda: journal.supply.is_filling)
+        step_ns = yield from warm_up(journal.clock, options, self._may_wait, lambda: journal.batch_source.is_filling)
         agreement = self._agreement  # a script may have become a rank in the warm-up
         if agreement is None:
             return options

@@ -19,7 +19,7 @@ from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind
-from pinprof.replay.step import StepEstimate
+from pinprof.replay.step_estimate import StepEstimate
 from pinprof.report.charts.chart import Chart, Key, chart_html, escaped, layout
 from pinprof.report.charts.copies import MAX_MARKS, copies_chart
 from pinprof.report.charts.steps import (

@@ -53,7 +53,7 @@ class LeanWindow:
         try:
             yield from warm_up_profiler(profiler)
             self._steps_before = place()
-            self._drawn_before = self._journal.supply.of_sampler.copy()
+            self._drawn_before = self._journal.batch_source.of_sampler.copy()
             for step in range(1, steps + 1):
                 yield Progress("recorded", step, steps)
                 self.steps = step
@@ -65,7 +65,7 @@ class LeanWindow:
 
     def facts(self) -> dict[str, object]:
         """Return the facts about the program at this window; without a recorded window, those known so far."""
-        made = constructors.described(self._journal.supply.of_sampler - self._drawn_before)
+        made = constructors.described(self._journal.batch_source.of_sampler - self._drawn_before)
         return {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin, "made": asdict(made)}
 
     def _write(self, profiler: torch.profiler.profile, path: Path) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.options import Progress
+from pinprof.capture.window.lean import LeanWindow, MakeProfiler
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import description, is_packed
-from pinprof.capture.window.without_stacks import LeanWindow, MakeProfiler
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import Clock
@@ -41,7 +41,7 @@ def latest(path: Path) -> Path:
 
 
 @final
-class Rounds:
+class Looks:
     """Looks at a program whose first steps are recorded already; `place` returns how many steps it has made."""
 
     def __init__(self, journal: Journal, make_profiler: MakeProfiler, place: Callable[[], int]) -> None:

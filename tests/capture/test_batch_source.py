@@ -51,7 +51,7 @@ def test_nobody_knows_before_the_first_batch(journal: Journal) -> None:
 def test_the_batches_of_the_first_epoch_are_counted_down(journal: Journal) -> None:
     left = []
     for _ in batches(4):
-        left.append(journal.supply.left)
+        left.append(journal.batch_source.left)
         journal.end_step("plain")
     assert left == [3, 2, 1, 0]
 
@@ -70,13 +70,13 @@ def test_nobody_knows_how_many_epochs_follow_the_first(journal: Journal) -> None
     assert len(list(loader)) == 2
     drawn = iter(loader)
     next(drawn)
-    assert journal.supply.left is None
+    assert journal.batch_source.left is None
 
 
 def test_data_without_a_length_may_go_on_for_ever(journal: Journal) -> None:
     drawn = iter(DataLoader(Endless()))
     next(drawn)
-    assert journal.supply.left is None
+    assert journal.batch_source.left is None
 
 
 def test_the_batches_that_workers_begin_at_the_start_are_told_from_later_ones(journal: Journal) -> None:
@@ -84,12 +84,12 @@ def test_the_batches_that_workers_begin_at_the_start_are_told_from_later_ones(jo
     filling = []
     for _ in range(2):
         for _ in loader:
-            filling.append(journal.supply.is_filling)
+            filling.append(journal.batch_source.is_filling)
             journal.end_step("plain")
     assert filling == 2 * [*[True] * 4, *[False] * 8]
     assert journal.log().filling == (0, 1, 2, 3, 12, 13, 14, 15)
     next(iter(batches(4)))
-    assert not journal.supply.is_filling  # without workers, each batch is made when it is asked for
+    assert not journal.batch_source.is_filling  # without workers, each batch is made when it is asked for
 
 
 def test_the_plain_window_begins_when_the_queues_of_workers_hold_no_batch_of_the_start(tmp_path: Path) -> None:
