@@ -9,29 +9,29 @@ from pinprof.trace.links import enclosing, step_at
 from pinprof.trace.tables import NONE, HostEvents, Int64s, Trace
 
 ALLOCATION = re.compile(r"aten::(empty|zeros|ones|full|new_empty|resize|to|_to_copy|clone|contiguous)(_|$)")
-"""Ops that get memory for another one, around them."""
+"""Ops that allocate memory for the op that calls them."""
 
 
 @dataclass(frozen=True)
 class MemoryPeak:
-    """The most memory that was allocated on a GPU in the recording, the first time that it was."""
+    """The most memory that was allocated on a GPU in the recording, and when that was first so."""
 
     device: int
     allocated_bytes: int
-    """In tensors, then."""
+    """The memory that tensors held at the peak."""
     reserved_bytes: int | None
-    """The most that the allocator took from the GPU in the recording; None where not recorded."""
+    """The most that the allocator took from the GPU in the recording; None where that was not recorded."""
     at_ns: int
     step: int | None
-    """The step then, counted from 1 among those of the trace; None in none."""
+    """The step of the peak, counted from 1 among those of the trace; None where it was in no step."""
     step_fraction: float | None
-    """How much of that step had passed."""
+    """The part of that step that had passed at the peak."""
     op: str | None
-    """The innermost op then that is more than an allocation."""
+    """The innermost op at the peak that does more than allocate memory."""
 
 
 def measure_memory(trace: Trace) -> tuple[MemoryPeak, ...]:
-    """Return the peak of each GPU, by its number; nothing where no memory was recorded."""
+    """Return the peak of each GPU, in the order of their numbers; nothing where no memory was recorded."""
     return tuple(_peak(trace, device, rows) for device, rows in trace.memory.of_gpu.items())
 
 

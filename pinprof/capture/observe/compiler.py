@@ -1,6 +1,6 @@
-"""What torch.compile keeps of its own work: where compiled code ends, and which guards failed.
+"""What torch.compile recorded of its own work: its graph breaks, and the guards that failed.
 
-Nothing is read unless the program has compiled, and nothing is imported.
+This imports nothing of torch: a program that has not compiled has nothing to read here.
 """
 
 import re
@@ -16,12 +16,12 @@ from pinprof.trace.run_log import CompilerNote
 MOST_NOTES: Final = 20
 LONGEST_REASON: Final = 160
 RESUMED: Final = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
-"""How Dynamo names the rest of a function behind a place where compiled code ended."""
-AS_A_WHOLE: Final = ", for which the whole function runs without compiling"
-CODE: Final = re.compile(r"^\d+/\d+: ")
-"""The number of the compiled code before the guard of it that failed: `0/1: tensor 'x' size mismatch`."""
+"""How Dynamo names the rest of a function after a graph break."""
+RUNS_UNCOMPILED: Final = ", for which the whole function runs without compiling"
+CODE_NUMBER: Final = re.compile(r"^\d+/\d+: ")
+"""The number of the compiled code, which stands before the guard that failed: `0/1: tensor 'x' size mismatch`."""
 BUILTIN: Final = re.compile(r"debug context: builtin (\w+)")
-BRANCH: Final = "generic_jump TensorVariable"
+VALUE_BRANCH: Final = "generic_jump TensorVariable"
 
 
 def compiled_frames() -> int:
@@ -31,19 +31,21 @@ def compiled_frames() -> int:
 
 
 def graph_breaks() -> tuple[CompilerNote, ...]:
-    """Return where compiled code ends within a function, and why; the most frequent places first."""
+    """Return where the graph breaks, and why; the most frequent places first."""
     noted = getattr(_dynamo(), "graph_break_reasons", ())
-    breaks = [(_user_place(ended.user_stack), _words(ended.reason)) for ended in noted if ended.graph_break]
-    failed = [compiled for compiled in _compilations() if compiled.fail_reason and compiled.fail_user_frame_filename]
-    return _notes(
-        (*breaks, *((_failing_line(compiled), f"{_words(compiled.fail_reason)}{AS_A_WHOLE}") for compiled in failed))
+    breaks = [(_user_place(broken.user_stack), _short_reason(broken.reason)) for broken in noted if broken.graph_break]
+    failed = (
+        (_failing_line(compiled), f"{_short_reason(compiled.fail_reason)}{RUNS_UNCOMPILED}")
+        for compiled in _compilations()
+        if compiled.fail_reason and compiled.fail_user_frame_filename
     )
+    return _notes((*breaks, *failed))
 
 
 def recompilations() -> tuple[CompilerNote, ...]:
     """Return which functions were compiled again, and which guard failed; the most frequent first."""
     return _notes(
-        (_function(compiled), CODE.sub("", compiled.recompile_reason).partition("\n")[0])
+        (_function(compiled), CODE_NUMBER.sub("", compiled.recompile_reason).partition("\n")[0])
         for compiled in _compilations()
         if compiled.recompile_reason
     )
@@ -60,7 +62,7 @@ def _dynamo() -> Any:
 
 
 def _compilations() -> list[Any]:
-    """Return what Dynamo noted of the code that it compiled, of the last 64 times."""
+    """Return what Dynamo recorded of each of its last 64 compilations."""
     read = getattr(_dynamo(), "get_compilation_metrics", list)
     return [compiled for compiled in read() if compiled.co_filename and compiled.co_name]
 
@@ -90,9 +92,9 @@ def _failing_line(failed: Any) -> Place:
     return Place(shown_file(failed.fail_user_frame_filename), failed.fail_user_frame_lineno, failed.co_name)
 
 
-def _words(reason: str) -> str:
-    """Return why compiled code ended, in a line."""
-    if reason.startswith(BRANCH):
+def _short_reason(reason: str) -> str:
+    """Return the reason of a graph break, in one line."""
+    if reason.startswith(VALUE_BRANCH):
         return "a branch on the value of a tensor"
     builtin = BUILTIN.search(reason)
     return f"{builtin[1]}()" if builtin else reason.partition("\n")[0]
