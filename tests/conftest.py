@@ -45,6 +45,7 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector never look at the thousands of tests again: that took half a second each time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 100)  # what tests cache grows to millions of objects
 
 
 def _recording(item: pytest.Item) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from command_line import copying_trace, invoke, is_one_line_error
 from job_builder import rank_trace
+from quick import slow_but
 from trace_builder import TraceBuilder
 
 from pinprof import analyze
@@ -150,7 +151,10 @@ def test_a_full_disk_behind_standard_output_is_one_line(trace: Path, words: tupl
     assert done.stderr == "Error: standard output: cannot be written (No space left on device)\n"
 
 
-@pytest.mark.parametrize("words", [("report", "--json", "-"), ("export", "-o", "-"), ("export", "-o", "/dev/stdout")])
+TO_STANDARD_OUTPUT = [("report", "--json", "-"), ("export", "-o", "-"), ("export", "-o", "/dev/stdout")]
+
+
+@pytest.mark.parametrize("words", slow_but(TO_STANDARD_OUTPUT[2:], TO_STANDARD_OUTPUT))
 def test_what_is_read_is_not_added_to_by_standard_output(trace: Path, words: tuple[str, ...]) -> None:
     before = trace.read_bytes()
     with trace.open("ab") as same:

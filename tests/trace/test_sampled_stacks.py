@@ -95,6 +95,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(RECORD)), ANYTHING)
 def test_whatever_is_recorded_is_sound_or_none(key: str, value: object) -> None:
     read = host_of_metadata(RECORD | {key: value})

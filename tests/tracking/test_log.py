@@ -140,6 +140,7 @@ def test_mlflow_gets_figures_verdict_page_and_json_in_a_new_run(mlflow: Any, sai
     assert following == f"Next: mlflow ui --backend-store-uri {mlflow.get_tracking_uri()}"
 
 
+@pytest.mark.slow
 def test_a_run_is_continued_with_its_status_and_gets_no_figure_that_is_withheld(mlflow: Any, tmp_path: Path) -> None:
     run = mlflow.MlflowClient().create_run("0")
     trace = lost_kernels(tmp_path)
@@ -196,10 +197,9 @@ def test_of_a_job_a_run_gets_the_rank_that_the_report_shows(mlflow: Any, tmp_pat
         (("--mlflow", "--offline"), "--offline is an option of --wandb"),
         (("--wandb", "--experiment", "bert"), "--experiment is an option of --mlflow"),
         (("--mlflow", "--wandb", "--run-id", "1"), "--run-id is of one tracker"),
-        (("--mlflow", "--run-id", "1"), "MLflow: Run with id=1 not found"),
     ],
 )
-def test_what_cannot_be_logged_to_is_one_line(mlflow: Any, words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_logged_to_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     result = invoke("log", copying_trace(tmp_path), *words)
     assert is_one_line_error(result)
     assert said in result.stderr
@@ -218,6 +218,7 @@ def test_a_library_that_is_not_there_is_named_before_the_trace_is_read(
 # ---------------------------------------------------------------- in a program
 
 
+@pytest.mark.slow
 def test_a_report_goes_into_the_runs_that_are_active(
     mlflow: Any, wandb: Any, runs: Callable[[], list[WandbRun]], tmp_path: Path
 ) -> None:
@@ -246,13 +247,18 @@ def test_without_a_run_there_is_an_error_and_nothing_is_imported(
     assert not {"mlflow", "wandb"} & sys.modules.keys()
 
 
+@pytest.mark.slow
 def test_runs_are_told_from_what_else_logs(wandb: Any) -> None:
     disabled = wandb.init(mode="disabled")
     assert destinations([object(), SimpleNamespace(id=1, info=2), disabled, None]) == []
     disabled.finish()
 
 
-def test_a_run_that_cannot_be_written_to_is_an_error_after_the_others_were(mlflow: Any, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_run_that_is_not_there_or_cannot_be_written_to_is_an_error(mlflow: Any, tmp_path: Path) -> None:
+    result = invoke("log", copying_trace(tmp_path), "--mlflow", "--run-id", "1")
+    assert is_one_line_error(result)
+    assert "MLflow: Run with id=1 not found" in result.stderr
     good, bad = (mlflow.MlflowClient().create_run("0") for _ in range(2))
     mlflow.MlflowClient().delete_run(bad.info.run_id)
     wrapped = [mlflow.ActiveRun(run) for run in (bad, good)]
@@ -340,6 +346,7 @@ def test_a_failing_tracker_is_one_line_and_the_training_goes_on(
     )
 
 
+@pytest.mark.slow
 def test_a_recording_that_the_end_of_the_program_ends_is_not_logged(
     mlflow: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
