@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 Scheme = Literal["light", "dark"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -82,6 +82,13 @@ def complaints_of(page: Page, file: Path) -> Iterator[list[str]]:
     yield complaints
     for event, listener in listeners.items():
         page.remove_listener(event, listener)
+
+
+def box_of(part: Locator) -> dict[str, float]:
+    """Return where a part of a page is, in pixels of the window; it must be there."""
+    box = part.bounding_box()
+    assert box
+    return dict(box)  # type: ignore[arg-type]
 
 
 def come_to_rest(page: Page) -> None:

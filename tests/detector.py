@@ -50,9 +50,7 @@ WAITS = (
 def detector(waits: Sequence[Wait] = WAITS, *, with_lines: bool = True) -> TraceBuilder:
     """Return a trace of steps with these waits in order, each behind a kernel that it awaits; the GPU is idle after."""
     builder = TraceBuilder()
-    for number in range(STEPS):
-        first = number * STEP_US
-        builder.step(number, first, STEP_US - 10)
+    for first in builder.steps(STEPS, STEP_US):
         for position, wait in enumerate(waits):
             start = first + 20 + 200 * position
             builder.kernel(start, 60, launch=start - 15)

@@ -10,9 +10,7 @@ KERNEL_US = 4_000
 def one_after_another(reads: int) -> TraceBuilder:
     """Return a trace of steps in which so many functions read a value; then the host works for 3 ms and launches."""
     builder = TraceBuilder()
-    for number in range(STEPS):
-        first = number * STEP_US
-        builder.step(number, first, STEP_US - 10)
+    for first in builder.steps(STEPS, STEP_US):
         builder.kernel(first + 20, KERNEL_US, launch=first + 10)
         for read in range(reads):
             start, copied = first + (30 if read == 0 else 4_020 + 10 * read), first + 4_024 + 10 * read

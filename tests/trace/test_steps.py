@@ -93,9 +93,8 @@ def test_a_mark_at_the_edge_that_launches_far_less_is_cut_off_or_no_step(
 
 
 def test_marks_without_any_launch_are_steps_of_the_host(builder: TraceBuilder, read: Read) -> None:
-    for number in range(3):
-        builder.step(number, number * STEP_US, STEP_US)
-        builder.op("aten::mm", number * STEP_US + 5, 100)
+    for start in builder.steps(3, STEP_US, length=STEP_US):
+        builder.op("aten::mm", start + 5, 100)
     trace = read(builder)
     assert (trace.steps.source, len(trace.steps)) == ("profiler_step", 3)
     assert trace.steps.on_host

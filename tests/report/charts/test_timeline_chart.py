@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Pages
+from chromium import Pages, box_of
 from playwright.sync_api import Page
 from quick import slow_but
 from recordings import TRACES, analysis_of
@@ -292,8 +292,7 @@ def test_the_legend_is_seen_whole(page: Page) -> None:
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_wheel_zooms_and_dragging_moves(page: Page) -> None:
-    box = page.locator(".canvas .nsewdrag").bounding_box()
-    assert box
+    box = box_of(page.locator(".canvas .nsewdrag"))
     before = shown_ms(page)
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
     page.mouse.wheel(0, -400)

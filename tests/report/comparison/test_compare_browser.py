@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from chromium import Pages, come_to_rest, painted
-from playwright.sync_api import Locator, Page
+from chromium import Pages, box_of, come_to_rest, painted
+from playwright.sync_api import Page
 from recordings import TRACES
 
 from pinprof.notebook import compare
@@ -71,7 +71,7 @@ def test_both_are_on_one_axis_that_is_always_there(page: Page) -> None:
 
     first.scroll_into_view_if_needed()
     assert seen() == [True, False]
-    boxes = [box(one.locator(".rows")) for one in (first, second)]
+    boxes = [box_of(one.locator(".rows")) for one in (first, second)]
     assert boxes[0]["x"] == boxes[1]["x"]
     assert boxes[0]["width"] == boxes[1]["width"]
     assert page.locator(".overview:visible").count() == 1
@@ -79,7 +79,7 @@ def test_both_are_on_one_axis_that_is_always_there(page: Page) -> None:
     page.evaluate("scrollTo(0, document.querySelectorAll('.plot')[1].getBoundingClientRect().top + scrollY + 60)")
     page.wait_for_function("() => document.querySelectorAll('.timeline')[1].matches('.on-top')")
     assert seen() == [False, True]
-    assert box(second.locator(".head"))["y"] == pytest.approx(BAR, abs=1)
+    assert box_of(second.locator(".head"))["y"] == pytest.approx(BAR, abs=1)
     first.scroll_into_view_if_needed()
 
 
@@ -89,7 +89,7 @@ def test_the_name_of_a_timeline_does_not_hide_its_axis_on_a_phone(page: Page) ->
     second.locator(".title").evaluate("title => scrollTo(0, title.getBoundingClientRect().top + scrollY - 2)")
     page.wait_for_function("() => document.querySelectorAll('.timeline')[1].matches('.on-top')")
     come_to_rest(page)
-    ticks, title = box(second.locator(".ticks")), box(second.locator(".title"))
+    ticks, title = box_of(second.locator(".ticks")), box_of(second.locator(".title"))
     assert ticks["y"] >= title["y"] + title["height"] - 1
     assert second.locator(".ticks span").first.is_visible()
     page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
@@ -102,8 +102,8 @@ def test_one_selection_sums_both(page: Page) -> None:
     page.evaluate("document.querySelector('.timeline').scrollIntoView()")
     page.locator(".plot").first.focus()
     span(page)
-    names = [box(one.locator(".names span", has_text="stream 7")) for one in (first, second)]
-    rows = box(first.locator(".rows"))
+    names = [box_of(one.locator(".names span", has_text="stream 7")) for one in (first, second)]
+    rows = box_of(first.locator(".rows"))
     page.keyboard.down("Shift")
     page.mouse.move(rows["x"] + 0.1 * rows["width"], names[0]["y"] + 5)
     page.mouse.down()
@@ -140,12 +140,6 @@ def test_one_legend_is_of_both(page: Page) -> None:
     assert {"kernels alone"} & set(before)
     assert not {"kernels alone"} & set(painted(page))
     first.locator(".legend button", has_text="kernels alone").click()
-
-
-def box(locator: Locator) -> dict[str, float]:
-    found = locator.bounding_box()
-    assert found
-    return dict(found)  # type: ignore[arg-type]
 
 
 def span(page: Page) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Pages
+from chromium import Pages, box_of
 from job_builder import job
 from playwright.sync_api import Page
 
@@ -56,8 +56,7 @@ def point_at(page: Page, column: int, line: str) -> str:
           return {{ x: size.l + xaxis.c2p({column}) + 0.5, y: size.t + yaxis._offset - size.t + yaxis.d2p("{line}") }};
         }}"""
     )
-    box = page.locator("#job .canvas").bounding_box()
-    assert box
+    box = box_of(page.locator("#job .canvas"))
     x, y = box["x"] + offset["x"], box["y"] + offset["y"]
     page.mouse.move(x, y + 3)
     page.mouse.move(x, y)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from chromium import Pages, Scheme, come_to_rest, complaints_of, painted
+from chromium import Pages, Scheme, box_of, come_to_rest, complaints_of, painted
 from playwright.sync_api import Locator, Page, expect
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
@@ -69,17 +69,14 @@ def opened(pages: Pages, tmp_path: Path) -> Iterator[Opened]:
 
 def rows_of(page: Page) -> dict[str, float]:
     """Return where the lanes are drawn."""
-    area = page.locator(".timeline .rows").first.bounding_box()
-    assert area
-    return dict(area)  # type: ignore[arg-type]
+    return box_of(page.locator(".timeline .rows").first)
 
 
 def place_of(page: Page, label: str, fraction: float) -> tuple[float, float]:
     """Return a place in the lane with this label, as pixels of the window."""
     lane = page.locator(".timeline .names span", has_text=label).first
     lane.scroll_into_view_if_needed()
-    name, area = lane.bounding_box(), rows_of(page)
-    assert name
+    name, area = box_of(lane), rows_of(page)
     return area["x"] + fraction * area["width"], name["y"] + name["height"] / 2
 
 
@@ -311,8 +308,7 @@ def test_the_lanes_of_the_gpu_stay_in_sight_with_details_open_until_they_are_let
     assert not pinned.is_visible()
     page.evaluate("scrollTo(0, document.querySelector('.plot .body').getBoundingClientRect().top + scrollY)")
     expect(pinned).to_be_visible()
-    box = pinned.bounding_box()
-    assert box
+    box = box_of(pinned)
     assert box["height"] < 0.4 * 720
     page.mouse.click(box["x"] + 300, box["y"] + box["height"] - 12)  # in the stream, though other lanes lie below
     page.wait_for_selector(".chosen:not([hidden])")
@@ -484,9 +480,8 @@ def test_the_page_fits_its_window(opened: Opened, width: int, scheme: str) -> No
     page = opened(TRACES / "mask_loss.stack.json.gz", width=width, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     text = point_at(page, "stalls", 0.15)
-    tip = page.locator(".tip").bounding_box()
+    tip = box_of(page.locator(".tip"))
     assert text.startswith("x[mask]")
-    assert tip
     assert tip["x"] >= 0
     assert tip["x"] + tip["width"] <= width
 
@@ -703,8 +698,7 @@ BAR = chart_html(Chart("one bar", [{"type": "bar", "x": [1], "y": [1]}], layout(
 def test_a_chart_in_sight_does_not_stop_a_hand_on_the_timeline(opened: Opened) -> None:
     page = opened(TRACES / "loss_item.json.gz", made=lambda analysis: BAR + fragment(analysis))
     x, y = place_of(page, "host", 0.5)
-    chart = page.locator(".chart").bounding_box()
-    assert chart
+    chart = box_of(page.locator(".chart"))
     assert chart["y"] + chart["height"] > 0
     for at in range(25):  # 2 s; it waits for one without input
         page.mouse.move(x + at, y)
@@ -749,8 +743,7 @@ def test_a_page_with_all_charts_does_not_scroll_sideways(opened: Opened, width: 
     draw_charts(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     for canvas in page.locator(".canvas .main-svg").all():
-        box = canvas.bounding_box()
-        assert box
+        box = box_of(canvas)
         assert box["x"] + box["width"] <= width
 
 

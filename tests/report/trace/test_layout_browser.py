@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from chromium import Pages, Scheme
+from chromium import Pages, Scheme, box_of
 from playwright.sync_api import Page
 from recordings import TRACES, analysis_of
 
@@ -91,14 +91,12 @@ def test_the_first_screen_has_the_verdict_the_changes_and_the_timeline_s_beginni
 ) -> None:
     page = opened(report, screen)
     for what in (".headline", ".share .bar", ".finding summary >> nth=1", ".timeline .steer"):
-        box = page.locator(what).first.bounding_box()
-        assert box
+        box = box_of(page.locator(what).first)
         assert box["y"] + box["height"] <= screen[1]
     assert 1 < page.locator(".contents a").count() <= 7
     page.mouse.wheel(0, 3000)
     page.wait_for_function("() => scrollY > 500")
-    links = page.locator(".contents").bounding_box()
-    assert links
+    links = box_of(page.locator(".contents"))
     assert 0 <= links["y"] < 20
 
 
@@ -115,8 +113,7 @@ def test_the_line_of_a_finding_is_quoted_with_what_to_change_in_sight(
     assert line.locator("mark").all_inner_texts() == ["[labelled]", "[labelled]"]
     hint = line.locator(".change")
     assert hint.inner_text() == "← keep the shape: torch.where"
-    box = hint.bounding_box()
-    assert box
+    box = box_of(hint)
     assert box["x"] + box["width"] <= screen[0]
     assert quote.inner_text().count("\n\n\n") == 0
 
