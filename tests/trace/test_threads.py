@@ -27,12 +27,26 @@ def roles(tmp_path: Path) -> Any:
     return read
 
 
-def test_the_thread_that_marks_the_steps_is_main_however_busy_another_is(roles: Any) -> None:
+@pytest.mark.parametrize(
+    ("ops", "thread", "name", "others"),
+    [
+        (["aten::mm"] * 20, OTHER, None, {OTHER: "other"}),  # however busy it is
+        ([BACKWARD], AUTOGRAD, None, {AUTOGRAD: "autograd"}),
+        ([BACKWARD], MAIN, None, {}),
+        (["aten::pin_memory"], OTHER, None, {OTHER: "pin_memory"}),
+        (["aten::_pin_memory"], OTHER, None, {OTHER: "pin_memory"}),
+        (["aten::empty"], OTHER, "thread 202 (pt_data_pin)", {OTHER: "pin_memory"}),
+    ],
+)
+def test_the_thread_that_marks_the_steps_is_main_and_others_are_told_by_their_ops_or_name(
+    roles: Any, ops: list[str], thread: int, name: str | None, others: dict[int, str]
+) -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 100)
-    for time in range(20):
-        builder.op("aten::mm", time, 1, thread=OTHER)
-    assert roles(builder) == {MAIN: "main", OTHER: "other"}
+    for time, op in enumerate(ops, start=10):
+        builder.op(op, time, 1, thread=thread)
+    label(builder, thread, name)
+    assert roles(builder) == {MAIN: "main", **others}
 
 
 def test_without_steps_the_busiest_thread_is_main(roles: Any) -> None:
@@ -82,36 +96,6 @@ def test_the_track_of_the_profilers_overhead_is_never_main(roles: Any) -> None:
     for time in range(20):
         builder.overhead("Activity Buffer Request", time, 0.5)
     assert roles(builder) == {OTHER: "main", 0: "other"}
-
-
-def test_the_thread_of_the_backward_pass_is_autograd(roles: Any) -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 100)
-    builder.op(BACKWARD, 10, 5, thread=AUTOGRAD)
-    assert roles(builder) == {MAIN: "main", AUTOGRAD: "autograd"}
-
-
-def test_a_backward_pass_on_the_main_thread_leaves_it_main(roles: Any) -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 100)
-    builder.op(BACKWARD, 10, 5)
-    assert roles(builder) == {MAIN: "main"}
-
-
-@pytest.mark.parametrize("op", ["aten::pin_memory", "aten::_pin_memory"])
-def test_a_thread_that_pins_is_the_loaders(roles: Any, op: str) -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 100)
-    builder.op(op, 10, 5, thread=OTHER)
-    assert roles(builder) == {MAIN: "main", OTHER: "pin_memory"}
-
-
-def test_a_thread_called_like_the_loaders_is_the_loaders(roles: Any) -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 100)
-    builder.op("aten::empty", 10, 5, thread=OTHER)
-    label(builder, OTHER, "thread 202 (pt_data_pin)")
-    assert roles(builder) == {MAIN: "main", OTHER: "pin_memory"}
 
 
 def test_a_hook_that_pins_in_the_backward_pass_leaves_it_autograd(roles: Any) -> None:
