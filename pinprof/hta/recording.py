@@ -46,11 +46,11 @@ class EventColumns:
 
     def id(self, name: str) -> Int64s:
         """Return an argument that is an integer, -1 where not recorded."""
-        return self.rows.ids[IDS.index(name)]
+        return self.rows.ids[IDS.index(name)].astype(np.int64)
 
     def text(self, name: str) -> Int64s:
         """Return an argument as an index into `names`, -1 where not recorded."""
-        return self.rows.ids[len(IDS) + TEXTS.index(name)]
+        return self.rows.ids[len(IDS) + TEXTS.index(name)].astype(np.int64)
 
     def of_category(self, wanted: set[str]) -> Bools:
         """Return which rows are of one of these categories."""

@@ -265,7 +265,7 @@ class _Columns:
         return self._names, self._file.start_ns[rows], self._end[rows], self._name[self._file.name[rows]]
 
     def _id(self, rows: Int64s, name: str) -> Int64s:
-        return self._file.ids[IDS.index(name), self._place_of_ids[rows]]
+        return self._file.ids[IDS.index(name), self._place_of_ids[rows]].astype(np.int64)
 
     def _text(self, rows: Int64s, name: str) -> Int32s:
         """Return an argument that is a text as an index into the names, -1 where there is none."""

@@ -13,7 +13,7 @@ from pinprof.errors import TraceError
 from pinprof.report.timeline.argument_text import EventTexts, event_texts
 from pinprof.report.timeline.lane import Columns, Lane, Rising
 from pinprof.trace.reader.arguments import EventArgs, look_up
-from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
 OWN = ("External id", "correlation", "Ev Idx", "Record function id", "Sequence number", "Python id", "Python parent id")
 """Args whose number differs in each event."""
@@ -155,7 +155,7 @@ class Arguments:
             if table := lane.source.table:
                 wanted.setdefault(table, np.zeros(len(getattr(trace, table)), bool))[lane.row[lane.count == 1]] = True
         self._sets = {table: np.zeros(len(rows), np.int32) for table, rows in wanted.items()}
-        self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
+        self._own: dict[str, dict[str, Int32s | Int64s]] = {table: {} for table in wanted}
         """The ids of each table by key, plus one; 0 is none."""
         self._shared = {table: KeysByText(partial(self._look_at, table)) for table in wanted}
         try:
@@ -180,7 +180,8 @@ class Arguments:
         for keys, code in kinds.items():
             of_kind = np.flatnonzero(kind == code)
             for place, key in enumerate(filter(None, keys)):
-                self._column(events.table, key)[events.row[of_kind]] = numbers[first[of_kind] + place] + 1
+                of_key = numbers[first[of_kind] + place] + 1
+                self._column(events.table, key, int(of_key.max()))[events.row[of_kind]] = of_key
         number = np.fromiter(map(SHARED_NUMBER, shared), np.int64, len(shared))
         for alone in np.flatnonzero(number == NONE).tolist():
             number[alone] = self._number(events.table, int(events.row[alone]), bytes(events.args[alone]))
@@ -213,15 +214,18 @@ class Arguments:
             args = decoded if isinstance(decoded, dict) else {"args": decoded}
             keys = [key for key in OWN if type(args.get(key)) is int and 0 <= args[key] < LARGEST]
             for key in keys:
-                self._column(table, key)[row] = args[key] + 1
+                self._column(table, key, args[key] + 1)[row] = args[key] + 1
             return self._interned.args(_without_size(table, _without(args, keys)))
         except UNREADABLE_ARGS:
             return self._interned.number(UNREADABLE)
 
-    def _column(self, table: str, key: str) -> Int64s:
+    def _column(self, table: str, key: str, most: int) -> Int32s | Int64s:
+        """Return the column of a key, for numbers up to `most`."""
         own = self._own[table]
         if key not in own:
-            own[key] = np.zeros(len(self._sets[table]), np.int64)
+            own[key] = np.zeros(len(self._sets[table]), np.int32)
+        if most > np.iinfo(own[key].dtype).max:
+            own[key] = own[key].astype(np.int64)
         return own[key]
 
     def columns(self, lane: Lane) -> Columns:
@@ -230,7 +234,10 @@ class Arguments:
         if not table:
             return {}
         alone = lane.count == 1
-        own = {f"own {OWN.index(key)}": numbers[lane.row] * alone for key, numbers in self._own[table].items()}
+        own = {
+            f"own {OWN.index(key)}": numbers[lane.row].astype(np.int64) * alone
+            for key, numbers in self._own[table].items()
+        }
         columns: Columns = {name: Rising(numbers) for name, numbers in own.items() if numbers.any()}
         sets = self._sets[table][lane.row] * alone
         return {"set": sets, **columns} if sets.any() else columns

@@ -16,6 +16,7 @@ BLOCK_BYTES = 128 << 10
 LARGEST_BLOCK = 64 << 20
 """A longer text without a seam between events is not read in blocks."""
 
+JSON = json.JSONDecoder()
 SPACE = rb"[ \t\r\n]*"
 HEADER = re.compile(rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b(?=\{%b")' % ((SPACE,) * 5), re.DOTALL)
 LONGEST_EVENT = 1 << 16
@@ -125,7 +126,7 @@ def as_list(block: bytes) -> bytes:
 
 def list_end(text: bytes) -> int:
     """Return where the JSON list that begins a text ends. Raises ValueError or RecursionError if it does not."""
-    return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
+    return JSON.raw_decode(text.decode("latin-1"))[1]
 
 
 def _last_seam(text: bytes) -> int:
@@ -147,7 +148,7 @@ def _last_seam(text: bytes) -> int:
 def _is_event(text: bytes, begin: int) -> bool:
     """Return whether a whole event begins at this brace."""
     try:
-        value, _ = json.JSONDecoder().raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
+        value, _ = JSON.raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and "ph" in value

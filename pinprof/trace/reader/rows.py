@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
 from pinprof.trace.reader.blocks import as_list
 from pinprof.trace.reader.decimals import InexactError, exact_nanoseconds, nanoseconds
@@ -54,6 +55,7 @@ IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
 MEMORY_IDS = ("device_type", "device_id", "allocated", "reserved")
 """The arguments of an event of memory, as `Args` names them."""
+MEMORY_NUMBERS = attrgetter(*MEMORY_IDS)
 TEXTS = ("collective", "group", "message", "copy")
 """The arguments that are read as texts, as `Args` names them."""
 
@@ -63,8 +65,8 @@ Times: TypeAlias = tuple[Int64s, Bools]
 MEMORY = "[memory]"
 """The name of the instant events that Kineto writes with `profile_memory=True`."""
 
-PHASE, CATEGORY, NAME, START, DURATION = map(attrgetter, ("ph", "cat", "name", "ts", "dur"))
-THREAD = attrgetter("pid", "tid")
+MADE_OF = {"message": "collective", "copy": "copy_kind"}
+"""Of texts that `Args` makes of several arguments, the one without which the text is empty."""
 
 _MOST = np.iinfo(np.int64).max
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
@@ -86,7 +88,7 @@ class Rows:
     """Whether start and duration are numbers."""
     entry: Int32s
     """Which entry of the list of events it is, counted within the part."""
-    ids: Int64s
+    ids: Int32s | Int64s
     """One line for each of `ReadOptions.ids` and one for each text, which are indices into the values of
     `Shared.names`; one column for each row whose category has them; -1 where not recorded."""
 
@@ -142,16 +144,18 @@ class Codes(dict[Key, int], Generic[Key]):
         return number
 
 
-class CategoryCodes(dict[str | None, int]):
-    """The wanted code of each category, as it stands in the file."""
+class Categories(Codes[str | None]):
+    """Numbers for categories as they stand in the file."""
 
     def __init__(self, wanted: ReadOptions) -> None:
         super().__init__()
         self._wanted = wanted
+        self.codes: list[int] = []
+        """The wanted code of each, by its number."""
 
     def __missing__(self, category: str | None) -> int:
-        self[category] = code = self._wanted.category(category or "")
-        return code
+        self.codes.append(self._wanted.category(category or ""))
+        return super().__missing__(category)
 
 
 class Shared:
@@ -159,7 +163,9 @@ class Shared:
 
     def __init__(self, wanted: ReadOptions) -> None:
         self.wanted = wanted
-        self.categories = CategoryCodes(wanted)
+        self.arguments = attrgetter(*wanted.ids, *(MADE_OF.get(name, name) for name in wanted.texts))
+        """Returns the wanted arguments of an event, as `Args` has them."""
+        self.categories = Categories(wanted)
         self.names: Codes[str] = Codes()
         self.threads: Codes[ThreadKey] = Codes()
         self.exact_times = True
@@ -217,43 +223,55 @@ def _decimal_times(microseconds: Sequence[msgspec.Raw]) -> Times:
 
 
 def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], Times], arguments: Any) -> FilePart:
-    phases = list(map(PHASE, events))
-    is_duration = list(map("X".__eq__, phases))
+    phases = [event.ph for event in events]
+    is_duration = [phase == "X" for phase in phases]
     durations = list(compress(events, is_duration))
-    categories = list(map(CATEGORY, durations))
-    category = np.fromiter(map(shared.categories.__getitem__, categories), np.int8, len(categories))
+    columns = _columns(durations)
+    number = np.fromiter(map(shared.categories.__getitem__, columns[1]), np.int32, len(durations))
+    category = np.array(shared.categories.codes, np.int8)[number]
     is_wanted = category != NONE
-    chosen = list(compress(durations, is_wanted.tolist()))
-    (start, has_start), (duration, has_duration) = (times(list(map(get, chosen))) for get in (START, DURATION))
+    chosen = durations
+    if not is_wanted.all():
+        chosen = list(compress(durations, is_wanted.tolist()))
+        columns = _columns(chosen)
+    _, _, names, processes, threads, starts, lengths, _ = columns
+    (start, has_start), (duration, has_duration) = times(starts), times(lengths)
     category = category[is_wanted]
     with_ids = compress(chosen, (category >= shared.wanted.first_with_ids).tolist())
     counts: Counter[str] = Counter()
-    for text, count in Counter(categories).items():
-        counts[category_name(text or "")] += count
+    for text, count in zip(shared.categories, np.bincount(number).tolist(), strict=False):
+        if count:
+            counts[category_name(text or "")] += count
+    keys = zip(processes, threads, strict=True)
     rows = Rows(
         category=category,
-        name=np.fromiter(map(shared.names.__getitem__, map(NAME, chosen)), np.int32, len(chosen)),
-        thread=np.fromiter(map(shared.threads.__getitem__, map(THREAD, chosen)), np.int32, len(chosen)),
+        name=np.fromiter(map(shared.names.__getitem__, names), np.int32, len(chosen)),
+        thread=np.fromiter(map(shared.threads.__getitem__, keys), np.int32, len(chosen)),
         start_ns=start,
         duration_ns=duration,
         timed=has_start & has_duration,
         entry=np.flatnonzero(is_duration)[is_wanted].astype(np.int32),
         ids=_ids(arguments(with_ids), shared),
     )
-    named = _of_phase("M", "thread_name", events, phases)
+    phases_here = set(phases)
+    named = _of_phase("M", "thread_name", events, phases) if "M" in phases_here else []
     labels = {
         (event.pid, event.tid): str(args.name).strip()
         for event, args in zip(named, arguments(named), strict=True)
         if args.name
     }
-    memory = _memory(_of_phase("i", MEMORY, events, phases), shared, times, arguments)
+    instants = _of_phase("i", MEMORY, events, phases) if "i" in phases_here else []
+    memory = _memory(instants, shared, times, arguments)
     return FilePart(rows, counts, labels, malformed=0, entries=len(events), memory=memory)
 
 
+def _columns(events: Sequence[Event]) -> Sequence[Sequence[Any]]:
+    """Return the values of each field of events, in its order; that is much faster than to ask for each field."""
+    return list(zip(*map(astuple, events), strict=True)) or [()] * len(Event.__struct_fields__)
+
+
 def _of_phase(phase: str, name: str, events: Sequence[Event], phases: Sequence[str]) -> list[Event]:
-    """Return the events of a phase with this name; the usual case of none is fast."""
-    if phase not in phases:
-        return []
+    """Return the events of a phase with this name."""
     return [event for event in compress(events, map(phase.__eq__, phases)) if event.name == name]
 
 
@@ -262,26 +280,30 @@ def _memory(
 ) -> MemoryRows | None:
     if not events:
         return None
-    at, timed = times(list(map(START, events)))
-    thread = np.fromiter(map(shared.threads.__getitem__, map(THREAD, events)), np.int32, len(events))
+    _, _, _, processes, threads, starts, _, _ = _columns(events)
+    at, timed = times(starts)
+    keys = zip(processes, threads, strict=True)
+    thread = np.fromiter(map(shared.threads.__getitem__, keys), np.int32, len(events))
     recorded = arguments(events)
-    numbers = np.array([_integers(list(map(attrgetter(name), recorded))) for name in MEMORY_IDS])
+    numbers = np.array([_integers(values) for values in zip(*map(MEMORY_NUMBERS, recorded), strict=True)])
     return MemoryRows(thread, at, timed, numbers)
 
 
-def _ids(arguments: Sequence[Args], shared: Shared) -> Int64s:
+def _ids(arguments: Sequence[Args], shared: Shared) -> Int32s | Int64s:
     wanted = shared.wanted
     ids = np.full((len(wanted.ids) + len(wanted.texts), len(arguments)), NONE)
-    for line, name in zip(ids, wanted.ids, strict=False):
-        line[:] = _integers(list(map(attrgetter(name), arguments)))
-    for line, name in zip(ids[len(wanted.ids) :], wanted.texts, strict=True):
-        texts = list(map(attrgetter(name), arguments))
-        if texts.count("") < len(texts):
+    columns = list(zip(*map(shared.arguments, arguments), strict=True))
+    for line, values in zip(ids, columns[: len(wanted.ids)], strict=False):
+        line[:] = _integers(values)
+    for line, name, values in zip(ids[len(wanted.ids) :], wanted.texts, columns[len(wanted.ids) :], strict=False):
+        if values.count("") < len(values):
+            texts = [getattr(args, name) for args in arguments] if name in MADE_OF else values
             line[:] = [shared.names[text] if (text := _text(value)) else NONE for value in texts]
-    return ids
+    narrow = ids.astype(np.int32)  # of large traces these are most of what reading holds
+    return narrow if (narrow == ids).all() else ids
 
 
-def _integers(values: list[Number]) -> Int64s:
+def _integers(values: Sequence[Number]) -> Int64s:
     column = np.array(values)
     if column.dtype == np.int64 and column.min() >= -_MOST:
         return column
