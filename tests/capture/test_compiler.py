@@ -2,14 +2,18 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 import torch
+from host_builder import host_profile
 from trace_builder import TraceBuilder
 
+from pinprof.analyses.host_samples import measure_host
 from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last_compiled, recompilations
 from pinprof.measurement.measure import measure
 from pinprof.rules import Findings, find
@@ -86,6 +90,13 @@ def test_a_function_that_is_compiled_again_is_noted_with_its_guard() -> None:
     assert graph_breaks() == ()
 
 
+def test_what_a_version_of_torch_does_not_note_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = SimpleNamespace(co_filename="net.py", co_firstlineno=3, co_name="forward")
+    utils = SimpleNamespace(get_compilation_metrics=lambda: [SimpleNamespace(), compiled])
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)
+    assert (graph_breaks(), recompilations(), last_compiled()) == ((), (), Place("net.py", 3, "forward"))
+
+
 def test_nothing_is_imported_to_find_that_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch._dynamo.utils", raising=False)
     assert (compiled_frames(), graph_breaks(), recompilations(), last_compiled()) == (0, (), (), None)
@@ -93,7 +104,12 @@ def test_nothing_is_imported_to_find_that_nothing_was_compiled(monkeypatch: pyte
 
 
 def found(
-    folder: Path, *, kernel: float = 2, pieces: int = 3, breaks: tuple[CompilerNote, ...] = (BRANCH,)
+    folder: Path,
+    *,
+    kernel: float = 2,
+    pieces: int = 3,
+    breaks: tuple[CompilerNote, ...] = (BRANCH,),
+    sampled: str = "Net.forward",
 ) -> Findings:
     """Steps of 1000 us: pieces of compiled code of 100 us that launch a kernel each, 200 us apart."""
     builder = TraceBuilder()
@@ -109,7 +125,8 @@ def found(
     log = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, graph_breaks=breaks)
     builder.metadata[RUN_KEY] = msgspec.to_builtins(log)
     trace = read_trace(builder.write(folder / "trace.json"))
-    return find(measure(trace), trace)
+    host = measure_host(host_profile((90, f"train.py:9:main > net.py:13:{sampled}")))
+    return find(replace(measure(trace), host=host), trace)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +140,6 @@ def test_lines_at_which_compiled_code_ends_are_a_finding(tmp_path: Path, pieces:
     assert finding.evidence.place == BRANCH.place
 
 
-@pytest.mark.parametrize("options", [{"breaks": ()}, {"kernel": 330}])
-def test_one_piece_and_a_gpu_that_does_not_wait_are_no_finding(tmp_path: Path, options: Any) -> None:
+@pytest.mark.parametrize("options", [{"breaks": ()}, {"kernel": 330}, {"pieces": 0, "sampled": "Net.other"}])
+def test_without_a_break_in_a_step_that_waits_there_is_no_finding(tmp_path: Path, options: Any) -> None:
     assert "PIN612" not in {one.rule.id for one in found(tmp_path, **options)}

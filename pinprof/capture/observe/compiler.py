@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pinprof.program.frames import is_users, shown_file
 from pinprof.trace.lines import Place
@@ -61,10 +61,24 @@ def _dynamo() -> Any:
     return sys.modules.get("torch._dynamo.utils")
 
 
-def _compilations() -> list[Any]:
+class _Compiled(NamedTuple):
+    """What Dynamo recorded of a compilation, under the names of its CompilationMetrics."""
+
+    co_filename: str
+    co_firstlineno: int
+    co_name: str
+    recompile_reason: str | None
+    """None also in versions of torch that do not record it."""
+    fail_reason: str | None
+    fail_user_frame_filename: str | None
+    fail_user_frame_lineno: int | None
+
+
+def _compilations() -> list[_Compiled]:
     """Return what Dynamo recorded of each of its last 64 compilations."""
     read = getattr(_dynamo(), "get_compilation_metrics", list)
-    return [compiled for compiled in read() if compiled.co_filename and compiled.co_name]
+    compilations = (_Compiled._make(getattr(row, name, None) for name in _Compiled._fields) for row in read())
+    return [compiled for compiled in compilations if compiled.co_filename and compiled.co_name]
 
 
 def _notes(noted: Iterable[tuple[Place, str]]) -> tuple[CompilerNote, ...]:
@@ -82,7 +96,7 @@ def _user_place(stack: Any) -> Place:
     return Place(shown_file(frame.filename), frame.lineno, frame.name) if frame is not None else Place()
 
 
-def _function(compiled: Any) -> Place:
+def _function(compiled: _Compiled) -> Place:
     resumed = RESUMED.fullmatch(compiled.co_name)
     name = resumed["function"] if resumed else compiled.co_name
     return Place(shown_file(compiled.co_filename), compiled.co_firstlineno, name)

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, in_complete_steps
 from pinprof.trace.links import step_at
 from pinprof.trace.one_time_work import REGION
+from pinprof.trace.run_log import CompilerNote
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, how_many, listed
 
@@ -25,6 +26,8 @@ def _breaks(details: Details, profile: Profile) -> Iterator[Evidence]:
     named = listed([f"{at(note.place).strip()} ({note.reason})" for note in run.graph_breaks], MOST_PLACES)
     pieces, between = _pieces(details.trace)
     per = profile.steps.divisor
+    if not pieces and not _runs(profile, run.graph_breaks):
+        return
     if pieces > per:
         cost = between / per
         ends = f"{how_many(pieces / per)} pieces of it run {profile.steps.per}, with {duration(cost)} between them"
@@ -32,6 +35,13 @@ def _breaks(details: Details, profile: Profile) -> Iterator[Evidence]:
         cost = late
         ends = f"{'little' if pieces else 'no'} compiled code runs in the steps"
     yield Evidence(min(cost, late), f"compiled code ends {named}: {ends}", *first.place)
+
+
+def _runs(profile: Profile, notes: Iterable[CompilerNote]) -> bool:
+    """Return whether one of these functions was seen in the steps: the program may have compiled other code, too."""
+    sampled = profile.host.functions if profile.host else ()
+    functions = {(place.file, place.function.rpartition(".")[2]) for place in sampled}
+    return any((note.place.file, note.place.function) in functions for note in notes)
 
 
 def _pieces(trace: Trace) -> tuple[int, float]:
