@@ -344,6 +344,17 @@ def test_what_a_node_of_the_backward_pass_computes_is_a_hook(tmp_path: Path, nam
     assert finding.fix.startswith("Do less in the hook") is is_hook
 
 
+def test_a_node_of_the_backward_pass_that_is_slow_now_and_then_is_not_a_hook(tmp_path: Path) -> None:
+    def now_and_then(builder: TraceBuilder, start: float) -> None:
+        slow = 600 if start < 2000 else 20
+        builder.op("autograd::engine::evaluate_function: CatBackward0", start + 310, slow)
+        launching(builder, start, count=2, begin=250)
+        builder.op("aten::mul", start + 911, 74)
+        builder.kernel(start + 930, 40, launch=start + 915)
+
+    assert "PIN604" not in {finding.rule.id for finding in found(now_and_then, tmp_path)}
+
+
 @pytest.mark.parametrize(("scene", "rule"), NEARLY)
 def test_a_near_miss_is_not_found(tmp_path: Path, scene: Scene, rule: str) -> None:
     assert rule not in {each.rule.id for each in found(scene, tmp_path)}

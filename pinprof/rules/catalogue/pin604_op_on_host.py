@@ -15,7 +15,8 @@ IN_EACH_STEP = (
 )
 """What to do about an op that writes in place."""
 ENGINE = "autograd::engine::"
-"""Before the name of a node that the autograd engine runs. It computes nothing on the host by itself."""
+"""Before the name of a node that the autograd engine runs. It computes nothing on the host by itself: what takes long
+in each step is a hook."""
 HOOK = "a hook of the backward pass runs while the GPU is idle"
 OF_HOOK = (
     "Do less in the hook of the gradient: operations on the GPU, every N steps, or once behind the backward pass for "
@@ -31,6 +32,8 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
         alike = rows[[ops.name_of(row) == name for row in rows.tolist()]]
         is_hook = name.startswith(ENGINE)
+        if is_hook and len(alike) < profile.steps.count:  # others had the thread's CPU, or Python's lock
+            continue
         time = float(ops.duration_ns[alike].sum()) / profile.steps.divisor
         yield Evidence(
             min(time, late),
