@@ -15,6 +15,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analyses.host_samples import measure_host
 from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last_compiled, recompilations
+from pinprof.capture.steps.sources import Observer, StepEvent, reporting_modules
 from pinprof.measurement.measure import measure
 from pinprof.rules import Findings, find
 from pinprof.trace import read_trace
@@ -88,6 +89,33 @@ def test_a_function_that_is_compiled_again_is_noted_with_its_guard() -> None:
     assert note.reason.endswith("size mismatch at index 0. expected 4, actual 5")
     assert note.place == last_compiled()
     assert graph_breaks() == ()
+
+
+class Layers(torch.nn.Module):
+    """Cannot be compiled as a whole: its layers are called from Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+            print(end="")  # noqa: T201  what cannot be compiled
+        return x
+
+
+@pytest.mark.usefixtures("compiling")
+def test_calls_of_modules_that_are_reported_are_not_compiled_by_themselves() -> None:
+    class Silent(Observer):
+        def saw(self, event: StepEvent, subject: Any = None) -> None:
+            pass
+
+    with reporting_modules(Silent()):
+        compiled(Layers())(torch.ones(4))
+    assert [note.place.function for note in graph_breaks()] == ["forward"]
+    names = [code.co_name for code in torch._dynamo.utils.get_compilation_metrics()]
+    assert names == ["forward"]
 
 
 def test_what_a_version_of_torch_does_not_note_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
