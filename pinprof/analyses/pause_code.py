@@ -42,6 +42,8 @@ class PauseCode(Placed):
     """The package of the library's function; empty for own code."""
     ns: float
     """The time in all complete steps."""
+    between: tuple[int, int] | None = None
+    """Of own code whose line is not known: the lines of the calls before and behind most of the time."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,11 @@ def code_in_pauses(trace: Trace, sources: Sources, pauses: Intervals) -> PausedC
     """Return what runs in pauses of the main thread; None where no Python functions were recorded in them."""
     steps = trace.steps
     complete = union(steps.start_ns[steps.complete], steps.end_ns[steps.complete])
-    tree = _tree_of(trace, intersect(pauses, complete), complete)
+    within = intersect(pauses, complete)
+    tree = _tree_of(trace, within, complete)
     if tree is None:
         return None
-    walk = _Walk(trace, sources, tree)
+    walk = _Walk(trace, sources, tree, within)
     places, outside = walk.places(), walk.outside_ns
     total = sum(place.ns for place in places) + outside
     return PausedCode(total, outside, tuple(places)) if total else None
@@ -146,8 +149,9 @@ class _Key(NamedTuple):
 class _Walk:
     """Walks through a tree, and assigns each part of the pauses to a place."""
 
-    def __init__(self, trace: Trace, sources: Sources, tree: _Tree) -> None:
+    def __init__(self, trace: Trace, sources: Sources, tree: _Tree, pauses: Intervals) -> None:
         self.outside_ns = 0.0
+        self._pauses = pauses
         self._trace, self._sources, self._tree = trace, sources, tree
         self._children: defaultdict[int, list[int]] = defaultdict(list)
         for node in np.flatnonzero(tree.paused_ns).tolist():
@@ -169,7 +173,9 @@ class _Walk:
             place, first = self._place(key), key.library[0] if key.library else ""
             known = merged.get((place, key.package, first))
             merged[place, key.package, first] = (
-                replace(known, ns=known.ns + ns) if known else PauseCode(*place, key.library, key.package, ns)
+                replace(known, ns=known.ns + ns)
+                if known
+                else PauseCode(*place, key.library, key.package, ns, self._between(key) if place.line is None else None)
             )
         return sorted(merged.values(), key=lambda code: -code.ns)
 
@@ -279,6 +285,31 @@ class _Walk:
 
     def _name(self, node: int) -> str:
         return self._trace.functions.names[self._tree.name[node]]
+
+    def _between(self, key: _Key) -> tuple[int, int] | None:
+        """Return the lines of the calls around most of the time that a function of the program takes itself."""
+        functions = self._trace.functions
+        if key.user == NONE or key.library or key.package:
+            return None
+        row = self._tree.row[key.user]
+        calls = np.flatnonzero(self._trace.links.function_parent == row)
+        calls = calls[np.argsort(functions.start_ns[calls], kind="stable")]
+        own = covered(self._pauses, functions.end_ns[calls[:-1]], functions.start_ns[calls[1:]])
+        if not own.any():
+            return None
+        edges = covered(self._pauses, functions.start_ns[[row]], functions.start_ns[calls[:1]]) + covered(
+            self._pauses, functions.end_ns[calls[-1:]], functions.end_ns[[row]]
+        )
+        pairs = functions.name[calls[:-1]].astype(np.int64) * len(functions.names) + functions.name[calls[1:]]
+        _, which = np.unique(pairs, return_inverse=True)
+        sums = np.bincount(which, own)
+        if sums.max() <= MOSTLY * (sums.sum() + edges.sum()):
+            return None
+        first = int(np.flatnonzero((which == sums.argmax()) & (own > 0))[0])
+        rows = np.array([row, row], np.int32)
+        lines, which = places_of(self._trace, UserCalls(rows, calls[first : first + 2].astype(np.int32)), self._sources)
+        before, behind = (place.line if (place := lines[number]) else None for number in which.tolist())
+        return (before, behind) if before is not None and behind is not None and before < behind else None
 
     def _place(self, key: _Key) -> Place:
         if key.user == NONE:

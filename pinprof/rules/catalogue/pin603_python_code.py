@@ -152,6 +152,8 @@ def _of_total(total: str, is_first: bool) -> str:
 def _code(code: PauseCode) -> str:
     """Return the place of code, and what it calls there, to follow the time that it takes."""
     library = f" in {' '.join((code.package, ' → '.join(code.called))).strip()}" if code.package or code.called else ""
+    if code.between:
+        return f"{at(code.place)} between lines {code.between[0]} and {code.between[1]}"
     return f"{at(code.place)}{',' if library and code.line is None and code.function else ''}{library}"
 
 
