@@ -8,7 +8,7 @@ import pytest
 from fitting import fitting
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.copies import Copied
+from pinprof.analyses.copies import Copied, TotalBytes, total_bytes
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
 from pinprof.measurement.figures import PAGEABLE_BYTES
@@ -17,7 +17,7 @@ from pinprof.measurement.profile import CopySums, Profile
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.view import copy_cells
 from pinprof.trace import read_trace
-from pinprof.trace.tables import MOST_BYTES, Bytes, total_bytes
+from pinprof.trace.assemble import MOST_BYTES
 from pinprof.units import sizes
 
 PAGEABLE = "HtoD (Pageable -> Device)"
@@ -57,9 +57,14 @@ def said_of_copies(analysis: Analysis) -> str:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [([], Bytes(0, 0)), ([-1, -1], Bytes(None, 2)), ([5, -1, 0], Bytes(5, 1)), ([MOST_BYTES] * 3, Bytes(3 << 40, 0))],
+    [
+        ([], TotalBytes(0, 0)),
+        ([-1, -1], TotalBytes(None, 2)),
+        ([5, -1, 0], TotalBytes(5, 1)),
+        ([MOST_BYTES] * 3, TotalBytes(3 << 40, 0)),
+    ],
 )
-def test_a_sum_of_sizes_tells_what_it_lacks(given: list[int], expected: Bytes) -> None:
+def test_a_sum_of_sizes_tells_what_it_lacks(given: list[int], expected: TotalBytes) -> None:
     assert total_bytes(np.array(given, np.int64)) == expected
 
 

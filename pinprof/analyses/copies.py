@@ -1,7 +1,7 @@
 """What was copied, how much of it kernels hide, and why the rest is exposed."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,22 @@ from pinprof.trace.tables import (
     Int64s,
     Trace,
     rows_by,
-    total_bytes,
 )
+
+
+class TotalBytes(NamedTuple):
+    """The total size of some copies."""
+
+    known: int | None
+    """The bytes of the copies with a recorded size; None if there are copies, and none has one."""
+    unsized: int
+    """How many copies have no recorded size."""
+
+
+def total_bytes(sizes: Int64s) -> TotalBytes:
+    """Return the sum of sizes, -1 for one that is not recorded."""
+    sized = sizes[sizes != NONE]
+    return TotalBytes(int(sized.sum()) if len(sized) or not len(sizes) else None, len(sizes) - len(sized))
 
 
 @dataclass(frozen=True)

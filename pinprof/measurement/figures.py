@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pinprof.analyses.copies import total_bytes
 from pinprof.details import Details
 from pinprof.measurement.known import Known, KnownOrWithheld, Withheld, given
 from pinprof.measurement.profile import Profile
@@ -18,7 +19,7 @@ from pinprof.measurement.step_values import (
     waits_in_steps,
 )
 from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP, FigureKind
-from pinprof.trace.tables import PAGEABLE, total_bytes
+from pinprof.trace.tables import PAGEABLE
 
 Unit: TypeAlias = Literal["ns", "bytes", "count", "share"]
 

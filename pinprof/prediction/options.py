@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from pinprof.analyses.copies import total_bytes
 from pinprof.analyses.syncs import Site
 from pinprof.details import Details
 from pinprof.prediction.edits import Edits
@@ -14,7 +15,7 @@ from pinprof.prediction.graphs import Blocker, calls_to_fuse, capture_of
 from pinprof.prediction.predict import Prediction, predict_scenario
 from pinprof.prediction.scenarios import ALL, Scenario, edits_of
 from pinprof.replay import Replay
-from pinprof.trace.tables import NONE, total_bytes
+from pinprof.trace.tables import NONE
 
 
 class OptionWords(NamedTuple):

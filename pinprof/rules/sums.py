@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.analyses.copies import total_bytes
 from pinprof.analyses.syncs import BareSite, Site, WaitCost
 from pinprof.details import Details
 from pinprof.intervals import covered, gaps, union
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import outermost, step_at
-from pinprof.trace.tables import KERNEL, MEMSET, NONE, Bools, Int64s, Trace, total_bytes
+from pinprof.trace.tables import KERNEL, MEMSET, NONE, Bools, Int64s, Trace
 from pinprof.units import counted, duration, how_many, listed, shortened, sizes
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.trace.calls import call_kind
+from pinprof.trace.info import Cut
 from pinprof.trace.links import find_links, launches
 from pinprof.trace.metadata import recorded_info, recorded_run
 from pinprof.trace.reader.events import Metadata, Number
@@ -34,12 +35,10 @@ from pinprof.trace.tables import (
     HOST_MEMORIES,
     KERNEL,
     MEMCPY,
-    MOST_BYTES,
     NONE,
     Activities,
     Bools,
     Calls,
-    Cut,
     EventKind,
     FileEvents,
     HostEvents,
@@ -66,6 +65,9 @@ LONGEST_KIND = 1000
 
 CPU = 0
 """The host's memory among the types of devices of c10/core/DeviceType.h."""
+
+MOST_BYTES = 1 << 40
+"""A larger size of a copy is corrupt: no device has this much memory. The sum of 8 million such sizes fits int64."""
 
 KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH"}
 """torch's own CUPTI backend writes a kind that it cannot name as CUPTI's number for it (CUpti_ActivityMemcpyKind)."""

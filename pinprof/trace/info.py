@@ -1,4 +1,4 @@
-"""The metadata of a trace: its rank, its GPUs, and pinprof's facts about the recorded program."""
+"""What a trace holds besides its events: its rank, its GPUs, the facts of the program, and where a file was cut off."""
 
 from dataclasses import dataclass
 
@@ -93,3 +93,13 @@ class Info:
     """Samples of a DataLoader's worker while it makes batches, which are its steps."""
     with_memory: bool = False
     """Whether allocations were recorded."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a file ended too early."""
+
+    why: str
+    """What is missing, in words."""
+    last_ns: int | None
+    """When the last event of the file began, if it is GPU work or a call: no later one is in the trace."""

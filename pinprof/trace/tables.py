@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pinprof.intervals import Intervals, union
 from pinprof.object_repr import as_table, one_line
-from pinprof.trace.info import Info
+from pinprof.trace.info import Cut, Info
 from pinprof.trace.run_log import RunLog
 from pinprof.units import counted, duration
 
@@ -41,8 +41,6 @@ HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kinds of memory on the host side of a copy; `none` for a copy without a host side."""
 HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
-
-
 SHOWN_TABLES = ("annotations", "ops", "functions", "calls", "gpu", "syncs")
 """The tables whose numbers of rows are in the `repr` of a trace."""
 
@@ -51,25 +49,6 @@ def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
     """Return the rows of each different code, the codes in ascending order."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else []
-
-
-MOST_BYTES = 1 << 40
-"""A larger size of a copy is corrupt: no device has this much memory. The sum of 8 million such sizes fits int64."""
-
-
-class Bytes(NamedTuple):
-    """The total size of some copies."""
-
-    known: int | None
-    """The bytes of the copies with a recorded size; None if there are copies, and none has one."""
-    unsized: int
-    """How many copies have no recorded size."""
-
-
-def total_bytes(sizes: Int64s) -> Bytes:
-    """Return the sum of sizes, -1 for one that is not recorded."""
-    sized = sizes[sizes != NONE]
-    return Bytes(int(sized.sum()) if len(sized) or not len(sizes) else None, len(sizes) - len(sized))
 
 
 @dataclass(frozen=True, repr=False)
@@ -284,16 +263,6 @@ class Links:
     """Per activity: the step in which it was launched."""
 
 
-@dataclass(frozen=True)
-class Cut:
-    """Where a file ended too early."""
-
-    why: str
-    """What is missing, in words."""
-    last_ns: int | None
-    """When the last event of the file began, if it is GPU work or a call: no later one is in the trace."""
-
-
 class FileEvents(NamedTuple):
     """Where the events of a trace are in its file, so that they can be looked up again."""
 
@@ -353,24 +322,19 @@ class Trace:
         gpus = ", ".join(device.name or f"GPU {device.index}" for device in self.info.devices)
         complete, events = int(self.steps.complete.sum()), sum(self.counts.values())
         left_out = sum(self.skipped.values())
-        tables = [(name, len(getattr(self, name))) for name in SHOWN_TABLES]
+        tables = {name: table for name in SHOWN_TABLES if len(table := getattr(self, name))}
+        start = min((int(table.start_ns[0]) for table in tables.values()), default=0)
+        end = max((int(table.end_ns.max()) for table in tables.values()), default=start)
         rows = (
             ("steps", f"{counted(complete, 'complete step')} of {len(self.steps)} ({self.steps.source})"),
-            ("recorded", f"{duration(self._span_ns)}, {counted(events, 'event')}"),
-            ("tables", ", ".join(f"{name} {count:,}" for name, count in tables if count)),
+            ("recorded", f"{duration(end - start)}, {counted(events, 'event')}"),
+            ("tables", ", ".join(f"{name} {len(table):,}" for name, table in tables.items())),
             ("GPUs", gpus),
             ("rank", "" if self.info.rank is None else f"rank {self.info.rank} of {self.info.world_size or 'unknown'}"),
             ("torch", f"torch {self.info.torch_version}" if self.info.torch_version else ""),
             ("left out", f"{counted(left_out, 'event')} left out" if left_out else ""),
         )
         return [(name, what) for name, what in rows if what]
-
-    @property
-    def _span_ns(self) -> int:
-        """From the first to the last event, in ns."""
-        tables = [table for name in SHOWN_TABLES if len(table := getattr(self, name))]
-        start = min((int(table.start_ns[0]) for table in tables), default=0)
-        return max((int(table.end_ns.max()) for table in tables), default=start) - start
 
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""

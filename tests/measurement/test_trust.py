@@ -32,7 +32,8 @@ from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import RULES, unsearched
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.tables import MEMCPY, NONE, Cut
+from pinprof.trace.info import Cut
+from pinprof.trace.tables import MEMCPY, NONE
 
 ALWAYS_RIGHT = {"source_lines", "host_memory", "profiler_cost"}
 ONE_STEP_UNLIKE = {"e1.pageable-pin_memory.json.gz", "e1.pinned-to.json.gz"}

@@ -9,7 +9,8 @@ import pytest
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.tables import HOST_DEVICE, MOST_BYTES, NONE
+from pinprof.trace.assemble import MOST_BYTES
+from pinprof.trace.tables import HOST_DEVICE, NONE
 
 MIB = 1 << 20
 

@@ -41,7 +41,7 @@ def latest(path: Path) -> Path:
 
 
 @final
-class Looks:
+class RepeatedLooks:
     """Looks at a program whose first steps are recorded already; `place` returns how many steps it has made."""
 
     def __init__(self, journal: Journal, make_profiler: MakeProfiler, place: Callable[[], int]) -> None:

@@ -19,7 +19,7 @@ from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.options import FEWEST_STEPS, IN_CODE, WARM_UP_STEPS, OptionNames, Progress, RecordingOptions
 from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
 from pinprof.capture.window.lines import line_window, watch_window
-from pinprof.capture.window.looks import Looks, OnLook, latest
+from pinprof.capture.window.looks import OnLook, RepeatedLooks, latest
 from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
 from pinprof.capture.window.trace_file import (
     as_capture_error,
@@ -264,7 +264,7 @@ class Recording:
         if options.plain_steps and self._agreement is None and not uses_cuda():
             yield from until_precise(self.journal, options)  # only now: nobody knows how many steps a program makes
         if options.every and (self._agreement is None or self._agreement.rank == 0):
-            looks = Looks(self.journal, self._make_profiler, self._count)
+            looks = RepeatedLooks(self.journal, self._make_profiler, self._count)
             yield from looks.record(options.every, options.steps, lambda: self.path, self.marker, self.on_look)
         self.done = True
 
