@@ -21,6 +21,7 @@ from pinprof.report.timeline import MAX_EVENTS, fragment
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
 from pinprof.report.trace.charts import charts_of, lengths_of_steps, overlap_of_steps
 from pinprof.report.trace.finding_cards import changes
+from pinprof.report.trace.kinds import kinds_in_short, phases_in_short
 from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, main_idle_cause, step_fact
 from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
@@ -119,6 +120,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         *_doubts(profile),
         *_shares(profile, findings.verdict.cause),
         _figures(profile),
+        _work(profile),
         what_to_do,
         Markup('<h3 id="timeline-{}">Timeline</h3>\n{}').format(number, fragment(entry, max_events, findings)),
         Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, tables(number, entry, grids, quoting))
@@ -149,6 +151,12 @@ def _figures(profile: Profile) -> Markup:
     item = Markup('<li title="{}">{} <strong>{}</strong></li>')
     items = Markup().join(item.format(fact.meaning, fact.name, inline_html(fact.number)) for fact in shown)
     return Markup('<ul class="figures">{}</ul>').format(items) if items else Markup()
+
+
+def _work(profile: Profile) -> Markup:
+    """Return the time by phase, and that of the GPU by kind of kernel, in a line."""
+    known = [f"{line}." for line in (phases_in_short(profile), kinds_in_short(profile)) if line]
+    return Markup('<p class="note work">{}</p>').format(inline_html(" ".join(known))) if known else Markup()
 
 
 def _facts(profile: Profile) -> list[Fact]:

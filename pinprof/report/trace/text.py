@@ -25,6 +25,7 @@ from pinprof.report.trace.verdict import (
     input_uncertain,
     is_of_verdict,
     known_verdict,
+    next_cause,
     removes_more,
     verdict_sentence,
     why_no_finding,
@@ -49,6 +50,7 @@ from pinprof.report.words import (
 from pinprof.rules import Finding, Findings
 from pinprof.trace.sources import Sources
 from pinprof.units import counted, shortened
+from pinprof.verdict import IRREGULAR
 
 MAX_FOUND = 5
 """Sites of a finding that are listed, unless all are asked for."""
@@ -158,17 +160,19 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     yield from (unwrapped(line, "dim") for line in _of_what(profile, width))
     yield from conclusion(profile, findings, width)
     rows = actions(profile, findings)
-    places = [site.evidence.place for row in rows if row.is_brief for site in row.finding.sites]
+    shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
+    places = [site.evidence.place for row in shown for site in row.finding.sites]
+    answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
     for line in (
         phases_in_short(profile),
         kinds_in_short(profile),
         collectives_in_short(profile),
         memory_in_short(profile),
         waits_in_short(profile, places),
+        next_cause(findings.verdict, answered),
     ):
         if line:
             yield hanging(Text("  "), Text(printable(line)))
-    shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     if not profile.gpus:
         yield from _slow_lines(profile, quoting)
     yield from _advice(profile, findings, shown)

@@ -1,6 +1,6 @@
 """The verdict of a report in words: how long the step takes and why, what to do first, and what shows it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from pinprof.analyses.launches import MEANING
@@ -245,15 +245,28 @@ def _remark(sentence: str) -> FirstAction:
 
 def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
     """Yield what else makes a step long, and where to find what the trace cannot tell."""
-    verdict = findings.verdict
-    step = verdict.step_ns or 1.0
-    named = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
-    also = [cost for cost in listed_costs(verdict) if cost.cause not in named and cost.ns >= ALSO_NAMED * step]
-    if also:
-        costs = ", ".join(f"{LIMITS[cost.cause].lost} {duration(cost.ns)}" for cost in also)
-        yield f"other causes, each alone (they overlap): {costs}"
+    costs = other_costs(findings.verdict)
+    if costs:
+        yield f"other causes, each alone (they overlap): {', '.join(map(_cost, costs))}"
     if _first_finding(profile, findings) is not None:  # without one it is the advice itself
-        yield from how_to_see_ranks(verdict)
+        yield from how_to_see_ranks(findings.verdict)
+
+
+def next_cause(verdict: Verdict, but: Collection[str]) -> str:
+    """Return which cause costs most after those of the verdict and of `but`; nothing if it may cost nothing."""
+    sure = (cost for cost in other_costs(verdict) if cost.cause not in but and (cost.range_ns or (cost.ns,))[0] > 0)
+    return next((f"Another cause, by itself: {_cost(cost)}" for cost in sure), "")
+
+
+def other_costs(verdict: Verdict) -> list[LimitCost]:
+    """Return the causes that cost much, besides those of the verdict."""
+    named = {verdict.cause, "gpu", *(cost.cause for cost in verdict.between)}
+    least_ns = ALSO_NAMED * (verdict.step_ns or 1.0)
+    return [cost for cost in listed_costs(verdict) if cost.cause not in named and cost.ns >= least_ns]
+
+
+def _cost(cost: LimitCost) -> str:
+    return f"{LIMITS[cost.cause].lost} {ranged(cost.ns, cost.range_ns)}"
 
 
 def _first_finding(profile: Profile, findings: Findings) -> int | None:

@@ -9,7 +9,8 @@ from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.measurement.known import Known
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.kinds import kinds_in_short, on_cores, phases_in_short
-from pinprof.report.trace.verdict import input_uncertain
+from pinprof.report.trace.page import to_html
+from pinprof.report.trace.verdict import input_uncertain, next_cause
 from pinprof.trace.constructors import Made, MadeLoader, batches_held
 
 
@@ -68,3 +69,22 @@ def test_few_steps_do_not_show_whether_workers_keep_up() -> None:
     assert not input_uncertain(fed(profile, 9, of_four))
     assert not input_uncertain(fed(profile, 8, of_four, "measured"))
     assert not input_uncertain(replace(fed(profile, 8, of_four), bound="input"))
+
+
+def test_the_page_has_both_lines_on_its_first_screen() -> None:
+    analysis = analysis_of(TRACES / "launches/bert.before.json.gz")
+    page = to_html([analysis]).replace("\u00a0", " ")
+    line = f"{phases_in_short(analysis.profile)}. {kinds_in_short(analysis.profile)}."
+    assert page.index(line) < page.index("What to do")
+
+
+@pytest.mark.parametrize(
+    ("name", "but", "words"),
+    [
+        ("loss_item_host_work.stack", (), "Another cause, by itself: Python code 3.1 ms (2.0 to 4.3)"),
+        ("loss_item_host_work.stack", ("python",), ""),
+        ("pairs/everything_at_once.before", (), ""),  # launches cost 0 to 930 µs
+    ],
+)
+def test_the_next_cause_is_named_if_it_surely_costs_something(name: str, but: tuple[str, ...], words: str) -> None:
+    assert next_cause(analysis_of(TRACES / f"{name}.json.gz").findings.verdict, but) == words
