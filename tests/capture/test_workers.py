@@ -45,19 +45,21 @@ def computed(index: int) -> float:
     return float(index > 0)
 
 
-def test_the_first_worker_is_sampled_in_its_batches_alone() -> None:
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_the_first_worker_is_sampled_in_its_batches_alone(start: str) -> None:
     """In a process of its own: in that of the tests, another one may have taken the alarm."""
-    command = [warm_python(), "-c", "from test_workers import sample; sample(collated=True); sample(collated=False)"]
+    calls = "; ".join(f"sample({start!r}, collated={collated})" for collated in (True, False))
+    command = [warm_python(), "-c", f"from test_workers import sample; {calls}"]
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "capture")))
     ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
 
-def sample(*, collated: bool) -> None:
+def sample(start: str, *, collated: bool) -> None:
     """Sample a worker, and check what it was seen in."""
     samples = WorkerSamples()
     with samples.sampling():
-        loader = DataLoader(Slow(), batch_size=5 if collated else None, num_workers=2)
+        loader = DataLoader(Slow(), batch_size=5 if collated else None, num_workers=2, multiprocessing_context=start)
         total = sum(float(batch.sum()) for batch in loader)
         profile = samples.longest()
     assert total == len(Slow())

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from backports import zstd
 from hta.trace_analysis import TraceAnalysis
 from hta_loaders import IS_TRACEINSIGHT, ONLY_OF_TRACEINSIGHT, round_times
+from packed import zstd
 from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 

@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from packed import zstd
 from trace_builder import COMPUTE, MAIN, TraceBuilder
 
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.info import Device, PlainStep
 from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, NONE
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 Read = Callable[[Any], Trace]
 """Reads bytes, or a document that is written as JSON first."""

@@ -8,15 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from packed import zstd
 
 from pinprof.errors import TraceError
 from pinprof.trace.reader import unpack
 from pinprof.trace.reader.unpack import CHUNK_BYTES, Unpacked
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd.compress, "plain": bytes}
 TEXT = b"".join(b'{"ts": %d}' % number for number in range(1000))
