@@ -31,7 +31,7 @@ with pinprof.guard():                           # finds host memory that is used
 
 pinprof.step()                                  # ends a step in a script that `pinprof run` records
 
-PYTEST_DONT_REWRITE: pytest, which has a plugin here, would else warn where the package was imported before it began.
+PYTEST_DONT_REWRITE: pytest loads pinprof's plugin, and would warn if the package is imported before pytest begins.
 """
 
 import sys
@@ -97,8 +97,7 @@ __all__ = [
     "whatif",
 ]
 
-_OWN = ("__all__", "__doc__", "__file__", "__name__", "__path__", "__version__")
-_ROOMS = {
+_MODULE_OF = {
     "ComparisonReport": "pinprof.notebook",
     "Finding": "pinprof.rules",
     "Guard": "pinprof.races.guard",
@@ -124,8 +123,8 @@ _ROOMS = {
     "timeline": "pinprof.notebook",
     "whatif": "pinprof.notebook",
 }
-"""Where the names are that are imported when first asked for: torch, plotly and rich are slow to load, and reading and
-measuring a trace need none of them; pytest loads its plugin in every run, which needs not even numpy."""
+"""The modules of the names that are imported on first use: torch, plotly and rich are slow to load, and reading and
+measuring a trace need none of them; the plugin, which pytest loads in every run, does not even need numpy."""
 
 
 _COMMANDS = {
@@ -137,18 +136,18 @@ _COMMANDS = {
     "run": "call pinprof.profile(path) or pinprof.profile_step(function)",
     "verify": "call pinprof.compare(before, after)",
 }
-"""What to call in place of commands that are no function."""
+"""What to call in place of commands that are not functions."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import one of the names in `_ROOMS`, or the room `hta`."""
+    """Import one of the names in `_MODULE_OF`, or the module `hta`."""
     if name == "hta":
         return import_module("pinprof.hta")
     if name in _COMMANDS:
         raise AttributeError(f"`pinprof {name}` is a command, for a terminal; in Python {_COMMANDS[name]}")
-    if name not in _ROOMS:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    return getattr(import_module(_ROOMS[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -157,5 +156,5 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, also those not imported so far."""
-    return sorted({*__all__, *_OWN, "hta"})
+    """Return the public names, also those that are not imported yet."""
+    return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__", "hta"})

@@ -5,7 +5,7 @@ import sys
 
 if sys.path[:1] == [os.getcwd()]:  # noqa: PTH109  pathlib could be that of the working directory
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-"""Python puts the working directory first: a `click.py` of the user's there is none of pinprof's."""
+"""Python puts the working directory first, where the user may have a `click.py`: pinprof must not import that."""
 
 from pinprof.cli import main  # noqa: E402
 

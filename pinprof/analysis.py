@@ -16,7 +16,7 @@ from pinprof.units import counted
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Analysis:
-    """A trace, what was measured of its rows, the sums of that, and what the rules found."""
+    """A trace with its measurements: row by row (`details`), summed up (`profile`), replayed, and what rules found."""
 
     details: Details
     replay: Replay
@@ -28,14 +28,14 @@ class Analysis:
 
     @property
     def trace(self) -> Trace:
-        """The trace that all of it is about."""
+        """The trace."""
         return self.details.trace
 
 
 def analyse(trace: Trace, machine: Pinning | None = None, on_replay: Callable[[], object] = lambda: None) -> Analysis:
-    """Return what was measured and found of a trace, with one replay for both; `machine` is as for `find`.
+    """Return the analysis of a trace; `machine` is as for `find`.
 
-    `on_replay` is called when all is measured, before the changed steps are replayed.
+    `on_replay` is called after everything is measured, before the rules replay changed steps.
     """
     details = details_of(trace)
     replay = Replay([details])

@@ -1,4 +1,4 @@
-"""The rows that are measured of a trace: each wait of the host, each copy, each gap in the work of a GPU."""
+"""Measures a trace row by row: each wait of the host, each copy, each gap in the work of a GPU."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,17 +23,17 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """A trace and what the analyses make of its rows, each computed when first asked for; nothing is withheld.
+    """A trace and the results of the analyses, each computed on first use; nothing is withheld.
 
-    A `Profile` has the sums, and knows which of them the recording is not fit for.
+    A `Profile` has the sums, and withholds those that the recording cannot show.
     """
 
     trace: Trace
-    """Its steps that are unlike the others count as not complete."""
+    """Its irregular steps count as not complete."""
     sources: Sources = field(repr=False)
     """Where the lines of the program are looked up."""
     irregular: tuple[IrregularStep, ...] = ()
-    """Those steps."""
+    """The steps that are unlike the others."""
 
     @cached_property
     def steps(self) -> StepTimes:
@@ -55,7 +55,7 @@ class Details:
 
     @property
     def unlike(self) -> tuple[Irregular, ...]:
-        """What steps that are unlike the others add: those of the whole run where it was noted, else of the trace."""
+        """How much irregular steps add: those of the whole run if pinprof recorded it, otherwise those of the trace."""
         if self.whole_run:
             return self.whole_run.irregular
         more = round(sum(step.time_ns - step.usual_ns for step in self.irregular))

@@ -1,4 +1,4 @@
-"""What JSON documents are made of: fields with a meaning and a unit; how a document is filled and written."""
+"""The parts of JSON documents: fields with a meaning and a unit; how a document is filled and written."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from pinprof.units import ms
 PLACE = ("file", "line", "function")
 """The fields of a place in the code."""
 NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
-"""Of a field that may be UNSET when it is read: documents of older versions lack it, this one writes it."""
+"""For a field that documents of older versions lack: it may be UNSET when it is read, and is always written."""
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Size: TypeAlias = Annotated[int, Meta(ge=0, extra_json_schema={"unit": "bytes"})]
 Range: TypeAlias = Annotated[Sequence[float], Meta(min_length=2, max_length=2)]
@@ -40,7 +40,7 @@ def doc(meaning: str) -> Meta:
 
 
 def one_of(values: Iterable[str]) -> Meta:
-    """Return the bound of a text to some words. Readers accept others, too: later versions may write more."""
+    """Return the list of words that a text may be. Readers accept others, too: later versions may write more."""
     return Meta(extra_json_schema={"enum": list(values)})
 
 
@@ -67,7 +67,7 @@ class Document(Struct):
 
 
 def encoded(document: Struct) -> str:
-    """Return a document as JSON text. Raises ValueError if it holds NaN or an infinity, which JSON has not."""
+    """Return a document as JSON text. Raises ValueError if it holds NaN or an infinity, which JSON lacks."""
     return json.dumps(msgspec.to_builtins(document), indent=2, allow_nan=False) + "\n"
 
 
@@ -121,9 +121,9 @@ def _from_first(sources: Sequence[object], name: str) -> Any:
 
 
 def pointed_at(document: Any, pointer: str) -> Any:
-    """Return what a JSON Pointer (RFC 6901), such as `/traces/0/findings/1`, names in a document.
+    """Return the value at a JSON Pointer (RFC 6901), such as `/traces/0/findings/1`, in a document.
 
-    Raises PinprofError if that holds no such thing.
+    Raises PinprofError if the document has no such value.
     """
     value = document
     for key in _keys(pointer):

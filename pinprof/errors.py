@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions: the library raises them, the command line turns them into one line."""
+"""The exceptions of pinprof: the library raises them, the command line prints each in one line."""
 
 TRACEBACK = "PINPROF_TRACEBACK"
 """If this environment variable is set, an unexpected error shows its traceback."""
@@ -9,7 +9,7 @@ class PinprofError(Exception):
 
 
 class TraceError(PinprofError):
-    """The file cannot be read as a Kineto trace, or holds nothing that the question needs."""
+    """The file cannot be read as a Kineto trace, or lacks what is needed."""
 
 
 class CaptureError(PinprofError):
@@ -25,6 +25,6 @@ class UnsafeCopyError(PinprofError):
 
 
 def unexpected(error: BaseException) -> str:
-    """Return what an error of pinprof's own is, and ask for a report of it."""
-    what = f"{type(error).__name__}: {error}".removesuffix(": ").replace("\n", " ")
-    return f"pinprof itself failed ({what}); please report this with the output under {TRACEBACK}=1"
+    """Return the message for an unexpected error in pinprof itself, which asks the user to report it."""
+    text = f"{type(error).__name__}: {error}".removesuffix(": ").replace("\n", " ")
+    return f"pinprof itself failed ({text}); please report this with the output under {TRACEBACK}=1"

@@ -1,4 +1,4 @@
-"""Runs git, for all of pinprof: a question to it starts no program that the repository's configuration names."""
+"""Runs git for all of pinprof, in such a way that it starts no program that the repository's configuration names."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from pinprof.errors import PinprofError
 REPOSITORY = ".git"
 """An entry at the top of a repository: a folder, or a file in worktrees and submodules."""
 NEVER = "PINPROF_NO_GIT"
-"""If this environment variable is set, git is not asked: a server that may run nothing sets it."""
+"""If this environment variable is set, git is not run: a server that may start no programs sets it."""
 OF_REPOSITORY = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -28,7 +28,7 @@ OF_REPOSITORY = frozenset(
         "GIT_WORK_TREE",
     }
 )
-"""Variables that name a repository (`git rev-parse --local-env-vars`): git in a copy would change that one."""
+"""Variables that name a repository (`git rev-parse --local-env-vars`): git would change it, not a copy."""
 SETTINGS = (
     "advice.detachedHead=false",
     "core.fsmonitor=false",
@@ -38,13 +38,13 @@ SETTINGS = (
     "maintenance.auto=false",
     "submodule.recurse=false",
 )
-"""Settings of a repository that never count: they start programs, or let one go on after the call."""
-PLAIN = {
+"""Settings of a repository that are always overridden: they start programs, also in the background."""
+SAFE_OPTIONS = {
     "diff": ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty"),
     "show": ("--no-ext-diff", "--no-textconv"),
     "status": ("--ignore-submodules=dirty",),  # git would ask a submodule, whose configuration may name other filters
 }
-"""Options with which commands start no programs."""
+"""Options with which git's commands start no programs."""
 CONVERTING = {"diff", "status"}
 """Commands that pass files through the repository's filters."""
 FILTERS = r"^filter\..*\.(clean|smudge|process|required)$"
@@ -53,24 +53,24 @@ NO_FETCHING = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERM
 
 
 class GitError(PinprofError):
-    """What git answers if it cannot do what it was asked for."""
+    """Git failed; the text is the first line of its answer."""
 
 
 def git(folder: Path, *words: str, as_the_user: bool = False) -> str:
-    """Return what git prints in a folder. Raises GitError with its first line if it fails.
+    """Return what a git command prints in a folder. Raises GitError if it fails.
 
     With `as_the_user`, filters run and missing objects are fetched: for the files of a program that is to be run.
     """
     if os.environ.get(NEVER):
-        raise GitError("git is not asked here")
+        raise GitError("git is not run here")
     settings = SETTINGS if as_the_user else (*SETTINGS, *_no_filters(folder, words[0]))
-    options = PLAIN.get(words[0], ())
-    given = [word for setting in settings for word in ("-c", setting)]
-    return _run_git(folder, (*given, words[0], *options, *words[1:]), {} if as_the_user else NO_FETCHING)
+    options = SAFE_OPTIONS.get(words[0], ())
+    overridden = [word for setting in settings for word in ("-c", setting)]
+    return _run_git(folder, (*overridden, words[0], *options, *words[1:]), {} if as_the_user else NO_FETCHING)
 
 
 def environment_of_folders() -> dict[str, str]:
-    """Return this process's environment without what names a repository: git finds that of the folder it runs in."""
+    """Return this process's environment without variables that name a repository: git then finds that of its folder."""
     return {name: value for name, value in os.environ.items() if name not in OF_REPOSITORY}
 
 
@@ -101,13 +101,13 @@ def _run_git(folder: Path, words: tuple[str, ...], variables: Mapping[str, str])
         raise GitError(f"git cannot be run ({error.strerror})") from error
     if done.returncode:
         lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        failed = f"git {words[0]} failed"
-        raise GitError((lines or [failed])[0].removeprefix("fatal: ").removeprefix("error: "))
+        first_line = lines[0] if lines else f"git {words[0]} failed"
+        raise GitError(first_line.removeprefix("fatal: ").removeprefix("error: "))
     return done.stdout.decode(errors="surrogateescape").strip("\n")
 
 
 def _program() -> str:
-    """Return where git is; a relative entry of PATH would lead into the folder that is asked about."""
+    """Return the path of git; relative entries of PATH are left out, as they lead into the folder of the repository."""
     absolute = filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))
     git = shutil.which("git", path=os.pathsep.join(absolute))
     if git is None:

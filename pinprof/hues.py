@@ -1,18 +1,18 @@
 """The colours of the page: one hue for each kind of thing, the same in the timeline and in every chart.
 
-Kinds that can lie side by side differ for people with each form of colour-blindness, and in lightness, which is what a
-grey print shows; where little, they have patterns besides. `tests/report/timeline/test_hues.py` measures that.
+Kinds that can lie side by side differ for people with each form of colour-blindness, and in lightness, so that a grey
+print shows them; where they differ little, they also have patterns. `tests/report/timeline/test_hues.py` measures that.
 """
 
 KERNEL = "#115094"
 COLLECTIVE = "#3FAA88"
 MEMSET = "#96C8CE"
 COPY_OUT, COPY_BACK, COPY_WITHIN = ("#A04300", "#EDA326"), ("#612410", "#FFDB91"), "#AE7D30"
-"""Copies are orange and brown: to the GPU and back, each with pageable and with pinned memory; all others."""
+"""Copies are orange and brown: to the GPU and back, each from pageable and from pinned memory; then all others."""
 OVERLAPPED = "#FFC067"
-"""Overlapped copies; exposed ones are as dark as those of pageable memory."""
+"""Overlapped copies; exposed copies have the colour of pageable memory."""
 IDLE = "rgba(140,150,160,0.24)"
-"""Nothing ran: it recedes, on white and in the dark."""
+"""Idle time: a pale grey that stays in the background on light and dark pages."""
 
 WAIT, COPY_WAIT, SYNC_WAIT, MEMORY_WAIT, OTHER_WAIT = "#CB61C4", "#8B2288", "#D6A3BF", "#4C2349", "#F7D4F8"
 """Waits of the host are purple: for values that it reads, for copies, those asked for, for memory, and others."""
@@ -25,7 +25,7 @@ OWN_CODE, ANNOTATION, TORCH_CODE, PACKAGES, INPUT = "#F2E755", "#8FAB52", "#A3C6
 """Python code: the program's, what it annotates, torch's, that of other packages, and the DataLoader."""
 
 LONGER, SHORTER, NEW, GONE = "#D6293E", "#4A3AD6", "#FF9AA2", "#B9B2FF"
-"""Of two recordings: red is more than before, violet less; pale what only one of them has."""
+"""Two recordings compared: red took longer, violet shorter; pale red is new, pale violet is gone."""
 
 IN_THE_DARK = {
     KERNEL: "#5575BE",
@@ -50,18 +50,18 @@ IN_THE_DARK = {
 ORANGE, SKY, GREEN, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#D55E00"
 BLUE, PURPLE = "#0072B2", "#CC79A7"
 SLATE, PALE = "#7A8799", "#B8BEC6"
-"""For series that are not kinds of things. Masataka Okabe and Kei Ito, Color Universal Design (2008),
+"""Colours for other series of charts. Masataka Okabe and Kei Ito, Color Universal Design (2008),
 https://jfly.uni-koeln.de/color/."""
 
 TEXT, MUTED, LINE, CARD = "#1b2026", "#5b6570", "#dfe3e8", "#ffffff"
-"""Of the page in light, as page.css has them, for figures that are drawn without it."""
+"""The colours of the light page, as in page.css, for figures that are drawn without that."""
 HATCHES = {"/": 135, "\\": 45, "-": 0, "|": 90}
 """Patterns as plotly names them, and the direction across their stripes, in degrees of CSS."""
 
 DARK = 0.179
 """Relative luminance (WCAG 2) up to which white has more contrast than black."""
 ON_IDLE = "#6E7780"
-"""Reads on the colour of idle time, on white and in the dark."""
+"""The colour of text on idle time: readable on light and dark pages."""
 
 
 def in_the_dark(colour: str) -> str:
@@ -70,7 +70,7 @@ def in_the_dark(colour: str) -> str:
 
 
 def shades(colour: str) -> tuple[str, ...]:
-    """Return the shades of a colour that distinguish neighbours of different names, as CSS colours, itself first."""
+    """Return shades of a colour for neighbours with different names, as CSS colours; the first is the colour itself."""
     if colour == IDLE:
         return (IDLE,) * 3
     channels = _channels(colour)
@@ -83,14 +83,14 @@ def shades(colour: str) -> tuple[str, ...]:
 
 
 def faded(colour: str) -> str:
-    """Return the colour of what was not searched for, as a CSS colour."""
+    """Return the faded colour of bars that a search has not found, as a CSS colour."""
     if colour == IDLE:
         return "rgba(140,150,160,0.1)"
     return see_through(colour, 0.18)
 
 
 def see_through(colour: str, alpha: float) -> str:
-    """Return a colour that lets the page through, be it light or dark, as a CSS colour."""
+    """Return a partly transparent colour, as a CSS colour."""
     red, green, blue = _channels(colour)
     return f"rgba({red},{green},{blue},{alpha:.3g})"
 

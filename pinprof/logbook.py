@@ -15,7 +15,7 @@ from pinprof.tracking import Logged, active_runs, destinations
 
 
 def log(report: Report | JobReport | str | os.PathLike[str], *, to: Iterable[Any] | None = None) -> tuple[str, ...]:
-    """Log a report, or that on a trace, to the active runs of MLflow and W&B; return their names.
+    """Log a report, or the report on a trace, to the active runs of MLflow and W&B; return their names.
 
         with mlflow.start_run():
             pinprof.log("trace.json.gz")

@@ -42,7 +42,7 @@ def recorded_cell(code: Any, names: dict[str, Any], path: str = "") -> Report:
 
 
 def _recorded(code: Any, names: dict[str, Any], path: Path | os.PathLike[str]) -> Recording:
-    # A cell is shorter than a script, so its plain steps are timed for less long; and it is run again, over its trace.
+    # A cell is shorter than a script, so its plain steps are timed for less time. A second run overwrites the trace.
     recording = profile(path, plain_seconds=0.2, plain_max_seconds=1.0, plain_precision=0.1, force=True)
     stepper = Stepper(recording, None, keep_going=True)
     marks = Marks(AUTO, stepper.end_step, group=False, may_move=lambda: recording.may_move)

@@ -72,7 +72,7 @@ class Report(PageObject):
 
     @property
     def step_ms(self) -> float | None:
-        """The step without the profiler; None where the trace cannot tell it."""
+        """The step without the profiler; None if the trace does not show it."""
         return self._document.steps.step_ms
 
     @property
@@ -83,7 +83,7 @@ class Report(PageObject):
 
     @property
     def verdict(self) -> str | None:
-        """What limits the step, in a sentence; None where the trace cannot tell it."""
+        """What limits the step, in a sentence; None if the trace does not show it."""
         return self._document.verdict.headline
 
     @property
@@ -118,14 +118,14 @@ class Report(PageObject):
 
     @property
     def findings(self) -> "pd.DataFrame":
-        """What the rules found; `analysis.findings` has it as objects."""
+        """The findings of the rules; `analysis.findings` has them as objects."""
         return dataframes.findings(self._document)
 
     def whatif(self, scenario: Scenario | None = None, **changes: Any) -> Prediction:
         """Return the step after a change of the code; see `pinprof.whatif`."""
-        known = Scenario.__struct_fields__
-        if other := [change for change in changes if change not in known]:
-            raise TypeError(f"{', '.join(other)}: no such change; there are {', '.join(known)}")
+        possible = Scenario.__struct_fields__
+        if unknown := [change for change in changes if change not in possible]:
+            raise TypeError(f"{', '.join(unknown)}: no such change; there are {', '.join(possible)}")
         return predict(self.trace, replace(scenario or Scenario(), **changes))
 
     @cached_property
@@ -163,8 +163,8 @@ class Report(PageObject):
 def analyze(source: Source, *, machine: str | os.PathLike[str] | None = None) -> Report:
     """Return the report on a trace, or on the file or URL of one.
 
-    `machine` is a file of `pinprof bench --json`: copies that become pinned then run at its rates, and the report says
-    about pinning what that bench measured.
+    `machine` is a file of `pinprof bench --json`: copies that become pinned are predicted at its rates, and the report
+    shows what that bench measured of pinning.
 
     Raises TraceError if the source cannot be read as a trace, PinprofError if `machine` cannot be read as a bench.
     """
@@ -209,7 +209,7 @@ class ComparisonReport(PageObject):
 
     @property
     def verdict(self) -> str:
-        """What became of the step, in a sentence; `comparison.verdict` is one word."""
+        """How the step changed, in a sentence; `comparison.verdict` is one word."""
         return verdict(self.comparison)
 
     @property
@@ -248,7 +248,7 @@ class JobReport(PageObject):
     files: MeasuredFiles
     """The file of each rank, by number, with what was measured of it."""
     pinning: Pinning | None
-    """What the bench of the machine says about pinned memory, if one was given."""
+    """The results of the machine's bench on pinned memory, if one was given."""
     remarks: tuple[str, ...]
     """Remarks on the choice of traces: other runs, ranks without a trace."""
     skipped: dict[str, str]
@@ -267,7 +267,7 @@ class JobReport(PageObject):
 
     @property
     def table(self) -> "pd.DataFrame":
-        """The ranks: the step of each, what it would be alone, and what it waits for, in ms per step."""
+        """The ranks: the step of each, the step that it would have alone, and its waits, in ms per step."""
         return dataframes.ranks(self.ranks)
 
     def __str__(self) -> str:

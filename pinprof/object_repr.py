@@ -1,15 +1,15 @@
-"""How an object shows itself in a Python session: as one line, and in a notebook as a small table."""
+"""How an object is shown in a Python session: in one line, and in a notebook as a small table."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 MOST_ROWS = 10
-"""Of a table; the rest is counted."""
+"""The most rows of a table; the rest is counted."""
 STYLE = "text-align:left;vertical-align:top;padding:0.15em 1em 0.15em 0"
 
 
 def one_line(what: str, parts: Iterable[str]) -> str:
-    """Return the repr of an object: what it is, and what is known of it; empty parts are left out."""
+    """Return the repr of an object: what it is, and its main values; empty parts are left out."""
     return f"<pinprof {what}: {', '.join(filter(None, parts))}>"
 
 

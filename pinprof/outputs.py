@@ -16,7 +16,7 @@ from pinprof.errors import PinprofError
 STANDARD = "-"
 """Names standard output among outputs, and standard input among inputs."""
 DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
-"""Folders whose entries are open descriptors. Somebody writes to what they lead to, so it must not be replaced."""
+"""Folders whose entries are open descriptors: their files are being written to, and must not be replaced."""
 MOST_LINKS = 40
 """Linux follows at most this many links."""
 
@@ -24,7 +24,7 @@ Identity: TypeAlias = tuple[int, int] | str
 
 
 def shortest(path: str | Path) -> str:
-    """Return how to name a file to a person: from the working directory, or absolutely if that is shorter."""
+    """Return the shorter name of a file: relative to the working directory, or absolute."""
     absolute = os.path.abspath(path)  # noqa: PTH100  without its links
     try:
         return min(os.path.relpath(absolute), absolute, key=len)

@@ -1,4 +1,4 @@
-"""What the link between a GPU and its host carries, by what the driver reports or by the name of the GPU."""
+"""The rates of the link between a GPU and its host, by the driver's report of the link or by the name of the GPU."""
 
 import re
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ LANES = {
     5: (32.0, 128 / 130),
     6: (64.0, 242 / 256),
 }
-"""By generation of PCI Express: transfers per second of a lane in 10^9, each of one bit, and the share of the bits that
-the encoding leaves (of generation 6: the bytes of a flit of 256 that are not check sums)."""
+"""By generation of PCI Express: 10^9 bits per second and lane, and the share of the bits that the encoding leaves for
+data (of generation 6: the bytes of a flit of 256 that are not check sums)."""
 REACHED_GBPS = {3: 12.0, 4: 25.0, 5: 55.0}
-"""What copies of pinned memory reach on 16 lanes, by generation: 12.3 GB/s on a V100, 25.1 on an A100 (nvbandwidth #42)
-and 55.6 on an H100 (nvbandwidth, `host_to_device_memcpy_ce`)."""
+"""The rate of copies of pinned memory on 16 lanes, by generation: 12.3 GB/s on a V100, 25.1 on an A100 (nvbandwidth
+#42) and 55.6 on an H100 (nvbandwidth, `host_to_device_memcpy_ce`)."""
 USUAL = 0.87
-"""The same as a share of what the link could carry, for generations without measured copies: the rest are headers
-and acknowledgements."""
+"""The same as a share of the theoretical rate, for generations without measured copies: the rest are headers and
+acknowledgements."""
 
 VENDOR = re.compile(r"^(?:NVIDIA|AMD|Instinct|Tesla|GeForce|Quadro|TITAN|Radeon)\s+", re.IGNORECASE)
 QUADRO = re.compile(r"Quadro RTX|TITAN RTX", re.IGNORECASE)
@@ -35,7 +35,7 @@ MODELS = (
     (r"(A2|RTX A2000|RTX 2000 Ada|RTX 3050|RTX 4060)", 4, 8),
     (r"(V100S?|P100|P40|P4|T4|MI50|MI60|GTX \d{4}|RTX 20[678]0)", 3, 16),
 )
-"""GPUs by the beginning of their names without that of the vendor, with the generation and the lanes of their link."""
+"""The generation and the lanes of a GPU's link, by the beginning of its name without the vendor."""
 
 
 class Link(Struct, frozen=True):
@@ -63,7 +63,7 @@ def pcie(generation: int | None, lanes: int | None) -> Link | None:
 def link_of_gpus(names: Iterable[str | None]) -> Link | None:
     """Return the link of GPUs by their names; None if a name does not show it, or if they have several.
 
-    GPUs that are joined with their CPU by a link of their own (GH200, GB200) have no PCI Express to tell of.
+    It knows only PCI Express; GH200 and GB200 are joined with their CPU by another link.
     """
     links = {_link_of(name or "") for name in names}
     return links.pop() if len(links) == 1 else None

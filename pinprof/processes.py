@@ -28,7 +28,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 OWN = "pinprof"
-"""The name of a process that multiprocessing starts for pinprof, and not for the program that it measures."""
+"""The name of processes that multiprocessing starts for pinprof itself, not for the measured program."""
 PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import serve; serve()"
 
 ENDS_WITHIN_S = 10.0
@@ -39,7 +39,7 @@ TAIL_BYTES = 8192
 WINSIZE_BYTES = 8  # struct winsize: four shorts
 END_OF_FILE = b"\x04"  # what a user types: Ctrl-D
 MOST_READS = 256
-"""So often a program may read from its terminal, and is told that nothing is there."""
+"""The number of times that a program can read from its empty terminal; each read finds the end of the input."""
 
 MEMINFO = Path("/proc/meminfo")
 MEMORY_ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
@@ -47,7 +47,7 @@ KIB = 1024
 """The unit of /proc/meminfo, which calls it kB."""
 
 SCRIPT_FAILED, REFUSED = "The script failed", "Error: "
-"""How `pinprof run` says that the program failed, and that it could not do itself what was asked for."""
+"""How the messages of `pinprof run` begin if the program failed, and if pinprof itself refused."""
 
 
 class Running:
@@ -77,7 +77,7 @@ class Running:
         return f"the program failed with exit status {status}: {self.last_lines()}"
 
     def last_lines(self) -> str:
-        """Return the last lines that it printed, in one line."""
+        """Return the last lines of its output, joined to one line."""
         lines = self._tail().splitlines()
         programs_own = [line.strip() for line in lines if not line.startswith((SCRIPT_FAILED, "Wrote "))]
         texts = [line for line in programs_own if line.strip("^~ ")]  # a traceback marks parts of a line in the next
@@ -113,7 +113,7 @@ def running(
 
 @contextmanager
 def _standard_input() -> Iterator[int]:
-    """Open an empty terminal as large as the user's, for programs that ask how wide it is; without one, nothing."""
+    """Open an empty terminal as large as the user's, for programs that ask how wide it is; if the user has one."""
     if not os.isatty(0):
         yield subprocess.DEVNULL
         return
@@ -145,14 +145,14 @@ def end_process(process: "subprocess.Popen[bytes]") -> None:
 
 
 def send_signal(processes: Iterable[int], number: int) -> None:
-    """Send a signal to those of the processes that there still are."""
+    """Send a signal to those of the processes that still exist."""
     for process in processes:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process, number)
 
 
 def children_of(process: int | str) -> list[int]:
-    """Return the running processes that a process has started, by whichever thread; none where Linux is not."""
+    """Return the running processes that any thread of a process has started; none without Linux."""
     children: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{process}/task").iterdir():

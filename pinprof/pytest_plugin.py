@@ -2,7 +2,7 @@
 
 A test with the fixture `pinprof_guard` fails if it uses host memory before an asynchronous copy of it has ended.
 
-pytest loads the plugin in every run, so it imports torch and the code that notices waits only before such a test.
+pytest loads the plugin in every run, so it imports torch and the code that detects waits only before such a test.
 """
 
 import linecache
@@ -36,10 +36,10 @@ Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """Calls a function right after each wait in a block, on the thread that waited."""
 
 NOTICING = pytest.StashKey[Noticing]()
-"""In a config's stash: what notices waits instead of torch."""
+"""In a config's stash: a replacement for the detection of waits by torch."""
 
 GPU: "pytest.StashKey[Gpu]" = pytest.StashKey()
-"""In a config's stash: what the guard watches instead of torch's GPUs."""
+"""In a config's stash: a replacement for torch's GPUs, which the guard watches."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _allow(marker: pytest.Mark) -> Allow:
 
 
 def _noticing_of_torch() -> Noticing | None:
-    """Return what notices waits; None without a GPU."""
+    """Return the detection of waits by torch; None without a GPU."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of an old driver, and -W error would raise that
         from pinprof.program.machine import has_gpu  # noqa: PLC0415  loads torch

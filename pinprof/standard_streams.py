@@ -1,4 +1,4 @@
-"""Standard streams that stay pinprof's own, whatever a program does to `sys.stdout`, `sys.stderr` or descriptors."""
+"""Keeps pinprof's own standard streams usable while a program replaces `sys.stdout`, `sys.stderr` or descriptors."""
 
 import atexit
 import io
@@ -13,13 +13,13 @@ if sys.platform != "win32":
     import resource
 
 BEYOND = 900
-"""Copies of descriptors get numbers from here on: programs that close all of them mostly close the first 256 or so."""
+"""Copies of descriptors get numbers from here on: programs that close all descriptors often stop at 256 or so."""
 
 Identity = tuple[int, int, int]
 
 
 def is_terminal(stream: Any) -> bool:
-    """Return whether a stream is a terminal; objects that programs put in place of streams may not know."""
+    """Return whether a stream is a terminal; objects that programs put in place of streams may raise any error."""
     try:
         return bool(stream.isatty())
     except Exception:  # noqa: BLE001  an object of any kind
@@ -29,8 +29,8 @@ def is_terminal(stream: Any) -> bool:
 class _Kept:
     """A standard stream as it is now, with a copy of its descriptor.
 
-    A program may close the copy, too, and the number may then be of a file of its own: what is at a number is compared
-    with what was there before anything is written to it.
+    A program may close the copy, too, and open a file of its own under the same number: before anything is written to a
+    descriptor, it is checked that the number is still the same file.
     """
 
     def __init__(self, name: str) -> None:
@@ -44,7 +44,7 @@ class _Kept:
             self._copy = _copied(descriptor)
 
     def stream(self) -> Any:
-        """Return the stream if it still leads where it did; otherwise one to the same place, or to nowhere."""
+        """Return the stream if it still has the same destination; otherwise a new one to it, or to /dev/null."""
         if self._is_usable():
             return self._stream
         if self._reopened is None:
@@ -79,7 +79,7 @@ _kept: dict[str, _Kept] = {}
 
 
 def own_error() -> Any:
-    """Return pinprof's own standard error; what a program has put in its place stays the program's."""
+    """Return pinprof's own standard error, not an object that a program has put in its place."""
     return _kept["stderr"].stream() if "stderr" in _kept else sys.stderr
 
 

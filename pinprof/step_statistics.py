@@ -1,4 +1,4 @@
-"""The usual one of many times, outliers among them, and the uncertainty of their mean."""
+"""Statistics of step times: which are outliers, which return regularly, and how uncertain their mean is."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -10,11 +10,11 @@ Times: TypeAlias = NDArray[Any]
 Bools: TypeAlias = NDArray[np.bool_]
 
 LONGER = 1.5
-"""A time below this multiple of the usual one is like the others: a log line or a slower copy takes as much."""
+"""A time below this multiple of the usual one is not an outlier: a log line or a slower copy takes as much."""
 DEVIATIONS = 6
-"""A time within this number of median deviations is like the others, too: they scatter as much."""
+"""Nor is a time within this number of median deviations of the usual one: the times scatter as much."""
 FEWEST = 3
-"""Fewer times have no usual one."""
+"""Among fewer times nothing is usual."""
 MOSTLY = 0.5
 """A reason explains a long time if it explains this share of its excess over the usual one."""
 
@@ -32,16 +32,16 @@ EXTRA = 1.1
 FEWEST_RETURNS = 5
 """Fewer returns of a longer step may be chance: of 50 periods, one fits four steps of twenty in 1 of 10 series."""
 TAKEN_FOR_NOISE = 0.95
-"""Each step with such work is longer than this share of all other steps."""
+"""Each step with regular work is longer than this share of all other steps."""
 LONGEST_PERIOD = 100
-"""Work that returns less often is not looked for by its time alone; if it takes long, the step is irregular anyway."""
+"""The longest period that is searched for; if work that returns less often takes long, its step is irregular anyway."""
 
 
 def unlike(times: Times, excused: Callable[[], Times] | None = None, among: Bools | None = None) -> Bools:
-    """Return which times are much longer than the usual one for a reason that is not excused.
+    """Return which times are much longer than the usual one, apart from an excused part of each.
 
-    `excused` returns the excused part of each time; it is called only if some time is longer. `among` are the times
-    that define the usual one, by default all.
+    `excused` returns that part; it is called only if some time is longer. `among` are the times that define the usual
+    one, by default all.
     """
     reference = slice(None) if among is None else among
     if len(times) < FEWEST or not len(times[reference]):
@@ -56,7 +56,7 @@ def unlike(times: Times, excused: Callable[[], Times] | None = None, among: Bool
 
 
 def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | None = None) -> Bools:
-    """Return which times are much longer than the usual one, and which of the noted ones than those without a note.
+    """Return which times are much longer than the usual one; noted times are also compared with those without a note.
 
     Where something was noted in half of the times, only the other half shows what is usual.
     """
@@ -65,10 +65,10 @@ def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | Non
 
 
 def returning(times: Times, number: Times) -> Times:
-    """Return the indices of somewhat longer times that recur after the same number of others; empty if none do.
+    """Return the indices of times that are longer than the others and return with a fixed period; empty if none do.
 
-    `number` counts them, in order, with those that are left out. Of several periods it is the shortest whose times are
-    all longer than nearly all others.
+    `number` are the numbers of the times, ascending; some may be missing. Of several periods the shortest counts at
+    which all times are longer than nearly all others.
     """
     if not len(times):
         return np.arange(0)
@@ -87,11 +87,11 @@ def returning(times: Times, number: Times) -> Times:
 
 
 def half_width(times: Times) -> float:
-    """Return half of the range, around the mean of such times, in which their true mean lies with 95 % confidence.
+    """Return half of the range, around the mean of the times, in which their true mean lies with 95 % confidence.
 
-    Consecutive times depend on each other (batches come in bursts), so it takes the means of ever longer blocks, whose
-    spread grows until they do not (Flyvbjerg and Petersen, J. Chem. Phys. 91, 461, 1989), and the widest range that
-    these give. Infinite for fewer than `FEWEST_BLOCKS` times.
+    Consecutive times depend on each other (batches come in bursts). So it takes the means of longer and longer blocks,
+    until these are independent, and the widest of the ranges that result (Flyvbjerg and Petersen, J. Chem. Phys. 91,
+    461, 1989). Infinite for fewer than `FEWEST_BLOCKS` times.
     """
     widest, size = (np.inf if len(times) < FEWEST_BLOCKS else 0.0), 1
     while len(times) // size >= FEWEST_BLOCKS:
@@ -103,10 +103,10 @@ def half_width(times: Times) -> float:
 
 
 def range_of_another(times: Times) -> tuple[float, float] | None:
-    """Return where one more of such positive times lies with 95 % confidence; None for fewer than `FEWEST`.
+    """Return the range in which one more such time lies with 95 % confidence; None for fewer than `FEWEST`.
 
-    It takes their logarithms for normal and independent (Student's t, for a prediction). Of two times the range would
-    reach from nothing to anything.
+    It assumes that the logarithms are normal and independent (Student's t, for a prediction). From two times the range
+    would be so wide that it says nothing.
     """
     if len(times) < FEWEST:
         return None

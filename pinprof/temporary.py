@@ -1,4 +1,4 @@
-"""Temporary folders that go away also after a run that was killed: the next one removes those whose maker is dead."""
+"""Temporary folders that are removed even if their process is killed: the next process of pinprof removes them."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from pinprof.errors import PinprofError
 
 PREFIX = "pinprof-"
 LOCK = ".pinprof-lock"
-"""A file in each folder, on which its maker holds a lock. The kernel frees that when the maker dies, however it dies; a
+"""A file in each folder that its process keeps locked. The kernel releases the lock when the process ends in any way; a
 process number would mislead where containers share a folder for temporary files."""
 
 
@@ -38,7 +38,7 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder. It gets its name when it is held: else another process could take it first."""
+    """Hold the lock of a folder. Its file is renamed once it is held: otherwise another process could lock it first."""
     part = folder / f"{LOCK}.part"
     with part.open("wb") as lock:
         with suppress(OSError):  # some file systems have no locks: such a folder stays, if its maker is killed
@@ -49,7 +49,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @cache
 def _remove_dead() -> None:
-    """Remove the folders of this user whose makers are dead; once in a process."""
+    """Remove the folders of this user's ended processes; once in a process."""
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
         with suppress(OSError):  # another process removes it, too
             if lock.lstat().st_uid == os.getuid() and _is_free(lock):
@@ -66,7 +66,7 @@ def _is_free(lock: Path) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, its lock last: what is killed meanwhile leaves one that the next process removes."""
+    """Remove a folder, its lock last: if this process is killed meanwhile, the next one goes on."""
     for inner in folder.glob("*"):
         if inner.is_symlink() or not inner.is_dir():
             continue

@@ -1,4 +1,4 @@
-"""Measures the traces of many ranks in processes that do not keep them: on this machine or on a Dask cluster."""
+"""Measures the traces of many ranks in several processes, which keep no trace: on this machine or on a Dask cluster."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -35,9 +35,9 @@ def measure_all(
     machine: Pinning | None = None,
     tell: Callable[[int, RankPart | PinprofError], None] = lambda *_: None,
 ) -> tuple[MeasuredFiles, dict[str, PinprofError]]:
-    """Return the files in this order, each with what was measured of it, and the other files with the reason.
+    """Return the measured files in this order, and the files that could not be measured, with the reasons.
 
-    The arguments are those of `measure_files`. It calls `tell` with each outcome and with how many there are so far.
+    The arguments are those of `measure_files`. `tell` is called with the number of outcomes so far, and the latest one.
     """
     outcome_of: dict[str, RankPart | PinprofError] = {}
     with closing(measure_files(paths, workers, client, machine)) as outcomes:

@@ -1,4 +1,4 @@
-"""How numbers read: times, sizes, rates and shares as short texts with a good unit; and what is left of long names."""
+"""Formats numbers as short texts with a fitting unit: times, sizes, rates, shares, counts; and shortens long names."""
 
 from collections.abc import Sequence
 from math import floor, inf, log10
@@ -16,12 +16,12 @@ TEN, HUNDRED, THOUSAND = 10, 100, 1000
 """Below ten a number reads with two decimals, below a hundred with one: three digits that mean something."""
 
 THREE = 3
-"""Digits of a number whose range is not known, or narrow."""
+"""Digits of a number whose range is unknown or narrow."""
 LEAST_SHOWN = 0.1
-"""The end of a range that is a smaller part of the number's unit has a unit of its own."""
+"""An end of a range below this number of the unit gets a unit of its own."""
 
 ROUNDS_UP = {"s": 0.9995, "ms": 0.9995, "µs": 0.9995}
-"""From this part of a unit on, the smaller unit would read "1000"; binary units go on to 1023."""
+"""From this fraction of a unit on it is used: the smaller unit would read "1000". Binary units go on to 1023."""
 
 
 def duration(ns: float, digits: int = 3) -> str:
@@ -54,12 +54,12 @@ beyond that one."""
 
 
 class Ranged(NamedTuple):
-    """A time to the digits that its range justifies."""
+    """A time with as many digits as its range justifies."""
 
     number: str
     """With its unit: "2.6 ms", "about 70 ms"."""
     range: str
-    """Where it lies, in the number's unit where none is named: "1.9 to 3.3"; empty where the number says as much."""
+    """The range, without a unit if it has that of the number: "1.9 to 3.3"; empty if the number is exact enough."""
 
     def __str__(self) -> str:
         """Return both: "2.6 ms (1.9 to 3.3)"."""
@@ -72,7 +72,7 @@ def digits_of(range_ns: tuple[float, float] | None) -> int:
 
 
 def ranged(ns: float, range_ns: tuple[float, float] | None) -> Ranged:
-    """Return a time given in ns to the digits that its range justifies: "2.6 ms (1.9 to 3.3)", "about 70 ms"."""
+    """Return a time given in ns with as many digits as its range justifies: "2.6 ms (1.9 to 3.3)", "about 70 ms"."""
     low, high = range_ns or (ns, ns)
     ratio = high / low if low > 0 else inf
     if not ns or high <= low or ratio <= EXACT:
@@ -82,10 +82,10 @@ def ranged(ns: float, range_ns: tuple[float, float] | None) -> Ranged:
     number = duration(ns, 1 if is_wide and not f"{ns:e}".startswith("1") and low <= _rounded(ns, 1) <= high else digits)
     scale = next(scale for scale, unit in TIMES if unit == number.split(" ")[1])
     if all(not end or LEAST_SHOWN <= abs(end) / scale < THOUSAND for end in (low, high)):
-        known = " to ".join(_digits(end / scale, digits) for end in (low, high))
+        ends = " to ".join(_digits(end / scale, digits) for end in (low, high))
     else:
-        known = " to ".join(duration(end, digits) if end else "0" for end in (low, high))
-    return Ranged(f"about {number}" if is_wide else number, known)
+        ends = " to ".join(duration(end, digits) if end else "0" for end in (low, high))
+    return Ranged(f"about {number}" if is_wide else number, ends)
 
 
 def size(count: float) -> str:
@@ -94,7 +94,7 @@ def size(count: float) -> str:
 
 
 def sizes(count: float | None, unsized: int) -> str:
-    """Return a sum of sizes; `unsized` more are unknown: "48.0 MiB", "at least 48.0 MiB", "unknown size"."""
+    """Return a sum of sizes, without `unsized` unknown ones: "48.0 MiB", "at least 48.0 MiB", "unknown size"."""
     if count is None:
         return "unknown size"
     return f"at least {size(count)}" if unsized else size(count)
@@ -165,5 +165,5 @@ def shortened(text: str, longest: int) -> str:
 
 
 def uncoded(text: str) -> str:
-    """Return a text without its backticks, for labels that are no sentence."""
+    """Return a text without its backticks, for labels."""
     return text.replace("`", "")

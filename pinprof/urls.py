@@ -9,7 +9,7 @@ URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
 CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]+://)")
 WEB = re.compile(r"https?://", re.IGNORECASE)
 USER = re.compile(r"(?<=://)(?:[^/?#\s@:]*:(?!:|\d+(?:[/?#]|$))\S*?@(?:[^/?#\s]*@)?|[^/?#\s]*@)")
-"""What precedes a host: a user, a token, or a key with its secret, which may contain a slash."""
+"""The part before the host: a user, a token, or a key with its secret, which may contain a slash."""
 USER_OF_ALL = re.compile(USER.pattern.replace(r"\s", "").replace(r"\S", r"[^\x00]"))
 """The same for a text that is one address, which white space does not end."""
 PARAMETERS = re.compile(r";[^/?#]*")
@@ -20,8 +20,8 @@ ENDING = re.compile(
 )
 """The possibly secret end of an address in a sentence, without the punctuation after it."""
 HIDDEN = "***"
-LEAST = 4
-"""Characters of a secret; shorter parts of a URL occur in any sentence."""
+SHORTEST_SECRET = 4
+"""In characters; shorter parts of a URL occur in any sentence."""
 
 
 def is_url(path: str) -> bool:
@@ -72,4 +72,4 @@ def redacted(text: str) -> str:
 def has_secret_of(text: str, url: str) -> bool:
     """Return whether a text contains a part of a URL that `shown` hides, and so must not be shown."""
     kept = re.split(r"\W+", shown(url))
-    return any(part in text for part in re.split(r"\W+", url) if len(part) >= LEAST and part not in kept)
+    return any(part in text for part in re.split(r"\W+", url) if len(part) >= SHORTEST_SECRET and part not in kept)

@@ -27,12 +27,12 @@ class Phrase:
 
 PHRASES = (
     Phrase(r"\bso many\b", "N, or the name of the number", 8),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 41),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 38),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 11),
     Phrase(r"\bis no\b", "is not a", 36),
     Phrase(r"\btells\b", "shows, says, reports; distinguishes", 13),
-    Phrase(r"\bhas it\b", "the noun", 8),
+    Phrase(r"\bhas it\b", "the noun", 7),
     Phrase(r"\bof which\b", "a clause of its own, or `whose`", 24),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),

@@ -169,5 +169,5 @@ def test_a_git_in_the_folder_is_not_run(folder: Path, monkeypatch: pytest.Monkey
 
 def test_where_git_must_not_be_asked_it_is_not(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NEVER, "1")
-    with pytest.raises(GitError, match="git is not asked here"):
+    with pytest.raises(GitError, match="git is not run here"):
         git(folder, "status")

@@ -12,7 +12,7 @@ Compare = Callable[[str, str], Judgement]
 
 @dataclass(frozen=True)
 class Attempt:
-    """A revision that was looked at; `judgement` is None if it did not run, and `why`."""
+    """A revision that was tried; `judgement` is None if it did not run, and `why` the reason."""
 
     commit: str
     judgement: Judgement | None
@@ -21,14 +21,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What a search found: the slow revision is among `suspects`, the oldest first; one if it is certain."""
+    """The result of a search: `suspects` are the revisions that may be the slow one, the oldest first."""
 
     suspects: tuple[str, ...]
     tried: tuple[Attempt, ...]
     why: str
-    """Why it ended without a single revision; empty if it found it."""
+    """Why the search ended without a single revision; empty if it found one."""
     ratio: Judgement | None
-    """The bad end of the suspects against the good revision."""
+    """The latest suspect compared with the good revision."""
 
     @property
     def found(self) -> str | None:
@@ -39,8 +39,8 @@ class Bisection:
 def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[Attempt, int], None]) -> Bisection:
     """Return the first of the commits (the oldest first, the last one bad) that is slower than the good revision.
 
-    A commit that does not run is left out, and its neighbour is tried. A comparison that cannot tell ends the search:
-    half of the suspects would be dropped by chance. `tell` gets each try and how many suspects are left.
+    In place of a commit that does not run, its neighbour is tried. A comparison without a result ends the search, which
+    would otherwise drop half of the suspects by chance. `tell` gets each try and how many suspects are left.
     """
     tried: list[Attempt] = []
 
@@ -56,14 +56,14 @@ def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[
     if worst is None:
         raise MeasureError(f"the bad revision cannot be measured: {tried[-1].why}")
     if worst.verdict != SLOWER:
-        is_it = "nobody can tell whether it is" if worst.verdict == CANNOT_TELL else "it is not"
-        why = f"the bad revision should be slower than the good one: {is_it}"
+        is_slower = "it cannot be decided whether it is" if worst.verdict == CANNOT_TELL else "it is not"
+        why = f"the bad revision should be slower than the good one: {is_slower}"
         return Bisection(tuple(commits), tuple(tried), why, worst)
     suspects, broken = list(commits), set[str]()
     while len(suspects) > 1:
         middle = _nearest(suspects, broken)
         if middle is None:
-            return Bisection(tuple(suspects), tuple(tried), "the others among them do not run", worst)
+            return Bisection(tuple(suspects), tuple(tried), "the other suspects do not run", worst)
         judgement = judged(suspects[middle])
         if judgement is None:
             broken.add(suspects[middle])
@@ -80,7 +80,7 @@ def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[
 
 
 def _nearest(suspects: Sequence[str], broken: set[str]) -> int | None:
-    """Return the place of the commit nearest to the middle that runs; the last one is known to be slower."""
+    """Return the place of the commit nearest to the middle that is not broken; the last one is known to be slower."""
     middle = (len(suspects) - 1) // 2
     places = [place for place in range(len(suspects) - 1) if suspects[place] not in broken]
     return min(places, key=lambda place: abs(place - middle), default=None)

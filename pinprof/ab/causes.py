@@ -20,7 +20,7 @@ Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "line"]
 CERTAIN = 0.02
 """A number per step that differs by more than this share has changed; times scatter, numbers hardly do."""
 MOVED = 0.1
-"""A time that differs by less than this share counts as unchanged: one run of each shows no more."""
+"""A time that differs by less than this share counts as unchanged: one run of each version cannot show less."""
 EXPLAINS = 0.3
 """What changes by less than this share of the step's difference does not explain it."""
 TOO_MUCH = 5.0
@@ -30,7 +30,7 @@ MOST = 8
 
 @dataclass(frozen=True)
 class VersionFiles:
-    """The files of one version: its folder, and what it has imported from anywhere but installed packages."""
+    """The files of one version: its folder, and the files that it has imported, apart from installed packages."""
 
     folder: Path
     files: tuple[str, ...]
@@ -50,7 +50,7 @@ class VersionFiles:
             yield os.path.relpath(path.resolve(), self.folder.resolve()), lines
 
     def line(self, file: str, number: int) -> str:
-        """Return the text of a line without its indent; nothing where it is not at hand."""
+        """Return the text of a line without its indent; empty if it is unknown."""
         lines = self.texts.get(file, ())
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
@@ -71,12 +71,12 @@ class LikelyCause:
 
     @property
     def is_certain(self) -> bool:
-        """Whether its number differs, which no noise does."""
+        """Whether its number per step differs, which noise cannot do."""
         return self.count is not None and _differs(*self.count, CERTAIN)
 
     @property
     def more_ns(self) -> float:
-        """What it takes more after than before; where the number differs, by the mean time of each."""
+        """How much longer it takes after than before; where the number differs, at the mean time of each call."""
         if self.time_ns is None:
             return 0.0
         if self.count is None or not self.is_certain:
@@ -90,12 +90,12 @@ def find_causes(
     """Return what differs, the likely cause first.
 
     `more_ns` is the measured difference of the steps, `codes` are the files of each version.
-    What goes the way of the difference comes before what goes the other way; numbers that differ and explain a part of
-    the difference come before other numbers, and these before times alone; then the largest times come first. A time
-    alone counts only if it differs much, and explains a part.
+    Changes in the direction of the difference come first. Among them, changed numbers that explain a part of the
+    difference come before other changed numbers, and these before changes of time alone; then the largest times come
+    first. A change of time alone counts only if it is large and explains a part.
     """
     comparison = compare(before, after)
-    every = [
+    candidates = [
         *_input(comparison),
         *_waits(comparison),
         *_copy_causes(comparison),
@@ -103,13 +103,13 @@ def find_causes(
         *_ops(before, after),
         *_line_causes(before, after, codes),
     ]
-    kept = [cause for cause in every if cause.is_certain or _is_moved(cause, more_ns)]
-    kept.sort(key=lambda cause: place_of(cause, more_ns))
+    kept = [cause for cause in candidates if cause.is_certain or _is_moved(cause, more_ns)]
+    kept.sort(key=lambda cause: sort_key(cause, more_ns))
     return tuple(kept[:MOST])
 
 
-def place_of(cause: LikelyCause, more_ns: float) -> tuple[bool, int, float]:
-    """Return what causes are sorted by."""
+def sort_key(cause: LikelyCause, more_ns: float) -> tuple[bool, int, float]:
+    """Return the key by which causes are sorted."""
     is_other_way, explains = cause.more_ns * more_ns < 0, abs(cause.more_ns) >= EXPLAINS * abs(more_ns)
     group = (0 if explains else 1) if cause.is_certain else 2
     return is_other_way, group, -abs(cause.more_ns)
@@ -161,7 +161,7 @@ def _copy_causes(comparison: Comparison) -> Iterator[LikelyCause]:
 
 
 Sums = dict[str, tuple[float, float, str]]
-"""By name: how often and how long per step, and where."""
+"""By name: the number of calls and their time per step, and the place."""
 
 
 def _kernels(before: Analysis, after: Analysis) -> Iterator[LikelyCause]:
@@ -197,9 +197,9 @@ def _file_and_line(place: object) -> str:
 
 
 def _line_causes(before: Analysis, after: Analysis, codes: tuple[VersionFiles, VersionFiles]) -> Iterator[LikelyCause]:
-    """Yield the lines of the program in which the host was found more or less often, without the profiler.
+    """Yield the lines of the program in which samples found the host more or less often, without the profiler.
 
-    Lines are matched by their text, for they move. A share may be off by what sampling leaves open.
+    Lines are matched by their text, because their numbers change. Shares must differ by more than their errors.
     """
     old_host, new_host = before.profile.host, after.profile.host
     old_ns, new_ns = (side.profile.estimate.step_ns for side in (before, after))

@@ -12,8 +12,8 @@ from pinprof.errors import MeasureError
 from pinprof.git import REPOSITORY, GitError, git
 from pinprof.temporary import temporary_folder
 
-MADE = CACHES | {"build", "dist"}
-"""Folders that no program reads and that belong to one version."""
+BUILT = CACHES | {"build", "dist"}
+"""Folders that belong to one version, and that the program does not read."""
 CEILING = "GIT_CEILING_DIRECTORIES"
 
 
@@ -57,7 +57,7 @@ class Repository:
         return git(self.top, "rev-list", "--reverse", "--first-parent", f"{good}..{bad}").split()
 
     def state(self) -> str:
-        """Return the commit and the text of all changes of what git knows, not of what programs write."""
+        """Return the commit and all changes of tracked files; files that programs write do not count."""
         return (
             self.commit("HEAD")
             + git(self.top, "status", "--porcelain", "--untracked-files=no")
@@ -76,7 +76,7 @@ class Repository:
         """Return the files and folders that git ignores, as data or results, without caches."""
         paths = _paths(git(self.top, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"))
         return [
-            path for path in paths if not MADE & set(Path(path).parts) and not path.endswith((".pyc", ".egg-info/"))
+            path for path in paths if not BUILT & set(Path(path).parts) and not path.endswith((".pyc", ".egg-info/"))
         ]
 
     def submodules(self) -> list[str]:
@@ -88,16 +88,16 @@ class Repository:
     def checkout(self, commit: str, patch: Path | None = None) -> Iterator[Path]:
         """Give the block a folder with a commit, and the patch applied; it is removed however the block ends.
 
-        It has a git directory of its own, so that nothing that the program does with git reaches the repository. What
-        git does not have is that of the working tree: ignored files (data, for one) are linked, submodules and other
-        repositories copied.
+        It has a git directory of its own, so that nothing that the program does with git reaches the repository. Files
+        that are not in git come from the working tree: ignored files, such as data, are linked; submodules and other
+        repositories are copied.
         """
         with temporary_folder("ab") as outer:
             place = outer / self.top.name
             with copying(self.top):
                 place.mkdir()
                 copy_git(self.top / REPOSITORY, place / REPOSITORY)
-                (place / REPOSITORY / "index").unlink(missing_ok=True)  # it is of the working tree
+                (place / REPOSITORY / "index").unlink(missing_ok=True)  # it is that of the working tree
                 git(place, "checkout", "--quiet", "--force", "--detach", commit, as_the_user=True)
                 if patch is not None:
                     apply_patch(place, patch)
@@ -106,16 +106,16 @@ class Repository:
 
     def version(self, name: str, place: Path, words: Sequence[str], others: Sequence[Path] = ()) -> ProgramVersion:
         """Return the version in a folder like this repository; it must not import code of the other versions."""
-        away = {} if place == self.top else moved_environment(self.top, place)
+        environment = {} if place == self.top else moved_environment(self.top, place)
         folder = place / self.folder.relative_to(self.top)
         if not folder.is_dir():
             raise MeasureError(f"{name}: it has no folder {self.folder.relative_to(self.top)}")
         inside = {self.top / path for path in (*self.ignored(), *self.submodules())}
         wrong = tuple(f"{other}{os.sep}" for other in others if not any(link in place.parents for link in inside))
-        return ProgramVersion(name, tuple(words), folder, away, wrong)
+        return ProgramVersion(name, tuple(words), folder, environment, wrong)
 
     def _add_others(self, place: Path) -> None:
-        """Add what git does not have to a version."""
+        """Add to a version what is in the working tree and not in git."""
         for path in self.submodules():
             if (self.top / path).is_dir() and not any((place / path).glob("*")):
                 with suppress(OSError):
@@ -145,9 +145,9 @@ def apply_patch(folder: Path, patch: Path) -> None:
 
 
 def moved_environment(top: Path, place: Path) -> dict[str, str]:
-    """Return the environment of a version: folders of the repository on PYTHONPATH are its own.
+    """Return the environment of a version: folders of the repository on PYTHONPATH become the version's own.
 
-    Git looks for no repository above a version that has none.
+    Git does not look for a repository above the version.
     """
     ceiling = os.pathsep.join(filter(None, (str(place.parent), os.environ.get(CEILING))))
     return {CEILING: ceiling, **_moved_path(top, place)}

@@ -29,20 +29,20 @@ MOST_FILES = 2000
 """A folder with more, or with more bytes than `LARGEST_FOLDER`, is linked as data if neither code nor a
 repository is in it."""
 MOST_COPIED = 2**30
-"""The bytes of a whole copy, without code; what comes then is linked."""
+"""The most bytes that a copy has, apart from code; files beyond that are linked."""
 MOST_ENTRIES = 100_000
-"""A folder with more entries, apart from code, would take long to link."""
+"""A folder with more entries would take too long to copy."""
 GIT_FOLDERS = ("info", "logs", "refs", "reftable", "rebase-apply", "rebase-merge", "sequencer")
 """Git's folders that are copied, apart from objects; others are of hooks, of submodules, and of tools such as LFS."""
 OF_WORKTREE = {"commondir", "gitdir"}
-"""Files by which the git directory of a worktree finds that of its repository, and is found."""
+"""Files that lead from the git directory of a worktree to that of its repository, and back."""
 ALTERNATES = Path("objects", "info", "alternates")
 PUSH_URL = re.compile(r"^(\s*(?:\[[^]]*\]\s*)?)pushurl\b", re.IGNORECASE | re.MULTILINE)
-"""A setting that says where pushes go, whatever `pushInsteadOf` says; a name that git does not know takes its place."""
+"""A setting that says where pushes go, in spite of `pushInsteadOf`; in a copy it gets a name that git does not know."""
 IDENTITY = r"^(user|author|committer)\."
-"""Settings that say who commits; `includeIf "gitdir:..."` may give them to the folder of the original alone."""
+"""Settings that say who commits; `includeIf "gitdir:..."` may set them for the folder of the original only."""
 IDENTITY_FILE = "pinprof-identity"
-"""A file that the copy's configuration includes: in the configuration itself, `git config` would find a name twice."""
+"""A file that the copy's configuration includes. In the configuration itself a name could stand twice."""
 NO_PUSH = """#!/bin/sh
 echo "this copy of a repository pushes nothing" >&2
 exit 1
@@ -71,11 +71,12 @@ SETTINGS = """
 [url {nowhere}]
 	pushInsteadOf = ""
 """
-"""The last setting of a name counts. Other files may name the folder of the original; that of worktrees may be bare.
+"""Settings that are added to those of the original; of a name, the last setting counts.
 
 A copied file has the size and the time of the original, so that git need not read it to see that it has not changed.
-No hook of the user and no process in the background runs for a folder that goes away again. A push must be signed,
-which nothing can do: `--no-verify` passes the hook, and the user's own `pushurl` and `pushInsteadOf` pass the address.
+No hook of the user and no process in the background runs for a folder that is removed later. Three settings stop a
+push: a hook, which `--no-verify` skips; an address, which the user's own `pushurl` and `pushInsteadOf` replace; and a
+signature that no program can make.
 """
 
 
@@ -86,18 +87,18 @@ class _Copy:
     top: Path
     """The folder that is copied."""
     needed: frozenset[Path]
-    """Files that must be real, with the folders on the way."""
+    """Files that must be copied, not linked, and so the folders that they are in."""
     outer: Path
-    """Where all copies are: it may be within the folder that is copied."""
+    """The temporary folder for the copy: it may be within the folder that is copied."""
     bytes_left: int = MOST_COPIED
     links: list[Path] = field(default_factory=list)
 
     def folder(self, source: Path, target: Path) -> None:
-        """Copy a folder; the folders in it that are only data are linked."""
+        """Copy a folder; link the folders in it that hold only data."""
         target.mkdir()
         entries = list(os.scandir(source))
         if len(entries) > MOST_ENTRIES:
-            raise MeasureError(f"{source}: has {len(entries)} entries beside the program; run it from another folder")
+            raise MeasureError(f"{source}: has {len(entries)} entries next to the program; run it from another folder")
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.name not in CACHES and Path(entry.path) != self.outer:
                 with suppress(FileNotFoundError):  # it went away meanwhile
@@ -112,7 +113,7 @@ class _Copy:
             target.symlink_to(source.readlink())
         elif source.is_dir():
             is_outside = source.is_symlink() or (source / "pyvenv.cfg").exists()
-            if not self._is_on_the_way(source) and (is_outside or source.name in LINKED or _is_data(source)):
+            if not self._holds_needed(source) and (is_outside or source.name in LINKED or _is_data(source)):
                 self._link(source, target)
             else:
                 self.folder(source, target)
@@ -132,12 +133,12 @@ class _Copy:
         self.bytes_left -= 0 if is_code else size
 
     def _stays_a_link(self, source: Path) -> bool:
-        """Return whether a file or folder is a link that leads to the same place of the copy."""
+        """Return whether this is a relative link within the folder: in the copy it leads to the copied file."""
         if not source.is_symlink() or source.readlink().is_absolute():
             return False
         return Path(os.path.normpath(source.parent / source.readlink())).is_relative_to(self.top)
 
-    def _is_on_the_way(self, folder: Path) -> bool:
+    def _holds_needed(self, folder: Path) -> bool:
         return any(folder in file.parents for file in self.needed)
 
     def _link(self, source: Path, target: Path) -> None:
@@ -146,7 +147,7 @@ class _Copy:
 
 
 def _is_data(folder: Path) -> bool:
-    """Return whether a folder has many files or bytes, and no code as far as one can see without reading it all."""
+    """Return whether a folder has many files or bytes, and no code among those that are looked at."""
     files = total = 0
     for here, inner, names in os.walk(folder):
         inner[:] = [name for name in inner if name not in CACHES | LINKED]
@@ -165,8 +166,8 @@ def _is_data(folder: Path) -> bool:
 def copied(top: Path, needed: Iterable[Path], changed: Mapping[Path, bytes]) -> Iterator[Path]:
     """Give the block a copy of the folder `top`, in which some files have another content; it is removed afterwards.
 
-    Code and small files are real copies, for Python resolves links to scripts. Large files, and folders that hold only
-    data, are links: what the program writes through them it writes to the originals.
+    Code and small files are copied, because Python resolves links to scripts. Large files, and folders that hold only
+    data, are linked: the program writes to the originals through these links.
     """
     with temporary_folder("try") as outer:
         place = outer / (top.name or "program")
@@ -205,7 +206,7 @@ def git_directory(entry: Path) -> Path | None:
 
 
 def copy_git(entry: Path, target: Path) -> None:
-    """Make a git directory for a copy of the repository in which the `.git` at `entry` stands. Raises OSError."""
+    """Make a git directory for a copy of the repository whose `.git` is `entry`. Raises OSError."""
     own = git_directory(entry)
     assert own is not None, "a repository"
     common = own
@@ -220,7 +221,7 @@ def copy_git(entry: Path, target: Path) -> None:
 
 
 def exclude(repository: Path, paths: Iterable[Path]) -> None:
-    """Let git not see what stands in a copy as a link, and is a folder in the original. Raises OSError."""
+    """Let git ignore paths of a copy that are links there, and folders in the original. Raises OSError."""
     excluded = repository / REPOSITORY / "info" / "exclude"
     if git_directory(repository / REPOSITORY):
         excluded.parent.mkdir(exist_ok=True)
@@ -248,7 +249,7 @@ def _copy(source: str, target: str | Path) -> None:
 
 
 def _share_objects(common: Path, target: Path) -> None:
-    """Let git find the objects of a repository; those that it borrows itself may be named by relative paths."""
+    """Let git read the objects of a repository, and those that this borrows, perhaps by relative paths."""
     objects = (common / "objects").resolve()
     borrowed = [objects]
     with suppress(FileNotFoundError):
@@ -263,7 +264,7 @@ def _identity(folder: Path) -> str:
     """Return who commits in the repository of a folder, in the form of a file of git's configuration."""
     try:
         entries = git(folder, "config", "--null", "--get-regexp", IDENTITY).split("\0")
-    except GitError:  # nobody is named, or git is not at hand
+    except GitError:  # nobody is named, or git is not installed
         return ""
     settings = (entry.partition("\n") for entry in entries if "\n" in entry)
     sections = ((*key.rpartition("."), value) for key, _, value in settings)

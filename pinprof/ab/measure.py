@@ -1,4 +1,4 @@
-"""Two versions of a program against each other: a first run of each, then pairs until it is decided."""
+"""Compares two versions of a program: a first run of each, then pairs until the result is certain."""
 
 import os
 import time
@@ -17,10 +17,10 @@ from pinprof.errors import MeasureError
 
 Result = TypeVar("Result")
 TRIES = 3
-"""How often a pair is measured whose steps are not alike."""
+"""How often a pair is measured if the two versions count different steps."""
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""What the drivers of NVIDIA, of WSL and of AMD make. Where no GPU works, two programs at the same time take the cores
-from each other: a step of 1 ms took 150 ms on two cores, and would be planned with."""
+"""Devices of the drivers of NVIDIA, WSL and AMD. Without a GPU, two programs at the same time take the cores from each
+other: a step of 1 ms took 150 ms on two cores, which would spoil the plan."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Wishes:
     turns: Turns = "auto"
     options: StepOptions = AUTO
     at_once: int = FEWEST_PAIRS
-    """How many pairs may start at once, where the machine has room; on a GPU the first runs are together then."""
+    """How many pairs may start at once, if the machine has room; on a GPU the first runs then start together, too."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Two versions and what came out; `first` are their runs that are not counted."""
+    """Two versions and the result; `first` are their first runs, which are not counted."""
 
     programs: tuple[ProgramVersion, ProgramVersion]
     first: tuple[TimedProcess, TimedProcess]
     plan: Plan
-    """The steps that each process made, all in one turn if they ran after each other."""
+    """How pairs were measured; in one turn if the processes ran one after the other."""
     test: SequentialTest
 
     @property
@@ -60,13 +60,13 @@ def measure_versions(
     say: Callable[[str], None] = lambda _: None,
     tell: Callable[[PairsProgress], None] = lambda _: None,
 ) -> Measurement:
-    """Measure two versions against each other. Raises MeasureError if one of them cannot be measured.
+    """Compare two versions. Raises MeasureError if one of them cannot be measured.
 
-    `first` are their first runs, where they are known. `say` gets what happens in words, `tell` what is known whenever
-    a pair begins.
+    `first` are their first runs, if they have been made. `say` gets sentences on what happens, `tell` the progress
+    whenever a pair begins.
     """
     for program in programs:
-        program.python_command()  # a command that cannot be run is told before the other version has run
+        program.python_command()  # a wrong command fails before the other version has run
     begun = time.monotonic()
     first = first or _with_like_steps(lambda: _first_runs(programs, wishes, say))
     _refuse_wrong_code(programs, first)
@@ -79,7 +79,7 @@ def measure_versions(
 
 
 def _with_like_steps(measure: Callable[[], Result]) -> Result:
-    """Measure, again where the steps of the versions were not alike; raise OtherStepsError where they never are."""
+    """Measure up to `TRIES` times, until both versions count the same steps. Raises OtherStepsError otherwise."""
     for _ in range(TRIES - 1):
         with suppress(OtherStepsError):
             return measure()
@@ -104,7 +104,7 @@ def _first_runs(programs: Sequence[ProgramVersion], wishes: Wishes, say: Callabl
 
 
 class _Pairs:
-    """Measures pairs by the first of these plans by which the first pair can be measured."""
+    """Measures pairs by the first of these plans that works for the first pair."""
 
     def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, possible: Sequence[Plan]) -> None:
         self._programs, self._options, self._plans = programs, options, list(possible)
@@ -135,7 +135,7 @@ class _Pairs:
             pair = self._measure(first)
         except OtherStepsError:
             raise
-        except MeasureError as error:  # as where the program has fewer steps than it is asked for, or no room
+        except MeasureError as error:  # the program may make too few steps, or memory may be too small
             if len(self._plans) == 1:
                 raise
             self.close()
@@ -155,7 +155,7 @@ class _Pairs:
 
 
 def _refuse_wrong_code(programs: Sequence[ProgramVersion], first: Sequence[TimedProcess]) -> None:
-    """Raise MeasureError if a version imports code of the other: where a project is installed from its folder, say."""
+    """Raise MeasureError if a version imports code of the other, as if the project is installed from its folder."""
     for program, timed in zip(programs, first, strict=True):
         for wrong in program.not_its_own:
             file = next((file for file in timed.imported if file.startswith(wrong)), None)

@@ -1,7 +1,7 @@
 """Measures pairs of fresh processes, one of each version: one after the other, or in turns of a few steps.
 
-To start takes a process some ten seconds: imports, the GPU's context, the warm-up. So the processes of several pairs
-may start at once; while a pair is measured, all others wait between two steps.
+A process takes some ten seconds to start: imports, the GPU's context, the warm-up. So the processes of several pairs
+start at once; while a pair is measured, all others wait between two steps.
 """
 
 import socket
@@ -21,15 +21,15 @@ from pinprof.errors import MeasureError
 from pinprof.temporary import temporary_folder
 
 LONGEST_PLAIN_S = 20.0
-"""How long a first run times steps at least, where they are so long that it makes fewer than it should."""
+"""How long a first run may time steps, where they are so long that it would otherwise make too few."""
 
 
 def time_first(
     programs: Sequence[ProgramVersion], options: StepOptions, seconds: float, limit_s: float
 ) -> list[TimedProcess]:
-    """Return the first runs of versions, at the same time: they fill caches, and tell how many steps to make.
+    """Return the first runs of versions, at the same time: they fill caches, and show how many steps to make.
 
-    How fast they are is not counted. Raises MeasureError if one fails.
+    Their times are not compared. Raises MeasureError if one fails.
     """
     recording = RecordingOptions(
         steps=0,
@@ -64,7 +64,7 @@ def _pair(programs: Sequence[ProgramVersion], first: int, timed: Sequence[TimedP
 
 
 def _fixed(plan: Plan) -> RecordingOptions:
-    """Return the options by which each process times as many steps as the plan says, and no profiler starts."""
+    """Return the options by which each process times the plan's number of steps, without a profiler."""
     warmup = max(plan.warmup, 1)
     return RecordingOptions(
         steps=0, warmup=warmup, max_warmup=warmup, plain_steps=plan.steps, plain_seconds=0.0, plain_precision=1.0
@@ -94,17 +94,17 @@ class StartedPairs:
         return take_turns(self._ready.pop(), self._plan, first)
 
     def close(self) -> None:
-        """End all processes that there still are."""
+        """End all processes that still run."""
         self._ready.clear()
-        with ThreadPoolExecutor() as pool:  # to end takes each of them a second
+        with ThreadPoolExecutor() as pool:  # each of them takes a second to end
             list(pool.map(Run.end, self._runs))
         self._runs.clear()
         self._undo.close()
 
     def _start(self) -> None:
-        """Start the processes of the next pairs in an order at random, and wait until all of them wait.
+        """Start the processes of the next pairs in random order, and wait until all of them wait for their turn.
 
-        All load torch at the same time, and wait before they start the program.
+        All load torch at the same time, and then wait before they start the program.
         """
         folder = self._undo.enter_context(temporary_folder("ab"))
         places = [(pair, number) for pair in range(self._plan.at_once) for number in (0, 1)]
@@ -124,10 +124,10 @@ class StartedPairs:
 
 
 def take_turns(runs: "Sequence[Run]", plan: Plan, first: int) -> Pair:
-    """Let two processes that have started take turns, and end; return what they have measured.
+    """Let two processes that have started take turns, and end; return their times.
 
-    They take turns as A B B A A B B A ..., or with B first. The second one of each two turns runs on the cores on which
-    the first one has just run.
+    They take turns as A B B A A B B A ..., or with B first. The second turn of each two runs on the cores on which the
+    first one has just run.
     """
     order = (runs[first], runs[1 - first])
     for turn in range(plan.turns):
@@ -143,14 +143,14 @@ def take_turns(runs: "Sequence[Run]", plan: Plan, first: int) -> Pair:
 
 @final
 class Run:
-    """A process that takes turns with another one, until it has made all its steps or `end` ends it."""
+    """A process that takes turns with another one, until it has made all its steps or `end` is called."""
 
     def __init__(self, program: ProgramVersion, options: StepOptions, plan: Plan, folder: Path) -> None:
         self.program, self.folder = program, folder
         self._plan = plan
         self._limit = time.monotonic() + plan.limit_s
         self._cores = b""
-        """Those on which it ran last; empty while it has not said that it waits."""
+        """The cores on which it ran last; empty until it has said that it waits."""
         folder.mkdir()
         with ExitStack() as undo:
             self._socket, theirs = map(undo.enter_context, socket.socketpair())
@@ -164,7 +164,7 @@ class Run:
             self._undo = undo.pop_all()
 
     def end(self) -> None:
-        """End it, wherever it is."""
+        """End it at once."""
         self._undo.close()
 
     def start(self) -> None:

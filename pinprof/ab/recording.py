@@ -1,4 +1,4 @@
-"""Records one run of each version with the profiler: what changed, and how fast CPU and GPU ran meanwhile."""
+"""Records a run of each version with the profiler: what changed, and at which clock rates CPU and GPU ran."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ INTERVAL_S = 0.01
 SHORTEST_S, LONGEST_S = 3.0, 20.0
 """How long to sample the host."""
 ENOUGH_SAMPLES = 24
-"""This many samples of what makes a step slower do not come by chance, even if a busy machine loses half of them."""
+"""This many samples of a cause are not chance, even if a busy machine loses half of them."""
 
 EVERY_S = 0.5
 GPU_EVERY_S = 2.0
@@ -38,7 +38,7 @@ ANSWERS_WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class Clocks:
-    """Medians over a run; None where the machine does not tell."""
+    """Medians over a run; None where the machine does not report them."""
 
     cpu_mhz: float | None
     gpu_mhz: float | None
@@ -49,7 +49,7 @@ class Clocks:
 
 @dataclass(frozen=True)
 class RecordedChanges:
-    """What changed, and how fast the clocks were in each run; `causes` is None if nobody can tell, and `why`."""
+    """What changed, and the clock rates in each run; `causes` is None if a recording failed, `why` the reason."""
 
     causes: tuple[LikelyCause, ...] | None
     """The likely cause of the difference first; empty if none was found."""
@@ -61,7 +61,7 @@ class RecordedChanges:
 def record(
     measurement: Measurement, options: StepOptions, folder: Path, say: Callable[[str], None] = lambda _: None
 ) -> RecordedChanges:
-    """Record each version into a folder, and compare the traces. What fails, or Ctrl-C ends, is told, not raised."""
+    """Record each version into a folder, and compare the traces; a failure or Ctrl-C is a result, and not raised."""
     analyses: list[Analysis] = []
     clocks: list[Clocks] = []
     traces: list[Path] = []
@@ -83,15 +83,15 @@ def record(
 
 
 class NeverRecordedError(MeasureError):
-    """A program failed, or did not end, as it would again."""
+    """A program failed or did not end, and would do so again."""
 
 
 def record_one(
     program: ProgramVersion, options: StepOptions, folder: Path, seconds: float = SHORTEST_S
 ) -> tuple[Path, Clocks]:
-    """Record a version with the profiler, and return the trace: of several ranks, the first. Raises MeasureError.
+    """Record a version with the profiler, and return the trace; of several ranks, the first. Raises MeasureError.
 
-    A program may end with an epoch that is shorter than `seconds`: then it is recorded again, in the steps that it has.
+    If the program ends before `seconds` have been timed, it is recorded again, with the steps that it has.
     """
     folder.mkdir(parents=True, exist_ok=True)
     longest = max(seconds, LONGEST_S)
@@ -137,7 +137,7 @@ def _record(program: ProgramVersion, task: Record, folder: Path) -> tuple[Path, 
 
 
 class ClockWatch:
-    """Reads the clocks whenever `look` is called, every `EVERY_S`."""
+    """Reads the clock rates of CPU and GPU each time that `look` is called."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -153,7 +153,7 @@ class ClockWatch:
         return time.monotonic() - self._start
 
     def look(self) -> None:
-        """Note the clocks now."""
+        """Note the clock rates now."""
         with suppress(OSError):
             self._load.append(os.getloadavg()[0])
         with suppress(OSError, ValueError):
@@ -164,7 +164,7 @@ class ClockWatch:
             self._gpu += _gpu_mhz(self._smi)
 
     def clocks(self) -> Clocks:
-        """Return what it has seen; of a GPU the fastest, which it is while it works."""
+        """Return the medians so far; of the GPU the highest rate, which it has while it works."""
         fastest = max(self._gpu, default=None)
         return Clocks(_median(self._cpu), fastest, _median(self._load), available_cores())
 

@@ -21,12 +21,12 @@ from pinprof.temporary import temporary_folder
 from pinprof.trace.run_log import RUN_KEY, run_of_metadata
 
 OUTCOME = "outcome"
-"""The file of a worker that says how its program ended."""
+"""The file in which a worker says how its program ended."""
 
 
 @dataclass(frozen=True)
 class RepeatedRecording:
-    """The run to report on, None without any; the exit status of the last one; the steps of those that count."""
+    """The run to report on, if any; the exit status of the last run; the steps of the runs that count."""
 
     run: ScriptRun | None
     status: int
@@ -42,17 +42,17 @@ class _Run:
 
     @property
     def first_step_ns(self) -> float:
-        """The step that runs are compared by: of several traces, of the first."""
+        """The step by which runs are compared: that of the first trace."""
         return next(iter(self.step_ns.values()), 0.0)
 
 
 def record_repeatedly(
     program: UserProgram, task: Record, output: Path, times: int, say: Callable[[str], None]
 ) -> RepeatedRecording:
-    """Record a program so often, and write the trace `output` of the run whose step is the middle one.
+    """Record a program several times, and write the trace of the run with the median step to `output`.
 
-    Traces of its children go into the same folder. The steps of all runs are stored in the traces. A run that fails, or
-    that Ctrl-C ends, is the last; the report is on those before, or on the first run itself.
+    Traces of its children go into the same folder. The steps of all runs are stored in the traces. After a run that
+    fails, or that Ctrl-C ends, no more follow; the report is on the runs before, or on that run if it was the first.
     """
     runs: list[_Run] = []
     status = 0

@@ -25,8 +25,8 @@ from pinprof.ab.statistics import (
 from pinprof.ab.times import Pair
 
 UNLIKE, MOST_UNLIKE = 2.0, 0.05
-"""A process is unlike the others of its version if its usual step is this many times as long or as short as theirs; and
-the largest share of such processes."""
+"""A process is unlike the others of its version if its usual step is at least this many times as long or as short as
+theirs; and the largest share of such processes with which versions can be compared."""
 
 ComparedBy: TypeAlias = Literal["usual", "quickest", "mean"]
 
@@ -42,7 +42,7 @@ class Bounds:
     """The share of `seconds` by which it goes on where all pairs agree and only their number is too small."""
 
     def judge(self, look: Look, pairs: Sequence[Pair]) -> Judgement:
-        """Return what a look at pairs says."""
+        """Return the judgement that a look at these pairs gives."""
         return judge(look, self.limit, fewest_pairs(self.false_alarms), uneven=is_uneven(pairs))
 
 
@@ -54,17 +54,17 @@ class PairsProgress:
     judgement: Judgement | None
     left_s: float
     certain_in_s: float = 0.0
-    """In overtime: how long the pairs take that are missing, as long as all agree."""
+    """In overtime: how long the missing pairs take, if all agree."""
 
 
 @dataclass(frozen=True)
 class SequentialTest:
-    """What the pairs have said in the end."""
+    """The result of all pairs."""
 
     pairs: tuple[Pair, ...]
     judgement: Judgement
     mean: Judgement
-    """The same of the means, at the last look alone: it sees what is only in some of the steps."""
+    """The same for the means, which include work that is in only some of the steps; judged once, at the end."""
     seconds: float
     interrupted: bool
 
@@ -85,16 +85,16 @@ def run_test(
     clock: Callable[[], float] = time.monotonic,
     rng: Chance | None = None,
 ) -> SequentialTest:
-    """Measure pairs, and return what they say; `measure` gets the version that is first, 0 or 1.
+    """Measure pairs, and return the result; `measure` gets the version that is first, 0 or 1.
 
     `is_ready` says whether the processes of the next pair have started, which then takes much less time.
 
-    `rng` says which is first in each pair. So in a comparison of a program with itself each difference is as likely
-    up as down, whatever the noise is like and however it drifts, and the signed-rank test is exact (Fisher, The Design
-    of Experiments, 1935). An interruption ends it with what is known.
+    `rng` draws which version is first in each pair. So in a comparison of a program with itself each difference is as
+    likely positive as negative, for any noise and any drift, and the signed-rank test is exact (Fisher, The Design of
+    Experiments, 1935). An interruption ends the test with the pairs so far.
 
-    In overtime only one look follows, at the fewest pairs that can tell, with the whole chance of a false alarm: none
-    before could reject anything. So it does not matter that going on depends on the differences.
+    In overtime only one look follows, at the fewest pairs with which the test can reject anything, and with the whole
+    chance of a false alarm: no look before has spent any. So overtime may depend on the differences.
     """
     # random for each pair rather than strict turns: noise with a period of four runs would fool A B B A A B B A
     draw, looks = rng or Random(), Looks(bounds.false_alarms)  # noqa: S311  no secret
@@ -132,21 +132,22 @@ def run_test(
 
 
 def so_far(pairs: list[Pair], bounds: Bounds) -> Judgement | None:
-    """Return what the pairs say without regard to the looks before: to show it, not to end by it."""
-    if not pairs:
-        return None
-    known = differences(pairs)
+    """Return the judgement of the pairs without regard to earlier looks: it is shown, and does not end the test."""
+    return _judged(differences(pairs), pairs, bounds) if pairs else None
+
+
+def _judged(values: Floats, pairs: Sequence[Pair], bounds: Bounds) -> Judgement:
     sums = rejected_sums(len(pairs), bounds.false_alarms)
-    return bounds.judge(Look(len(pairs), estimate(known), *interval(known, sums)), pairs)
+    return bounds.judge(Look(len(pairs), estimate(values), *interval(values, sums)), pairs)
 
 
 def _missing_s(pairs: Sequence[Pair], bounds: Bounds, spent_s: float, pair_s: float) -> float:
-    """Return how long the pairs take that are missing in overtime; 0 where there is none.
+    """Return how long the missing pairs take in overtime; 0 without overtime.
 
-    There is overtime if all pairs say that the same version is slower, by more than the limit as far as is known.
+    There is overtime if in all pairs the same version is slower, and the estimate is beyond the limit.
     """
-    known = differences(pairs)
-    agree = abs(np.sign(known).sum()) == len(known) and abs(estimate(known)) > log1p(bounds.limit)
+    values = differences(pairs)
+    agree = abs(np.sign(values).sum()) == len(values) and abs(estimate(values)) > log1p(bounds.limit)
     seconds = max(fewest_pairs(bounds.false_alarms) - len(pairs), 0) * pair_s
     return seconds if agree and spent_s + seconds <= (1 + bounds.overtime) * bounds.seconds else 0.0
 
@@ -154,9 +155,9 @@ def _missing_s(pairs: Sequence[Pair], bounds: Bounds, spent_s: float, pair_s: fl
 def is_by_quickest(pairs: Sequence[Pair]) -> bool:
     """Return whether to compare the quickest step of each turn: it scatters less than the usual one.
 
-    Other programs make steps longer, never shorter. Where they leave some steps alone, the quickest ones scatter far
-    less; where a step is so long that they disturb all, it is the other way round. What is asked is how turns scatter
-    within pairs, which is the same if versions change places: so the test of the signs stays exact.
+    Other programs make steps longer, never shorter. Where they do not disturb some steps, the quickest ones scatter far
+    less; where steps are so long that all are disturbed, the quickest ones scatter more. The choice depends on how
+    turns scatter within pairs, which is the same if the versions change places: so the signed-rank test stays exact.
     """
     quickest = [pair.quickest.error for pair in pairs if pair.quickest is not None]
     return 0 < len(quickest) == len(pairs) and median(quickest) < median(pair.usual.error for pair in pairs)
@@ -165,8 +166,8 @@ def is_by_quickest(pairs: Sequence[Pair]) -> bool:
 def is_uneven(pairs: Sequence[Pair]) -> bool:
     """Return whether the processes of a version are unlike each other.
 
-    Where other programs have the cores, threads that wait for each other make a step ten times as long, whatever it
-    does: two versions were alike within 2 % although one had 30 % more to do.
+    Where other programs use the cores, threads that wait for each other make any step ten times as long: two versions
+    seemed alike within 2 % although one had 30 % more to do.
     """
     usual = np.log([pair.usual_ns for pair in pairs])
     unlike = np.abs(usual - np.median(usual, axis=0)) > log(UNLIKE)
@@ -188,6 +189,4 @@ def differences(pairs: Sequence[Pair]) -> Floats:
 
 
 def _of_means(pairs: list[Pair], bounds: Bounds) -> Judgement:
-    means = np.array([pair.mean.value for pair in pairs])
-    sums = rejected_sums(len(pairs), bounds.false_alarms)
-    return bounds.judge(Look(len(pairs), estimate(means), *interval(means, sums)), pairs)
+    return _judged(np.array([pair.mean.value for pair in pairs]), pairs, bounds)

@@ -1,7 +1,7 @@
 """Decide from pairs of runs whether the second version is slower: a test, an interval, and looks while pairs come in.
 
 A pair gives one difference: the logarithm of the second version's step divided by the first's. In a comparison of a
-program with itself, each difference is as likely positive as negative, whatever the noise is like. From that follow:
+program with itself, each difference is as likely positive as negative, for any kind of noise. From that follow:
 
 1. The signed-rank test (Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1, 1945). Order the
    differences by size, and add up the ranks 1, 2, 3, ... of the positive ones. By chance the sum is rarely near its
@@ -140,7 +140,7 @@ CANNOT_TELL: Verdict = "cannot_tell"
 
 @dataclass(frozen=True)
 class Judgement:
-    """The step of the second version divided by that of the first; `limit` is the share of the step that matters."""
+    """The ratio of the second version's step to the first's; `limit` is the share of the step that matters."""
 
     pairs: int
     ratio: float
@@ -149,10 +149,10 @@ class Judgement:
     high: float
     limit: float
     fewest: int = FEWEST_PAIRS
-    """How many pairs a narrower interval needs at least."""
+    """The fewest pairs that a bounded interval needs."""
     uneven: bool = False
-    """Whether processes of one version differ so much that other programs set the pace: then a small difference does
-    not show that the versions are alike."""
+    """Whether processes of one version differ so much that other programs must set the pace: then a small difference
+    does not show that the versions are alike."""
 
     @property
     def verdict(self) -> Verdict:
@@ -174,7 +174,7 @@ class Judgement:
 
     @property
     def is_enough(self) -> bool:
-        """Whether to stop: the difference is certainly beyond the limit, or known to within the limit."""
+        """Whether to stop: the difference is certainly beyond the limit, or its interval is as narrow as the limit."""
         if self.verdict == CANNOT_TELL:
             return False
         if self.verdict == NO_DIFFERENCE or self.low > self.over or self.high < 1 / self.over:
@@ -188,13 +188,13 @@ class Judgement:
 
 
 def judge(look: Look, limit: float, fewest: int = FEWEST_PAIRS, *, uneven: bool = False) -> Judgement:
-    """Return the judgement by a look; `limit` is a share of the step."""
+    """Return the judgement that a look gives; `limit` is a share of the step."""
     high = exp(look.high) if look.high < inf else inf
     return Judgement(look.pairs, exp(look.centre), exp(look.low), high, limit, fewest, uneven)
 
 
 def pairs_for(judgement: Judgement) -> int | None:
-    """Return about how many pairs would make the interval as narrow as the limit; None before there is an interval.
+    """Return about how many pairs would make the interval as narrow as the limit; None without a bounded interval.
 
     Its width falls with the root of the number of pairs.
     """

@@ -1,4 +1,4 @@
-"""The times of the steps of a process, as it has written them, and of a pair: a process of each version."""
+"""The step times that processes have written, and how those of a pair compare: one process of each version."""
 
 import re
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ from pinprof.trace.run_log import (
 
 IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, CAPTURE, EPOCH}
 EVERY = re.compile(r"every \d+")
-"""In the name of a marker: it takes several of them to make a step."""
+"""In the name of a marker: a step is several of its calls."""
 
 LEAST = 0.01
-"""No step is shorter than this share of its time, whatever its delay seems to be."""
+"""A step less its delay is at least this share of the step, however long the delay seems."""
 NORMAL_MAD, MEDIAN_ERROR = 1.4826, 1.2533
-"""Of a normal distribution: its standard deviation by its median deviation, and the error of a median by a mean's."""
+"""Ratios in a normal distribution: standard deviation to median deviation, and error of a median to that of a mean."""
 
 
 @dataclass(frozen=True)
@@ -40,34 +40,34 @@ class TimedProcess:
     """The steps that a process made without a profiler."""
 
     turns: tuple[Floats, ...]
-    """The times of the steps of each turn, in ns, without those in which an evaluation, a checkpoint or another
-    irregular work was noted; one turn where nobody took turns."""
+    """The step times of each turn, in ns, without steps with an evaluation, a checkpoint or other irregular work; one
+    turn where the versions did not take turns."""
     warmup: int
-    """Steps before them."""
+    """Steps before the first turn."""
     marker: str
     gpu: str | None
     imported: tuple[str, ...]
-    """Files of the user's."""
+    """The user's files that it has imported."""
     ranks: int
     """How many processes made steps."""
     children: int
     gpu_memory: float | None
-    """The share that it has taken."""
+    """The share of the GPU's memory that it has taken."""
     by_clock: tuple[Floats, ...] = ()
-    """The same turns by the host's clock alone, with the time of other programs; empty where the GPU timed steps."""
+    """The same turns by the host's clock, including the time of other programs; empty where the GPU timed steps."""
     gpu_free: float = 1.0
-    """The share of the GPU's memory that no process had taken at its end."""
+    """The share of the GPU's memory that was free when it ended."""
     input_fraction: float = 0.0
     """The share of the steps' time in a DataLoader with workers."""
 
     @property
     def marks_per_step(self) -> tuple[str, ...]:
-        """How many batches or optimizer steps make a step, by the name of its marker; empty for one."""
+        """The part of the marker's name that says how many of its calls are a step; empty for one call."""
         return tuple(EVERY.findall(self.marker))
 
     @property
     def untouched(self) -> tuple[Floats, ...]:
-        """The turns as they were timed, with the time of other programs: it makes steps longer, never shorter."""
+        """The turns as timed, including the time of other programs, which can only make steps longer."""
         return self.by_clock or self.turns
 
     @property
@@ -87,10 +87,10 @@ class TimedProcess:
 
 
 def read_times(folder: Path) -> TimedProcess:
-    """Return what the processes of a run have written into a folder: of several, the one with the longest step.
+    """Return the times that a run has written into a folder; of several ranks, those of the slowest.
 
-    The ranks of a job wait for each other, so that the slowest sets the job's step. Raises MeasureError if there is
-    nothing.
+    The ranks of a job wait for each other, so that the slowest sets the job's step. Raises MeasureError if no steps
+    were timed.
     """
     ranks = [timed for path in sorted(folder.glob("*.json")) if (timed := _read(path)) is not None]
     if not ranks:
@@ -135,10 +135,10 @@ def _is_plain(log: RunLog) -> NDArray[np.bool_]:
 
 
 def _turns(log: RunLog, delays_ns: Sequence[int]) -> tuple[tuple[Floats, ...], tuple[Floats, ...], int]:
-    """Return the times of the steps of each plain window, the same by the host's clock, and how many steps come before.
+    """Return the step times of each plain window, the same by the host's clock, and how many steps come before.
 
-    Steps that the host's clock timed count without the time in which other programs had their CPU, where it is known:
-    on a busy machine that is most of the noise.
+    From steps that the host's clock timed, the time is subtracted in which other programs used the CPU, where it is
+    known: on a busy machine that is most of the noise.
     """
     clock, gpu = (np.array(times, dtype=np.float64) for times in (log.step_ns, log.gpu_ns))
     host = clock.copy()
@@ -172,7 +172,7 @@ class Difference:
 
     value: float
     error: float = 0.0
-    """By how much it may be off, as the turns scatter; the same if the versions changed places. 0 without turns."""
+    """Its standard error, from the scatter of the turns; the same if the versions change places. 0 without turns."""
 
     @classmethod
     def of(cls, turns: Sequence[float]) -> "Difference":
@@ -191,19 +191,19 @@ class Pair:
     mean_ns: tuple[float, float]
     usual: Difference
     mean: Difference
-    """Of the means, which see what is only in some of the steps."""
+    """Of the means, which include work that is in only some of the steps."""
     quickest: Difference | None = None
-    """Of the quickest step of each turn; None where workers set the pace: there it is a step whose batch was ready."""
+    """Of the quickest step of each turn; None where workers set the pace: such a step had its batch ready."""
     by_mean: bool = False
-    """Whether the mean is the usual step, because workers set the pace: they bring batches in bursts, so that most
-    steps find one that is ready."""
+    """Whether the mean is taken for the usual step, because workers set the pace: they deliver batches in bursts, so
+    that most steps find one ready."""
 
     @classmethod
     def of(cls, first: int, timed: Sequence[TimedProcess]) -> "Pair":
         """Return the pair of these runs.
 
-        In turns, each turn is compared with the other version's next to it: the median of these ratios sees neither
-        what disturbs a few turns, nor how the machine changes meanwhile.
+        Each turn is compared with the other version's turn next to it: neither a disturbance of a few turns nor a slow
+        change of the machine affects the median of these ratios.
         """
         one, other = timed
         by_mean = max(one.input_fraction, other.input_fraction) >= STARVED
@@ -222,9 +222,9 @@ class Pair:
 
 
 class OtherStepsError(MeasureError):
-    """A step of one version was several of the other's.
+    """A step of one version is several steps of the other.
 
-    Where iterations are told by pauses, as in reinforcement learning, that may happen to one process of many.
+    Where steps are told apart by pauses, as in reinforcement learning, that may happen in one process of many.
     """
 
 
@@ -239,7 +239,7 @@ def refuse_other_steps(names: Sequence[str], timed: Sequence[TimedProcess]) -> N
 
 
 def _step_by_step(turn: Floats, other: Floats) -> float:
-    """Return the usual difference of two turns: both make the same steps, so each is compared with its like."""
+    """Return the usual difference of two turns: both make the same steps, so each step is compared with its own."""
     if len(turn) == len(other):
         return float(np.median(np.log(other / turn)))
     return log(np.median(other) / np.median(turn))

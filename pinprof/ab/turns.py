@@ -1,8 +1,8 @@
-"""In a worker: lets two programs take turns, each a few steps while the other waits between two of its own.
+"""Lets the program of a worker take turns with another one: each makes a few steps while the other waits.
 
-So both are timed under the same conditions, a fraction of a second apart, however those change. `pinprof ab` starts
-both and says whose turn it is, and on which cores the other has just run. A neighbour on the same hardware, or a hot
-core, makes one core slower than the next, for a tenth of a second or for seconds: two processes on different cores
+So both are timed under the same conditions, a fraction of a second apart, even if the conditions change. `pinprof ab`
+starts both and says whose turn it is, and on which cores the other has just run. A neighbour on the same hardware, or a
+hot core, makes one core slower than the next for a tenth of a second or for seconds: two processes on different cores
 would differ by that.
 """
 
@@ -30,11 +30,11 @@ AUTOGRAD = "pt_autograd_"
 
 
 class Cores:
-    """The cores of this thread, and of the one in which PyTorch runs the backward pass, which often has more work.
+    """The cores of this thread, and of the thread in which PyTorch runs the backward pass, which often has more work.
 
-    Where there are both, they can be held where they are: between two steps the second one sleeps, and the system wakes
-    it up on any core. They are not held if there are DataLoader workers: one that starts meanwhile would be held for
-    good.
+    If there are both, they can be held on their cores; otherwise the system may wake up the second one on any core,
+    as it sleeps between two steps. They are not held if there are DataLoader workers: a worker that starts meanwhile
+    would be held for good.
     """
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ class Cores:
             os.register_at_fork(after_in_child=self.free)
 
     def leave(self) -> bytes:
-        """Return on which cores the threads are, and hold them no more."""
+        """Return on which cores the threads are, and let them run on all cores."""
         self.free()
         self._autograd = None if active_children() else _autograd_thread()
         return CORES.pack(*self._current())
 
     def go_to(self, packed: bytes) -> None:
-        """Let the threads go on where another program's were; held there, if both cores are given."""
+        """Let the threads go on where those of the other program were; hold them there if both cores are given."""
         if len(packed) != CORES.size:
             return
         main, autograd = CORES.unpack(packed)
@@ -61,7 +61,7 @@ class Cores:
             _move(main)
 
     def stay(self) -> None:
-        """Hold the threads where they are, each on a core of its own, if there are two."""
+        """Hold the threads on their cores, each on a core of its own, if there are two."""
         if self._autograd is not None and not self._held:
             self._hold(*self._current())
 
@@ -78,7 +78,7 @@ class Cores:
         self._held, self._allowed = [], {}
 
     def _current(self) -> tuple[int, int]:
-        """Return the cores of both threads; ANY for one that there is not."""
+        """Return the cores of both threads; ANY for a thread that does not exist."""
         main = _core_of("/proc/thread-self/stat")
         return main, ANY if self._autograd is None else _core_of(THREADS / str(self._autograd) / "stat")
 
@@ -107,14 +107,14 @@ def _autograd_thread() -> int | None:
 
 
 def _core_of(stat: str | Path) -> int:
-    """Return the core of a thread; ANY where Linux is not."""
+    """Return the core of a thread; ANY without Linux."""
     with suppress(OSError, IndexError, ValueError):
         return min(int(Path(stat).read_text().rpartition(")")[2].split()[PROCESSOR]), ANY)
     return ANY
 
 
 def _move(core: int) -> None:
-    """Let this thread go on there, if it may run there; the system may move it away again at any time."""
+    """Move this thread to a core, if it may run there; the system may move it away at any time."""
     with suppress(OSError, AttributeError):  # macOS has no such call
         allowed = os.sched_getaffinity(0)
         if core in allowed:
@@ -123,7 +123,7 @@ def _move(core: int) -> None:
 
 
 def wait_for_turn(turns: Turns, cores: Cores) -> None:
-    """Wait for the turn, and the workers with it; where nobody is left who could give it, it is this program's."""
+    """Wait for the turn, with the workers stopped; return at once if `pinprof ab` has ended."""
     given = ANY_CORES
     with workers_stopped(), suppress(OSError):
         os.write(turns.socket, cores.leave())
@@ -134,8 +134,8 @@ def wait_for_turn(turns: Turns, cores: Cores) -> None:
 def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generator[Progress, None, None]:
     """Wait at every step boundary until all turns are over; each turn is a plain window of its own in the journal.
 
-    The GPU is synchronized where a turn ends, so that no work is left for the other's. `delays_ns` gets for each step
-    that counts how long the CPU was with others.
+    The GPU is synchronized at the end of a turn, so that no work runs in the other's turn. `delays_ns` gets, for each
+    step that counts, how long other programs used the CPU.
     """
     clock, delay, cores = journal.renew_clock(), Delay(), Cores()
     with closing(delay), journal.timing_gpu():
@@ -157,9 +157,9 @@ def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generat
 def workers_stopped() -> Iterator[None]:
     """Stop the program's own processes while the block is open.
 
-    A program that waits for its turn would else find full queues when it goes on, and be quicker than its workers for
-    many steps: if it needs 10 ms for a step and its worker 12 ms for a batch, two that are ready last for twelve steps
-    of 10 ms. Stopped workers also leave the cores to the other program.
+    Otherwise a program would find full queues after its wait, and be quicker than its workers for many steps: if a step
+    takes 10 ms and a batch 12 ms, two batches that are ready last for twelve steps of 10 ms. Stopped workers also leave
+    the cores to the other program.
     """
     workers = children_of("self")
     send_signal(workers, signal.SIGSTOP)
@@ -170,10 +170,10 @@ def workers_stopped() -> Iterator[None]:
 
 
 class QuickExit:
-    """Ends this process without Python's tidying up, which takes 0.7 s with torch.
+    """Ends this process without Python's own clean-up, which takes 0.7 s with torch.
 
-    That is after all that the program wants to be done at its exit, once it has an exit status, and not where it has
-    left processes.
+    It does so after the program's own exit functions, once there is an exit status, and only if the program has left no
+    processes.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A version of a program, and the worker that runs it: a process of `pinprof worker`, told what to do by a file."""
+"""A version of a program, and the worker that runs it: a process of `pinprof worker`, whose task is in a file."""
 
 import os
 import shlex
@@ -30,13 +30,13 @@ PINPROF = (
     "import sys; sys.path[0] = {home!r}; import pinprof; sys.path[0] = ''; "
     "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
 )
-"""Runs this very pinprof, which need not be installed; another one may be, or stand in the program's own folder."""
+"""Runs this pinprof, even if it is not installed, or if another one is installed or in the program's folder."""
 Nudged: TypeAlias = Literal["bits", "updates"]
-"""Whether the last bits of the parameters are changed, or those of the updates, too."""
+"""Whether the last bits of the parameters are changed, or also those of the updates."""
 
 
 class StepOptions(NamedTuple):
-    """How to find the steps of a program, and how many to skip, as the options of `pinprof run` say it."""
+    """How to find the steps of a program, and how many to skip: options of `pinprof run`."""
 
     step_marker: str = "auto"
     warmup: int = 10
@@ -47,7 +47,7 @@ AUTO = StepOptions()
 
 
 CORES = struct.Struct("<HH")
-"""How a turn is given and returned: the cores of the thread of the program, and of that of its backward passes."""
+"""The message that begins and ends a turn: the cores of the program's main thread, and of its backward thread."""
 ANY = 0xFFFF
 ANY_CORES = CORES.pack(ANY, ANY)
 
@@ -56,15 +56,15 @@ class Turns(msgspec.Struct, frozen=True):
     """How a program takes turns: `settling` steps and `steps` that count in each of `number` turns."""
 
     socket: int
-    """The descriptor from which it reads that it is its turn, and to which it writes that it waits."""
+    """The descriptor of the socket: a message to the program begins its turn, one from it says that it waits."""
     settling: int
-    """Steps that begin with cold caches, and with batches that workers made before."""
+    """Steps that do not count: caches are cold, and workers made their batches before the turn."""
     steps: int
     number: int
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
-    """To record steps, or only to time them, where the options ask for no profiler."""
+    """The task to record steps, or only to time them where the options ask for no profiler."""
 
     step_marker: str
     options: RecordingOptions
@@ -74,20 +74,20 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
     """Whether to time steps beyond the first epoch, however short it is."""
     keep_going: bool = False
     stretch_after: float | None = None
-    """As of `pinprof run`; None: what that takes."""
+    """As for `pinprof run`; None: its default."""
     outcome: str | None = None
-    """The file that gets how the program ended, as a `ScriptRun`."""
+    """The file for how the program ended: a `ScriptRun`."""
 
 
 class NoteNumbers(msgspec.Struct, frozen=True, kw_only=True, tag="numbers"):
-    """To note what the first `steps` compute; if they are `nudged`, from parameters that differ in their last bits."""
+    """The task to note the numbers of the first `steps`; `nudged`: with parameters that differ in their last bits."""
 
     steps: int
     nudged: Nudged | None = None
 
 
 class GuardCopies(msgspec.Struct, frozen=True, kw_only=True, tag="guard"):
-    """To look, in the first `steps`, for host memory that is used before its copy has ended."""
+    """The task to find host memory that is used in the first `steps` before its copy has ended."""
 
     steps: int
 
@@ -103,13 +103,13 @@ class Race(msgspec.Struct, frozen=True):
 
 
 class GuardResult(msgspec.Struct, frozen=True):
-    """What `GuardCopies` finds; `why` says why it could not run."""
+    """The result of `GuardCopies`; `why` says why it could not run."""
 
     races: tuple[Race, ...] = ()
     copies: int = 0
     """Asynchronous copies that the guard followed."""
     notes: tuple[str, ...] = ()
-    """What it could not see."""
+    """What the guard could not follow."""
     why: str = ""
 
 
@@ -117,7 +117,7 @@ Task: TypeAlias = Record | NoteNumbers | GuardCopies
 
 
 class WorkerConfig(msgspec.Struct, frozen=True):
-    """A script or module, its arguments, the task, and the file that gets what the worker finds."""
+    """A script or module, its arguments, the task, and the file for the worker's results."""
 
     script: str
     args: list[str]
@@ -131,20 +131,20 @@ class ProgramVersion:
     """A version of a program."""
 
     name: str
-    """What to call it: a revision, or `working tree`."""
+    """Its name in the output: a revision, or `working tree`."""
     words: tuple[str, ...]
     """`python train.py --lr 1`, `train.py --lr 1`, `-m package.train`, or `torchrun --nproc-per-node 2 train.py`."""
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What it has in addition to this process's environment, or in place of it."""
+    """Variables that are added to this process's environment, or replace those there."""
     not_its_own: tuple[str, ...] = ()
-    """Folders whose code it must not import: those of the other version, each with a separator at its end."""
+    """Folders of the other version, whose code this one must not import; each ends with a separator."""
 
     @contextmanager
     def worker(self, task: Task, output: Path, descriptors: Sequence[int] = ()) -> Iterator["Worker"]:
-        """Start a worker that does the task and writes `output`; it ends with the block, whatever it has started, too.
+        """Start a worker that does the task and writes `output`; it and all that it starts end with the block.
 
-        Its config goes into the folder of `output`. Raises MeasureError if the command is not one of this Python.
+        Its config is written into the folder of `output`. Raises MeasureError if the command is not one of this Python.
         """
         with running(self.worker_command(task, output), self.folder, self.environment, descriptors) as process:
             yield Worker(self, output, process)
@@ -156,7 +156,7 @@ class ProgramVersion:
         return worker_command(command.python, work, output.parent)
 
     def python_command(self) -> PythonCommand:
-        """Return its command as one of this Python. Raises MeasureError if it is none, or has no script."""
+        """Return its command as one of this Python. Raises MeasureError if it is not one, or lacks its script."""
         words = with_python(self.words)
         command = python_command(words, {**os.environ, **self.environment}, self.folder)
         if command is None:
@@ -176,16 +176,16 @@ class ProgramVersion:
 
 @dataclass(frozen=True)
 class Worker:
-    """A process that does a task of a version."""
+    """A process that does a task with a version."""
 
     program: ProgramVersion
     output: Path
     process: Running
 
     def finish(self, limit_s: float, end: float | None = None) -> None:
-        """Wait until it has ended. Raises MeasureError if it fails.
+        """Wait until it has ended.
 
-        So it does where it has not ended at `end` on the monotonic clock, by default after `limit_s`.
+        Raises MeasureError if it fails, or has not ended at `end` on the monotonic clock, by default after `limit_s`.
         """
         status = self.process.wait(limit_s if end is None else max(end - time.monotonic(), 0.0))
         if status is None:
@@ -204,15 +204,15 @@ class Worker:
 @contextmanager
 def workers(runs: Iterable[tuple[ProgramVersion, Task]]) -> Iterator[list[Worker]]:
     """Start workers at the same time, each with a folder of its own; they end with the block."""
-    with ExitStack() as undo:
+    with ExitStack() as stack:
         yield [
-            undo.enter_context(program.worker(task, undo.enter_context(temporary_folder("ab")) / OUTPUT))
+            stack.enter_context(program.worker(task, stack.enter_context(temporary_folder("ab")) / OUTPUT))
             for program, task in runs
         ]
 
 
 def worker_command(python: Sequence[str], work: WorkerConfig, folder: Path) -> list[str]:
-    """Return the command of a worker that does this work; its config becomes a file in the folder."""
+    """Write the config of a worker into a file in the folder, and return the worker's command."""
     file = folder / CONFIG
     file.write_bytes(msgspec.json.encode(work))
     return [*python, "-c", PINPROF.format(home=HOME), "worker", str(file)]

@@ -1,4 +1,4 @@
-"""What to do on a machine, made of what was measured on it: each a sentence with its figures, and a value."""
+"""Advice for a machine from its bench: each is a sentence with its figures, and a value."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from pinprof.document import Words, doc
 from pinprof.units import counted, rate, size
 
 HELD_MS = 0.5
-"""A call that takes longer waited for the stream, on which a kernel of some ms runs; one that only launches, or stages
+"""A longer call has waited for the stream, on which a kernel of some ms runs; a call that only launches, or stages
 64 KiB, takes some tens of µs."""
 WORTH_WORKERS = 0.1
 """Share of a batch's time that more workers must save to be worth their memory. Batches come in bursts, so that single
@@ -34,7 +34,7 @@ class Advice(Struct, frozen=True):
 
 
 def advice(bench: Bench) -> list[Advice]:
-    """Return what the figures of a machine say to do; nothing on what was not measured."""
+    """Return the advice that the figures of a machine give, as far as they were measured."""
     pieces = (
         _pinning_pays(bench, "HtoD"),
         _pinning_pays(bench, "DtoH"),
@@ -50,9 +50,8 @@ def advice(bench: Bench) -> list[Advice]:
 
 def _figures(result: Result | None, *names: str) -> list[Figure]:
     """Return the figures of these names; empty if one of them is missing."""
-    found = [result.figure(name) if result else None for name in names]
-    known = [figure for figure in found if figure is not None]
-    return known if len(known) == len(names) else []
+    figures = [figure for name in names if result and (figure := result.figure(name)) is not None]
+    return figures if len(figures) == len(names) else []
 
 
 def _sized(bench: Bench, number: str, name: str) -> list[Figure]:
@@ -61,7 +60,7 @@ def _sized(bench: Bench, number: str, name: str) -> list[Figure]:
 
 
 def _pinning_pays(bench: Bench, way: str) -> Iterator[Advice]:
-    """Yield from which size on a copy from pinned memory is faster, at it and all larger ones; nothing if unsure."""
+    """Yield the smallest size from which on all copies from pinned memory are faster; nothing if unsure."""
     pinned = {figure.size: figure for figure in _sized(bench, "E13", f"{way} pinned")}
     pairs = [
         (pageable, pinned[pageable.size])
@@ -101,7 +100,7 @@ def _pinning_paid_for(bench: Bench) -> Iterator[Advice]:
     if result is None or not kinds:
         return
     pageable, pinned, kept = kinds
-    pinning = result.figure(f"{kept.name}{FRESH}") or kept  # what is pinned once is pinned anew
+    pinning = result.figure(f"{kept.name}{FRESH}") or kept  # memory that is pinned once is fresh
     cost = f"to pin {size_of(result)} costs {shown(pinning)}"
     relation = order(pinned, pageable)
     if relation == "unsure":
@@ -126,7 +125,7 @@ def size_of(result: Result) -> str:
 
 
 def _pin_then_copy(bench: Bench) -> Iterator[Advice]:
-    """Yield what `pin_memory().to()` costs against a plain `.to()`."""
+    """Yield how `pin_memory().to()` compares with a plain `.to()`."""
     single = _figures(bench.result("E1"), "pageable.pin_memory().to", "pageable.to")
     many = _figures(bench.result("E3"), "pin and copy, blocking", "pageable, blocking")
     if not (single or many):

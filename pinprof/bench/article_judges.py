@@ -1,4 +1,4 @@
-"""How figures judge what is said of training loops (E8, E9, E10, E14)."""
+"""Judges of the claims on training loops (E8, E9, E10, E14)."""
 
 from pinprof.bench.judging import (
     BARELY,
@@ -23,14 +23,14 @@ from pinprof.units import counted, percent
 COPIED = tuple(f"{memory}, {how}" for memory in ("pageable", "pinned") for how in ("blocking", "non_blocking"))
 """The ways to copy a batch to the GPU."""
 LONGER = "cost of a pinned copy"
-"""By how many milliseconds a step with a pinned, non_blocking copy is longer than the next one without a copy."""
+"""A figure: by how many ms a step with a pinned, non_blocking copy is longer than the next step without a copy."""
 SMALL = "small network, "
-"""Begins the names of steps of a network that computes little for each byte."""
+"""The beginning of the names of steps of a network that computes little for each byte."""
 BYTES_PER_MS_AT_1_GBPS = 1e6
 
 
 def make_or_break(of: Measured) -> ClaimJudgement:
-    """Judge whether the way of copying "can" double a step: somewhere the worst way takes twice as long as the best.
+    """Judge whether the way of copying "can" double a step: in some case the worst way takes twice as long as the best.
 
     The claim is refuted only if a step was measured that has much to copy and little to compute.
     """
@@ -57,7 +57,7 @@ def _doubles(of: Measured, network: str) -> ClaimJudgement:
 
 
 def shown_with(judge: Judge, *names: str) -> Judge:
-    """Return what judges as another does, and shows figures that decide nothing with its verdict."""
+    """Return a judge that also shows these figures with the verdict of another judge; they do not affect it."""
 
     def judge_and_show(of: Measured) -> ClaimJudgement:
         outcome, why = judge(of)
@@ -68,7 +68,7 @@ def shown_with(judge: Judge, *names: str) -> Judge:
 
 
 def off_the_path(of: Measured) -> ClaimJudgement:
-    """Judge by the share of a pinned copy's time by which a step is longer than the next one without a copy.
+    """Judge by how much longer a step with a pinned copy is than the next step without one, as a share of the copy.
 
     The copy's time is the size of a batch, `4 * rows * features` bytes, at the rate that the trace of the case shows.
     """
@@ -93,9 +93,9 @@ def off_the_path(of: Measured) -> ClaimJudgement:
 
 
 def cost_time(size: str) -> Judge:
-    """Judge whether the two .item() make a step longer: by steps in turn, which a noisy host slows alike.
+    """Judge the claim that the two .item() make a step longer, by steps in turn, which meet the same noise.
 
-    They do if in every round they cost more than two runs of a program differ by, and do not if in none.
+    It is confirmed if in every round they cost more than two runs of a program differ by, and refuted if in none.
     """
     fast, slow = f"without .item(){size}", f"as written{size}"
 
@@ -114,7 +114,7 @@ def cost_time(size: str) -> Judge:
 
 
 def undo_the_lead(of: Measured) -> ClaimJudgement:
-    """Judge for both sizes whether the host is ahead of the GPU without the two .item(), and no more with them."""
+    """Judge for both sizes whether the host is ahead of the GPU without the two .item(), and is not with them."""
     pairs = [of.all(f"ahead, as written{size}", f"ahead, without .item(){size}") for size in ("", ", larger")]
     leads = (f"{lead(ahead)} ({ahead.name.removeprefix('ahead, ')})" for pair in pairs for ahead in pair)
     why = f"the next copy is queued {', '.join(leads)} the GPU has finished the work queued so far"
@@ -159,7 +159,7 @@ def needs_non_blocking(of: Measured) -> ClaimJudgement:
 
 
 def _needed(why: str, whole: Figure, *lacking: Figure) -> ClaimJudgement:
-    """Judge a need by what kernels hide: with everything that is said to be needed, and with one thing missing."""
+    """Judge a requirement by the share under kernels: with all that the text requires, and with one thing missing."""
     return decide(
         why,
         confirmed=whole.low >= HIDDEN and all(share.high <= BARELY for share in lacking),

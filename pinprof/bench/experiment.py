@@ -1,4 +1,4 @@
-"""What an experiment is: its program's name and sizes, what its text publishes, and the claims that figures decide."""
+"""The parts of an experiment: its sizes and cases, the figures that its text publishes, and the claims to judge."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ SOURCES = {
     "processes": "an article that times pinned against pageable memory over several processes",
     "pinprof": "pinprof; no text says so",
 }
-"""Who claims something, by a short name."""
+"""The texts that make claims, by a short name."""
 TUTORIAL, ARTICLE, QUESTION, ANSWER, PROCESSES, OURS = SOURCES
 
 MIB = 1024**2
@@ -46,16 +46,16 @@ class Published:
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a text, in fair words, and how figures judge it, or why none do."""
+    """One statement of a text, in other words, with its judge or the reason why figures cannot judge it."""
 
     text: str
     sources: tuple[str, ...]
     """Which texts claim it: keys of SOURCES."""
     judge: Judge | NotJudged
     shows: str = ""
-    """What the text shows for it besides the experiment's figures."""
+    """The text's own evidence, besides the experiment's figures."""
     differs: str = ""
-    """What the outcome turns on: why it may differ from what the text found."""
+    """Why the outcome may differ from that of the text."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class Experiment:
     published: tuple[Published, ...] = ()
     sizes: tuple[Size, ...] = ()
     cases: tuple[str, ...] = ()
-    """What can be recorded of it, each as a trace."""
+    """Its cases that can be recorded, each as a trace."""
     changed: str = ""
-    """What differs from the text, and why."""
+    """How the experiment differs from the text, and why."""
 
     def defaults(self, *, quick: bool = False) -> dict[str, int]:
-        """Return the sizes that it runs with if none is chosen."""
+        """Return the sizes that it runs with by default."""
         return {size.name: size.quick if quick and size.quick is not None else size.default for size in self.sizes}
 
     def texts_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the text's own sizes, with which its figures were measured, where these sizes differ."""
+        """Return those of the text's own sizes that differ from these."""
         return {
             size.name: size.default
             for size in self.sizes
@@ -88,7 +88,7 @@ class Experiment:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The texts that its claims are from, without pinprof's own."""
+        """The texts of its claims, without pinprof's own."""
         return tuple(dict.fromkeys(source for claim in self.claims for source in claim.sources if source != OURS))
 
 

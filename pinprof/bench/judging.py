@@ -1,4 +1,4 @@
-"""How figures judge a claim: it is confirmed or refuted only by differences beyond what spreads allow together."""
+"""Judges claims by figures: only a difference beyond the spreads of both figures confirms or refutes a claim."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,23 +10,22 @@ from pinprof.bench.unusable_rates import usable, why_refused
 from pinprof.units import counted
 
 HIDDEN, BARELY = 50.0, 10.0
-"""Percent of the copy time under kernels: from the first on copies overlap, up to the second they do not."""
+"""Percent of the copy time under kernels: from the first value on copies overlap, up to the second they do not."""
 MOSTLY = 0.5
-"""A share that is more than this is most of it."""
+"""A larger share is "most" of something."""
 TWICE = 2.0
-"""How many times "twice" is, which several texts say."""
 GAIN = "times as fast in turn, "
-"""Begins the name of a figure: how many times as fast a way is as the way that ran in turn with it."""
+"""The beginning of a figure's name: how many times as fast one way is as another that ran in turn with it."""
 FEW = 0.1
-"""Waits that are at most this share of the others are gone."""
+"""Waits of at most this share of the others do not count."""
 
 Outcome = Literal["confirmed", "refuted", "depends", "unknown", "unjudged"]
-"""`depends`: it holds in some cases, or in part; `unknown`: what would decide was not measured, or its spread does not
-tell; `unjudged`: no figure of one machine decides it."""
+"""`depends`: the claim holds in some cases, or in part; `unknown`: a figure that it needs was not measured, or has too
+wide a spread; `unjudged`: no figure of one machine decides it."""
 
 
 class ClaimJudgement(NamedTuple):
-    """What figures say of a claim, and why."""
+    """The outcome of a claim, and the reason."""
 
     outcome: Outcome
     text: str
@@ -39,7 +38,7 @@ def decide(why: str, *, confirmed: bool, refuted: bool) -> ClaimJudgement:
 
 @dataclass(frozen=True)
 class NotJudged:
-    """Why no figure of one machine decides a claim, in place of its judge."""
+    """Stands in place of a judge: why no figure of one machine decides the claim."""
 
     why: str
 
@@ -49,19 +48,19 @@ class MissingError(Exception):
 
 
 class RefusedError(Exception):
-    """A figure that a judgement needs says nothing; the text is why."""
+    """A figure that a judgement needs is not usable; the text is why."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of a bench as a claim asks for them; it keeps what was asked for, so that it can be shown."""
+    """The figures of a bench for one claim; it keeps those that are asked for, to show them with the verdict."""
 
     bench: Bench
     number: str
-    """The experiment whose claim it is."""
+    """The experiment of the claim."""
     asked: list[Figure] = field(default_factory=list)
     refused: list[Figure] = field(default_factory=list)
-    """What was asked for at all sizes and is not used."""
+    """Figures that were asked for and are not usable."""
 
     def __call__(self, name: str, size: int | None = None) -> Figure:
         """Return a figure. Raises MissingError, or RefusedError."""
@@ -72,13 +71,13 @@ class Measured:
 
     def at(self, name: str, size: int | None) -> Figure:
         """Return a figure at one size without keeping it to be shown. Raises MissingError."""
-        found = next((figure for figure in self.by_size(name) if figure.size == size), None)
-        if found is None:
-            raise MissingError(name)
-        return found
+        for figure in self.by_size(name):
+            if figure.size == size:
+                return figure
+        raise MissingError(name)
 
     def maybe(self, name: str, size: int | None = None) -> Figure | None:
-        """Return a figure that does not have to be there. Raises RefusedError."""
+        """Return a figure, or None if it was not measured. Raises RefusedError."""
         result = self.bench.result(self.number)
         figure = result.figure(name, size) if result else None
         if figure is not None and (reason := why_refused(self.bench, figure)):
@@ -109,7 +108,7 @@ class Measured:
         return figures
 
     def usable(self, name: str) -> Sequence[Figure]:
-        """Return a figure at all sizes at which it is used. Raises MissingError, or RefusedError if there is none."""
+        """Return a figure at all sizes at which it is usable. Raises MissingError, or RefusedError if at none."""
         figures = self.by_size(name)
         used = usable(self.bench, figures)
         if not used:
@@ -118,11 +117,11 @@ class Measured:
         return used
 
     def leave_out(self, figures: Iterable[Figure]) -> None:
-        """Keep figures that are not used, so that the verdict names them."""
+        """Keep figures that are not usable, so that the verdict mentions them."""
         self.refused.extend(figure for figure in figures if figure not in self.refused)
 
     def of(self, number: str) -> "Measured":
-        """Return the figures of another experiment; what is asked of them is kept here."""
+        """Return the figures of another experiment; those that are asked for are kept here."""
         return Measured(self.bench, number, self.asked, self.refused)
 
 
@@ -130,7 +129,7 @@ Judge = Callable[[Measured], ClaimJudgement]
 
 
 def judged(measured: Measured, judge: Judge | NotJudged) -> ClaimJudgement:
-    """Return what the figures say; `unknown` where one that is needed was not measured, or says nothing."""
+    """Return the judgement of a claim; `unknown` if a figure that it needs was not measured, or is not usable."""
     if isinstance(judge, NotJudged):
         return ClaimJudgement("unjudged", judge.why)
     result = measured.bench.result(measured.number)
@@ -147,7 +146,7 @@ def judged(measured: Measured, judge: Judge | NotJudged) -> ClaimJudgement:
 
 
 def _left_out(figures: Sequence[Figure]) -> str:
-    """Return what was left out because its rounds differ too much; empty if nothing was."""
+    """Return a clause on figures that were left out because their rounds differ too much; empty without any."""
     rates = counted(len(figures), "rate")
     return f"; {rates} of other sizes left out, as their rounds differ too much" if figures else ""
 
@@ -161,10 +160,10 @@ def less(first: str, second: str) -> Judge:
 
 
 def faster(first: str, second: str) -> Judge:
-    """Judge the claim that the first way is faster than the second: by runs in turn where they were measured.
+    """Judge the claim that the first way is faster than the second: by runs in turn if they were measured.
 
-    What slows the machine slows runs in turn alike. The first is faster if it is so in every round, by more than two
-    runs of a program differ, and is not if it is so in none.
+    A slow phase of the machine affects both runs in turn. The claim is confirmed if the first is faster in every round,
+    by more than two runs of a program differ, and refuted if it is so in none.
     """
 
     def judge(of: Measured) -> ClaimJudgement:
@@ -178,14 +177,14 @@ def faster(first: str, second: str) -> Judge:
 
 
 def above(figure: Figure, limit: float, why: str) -> ClaimJudgement:
-    """Return whether a figure is more than a limit; it is unknown if its spread holds both."""
+    """Judge the claim that a figure is above a limit; unknown if the limit lies within its spread."""
     if figure.low <= limit < figure.high:
         return ClaimJudgement("unknown", why)
     return decide(why, confirmed=figure.low > limit, refuted=figure.high <= limit)
 
 
 def not_less(first: str, second: str) -> Judge:
-    """Judge the claim that the first takes no less than the second, by as much as matters."""
+    """Judge the claim that the first does not take less than the second by a difference that matters."""
     return lambda of: _not_less(of(first), of(second))
 
 
@@ -215,7 +214,7 @@ def all_less(*pairs: tuple[str, str]) -> Judge:
 
 
 def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> ClaimJudgement:
-    """Return whether in each pair the first takes less; it depends where only some do, and is unknown if one may."""
+    """Judge the claim that in each pair the first takes less: it depends if only some do; unknown if one may."""
     relations = {order(*pair) for pair in pairs}
     why = "; ".join(against(*pair) for pair in pairs)
     if "unsure" in relations and not ("less" in relations and relations & {"more", "same"}):
@@ -257,7 +256,7 @@ def _hidden(figure: Figure) -> ClaimJudgement:
 
 
 def wrong(name: str) -> Judge:
-    """Judge the claim that values are wrong: a value that was never wrong here may still be wrong at times."""
+    """Judge the claim that values are wrong; without a wrong value here it depends, as some may be wrong elsewhere."""
 
     def judge(of: Measured) -> ClaimJudgement:
         figure = of(name)
@@ -286,13 +285,13 @@ def _wrong(figure: Figure) -> str:
 
 
 def reverse(judgement: ClaimJudgement) -> ClaimJudgement:
-    """Return what the same figures say of the opposite claim."""
+    """Return the judgement of the opposite claim by the same figures."""
     opposite: dict[Outcome, Outcome] = {"confirmed": "refuted", "refuted": "confirmed"}
     return ClaimJudgement(opposite.get(judgement.outcome, judgement.outcome), judgement.text)
 
 
 def answers(expected: dict[str, bool]) -> Judge:
-    """Judge the claim that each question has the expected answer: some runs that answer otherwise leave it open."""
+    """Judge the claim that each question has the expected answer; if runs differ, it depends."""
 
     def judge(of: Measured) -> ClaimJudgement:
         figures = {name: of(name) for name in expected}
@@ -344,7 +343,7 @@ def beyond(name: str, limit: float) -> Judge:
 
 
 def against(first: Figure, second: Figure) -> str:
-    """Return two figures, and what the first is to the second."""
+    """Return two figures, and how the first compares with the second."""
     relation = order(first, second)
     pair = f"{shown(first)} ({first.name}) against {shown(second)} ({second.name})"
     return f"{pair}, {_relation(first, second, relation)}"
@@ -362,14 +361,14 @@ def _relation(first: Figure, second: Figure, relation: Order) -> str:
 
 
 def lead(ahead: Figure) -> str:
-    """Return how long before a moment something was, or how long after it: "30.0 ms before"."""
+    """Return how long something was before a moment, or after it: "30.0 ms before"."""
     return f"{amount(ahead.unit, abs(ahead.median))} {'after' if ahead.median < 0 else 'before'}"
 
 
 def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
-    """Return two figures at each size from `least` on that both have and at which both are used.
+    """Return two figures at each size from `least` on at which both were measured and are usable.
 
-    Raises MissingError, or RefusedError where fewer than half of the sizes are left: they say little of the others.
+    Raises MissingError, or RefusedError if fewer than half of the sizes are left.
     """
     pairs = all_pairs_by_size(of, first, second, least)
     used = [pair for pair in pairs if len(usable(of.bench, pair)) == len(pair)]
@@ -381,7 +380,7 @@ def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list
 
 
 def all_pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
-    """Return two figures at each size from `least` on that both have, used or not. Raises MissingError."""
+    """Return two figures at each size from `least` on at which both were measured. Raises MissingError."""
     seconds = {figure.size: figure for figure in of.by_size(second)}
     pairs = [
         (figure, seconds[figure.size])

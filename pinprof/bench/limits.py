@@ -1,4 +1,4 @@
-"""E15: what pinned memory costs, what the texts say of its limits, and how figures judge it."""
+"""E15: the cost and the limits of pinned memory: claims of the texts, and their judges."""
 
 from pinprof.bench.experiment import (
     GIB,
@@ -28,7 +28,7 @@ from pinprof.bench.results import Figure
 from pinprof.units import size
 
 LAST_STEPS = 2
-"""Steps of pinned memory, up to the most, at which work must be slower."""
+"""Work counts as slower if it is so at this many of the last steps of pinned memory."""
 WORKS = ("host copy", "fresh memory", "file read again")
 """Work of the host that is timed while memory is pinned."""
 WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
@@ -36,10 +36,10 @@ WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
 
 
 def slows_the_host(of: Measured) -> ClaimJudgement:
-    """Judge whether some of the host's work is slower while memory is pinned; where none is, it may be with more.
+    """Judge whether some work of the host is slower while memory is pinned; unknown if none is, as more may slow it.
 
-    Work is slower if it is so at the last two steps, up to the most that was pinned: one step that something else has
-    slowed says nothing.
+    Work is slower if it is so at the last two steps, up to the most that was pinned: one slow step may have another
+    cause.
     """
     shares = of.by_size("pinned of the host's memory")
     steps = [_with_pinned(of, share.size) for share in shares]
@@ -67,10 +67,10 @@ def _is_slower(pinned: Figure, nothing: Figure) -> bool:
 
 
 def is_locked(of: Measured) -> ClaimJudgement:
-    """Judge by what Linux swaps out when asked to; on a host without swap, by any witness that calls pages locked.
+    """Judge by the share that Linux swaps out on request; on a host without swap, by Linux's counters of locked pages.
 
-    A witness must say so of pinned memory alone. A driver may hold pages in a way that none of them counts: where none
-    says so, it is not known.
+    A counter must count pinned memory and not pageable memory. If none does, it is unknown: a driver may hold pages
+    that no counter counts.
     """
     pinned, pageable = (of.maybe(f"swapped out when asked, {memory}") for memory in ("pinned", "pageable"))
     if pinned and pageable and pageable.low >= HIDDEN:
@@ -93,7 +93,7 @@ def is_locked(of: Measured) -> ClaimJudgement:
 
 
 def takes_memory_at_once(of: Measured) -> ClaimJudgement:
-    """Judge whether pinned memory is gone from what the host has left once it is allocated, and pageable is not."""
+    """Judge whether pinned memory is taken from the host's available memory when allocated, and pageable is not."""
     pinned, pageable = (of(f"taken from the host, allocated, {memory}") for memory in ("pinned", "pageable"))
     written = of("taken from the host, written, pageable")
     why = (
@@ -107,7 +107,7 @@ def takes_memory_at_once(of: Measured) -> ClaimJudgement:
 
 
 def is_more_limited(of: Measured) -> ClaimJudgement:
-    """Judge whether pinned memory must fit into the RAM at hand, where more pageable memory can be allocated."""
+    """Judge whether pinned memory must fit into available RAM, while more pageable memory can be allocated."""
     more = of("more than is available can be allocated, pageable")
     outcome, why = takes_memory_at_once(of)
     why = f"{why}; more pageable memory than is available can be allocated: {shown(more)}"

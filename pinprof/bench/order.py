@@ -1,4 +1,4 @@
-"""Which of two figures is less, or that their spreads do not tell; and how figures read."""
+"""Compares two figures: which is less, or whether their spreads are too wide to say; and formats figures."""
 
 from collections.abc import Sequence
 from math import exp, hypot, inf, log, prod
@@ -10,12 +10,12 @@ from pinprof.units import NS_PER_MS, between, duration, rate
 SAME = 0.03
 """Medians that differ by less than this share are the same: two runs of a program differ by as much."""
 MATTERS = 0.1
-"""A difference of this share matters: figures are the same only if their spreads allow none as large."""
+"""A difference of this share matters: figures are the same only if their spreads exclude such a difference."""
 ALL = 100.0
-"""Of shares of a whole, differences are counted in points: 1 % is not ten times 0.1 % in any way that matters."""
+"""Differences of percentages count in points: that 1 % is ten times 0.1 % does not matter."""
 
 NUMBERS = {"%": "{:.0f} %", "times": "{:.3g} times"}
-"""How values of plain units read."""
+"""The formats of values in plain units."""
 
 Order = Literal["less", "more", "same", "unsure"]
 
@@ -23,8 +23,8 @@ Order = Literal["less", "more", "same", "unsure"]
 def order(first: Figure, second: Figure) -> Order:
     """Return whether the first figure is less or more than the second.
 
-    It is so if their medians differ by more than their spreads allow together. They are the `same` if their medians
-    hardly differ and no difference that their spreads allow matters. All else is `unsure`.
+    It is if their medians differ by more than the spreads explain. They are the `same` if their medians hardly differ
+    and the spreads exclude a difference that matters. Everything else is `unsure`.
     """
     least, most = _apart(first, second)
     if not alike(first, second):
@@ -33,10 +33,10 @@ def order(first: Figure, second: Figure) -> Order:
 
 
 def _apart(first: Figure, second: Figure) -> tuple[float, float]:
-    """Return by which share the first figure is more than the second, at least and at most, as their spreads allow.
+    """Return by which share the first figure is more than the second, at least and at most, within their spreads.
 
-    Each spread holds what another bench would measure in nine of ten cases. Errors of two that have nothing to do with
-    each other add by their squares: where both bounds have one sign, another bench finds it again in 19 of 20 cases.
+    A spread holds the median of another bench in nine of ten cases. Independent errors add by their squares: if both
+    bounds have the same sign, another bench agrees in 19 of 20 cases.
     """
     if first.unit != "%" and min(first.low, second.low) > 0:
         least, most = ratios(first, second)
@@ -50,9 +50,9 @@ def _apart(first: Figure, second: Figure) -> tuple[float, float]:
 
 
 def ratios(first: Figure, second: Figure) -> tuple[float, float]:
-    """Return the first figure divided by the second, at least and at most, as their spreads allow.
+    """Return the first figure divided by the second, at least and at most, within their spreads.
 
-    The most is infinite where the second may be nothing.
+    The most is infinite if the second may be zero.
     """
     return _quotient((first,), (second,))
 
@@ -81,12 +81,12 @@ def _quotient(over: Sequence[Figure], under: Sequence[Figure]) -> tuple[float, f
 
 
 def alike(first: Figure, second: Figure) -> bool:
-    """Return whether the medians of two figures hardly differ, whatever their spreads."""
+    """Return whether the medians of two figures hardly differ, regardless of their spreads."""
     return abs(first.median - second.median) <= SAME * _whole(first, second)
 
 
 def _whole(first: Figure, second: Figure) -> float:
-    """Return what a difference of the two is a share of."""
+    """Return the whole that a difference of the two is compared with."""
     return ALL if first.unit == "%" else max(abs(first.median), abs(second.median))
 
 
@@ -107,7 +107,7 @@ def shown(figure: Figure) -> str:
 
 
 def amount(unit: str, value: float, runs: int = 0) -> str:
-    """Return a value in the unit of a figure as it reads; `runs` are the tries of those that count wrong values."""
+    """Return a value with the unit of a figure; `runs` is the number of tries, where wrong values are counted."""
     if unit == "ms":
         return duration(value * NS_PER_MS)
     if unit == "GB/s":

@@ -1,4 +1,4 @@
-"""How figures judge what is said of processes and of rates (E11, E12, E13)."""
+"""Judges of the claims on processes and on rates (E11, E12, E13)."""
 
 from collections.abc import Sequence
 from math import comb
@@ -27,31 +27,31 @@ from pinprof.units import percent, rate, size
 EIGHTY_ONE = 81.0
 """How many times as fast pinned memory was in the first of the text's two processes; 90 in the other."""
 REACHES = 0.9
-"""Of the usual rate of a link: a machine that has this of it has what the link gives."""
+"""A machine with this share of a link's usual rate reaches the rate of the link."""
 PUBLISHED_BYTES = 16 * MIB
 CHANCE = 0.05
-"""How likely chance alone may have made what confirms or refutes a claim by counting."""
+"""The largest probability that a count which decides a claim is chance."""
 HELD_SHARE = 0.1
-"""A call that takes up to this share of another's time is nothing compared with it."""
+"""A call is negligible compared with another if it takes at most this share of the other's time."""
 ALIKE = 1.25
-"""Copies go the same way if neither is this many times as fast as the other; pinned ones are three or four times."""
+"""Copies are as fast as each other if neither is this many times as fast; pinned ones are three or four times."""
 BY_EVENTS = ("as written", "bare, by events")
 BY_CLOCK = ("as written", "in the object, by perf_counter")
 """The text's two programs, as written and with the other's clock: BY_CLOCK begins with E11's, BY_EVENTS with E12's."""
 PAGEABLE_ACCESS = "the GPU can access pageable memory"
-"""What the driver answers for the GPU."""
+"""A property of the GPU that the driver reports."""
 ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
 
 
 def as_fast_as_published(of: Measured) -> ClaimJudgement:
-    """Judge by memory that is pinned where it is copied; the text's own figure is shown too."""
+    """Judge by memory that the child pins itself; the figure of the text's own program is shown, too."""
     written = of.maybe("times as fast, as written")
     outcome, why = beyond("times as fast, pinned in the child", EIGHTY_ONE)(of)
     return ClaimJudgement(outcome, f"pinned in the child {why}" + (f"; as written {shown(written)}" if written else ""))
 
 
 def was_first_use(of: Measured) -> ClaimJudgement:
-    """Judge whether the copy that came first was slow, whichever it was, and mostly by the first use of CUDA."""
+    """Judge whether the first copy was slow, pinned or pageable, and mostly because of the first use of CUDA."""
     pageable_first, pinned_second = of.all("pageable, first", "pinned, second")
     pinned_first, pageable_second = of.all("pinned, first", "pageable, second")
     use = of("first use of CUDA")
@@ -65,7 +65,7 @@ def was_first_use(of: Measured) -> ClaimJudgement:
 
 
 def no_faster_in_the_object(of: Measured) -> ClaimJudgement:
-    """Judge by copies in turn, after a warm-up; what the text's own program gives is shown too."""
+    """Judge by copies in turn, after a warm-up; the figure of the text's own program is shown, too."""
     written, again = of.maybe("times as fast, as written"), of("times as fast, sent to the child")
     why = f"{shown(again)} as fast, in turn after a warm-up" + (f"; as written {shown(written)}" if written else "")
     return decide(why, confirmed=again.high <= 1 + MATTERS, refuted=again.low > 1 + MATTERS)
@@ -79,9 +79,9 @@ def faster_bare(of: Measured) -> ClaimJudgement:
 
 
 def differs_in_the_clock(of: Measured) -> ClaimJudgement:
-    """Judge whether the clock makes the large factor: it is large in both programs by one, in neither by the other.
+    """Judge whether the clock makes the large factor: both programs have it with one clock, and neither with the other.
 
-    By perf_counter the first copy has the first use of CUDA in it; the first event is recorded after that.
+    With perf_counter the first copy includes the first use of CUDA; the first event is recorded after that.
     """
     by_clock = [of.of("E11")(f"times as fast, {BY_CLOCK[0]}"), of(f"times as fast, {BY_CLOCK[1]}")]
     by_events = of.all(*(f"times as fast, {name}" for name in BY_EVENTS))
@@ -96,7 +96,7 @@ def differs_in_the_clock(of: Measured) -> ClaimJudgement:
 
 
 def goes_as_pageable(of: Measured) -> ClaimJudgement:
-    """Judge whether a copy from shared memory is as a pageable one: as fast, and the call lasts as long as it does."""
+    """Judge whether a copy from shared memory is like a pageable one: as fast, with a call as long as the copy."""
     sent, pageable, pinned = of.all("pinned, sent to the child", "pageable", "pinned in the child itself")
     ratio, call = of("times as fast, sent to the child"), of("call, pinned, sent to the child")
     why = (
@@ -110,9 +110,9 @@ def goes_as_pageable(of: Measured) -> ClaimJudgement:
 
 
 def reaches_the_link(of: Measured) -> ClaimJudgement:
-    """Judge whether pinned copies of some size reach, both ways, what a link of this kind usually gives.
+    """Judge whether pinned copies of some size reach, in both directions, the usual rate of such a link.
 
-    Each way it names the size whose rate is surest: the low end of its spread is the highest.
+    For each direction it names the size whose spread has the highest low end.
     """
     rates = [of.usable(f"{way} pinned") for way in WAYS]
     surest = [max(figures, key=lambda figure: figure.low) for figures in rates]
@@ -133,9 +133,9 @@ def reaches_the_link(of: Measured) -> ClaimJudgement:
 
 
 def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, why: str) -> ClaimJudgement:
-    """Judge by figures of many sizes, one way or both: most are in this order each way, and none is in another.
+    """Judge by figures of many sizes: in each direction most are in the wanted order, and none is in another.
 
-    At a size whose spread cannot tell, they may be.
+    Sizes whose spread is too wide contradict nothing.
     """
     contradicted = any(relation not in {wanted, "unsure"} for relations in ways for relation in relations)
     mostly = all(relations.count(wanted) > MOSTLY * len(relations) for relations in ways)
@@ -176,13 +176,13 @@ def own_memory_is_faster(of: Measured) -> ClaimJudgement:
 
 
 def slower_though_in_memory(of: Measured) -> ClaimJudgement:
-    """Judge whether it is the disk that makes pageable copies slow: of memory just written none is on disk."""
+    """Judge whether the disk makes pageable copies slow: memory that was just written is not on disk."""
     outcome, why = reverse(slower_pageable(of))
     return ClaimJudgement(outcome, f"of memory just written {why}")
 
 
 def gains_more_when_large(of: Measured) -> ClaimJudgement:
-    """Judge whether pinned memory is more times as fast at the largest size than at the smallest, by way HtoD."""
+    """Judge whether pinned memory gains more at the largest size than at the smallest, to the GPU."""
     pairs = pairs_by_size(of, "HtoD pinned", "HtoD pageable")
     if len({pinned.size for pinned, _ in pairs}) < 2:  # noqa: PLR2004  the smallest and the largest
         raise MissingError("HtoD pinned and pageable at two sizes")
@@ -211,9 +211,9 @@ def differ_between_machines(of: Measured) -> ClaimJudgement:
 
 
 def more_predictable(of: Measured) -> ClaimJudgement:
-    """Judge whether copies of pinned memory vary less: by what share of the median the spread is, size by size.
+    """Judge whether copies of pinned memory vary less: at each size, by the spread as a share of the median.
 
-    A spread beyond what the link carries counts: rounds that differ so much are what it is about.
+    Unusable rates count here, as the claim is about rounds that differ.
     """
     pairs = [pair for way in WAYS for pair in all_pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)]
     steadier = sum(_variation(pinned) < _variation(pageable) for pageable, pinned in pairs)
@@ -245,8 +245,9 @@ def _middle(values: Sequence[float]) -> float:
 def is_staged(of: Measured) -> ClaimJudgement:
     """Judge whether the host copies pageable memory before the GPU does.
 
-    A small source is taken along: the GPU has its values, though it was overwritten before the GPU came to it. While a
-    large one is copied, the call lasts and the process uses a CPU. Neither is so of pinned memory.
+    Then the call of a small copy takes its values along: the GPU gets them although the host overwrites the source
+    before the GPU copies. During a large copy the call lasts and the process uses a CPU. Neither happens with pinned
+    memory.
     """
     taken, not_taken = (of(f"taken along by the call, HtoD {memory}") for memory in ("pageable", "pinned"))
     pageable, pinned = (
@@ -264,7 +265,7 @@ def is_staged(of: Measured) -> ClaimJudgement:
 
 
 def _by_way(figures: Sequence[Figure]) -> str:
-    """Return two figures of each way as they read: "98 % and 99 % (HtoD)"."""
+    """Return two figures of each direction: "98 % and 99 % (HtoD), 97 % and 98 % (DtoH)"."""
     pairs = zip(WAYS, figures[::2], figures[1::2], strict=True)
     return ", ".join(f"{shown(busy)} and {shown(call)} ({way})" for way, busy, call in pairs)
 
@@ -289,7 +290,7 @@ def leaves_the_cpu_free(of: Measured) -> ClaimJudgement:
 
 
 def host_is_free(of: Measured) -> ClaimJudgement:
-    """Judge whether calls of pinned copies return at once while the stream is busy: against pageable ones that wait."""
+    """Judge whether calls of pinned copies return at once while the stream is busy, compared with pageable ones."""
     pinned, pageable = of.by_size("blocked, HtoD pinned")[-1], of.by_size("blocked, HtoD pageable")[-1]
     of.asked.extend((pinned, pageable))
     if pinned.size != pageable.size or not pageable.median:

@@ -1,4 +1,4 @@
-"""What the experiments measured on a machine, and its JSON."""
+"""The figures that experiments measured on a machine, and their JSON."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,12 +30,11 @@ class Figure(Struct, frozen=True):
 
     It is measured in rounds spread over the bench, each in a process of its own: some conditions, such as the place of
     its memory, last for the life of a process. The median is that of the rounds' medians. `low` is the 10th percentile
-    of the runs of the lowest round, `high` the 90th of the highest: one run that is far out widens nothing. Of five
-    rounds or more, the lowest and the highest are left out: one that was disturbed widens nothing.
+    of the runs of the lowest round, `high` the 90th of the highest, so that a single outlier does not widen the spread.
+    Of five rounds or more, the lowest and the highest are left out, so that neither does a disturbed round.
 
     The spread of a time or a rate holds the median of another bench in nine of ten cases, judged by how much the rounds
-    of this figure and of the bench's other figures differ. What is measured in one round only, as all is with
-    `--quick`, has a spread that shows less.
+    of this figure and of the bench's other figures differ. The spread of a single round, as with `--quick`, holds less.
     """
 
     name: Annotated[str, doc("what; the same on every machine")]
@@ -56,8 +55,8 @@ class Figure(Struct, frozen=True):
 NINE_OF_TEN = {2: 6.314, 3: 2.920, 4: 2.353}
 """Student's t by number of rounds, with one degree of freedom less: 90 % lie between -t and t."""
 OF_THE_MIDDLE = {5: 4.85, 6: 2.97, 7: 2.40, 8: 1.94}
-"""By number of rounds: within how many standard deviations of all but the lowest and the highest the median of as many
-others lies in 93 of 100 cases, as a million draws of normal numbers say. It does so within the t of three rounds."""
+"""By number of rounds: a multiple of the standard deviation of all rounds but the lowest and the highest. The median of
+as many other rounds lies within it in 93 of 100 cases, by a million draws of normal numbers."""
 LOG_DEVIATION = {
     2: (-0.634, 1.234),
     3: (-0.289, 0.412),
@@ -71,16 +70,16 @@ LOG_DEVIATION = {
 POOLED_FROM = 10
 """Fewer figures of one unit do not show how much the rounds of a figure usually differ."""
 POOLED_REACH = {2: 2.3, 3: 2.0, 4: 1.9, 5: 1.9, 6: 1.7, 7: 1.6}
-"""By number of rounds: within how many pooled standard deviations the median of another bench lies.
+"""By number of rounds: the multiple of the pooled standard deviation within which the median of another bench lies.
 
-In nine of ten cases, in simulated pairs of benches: rounds as different as those of an H100 (by 4 % to 27 % in two of
-three figures), one in ten of them disturbed, and all those of a bench off by a third of that. Of two rounds, in 86 %.
+It does so in nine of ten simulated pairs of benches (with two rounds in 86 %): rounds differ as on an H100 (by 4 % to
+27 % in two of three figures), one in ten of them is disturbed, and all those of a bench are off by a third of that.
 """
 LEAST_VARIANCE = 0.5
-"""The least variance of the logarithms of true standard deviations: figures are never taken to be all alike."""
+"""The least variance of the logarithms of true standard deviations: figures always differ in how much they scatter."""
 TIMES_AND_RATES = {"ms", "GB/s"}
 DIGITS = 7
-"""Significant digits of a value that is kept."""
+"""Significant digits of stored values."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +123,9 @@ def _usual(estimates: Sequence[float], uncertainties: Sequence[float]) -> Usual:
 
 
 def of_rounds(rounds: Sequence[Figure], usual: Usual | None = None) -> Figure:
-    """Return one figure of those that several rounds gave for the same thing.
+    """Return one figure from those of several rounds.
 
-    `usual` says how much rounds differ in this bench, where enough figures do.
+    `usual` says how much rounds differ in this bench, if enough figures show it.
     """
     if len(rounds) == 1:
         return rounds[0]
@@ -178,14 +177,14 @@ def _apart(medians: Sequence[float], usual: Usual | None) -> float:
 
 
 def _differ(medians: Sequence[float]) -> bool:
-    """Return whether the rounds say how much they differ."""
+    """Return whether the rounds differ at all."""
     return len(medians) > 1 and min(medians) > 0 and _deviation(medians) > 0
 
 
 def _deviation(medians: Sequence[float]) -> float:
-    """Return the standard deviation of the logarithms, of five rounds or more without the lowest and the highest.
+    """Return the standard deviation of the logarithms.
 
-    So one round that was disturbed does not widen it.
+    Of five rounds or more it leaves out the lowest and the highest, so that a disturbed round does not widen it.
     """
     logarithms = sorted(map(log, medians))
     return stdev(logarithms[1:-1] if _leaves_out(len(medians)) else logarithms)
@@ -222,7 +221,7 @@ class Picture(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What an experiment gave."""
+    """The results of an experiment."""
 
     number: Annotated[str, doc("`E1` to `E15`")]
     sizes: Annotated[Mapping[str, Count], doc("the options it ran with")]
@@ -237,7 +236,7 @@ class Result(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """Where it was measured; what is null is not known."""
+    """The machine of a bench; unknown values are null."""
 
     gpu: Annotated[str, doc("the GPU")]
     driver: Annotated[str | None, doc("its driver")]
@@ -287,7 +286,7 @@ def from_json(text: bytes, name: str) -> Bench:
 
 
 def recorded() -> Bench:
-    """Return what was measured on an H100. Raises BenchError if this installation lacks the file."""
+    """Return the recorded bench of an H100. Raises BenchError if this installation lacks the file."""
     place = next((place for place in PLACES if place.is_file()), None)
     if place is None:
         raise BenchError(f"{PLACES[0]}: the recorded bench of an H100 is missing; install pinprof again")

@@ -1,4 +1,4 @@
-"""How figures judge what the PyTorch tutorial says (E1 to E7)."""
+"""Judges of the claims of the PyTorch tutorial (E1 to E7)."""
 
 from math import inf
 from typing import Literal
@@ -41,43 +41,43 @@ TEXTS_KERNELS = ", text's kernels"
 KERNELS_FIRST = "side stream, pageable, kernels first"
 """The case in which the kernels are launched before the copy, which holds the host."""
 AT_ONCE, EARLY = "copies at once, ", "copies asked for early, "
-"""Begin the names of two shares: of the time of copies, the part in which several run; of the copies, those that the
-host asks for before the previous one has ended."""
+"""The beginnings of two figures' names: the share of the copy time in which several copies run; and the share of the
+copies that the host asks for before the previous one has ended."""
 AS_MANY = "pinned, non_blocking"
-"""The case of E3 whose trace shows how many tensors are on their way."""
+"""The case of E3 whose trace shows how many tensors are being copied."""
 TWO_COPIES = ("copy alone", "two copies, the same way", "two copies, both ways")
 TENSORDICT = "TensorDict, "
 FRESH = ", fresh memory"
-"""Ends the name of a figure of pinned memory that torch did not have before."""
+"""The end of a figure's name, for pinned memory that torch did not have before."""
 PINNED_AND_SENT = "pageable.pin_memory().to, non_blocking"
-"""What the text warns of: a tensor is pinned, and the host does not wait for its copy."""
+"""The case that the text warns of: a tensor is pinned, and the host does not wait for its copy."""
 LARGER_TIMES = 4
 LARGER = f", {LARGER_TIMES} times as large"
-"""Ends the name of a figure of a tensor larger than that of the experiment."""
+"""The end of a figure's name, for a tensor larger than that of the experiment."""
 CALL = "call of "
-"""Begins the name of the time that a call holds the host."""
+"""The beginning of a figure's name: the time for which a call holds the host."""
 IN_TURN = "pin and copy in turn"
 """The case of E7 in which the main thread copies each tensor as soon as it has pinned it."""
 OF_FEW = "few, "
-"""Begins the names of figures of few tensors."""
+"""The beginning of the names of figures of few tensors."""
 KEPT_BUFFER = "kept buffer, refilled and sent"
 MADE = ("made in pageable memory, pinned and sent", "made in pinned memory and sent")
-"""Numbers are written to a tensor and sent: to a pageable one that is pinned then, or to a pinned one."""
+"""Two ways to write numbers and send them: into a pageable tensor, which is then pinned, or into a pinned one."""
 PORTED = "transfers of one kernel"
 """The share of the time that the copies to and from the GPU take if one kernel runs between them."""
 SENT = ("pageable, sent and read on the GPU", "pinned, sent and read on the GPU")
 ENDED, THREADS = "ended when its call returned, ", "CPU time of other threads, "
-"""Begin the names of two figures of a copy: whether it had ended, and how busy other threads were meanwhile."""
+"""The beginnings of two figures' names: whether a copy had ended, and how busy other threads were meanwhile."""
 FEW_TENSORS, SMALL_FLOATS = 4, 1000
-"""How many tensors are few: one for each thread that pins; and how many numbers a small one has, as in E2."""
+"""The number of few tensors, one for each thread that pins; and the number of floats in a small tensor, as in E2."""
 COULD, COULD_NOT = 0.5, 0.1
-"""Shares of the copy time that kernels could hide: from the first on it is hidden, up to the second it is not."""
+"""Shares of the copy time that kernels could hide: from the first value on the copy is hidden, up to the second not."""
 
 
-def _pinned_on_the_way(of: Measured) -> list[tuple[Figure, Figure]]:
-    """Return times to pin and copy without waiting, each with that of a plain copy: of one tensor and of many.
+def _pinned_just_before(of: Measured) -> list[tuple[Figure, Figure]]:
+    """Return the times to pin a tensor and copy it without a wait, each with the time of a plain copy.
 
-    Of one tensor both with pinned memory that torch has kept and, where that was measured, with fresh memory.
+    They are of one tensor, in memory that torch has kept and in fresh memory, and of many, as far as measured.
     """
     plain = of("pageable.to")
     fresh, many = of.maybe(f"{PINNED_AND_SENT}{FRESH}"), of.of("E3")
@@ -93,11 +93,11 @@ def usually_slower(of: Measured) -> ClaimJudgement:
 
 
 def can_be_slower(of: Measured) -> ClaimJudgement:
-    """Judge what "can be slower": whether it is slower anywhere.
+    """Judge whether it "can be slower": whether it is slower in any case.
 
-    The claim is refuted only if the case was measured in which it costs most: with fresh memory.
+    The claim is refuted only if the most expensive case was measured: fresh memory.
     """
-    pairs = _pinned_on_the_way(of)
+    pairs = _pinned_just_before(of)
     orders = {order(*pair) for pair in pairs}
     if "more" not in orders:
         of(f"{PINNED_AND_SENT}{FRESH}")
@@ -106,8 +106,8 @@ def can_be_slower(of: Measured) -> ClaimJudgement:
 
 
 def at_most_twice(of: Measured) -> ClaimJudgement:
-    """Judge whether it takes at most twice the time wherever it was measured: of one tensor in fresh memory, too."""
-    pairs = _pinned_on_the_way(of)
+    """Judge whether it takes at most twice the time in all cases, also in fresh memory."""
+    pairs = _pinned_just_before(of)
     bounds = [ratios(*pair) for pair in pairs]
     refuted = any(least > TWICE for least, _ in bounds)
     if not refuted:
@@ -117,7 +117,7 @@ def at_most_twice(of: Measured) -> ClaimJudgement:
 
 
 def can_be_faster(of: Measured) -> ClaimJudgement:
-    """Judge what is faster "in rare cases", blocking copies by blocking ones: where none is seen, there may be one."""
+    """Judge whether it is faster "in rare cases", by blocking copies; if it is in no case here, it depends."""
     pinning, many = "pageable.pin_memory().to", of.of("E3")
     pairs = [(of(pinning), of("pageable.to"))]
     fresh, pinning_each, plain = (
@@ -133,8 +133,8 @@ def can_be_faster(of: Measured) -> ClaimJudgement:
 def holds_the_host(of: Measured) -> ClaimJudgement:
     """Judge whether the call of pin_memory() holds the host until the tensor is pinned.
 
-    It takes longer than one that only queues a copy, and longer for a larger tensor, with memory that torch has kept
-    and, where that was measured, with fresh memory.
+    It does if it takes longer than a call that only queues a copy, and longer for a larger tensor: in memory that torch
+    has kept and, if that was measured, in fresh memory.
     """
     queues, pins = of(f"{CALL}pinned.to, non_blocking"), f"{CALL}pageable.pin_memory()"
     kept, fresh = (of(pins), of(f"{pins}{LARGER}")), (of.maybe(f"{pins}{FRESH}"), of.maybe(f"{pins}{LARGER}{FRESH}"))
@@ -175,16 +175,17 @@ def generally_faster(of: Measured) -> ClaimJudgement:
     small = of.of("E2")
     if small.maybe("blocking") and small.maybe("non_blocking, one synchronize"):
         judgements.append(faster("non_blocking, one synchronize", "blocking")(small))
-    outcomes, why = {each.outcome for each in judgements}, "; ".join(each.text for each in judgements)
+    outcomes = {judgement.outcome for judgement in judgements}
+    why = "; ".join(judgement.text for judgement in judgements)
     if "unknown" in outcomes and not {"confirmed", "refuted"} <= outcomes:
         return ClaimJudgement("unknown", why)
     return decide(why, confirmed=outcomes == {"confirmed"}, refuted=outcomes == {"refuted"})
 
 
 def gain_varies(of: Measured) -> ClaimJudgement:
-    """Judge whether non_blocking gains more of many tensors than of few, or less, and so of large ones and of small.
+    """Judge whether the gain of non_blocking differs between many tensors and few, and between large and small ones.
 
-    The number varies for pageable and for pinned tensors; small tensors are those of E2, pageable ones.
+    Many and few are compared for pageable and for pinned tensors; the small tensors are the pageable ones of E2.
     """
     small = of.of("E2")
     gains = {
@@ -214,8 +215,8 @@ def _differ(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> Lite
     return "same" if max(middles) <= (1 + SAME) * min(middles) else "unsure"
 
 
-def _could(of: Measured, case: str) -> tuple[float, float]:
-    """Return the share that kernels hide of the copy time that they could hide, at least and at most."""
+def _hidden_of_possible(of: Measured, case: str) -> tuple[float, float]:
+    """Return the share of the possible overlap that kernels reach, at least and at most."""
     overlapped, possible = of(f"overlapped, {case}"), of(f"possible, {case}")
     if possible.low <= 0:
         raise MissingError(f"possible, {case}")
@@ -223,16 +224,16 @@ def _could(of: Measured, case: str) -> tuple[float, float]:
 
 
 def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
-    """Return what judges whether only the pinned copy on a side stream overlaps such kernels.
+    """Judge the claim that only the pinned copy on a side stream overlaps such kernels; `others` are further cases.
 
-    In the text's four cases the copy is queued first: the call of a pageable copy holds the host, so that kernels
-    launched after it cannot hide it, whatever the GPU can do. `others` are further cases.
+    In the text's four cases the copy is queued first. The call of a pageable copy holds the host, so that kernels
+    launched after it cannot hide it on any GPU.
     """
     cases = tuple(f"{case}{kernels}" for case in CASES)
 
     def judge(of: Measured) -> ClaimJudgement:
-        *without, best = (_could(of, case) for case in cases)
-        without += [_could(of, case) for case in others]
+        *without, best = (_hidden_of_possible(of, case) for case in cases)
+        without += [_hidden_of_possible(of, case) for case in others]
         why = "under kernels are " + "; ".join(
             f"{shown(of(f'overlapped, {case}'))} of possible {shown(of(f'possible, {case}'))} "
             f"({case.removesuffix(kernels)})"
@@ -246,9 +247,9 @@ def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
 
 
 def conclusions_hold(of: Measured) -> ClaimJudgement:
-    """Judge whether conclusions that are said to apply across systems do so here: not if one of them fails.
+    """Judge whether the conclusions that the tutorial draws for all systems hold here: refuted if one of them fails.
 
-    They are the points with which the tutorial begins; the rank of its figures is an observation, no conclusion.
+    They are the points with which it begins; the ranking of its figures is an observation and does not count.
     """
     outcomes = {point: judged(of.of(number), judge) for point, (number, judge) in CONCLUSIONS.items()}
     by_outcome = {
@@ -264,7 +265,7 @@ def conclusions_hold(of: Measured) -> ClaimJudgement:
 
 
 def takes_longer_than_a_kernel(of: Measured) -> ClaimJudgement:
-    """Judge whether transfers take most of the time of the first kernel that is ported, the shortest there is."""
+    """Judge whether transfers take most of the time if only one kernel is ported to the GPU, the shortest possible."""
     share = of(PORTED)
     why = f"{shown(share)} of the time to copy a tensor there, to multiply it by itself once, and to copy it back"
     return decide(why, confirmed=share.low > 100 * MOSTLY, refuted=share.high < 100 * MOSTLY)
@@ -272,15 +273,15 @@ def takes_longer_than_a_kernel(of: Measured) -> ClaimJudgement:
 
 def in_turn(of: Measured) -> ClaimJudgement:
     """Judge whether on the default stream copies and kernels run one after the other."""
-    least, most = zip(*(_could(of, case) for case in CASES[:2]), strict=True)
+    least, most = zip(*(_hidden_of_possible(of, case) for case in CASES[:2]), strict=True)
     why = "; ".join(f"{shown(of(f'overlapped, {case}'))} under kernels ({case})" for case in CASES[:2])
     return decide(why, confirmed=max(most) <= COULD_NOT, refuted=min(least) >= COULD)
 
 
 def run_at_once(name: str, *, expected: bool) -> Judge:
-    """Return what judges whether two copies run at once, by the time in which both do: a copy may also fill the link.
+    """Judge the claim that two copies run at once, or do not where not `expected`, by the time in which both run.
 
-    Two copies that share a link take twice as long with any number of engines; their trace shows whether one waits.
+    Their duration does not show it: two copies that share a link take twice as long with any number of copy engines.
     """
 
     def judge(of: Measured) -> ClaimJudgement:
@@ -293,9 +294,9 @@ def run_at_once(name: str, *, expected: bool) -> Judge:
 
 
 def sent_at_once(of: Measured) -> ClaimJudgement:
-    """Judge "can be" by how many copies the host asks for before the last has ended: of large and of small tensors.
+    """Judge "can be" by the share of copies that the host asks for before the previous one has ended.
 
-    The share of time in which the GPU copies two at once is shown too: the text says that there a copy waits.
+    The share of time in which the GPU copies two at once is shown, too: the text says that one of them waits there.
     """
     large, both = of.all(f"{EARLY}{AS_MANY}", f"{AT_ONCE}{AS_MANY}")
     small = of.of("E2")(f"{EARLY}non_blocking")
@@ -311,14 +312,14 @@ def sent_at_once(of: Measured) -> ClaimJudgement:
 
 
 def faster_in_threads(of: Measured) -> ClaimJudgement:
-    """Judge by the faster of the main thread's two ways: it pins all tensors first, as the text's does, or in turn."""
+    """Judge by the faster way of the main thread: to pin all tensors first, as in the text, or each before its copy."""
     threads, *main = of.all("pin in threads then copy", "pin then copy", IN_TURN)
     outcome, _ = ordered(threads, min(main, key=lambda figure: figure.median), "less")
     return ClaimJudgement(outcome, "; ".join(against(threads, way) for way in main))
 
 
 def gains_less(which: str) -> Judge:
-    """Judge whether threads gain less by pinning such tensors than by pinning many large ones."""
+    """Judge the claim that threads gain less by pinning such tensors than by pinning many large ones."""
 
     def judge(of: Measured) -> ClaimJudgement:
         some, many = (
@@ -332,9 +333,9 @@ def gains_less(which: str) -> Judge:
 
 
 def still_on_the_host(of: Measured) -> ClaimJudgement:
-    """Judge whether data "may" be on the host still when the call returns: by the copy, and by writes right after it.
+    """Judge whether data "may" still be on the host when the call returns: by the copy, and by writes right after it.
 
-    Where neither shows it, it may still happen.
+    If neither shows it, it depends, as it may still happen.
     """
     pinned, pageable = of.maybe(f"{ENDED}pinned"), of.maybe(f"{ENDED}pageable")
     written = of.of("E6").maybe("pinned source")
@@ -360,7 +361,7 @@ def read_too_early(of: Measured) -> ClaimJudgement:
 
 
 def moved_by_a_thread(of: Measured) -> ClaimJudgement:
-    """Judge whether another thread copies: by the CPU time of all others, in percent of the time of the copy."""
+    """Judge whether another thread moves the data, by the CPU time of all others in percent of the copy's time."""
     shares = of.all(f"{THREADS}pageable", f"{THREADS}pinned")
     why = "; ".join(
         f"other threads are busy for {shown(share)} of the copy ({share.name.removeprefix(THREADS)})"
@@ -380,7 +381,7 @@ CONCLUSIONS: dict[str, tuple[str, Judge]] = {
     "sent with non_blocking, values are right (E5)": ("E5", right(*SENT)),
     "read back with non_blocking, they are wrong (E5)": ("E5", wrong("read at once")),
 }
-"""What the tutorial's opening says one will learn: in which experiment it is measured, and how it is judged."""
+"""The conclusions of the tutorial's opening, each with its experiment and its judge."""
 HOLDS: dict[Outcome, str] = {
     "confirmed": "hold",
     "refuted": "fail",

@@ -9,7 +9,7 @@ import pytest
 
 from pinprof.ab import Bounds, ProgramVersion, Wishes, measure_versions
 from pinprof.ab.pairs import Run, take_turns
-from pinprof.ab.plan import Plan, Turns, beside_workers, in_one_turn, of_known_steps, pairs_at_once
+from pinprof.ab.plan import Plan, Turns, fewer_turns, in_one_turn, pairs_at_once, turns_with_workers
 from pinprof.ab.times import Pair, TimedProcess, read_times
 from pinprof.ab.worker import StepOptions
 from pinprof.errors import MeasureError
@@ -54,7 +54,7 @@ def test_as_many_start_as_have_room(machine: None, first: TimedProcess, pairs: i
 def test_a_plan_asks_for_no_more_steps_than_are_known() -> None:
     plan = Plan.of([FIRST, FIRST], 3.0, 5.0)
     assert plan.turns * (plan.turn_steps + plan.settling) > plan.steps
-    less = of_known_steps(plan)
+    less = fewer_turns(plan)
     assert (less.turns, less.turn_steps) == (18, plan.turn_steps)
     assert in_one_turn(plan, 0).turn_steps == 200 - plan.settling
 
@@ -75,10 +75,10 @@ def test_a_program_with_workers_takes_as_many_turns_as_its_steps_allow(
     steps: int, workers: int, turns: int, counted: int, settling: int
 ) -> None:
     plan = replace(Plan.of([FIRST, FIRST], 3.0, 5.0), steps=steps)
-    made = beside_workers(plan, workers)
+    made = turns_with_workers(plan, workers)
     assert (made.turns, made.turn_steps, made.settling) == (turns, counted, settling)
     assert made.turns * (made.turn_steps + made.settling) <= steps or steps == 100
-    asked = beside_workers(plan, workers, 2)
+    asked = turns_with_workers(plan, workers, 2)
     assert asked.turns == max(turns, 2)
     assert asked.turn_steps >= 3 * settling or turns > 1
 
@@ -158,9 +158,7 @@ def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Time
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm")
-@pytest.mark.parametrize(
-    ("wanted", "why"), [("runs", ""), ("auto", "too few steps in --seconds for turns beside them")]
-)
+@pytest.mark.parametrize(("wanted", "why"), [("runs", ""), ("auto", "--seconds has too few steps for turns with them")])
 def test_a_program_with_workers_and_few_steps_makes_them_in_one_turn(
     tmp_path: Path, started: list[TimedProcess], wanted: Turns, why: str
 ) -> None:

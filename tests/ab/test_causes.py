@@ -8,7 +8,7 @@ import pytest
 from host_builder import host_profile
 from trace_builder import TraceBuilder
 
-from pinprof.ab.causes import LikelyCause, VersionFiles, find_causes, place_of
+from pinprof.ab.causes import LikelyCause, VersionFiles, find_causes, sort_key
 from pinprof.ab.recording import Clocks, ClockWatch
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analysis import Analysis, analyse
@@ -93,7 +93,7 @@ def test_a_number_that_explains_a_part_comes_before_other_numbers_and_these_befo
         LikelyCause("op", "aten::empty", "", (1, 2), (1e3, 2e3)),
         LikelyCause("op", "aten::mm", "", (1, 2), (100e3, 200e3)),
     )
-    assert sorted([line, small, large], key=lambda change: place_of(change, 100e3)) == [large, small, line]
+    assert sorted([line, small, large], key=lambda change: sort_key(change, 100e3)) == [large, small, line]
 
 
 def test_what_makes_it_faster_is_not_the_cause_of_a_slow_down(before: Analysis, tmp_path: Path) -> None:
