@@ -26,14 +26,14 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\bso many\b", "N, or the name of the number", 8),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 38),
+    Phrase(r"\bso many\b", "N, or the name of the number", 6),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 31),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 11),
-    Phrase(r"\bis no\b", "is not a", 36),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 13),
-    Phrase(r"\bhas it\b", "the noun", 7),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 24),
+    Phrase(r"\bis no\b", "is not a", 35),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 10),
+    Phrase(r"\bhas it\b", "the noun", 6),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 19),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
     Phrase(r"\bthe first change also removes other causes\b", "which causes"),

@@ -107,7 +107,7 @@ def chosen(name: str, known: Iterable[str], what: str) -> str:
     """
     names = meant(name, known)
     if not names:
-        fail(f"{name}: there is no such {what}")
+        fail(f"{name}: unknown {what}")
     if len(names) > 1:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         fail(f"{name}: several begin so: {', '.join(names[:MOST_NAMED])}{more}")

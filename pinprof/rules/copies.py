@@ -113,7 +113,7 @@ def _with_receiving(evidence: Evidence, details: Details) -> Evidence:
         evidence,
         cost_ns=evidence.cost_ns + feed.input_ns - feed.pinned_ns,
         text=f"{evidence.text}; to receive a batch from the workers takes {duration(feed.input_ns - feed.wait_ns)}, "
-        "which the thread that pins does beside the step",
+        "which the pinning thread does during the step",
         edits=edits,
     )
 
@@ -158,8 +158,8 @@ def exposed(reason: str) -> Look:
             return Evidence(
                 min(copies.exposed_ns, kernels),
                 f"{copies.named(f'{DIRECTIONS[HTOD]} copies')} ({copies.amount}), "
-                f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}, beside {duration(kernels)} "
-                "of kernels that could hide them",
+                f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}; there are "
+                f"{duration(kernels)} of kernels that could hide them",
                 *copies.place,
                 edits=_one_step_ahead(details, copies),
                 figures=copies.figures,

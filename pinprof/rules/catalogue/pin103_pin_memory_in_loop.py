@@ -28,7 +28,7 @@ def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
     steps = profile.steps.count
     cost = idle_within(details, profile, ops.start_ns[rows], ops.end_ns[rows])
     time = float(ops.duration_ns[rows].sum()) / steps
-    idle = "" if profile.withheld.busy else f", of which the GPU is idle for {duration(cost)}"
+    idle = "" if profile.withheld.busy else f", in which the GPU is idle for {duration(cost)}"
     yield Evidence(
         cost,
         f"pinning {counted(len(rows) / steps, 'tensor')} {profile.steps.per} takes the main thread "

@@ -13,7 +13,7 @@ RULE = Rule(
     looks_at="Batches that come from a DataLoader and are copied from pageable memory; nothing shows that the loader "
     "pins them.",
     why="The driver stages pageable batches while the host waits. A DataLoader can pin them in a thread of its own, "
-    "beside the step.",
+    "during the step.",
     fix="DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of your own class is pinned "
     "only if the class has a method pin_memory() that returns the pinned batch.",
     before="loader = DataLoader(data, batch_size=64, num_workers=4)\n"

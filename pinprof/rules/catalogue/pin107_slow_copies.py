@@ -50,8 +50,8 @@ def _why_slow(trace: Trace, slow: Int64s) -> str:
     gpu = trace.gpu
     others: Bools = gpu.category == MEMCPY
     others[slow] = False
-    beside = union(gpu.start_ns[others], gpu.end_ns[others])
-    shared = covered(beside, gpu.start_ns[slow], gpu.end_ns[slow]).sum()
+    other_times = union(gpu.start_ns[others], gpu.end_ns[others])
+    shared = covered(other_times, gpu.start_ns[slow], gpu.end_ns[slow]).sum()
     if 2 * shared > gpu.duration_ns[slow].sum():
         return "other copies run at the same time and share the link"
     return (
@@ -72,7 +72,7 @@ RULE = Rule(
     fix="Run the process on the NUMA node of its GPU, keep copies of both directions apart, and leave memory "
     "bandwidth to the copy.",
     before="python train.py  # on any node of the machine",
-    code='nvidia-smi topo -m  # its column "NUMA Affinity" tells the node of each GPU\n'
+    code='nvidia-smi topo -m  # its column "NUMA Affinity" shows the node of each GPU\n'
     "node=0              # that of yours\n"
     'numactl --cpunodebind="$node" --preferred="$node" python train.py',
     safe_if="The node has enough cores for the process and its workers: they run on no other node. On the wrong node "

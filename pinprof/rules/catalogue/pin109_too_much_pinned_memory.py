@@ -37,9 +37,9 @@ RULE = Rule(
     looks_at="The memory that torch's allocator has pinned after the last recorded step, as a share of what the "
     f"program could have with nothing pinned. From {percent(LARGE_SHARE)} on, more is locked than is left for "
     "everything else. Only in traces that pinprof recorded, with a torch that has torch.cuda.host_memory_stats.",
-    why="Pinned memory cannot be swapped or reclaimed: it is taken from the page cache, out of which a DataLoader "
-    "reads, from its workers and from other processes, which are killed when none is left. torch rounds each pinned "
-    "tensor up to a power of two, and keeps what is freed for the next one.",
+    why="Pinned memory cannot be swapped or reclaimed. Less memory is left for the page cache, from which a DataLoader "
+    "reads, for its workers and for other processes, which are killed when none is left. torch rounds each pinned "
+    "tensor up to a power of two, and keeps freed memory for the next one.",
     fix="Keep few pinned tensors and refill them, each time after an event that shows that its last copy has ended. "
     "Let a DataLoader have fewer batches ready: prefetch_factor times num_workers of them may be pinned. "
     "torch.accelerator.empty_host_cache() returns what is not in use (older versions: torch._C._host_emptyCache()); "

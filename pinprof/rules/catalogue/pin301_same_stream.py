@@ -26,7 +26,7 @@ RULE = Rule(
     "    torch.cuda.current_stream().wait_stream(side)\n"
     "    batch = following\n"
     "    batch.record_stream(torch.cuda.current_stream())\n"
-    "    following = fetch()  # runs beside the kernels of this step\n"
+    "    following = fetch()  # overlaps the kernels of this step\n"
     "    train(batch)",
     safe_if="The batch is pinned; the compute stream waits for the side stream before it uses the batch; "
     "record_stream keeps its memory until the kernels are done. Nothing writes to a batch on the host afterwards. GPU "

@@ -18,8 +18,7 @@ RULE = Rule(
     "log(train(batch).item())  # then: queues the kernels that hide it",
     safe_if="As for PIN301, which defines fetch(): the kernels' stream has waited for the copy of this batch before "
     "the next copy is launched. The copy depends on nothing that train() does.",
-    near_miss="following = host.to(device, non_blocking=True)  # beside the kernels that are queued\n"
-    "log(x.sum().item())",
+    near_miss="following = host.to(device, non_blocking=True)  # while queued kernels run\nlog(x.sum().item())",
     look=exposed("launched_late"),
     exposures=(("launched_late", "HtoD"),),
 )

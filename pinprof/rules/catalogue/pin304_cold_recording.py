@@ -21,7 +21,7 @@ def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:
     time = float((end - start)[inside].sum()) / steps
     yield Evidence(
         cost,
-        f"{times} code for the GPU is loaded, for {duration(time)}, of which the GPU "
+        f"{times} code for the GPU is loaded, for {duration(time)}, in which the GPU "
         f"is idle for {duration(cost)}: the recording began before the program was warm; no later step pays for this",
         at_any_cost=True,
     )

@@ -16,7 +16,7 @@ def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
     wait = loader.wait_in_steps_ns / profile.steps.count
     cost = idle_within(details, profile, loader.times.start, loader.times.end)
     text = (
-        f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, of which the GPU is idle for "
+        f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, in which the GPU is idle for "
         f"{duration(cost)}"
     )
     step = profile.estimate.step_ns or profile.steps.traced_ns or 0.0
@@ -33,7 +33,7 @@ RULE = Rule(
     numbers="different",
     looks_at="A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",
     why="With num_workers=0 the thread that should queue kernels reads and prepares the batches.",
-    fix="Let workers make the batches beside the step.",
+    fix="Let workers make the batches during the step.",
     before="loader = DataLoader(data)  # num_workers=0",
     code="loader = DataLoader(data, num_workers=4, persistent_workers=True)",
     safe_if=f"The dataset can be pickled. {SAFE_WORKERS}",

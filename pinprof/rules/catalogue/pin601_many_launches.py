@@ -102,6 +102,6 @@ RULE = Rule(
     safe_if="Shapes stay the same. Nothing in the graph waits for the GPU, reads memory that each step allocates "
     "anew, or has to run in Python in each step: Python runs once, at the capture. Inputs and outputs keep their "
     "place in memory.",
-    near_miss="y = model(x.repeat(1000, 1))  # as many launches, each of which keeps the GPU busy",
+    near_miss="y = model(x.repeat(1000, 1))  # as many launches, but each keeps the GPU busy",
     look=_small_kernels,
 )

@@ -34,7 +34,7 @@ def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
     yield Evidence(
         max(on_gpu, min(host, late_ns(details, profile))),
         f"each of {len(steps[0])} micro-batches {profile.steps.per} casts {how_many(like.weights)} weights again: its "
-        "backward pass adds the gradients of so many casts to those of weights; without the first "
+        "backward pass adds the gradients of these casts to those of the weights; after the first, these take "
         f"{'' if len(rows) else 'about '}{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU",
         edits=Edits(removed_ops=frozenset(rows.tolist())),
     )

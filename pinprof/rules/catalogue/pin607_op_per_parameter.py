@@ -134,6 +134,6 @@ RULE = Rule(
     "with torch.no_grad():\n"
     "    torch._foreach_lerp_(means, list(model.parameters()), 0.001)",
     safe_if="Parameters without a gradient are left out of the list. Results differ by rounding.",
-    near_miss="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # foreach, where the device has it",
+    near_miss="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # foreach, where the device supports it",
     look=_tiny,
 )

@@ -117,7 +117,7 @@ RULE = Rule(
     answers=("gpu",),
     numbers="rounding",
     looks_at="scaled_dot_product_attention's op for the case that no fused kernel fits. Also batched products with a "
-    "softmax between them, with only scales, masks, casts and dropout beside it.",
+    "softmax between them, with nothing else but scales, masks, casts and dropout.",
     why="In separate ops, attention writes and reads all scores several times. A fused kernel keeps them on the chip, "
     "and is one launch.",
     fix="torch.nn.functional.scaled_dot_product_attention, and what its fused kernels need: float16 or bfloat16 for "
