@@ -46,9 +46,9 @@ def project_urls(repository: str, tag: str) -> str:
 
 def prepare(folder: Path, repository: str, tag: str) -> None:
     """Change README.md and pyproject.toml in a checkout; raise SystemExit if the tag is of another version."""
-    found = VERSION.search((folder / "pinprof" / "version.py").read_text())
-    if not found or tag.removeprefix("v") != found[1]:
-        raise SystemExit(f"{tag} is not the version in pinprof/version.py: {found and found[1]}")
+    version = VERSION.search((folder / "pinprof" / "version.py").read_text())
+    if not version or tag.removeprefix("v") != version[1]:
+        raise SystemExit(f"{tag} is not the version in pinprof/version.py: {version and version[1]}")
     readme, project = folder / "README.md", folder / "pyproject.toml"
     readme.write_text(published(readme.read_text(), repository, tag))
     project.write_text(project.read_text() + project_urls(repository, tag))

@@ -15,7 +15,7 @@ from pinprof.ab.statistics import (
     Floats,
     Judgement,
     Look,
-    Looks,
+    SequentialLooks,
     estimate,
     fewest_pairs,
     interval,
@@ -97,7 +97,7 @@ def run_test(
     chance of a false alarm: no look before has spent any. So overtime may depend on the differences.
     """
     # random for each pair rather than strict turns: noise with a period of four runs would fool A B B A A B B A
-    draw, looks = rng or Random(), Looks(bounds.false_alarms)  # noqa: S311  no secret
+    draw, looks = rng or Random(), SequentialLooks(bounds.false_alarms)  # noqa: S311  no secret
     pairs: list[Pair] = []
     start, latest, interrupted, missing_s = clock(), None, False, 0.0
     longest = {True: 0.0, False: 0.0}

@@ -98,7 +98,7 @@ class Look:
     high: float
 
 
-class Looks:
+class SequentialLooks:
     """Spends the chance of a false alarm over the looks of one comparison.
 
     When a share t of the time is over, `ln(1 + (e - 1) t)` of the chance may be spent: a spending function like

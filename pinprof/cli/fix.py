@@ -171,18 +171,22 @@ def notes_on_choice(
     """Yield a note for each chosen rule, place and script that has no finding, with those that have one."""
     from pinprof.fix import Chosen
 
-    found = {(finding.rule.id, site.evidence.place) for finding in analysis.findings for site in finding.sites}
-    found |= {(refused.rule.id, refused.place) for refused in patches.refused}
+    places_of_rules = {
+        (finding.rule.id, site.evidence.place) for finding in analysis.findings for site in finding.sites
+    }
+    places_of_rules |= {(refused.rule.id, refused.place) for refused in patches.refused}
     changes = (*patches.patches, *patches.proposals)
-    found |= {(patch.change.rule.id, place) for patch in changes for place in patch.change.places}
-    rules = sorted({rule for rule, _ in found})
+    places_of_rules |= {(patch.change.rule.id, place) for patch in changes for place in patch.change.places}
+    rules = sorted({rule for rule, _ in places_of_rules})
     for rule in sorted(wanted.rules.difference(rules)):
         yield f"{rule} has no finding; rules with findings: {', '.join(rules) or 'none'}"
-    places = sorted({str(place) for rule, place in found if place.line and rule in (wanted.rules or rules)})
+    places = sorted({str(place) for rule, place in places_of_rules if place.line and rule in (wanted.rules or rules)})
     for named in wanted.places:
-        if not any(Chosen(places=(named,)).has(place) for rule, place in found if rule in (wanted.rules or rules)):
+        if not any(
+            Chosen(places=(named,)).has(place) for rule, place in places_of_rules if rule in (wanted.rules or rules)
+        ):
             yield f"nothing to change was found at {named}; findings are at {', '.join(places) or 'no known line'}"
-    files = sorted({place.file for _, place in found if place.file})
+    files = sorted({place.file for _, place in places_of_rules if place.file})
     names = {Path(file).name for file in files}
     for script in scripts:
         if Path(script).name not in names:

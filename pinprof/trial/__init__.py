@@ -1,1 +1,1 @@
-"""Fixes a program in a copy, measures the copy against the original, and says whether the fix is proven."""
+"""Fixes a program in a copy, compares the copy with the original, and says whether the fix is proven."""

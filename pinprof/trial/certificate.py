@@ -18,12 +18,12 @@ Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_c
 
 @dataclass(frozen=True)
 class CheckResults:
-    """What the checks found: numbers and races."""
+    """The results of the checks: numbers and races."""
 
     numbers: NumbersComparison
     guard: GuardResult
     guard_before: GuardResult | None
-    """The guard over the original, which runs only where the changed program has races."""
+    """The guard's results on the original, which runs only if the changed program has races."""
 
     @property
     def races(self) -> tuple[Race, ...]:
@@ -37,7 +37,7 @@ class CheckResults:
         return tuple(race for race in self.races if race.key not in before)
 
     def against(self, *, changes_numbers: bool = False) -> Iterator[str]:
-        """Yield what speaks against the changed program; other numbers may be allowed."""
+        """Yield the reasons against the changed program; other numbers may be allowed."""
         if self.numbers.verdict == "different" and not changes_numbers:
             yield f"other numbers ({self.numbers.why})"
         if self.new_races:
@@ -73,7 +73,7 @@ class Certificate:
 
     @property
     def judgement(self) -> Judgement | None:
-        """The step after against the step before."""
+        """The step after compared with the step before."""
         return self.measurement.test.judgement if self.measurement else None
 
     @property
@@ -86,7 +86,7 @@ class Certificate:
         return "cannot_tell" if any(True for _ in self.open()) else "take_it"
 
     def against(self) -> Iterator[str]:
-        """Yield what speaks against the patch."""
+        """Yield the reasons against the patch."""
         if self.judgement and self.judgement.verdict not in {FASTER, CANNOT_TELL}:
             yield "not faster"
         if self.checked:
@@ -127,6 +127,6 @@ class Certificate:
 
     @property
     def is_by_estimate_as_predicted(self) -> bool:
-        """Whether the most probable of the measured savings lies in the predicted range."""
+        """Whether the estimate of the measured saving lies in the predicted range."""
         judgement, predicted = self.judgement, self.predicted
         return bool(judgement and predicted and predicted[1] <= 1 - judgement.ratio <= predicted[2])

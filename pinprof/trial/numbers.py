@@ -25,11 +25,11 @@ FEWEST_LOSSES = 4
 
 Verdict: TypeAlias = Literal["equal", "rounding", "different", "cannot_tell"]
 Others: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"
-"""Runs the original again, and once nudged. Raises MeasureError."""
+"""Runs the original again, and once more with nudged numbers. Raises MeasureError."""
 
 
 class ComputedSums(msgspec.Struct, frozen=True):
-    """What was computed at one point: sums over the loss, over the parameters of an optimizer, or over an output."""
+    """The numbers at one point of a program: sums over the loss, the parameters of an optimizer, or an output."""
 
     kind: str
     dtype: str
@@ -54,7 +54,7 @@ def _share(one: float, other: float, scale: float) -> float:
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What a run computed in its first steps, in order."""
+    """The numbers of a run's first steps, in order."""
 
     steps: int
     figures: tuple[ComputedSums, ...]
@@ -68,12 +68,12 @@ class Numbers(msgspec.Struct, frozen=True):
 
     @property
     def losses(self) -> tuple[ComputedSums, ...]:
-        """What was differentiated."""
+        """The losses that backward was called on."""
         return tuple(figure for figure in self.figures if figure.kind == "loss")
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What was noted: `loss`, `parameters`, `output`."""
+        """The kinds of numbers: `loss`, `parameters`, `output`."""
         return tuple(dict.fromkeys(figure.kind for figure in self.figures))
 
 

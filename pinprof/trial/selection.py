@@ -10,9 +10,9 @@ from pinprof.errors import MeasureError
 from pinprof.fix import ProgramChange
 
 Without: TypeAlias = Callable[[Sequence[ProgramChange], float], Judgement]
-"""Measures the set with all against the set without some, for at most this many seconds. Raises MeasureError."""
+"""Compares all changes with all but these, for at most this number of seconds. Raises MeasureError."""
 With: TypeAlias = Callable[[Sequence[ProgramChange], ProgramChange], Judgement]
-"""Measures the program with some proposals and one more against that without the last. Raises MeasureError."""
+"""Compares the program with some proposals and one more with the program without the last. Raises MeasureError."""
 Flaw: TypeAlias = Callable[[Sequence[ProgramChange]], str]
 """Returns why a program with some proposals may not replace the original; empty if it may."""
 Fate: TypeAlias = Literal["kept", "kept_unmeasured", "dropped_no_gain", "dropped_not_shown", "dropped_not_safe"]
@@ -34,7 +34,7 @@ class FixOutcome:
 
     @classmethod
     def measured(cls, change: ProgramChange, judgement: Judgement) -> "FixOutcome":
-        """Return what becomes of a fix; the judgement is of the step with it against the step without it."""
+        """Return the outcome of a fix by the judgement of the step with it compared with the step without it."""
         if judgement.verdict == FASTER:
             return cls(change, "kept", judgement)
         return cls(change, "dropped_not_shown" if judgement.verdict == CANNOT_TELL else "dropped_no_gain", judgement)
@@ -68,9 +68,9 @@ def drop_idle(
 
 
 def split_harmless(proposals: Sequence[ProgramChange], flaw: Flaw) -> tuple[list[ProgramChange], list[FixOutcome]]:
-    """Return the proposals with which a program computes the same without a new race, and those with which it does not.
+    """Return the proposals with which the program computes the same without a new race, and the others.
 
-    All are tried together. Where that fails, each half is tried together with those that are known to do no harm.
+    All are tried together. If that fails, each half is tried together with the proposals that are known to be safe.
     """
     kept: list[ProgramChange] = []
     dropped: list[FixOutcome] = []
@@ -89,9 +89,9 @@ def split_harmless(proposals: Sequence[ProgramChange], flaw: Flaw) -> tuple[list
 
 
 def keep_faster(proposals: Sequence[ProgramChange], measure: With) -> list[FixOutcome]:
-    """Return what becomes of each proposal: it is kept if it is shown to save time on top of those before it.
+    """Return the outcome of each proposal: it is kept if it is shown to save time in addition to those before it.
 
-    The fixes that are predicted to save most are measured first.
+    The proposals with the largest predicted saving are measured first.
     """
     outcomes: list[FixOutcome] = []
     for change in sorted(proposals, key=_predicted_ns, reverse=True):
@@ -101,7 +101,7 @@ def keep_faster(proposals: Sequence[ProgramChange], measure: With) -> list[FixOu
 
 
 def _outcome(change: ProgramChange, measure: Callable[[], Judgement], unmeasured: Fate) -> FixOutcome:
-    """Measure a fix, and return what becomes of it; `unmeasured` if that fails."""
+    """Measure a fix, and return its outcome; `unmeasured` if that fails."""
     try:
         return FixOutcome.measured(change, measure())
     except MeasureError as error:

@@ -62,7 +62,7 @@ class TrialOptions:
 
     @property
     def seconds(self) -> float:
-        """How long to measure at most."""
+        """The longest time to measure."""
         return self.wishes.bounds.seconds
 
 
@@ -165,7 +165,7 @@ class Trial:
     def _drop_idle(
         self, versions: Versions, changes: Sequence[ProgramChange], result: Measurement
     ) -> tuple[tuple[FixOutcome, ...], Measurement]:
-        """Leave out the fixes that bring nothing, and measure what is left."""
+        """Leave out the fixes that save nothing, and measure the rest."""
 
         def measure(without: Sequence[ProgramChange], seconds: float) -> Judgement:
             return self._measure(versions.changed(without), versions.changed(without[:-1]), seconds).test.judgement
@@ -271,5 +271,5 @@ def _numbers(results: Sequence[Mapping[str, Any] | MeasureError]) -> tuple[Numbe
 
 
 def wishes_for(minutes: float, seconds: float, limit: float, options: StepOptions) -> Wishes:
-    """Return how a trial measures: pairs start ahead of time, and fewer of them are enough."""
+    """Return how a trial measures: its pairs start at once, and fewer of them are enough."""
     return Wishes(Bounds(limit, 60 * minutes, FALSE_ALARMS), seconds, "auto", options, PAIRS_AHEAD)

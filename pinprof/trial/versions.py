@@ -28,7 +28,7 @@ SAME_NUMBERS = {"PYTHONHASHSEED": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 @dataclass(frozen=True)
 class Command:
-    """The program as the user starts it, the working directory, and the top folder of the program around that."""
+    """The command with which the user starts the program, the working directory, and the program's top folder."""
 
     words: tuple[str, ...]
     here: Path
@@ -41,7 +41,7 @@ class Command:
         return frozenset(file.resolve() for file in files if file.suffix == ".py" and file.is_file())
 
     def moved(self, place: Path) -> tuple[str, ...]:
-        """Return the words with the scripts of a copy in place of their own."""
+        """Return the words of the command with the scripts of a copy."""
         return tuple(self._moved(word, place) for word in self.words)
 
     def _moved(self, word: str, place: Path) -> str:
@@ -152,7 +152,7 @@ def _result(worker: Worker, end: float) -> Mapping[str, Any] | MeasureError:
 
 
 def guard_result(document: Mapping[str, Any] | MeasureError) -> GuardResult:
-    """Return what the guard has written."""
+    """Return the guard's results."""
     return (
         GuardResult(why=str(document)) if isinstance(document, MeasureError) else msgspec.convert(document, GuardResult)
     )

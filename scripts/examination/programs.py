@@ -339,7 +339,7 @@ each repository with its commit."""
 
 def program(name: str) -> Program:
     """Return the program of this name."""
-    known = {each.name: each for each in (*PROGRAMS, *MORE, *UNSEEN)}
+    known = {entry.name: entry for entry in (*PROGRAMS, *MORE, *UNSEEN)}
     if name not in known:
         raise UnknownProgramError(f"no program {name}; there are: {', '.join(known)}")
     return known[name]

@@ -40,7 +40,7 @@ def truth_of_run(noted: Noted) -> Noted:
     """
     ends, waited, epochs = (np.asarray(noted[name], np.int64) for name in ("ends_ns", "waited_ns", "epochs"))
     skipped = min(WARM_UP_STEPS, len(ends) // 4)
-    steps, inputs, begun = (np.diff(each[skipped:]) for each in (ends, waited, epochs))
+    steps, inputs, begun = (np.diff(totals[skipped:]) for totals in (ends, waited, epochs))
     if len(steps) == 0:
         return {"steps": 0}
     own = steps - inputs

@@ -208,4 +208,4 @@ PROGRAMS = (
 
 def program(name: str) -> Program:
     """Return the program of this name; raises StopIteration if there is none."""
-    return next(each for each in PROGRAMS if each.name == name)
+    return next(program for program in PROGRAMS if program.name == name)

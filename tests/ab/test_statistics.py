@@ -23,7 +23,7 @@ from pinprof.ab.statistics import (
     SLOWER,
     Judgement,
     Look,
-    Looks,
+    SequentialLooks,
     estimate,
     interval,
     judge,
@@ -86,7 +86,7 @@ def test_what_is_outside_of_the_interval_is_what_the_test_rejects(values: list[f
 
 
 def test_no_look_spends_more_than_there_is() -> None:
-    looks, differences = Looks(0.01), np.linspace(-1, 1, 40)
+    looks, differences = SequentialLooks(0.01), np.linspace(-1, 1, 40)
     for count in range(1, 41):
         if looks.is_due(count, count / 40):
             looks.look(differences[:count], count / 40)
@@ -95,13 +95,13 @@ def test_no_look_spends_more_than_there_is() -> None:
 
 
 def test_a_look_is_due_only_where_it_can_reject_and_some_pairs_later() -> None:
-    looks = Looks()
+    looks = SequentialLooks()
     assert not looks.is_due(8, 1.0)
     assert looks.is_due(9, 1.0)
     looks.look(np.ones(9), 0.9)
     assert not looks.is_due(11, 0.99)
     assert looks.is_due(40, 1.0)
-    looks = Looks(0.02)
+    looks = SequentialLooks(0.02)
     looks.look(np.ones(8), 0.9)
     assert looks.is_due(9, 1.0), "the last one, however few have come since"
 
@@ -318,5 +318,5 @@ def test_slow_downs_are_found_where_processes_differ_by_two_percent(slower: floa
 def test_the_other_way_round_the_verdict_is_the_opposite(seed: int, effect: float) -> None:
     random = np.random.default_rng(seed)
     differences = effect + 0.05 * random.standard_normal(20)
-    there, back = (Looks().look(sign * differences, 1.0) for sign in (1, -1))
+    there, back = (SequentialLooks().look(sign * differences, 1.0) for sign in (1, -1))
     assert (there.low, there.high) == pytest.approx((-back.high, -back.low))

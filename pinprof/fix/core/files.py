@@ -128,10 +128,10 @@ class Files:
                 self._read[file] = self._open(file)
             except Refusal as reason:
                 self._read[file] = reason
-        found = self._read[file]
-        if isinstance(found, Refusal):
-            raise found
-        return found
+        source = self._read[file]
+        if isinstance(source, Refusal):
+            raise source
+        return source
 
     def _open(self, file: str) -> SourceFile:
         path = self._path(file)
