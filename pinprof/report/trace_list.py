@@ -66,7 +66,9 @@ def _lines(
 ) -> Iterator[RenderableType]:
     rows = [_trace_row(part.profile, part.findings) for part in measured]
     begin, end = common_ends([*skipped, *(row.path for row in rows)], [row.path for row in rows])
-    rows += [TraceRow(path, (), reason=_reason(path, reason), is_trace=False) for path, reason in skipped.items()]
+    rows += [
+        TraceRow(path, (), reason=reason.removeprefix(f"{path}: "), is_trace=False) for path, reason in skipped.items()
+    ]
     rows.sort(key=lambda row: row.path)
     counts = counted(len(measured), "trace") + (f", {counted(len(skipped), 'other file')}" if skipped else "")
     yield unwrapped(f"{begin}*{end} · {counts}" if begin or end else counts, "dim")
@@ -105,11 +107,6 @@ def common_ends(files: Sequence[str], traces: Sequence[str]) -> tuple[str, str]:
 def _common(texts: Sequence[str]) -> str:
     """Return the characters that all texts begin with."""
     return "".join(letters[0] for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*texts)))  # noqa: B905
-
-
-def _reason(path: str, reason: str) -> str:
-    """Return why a file is not a trace, without its name."""
-    return reason.removeprefix(f"{path}: ")
 
 
 def _trace_row(profile: Profile, findings: Findings) -> TraceRow:

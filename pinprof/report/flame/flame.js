@@ -112,9 +112,9 @@ class Flame {
 
   // The callers of a box from the root on, itself last.
   path(box) {
-    const found = [];
-    for (let at = box; at >= 0; at = this.data.parent[at]) found.unshift(at);
-    return found;
+    const path = [];
+    for (let at = box; at >= 0; at = this.data.parent[at]) path.unshift(at);
+    return path;
   }
 
   // Draws the zoomed box and all below it.

@@ -75,16 +75,16 @@ class Grid {
 
   // The rows in a scope that hold all of the words, sorted.
   rows(scope, words) {
-    const found = [];
+    const rows = [];
     for (let row = 0; row < this.size; row++) {
-      if (this.numbers.count[scope][row] && words.every((word) => this.words[row].includes(word))) found.push(row);
+      if (this.numbers.count[scope][row] && words.every((word) => this.words[row].includes(word))) rows.push(row);
     }
     const { key, falls } = this.sort;
-    const values = new Map(found.map((row) => [row, this.value(row, key, scope)]));
+    const values = new Map(rows.map((row) => [row, this.value(row, key, scope)]));
     const order = this.field.get(key).kind === "text"
       ? (one, other) => String(values.get(one)).localeCompare(String(values.get(other)))
       : (one, other) => (values.get(one) ?? -Infinity) - (values.get(other) ?? -Infinity);
-    return found.sort((one, other) => (falls ? -order(one, other) : order(one, other)) || one - other);
+    return rows.sort((one, other) => (falls ? -order(one, other) : order(one, other)) || one - other);
   }
 
   sortBy(key) {

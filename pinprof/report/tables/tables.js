@@ -119,8 +119,7 @@ class Tables {
       cell.scope = "col";
       const { sort } = this.grid;
       if (sort.key === key) cell.setAttribute("aria-sort", sort.falls ? "descending" : "ascending");
-      const button = newElement("button", "", title);
-      button.type = "button";
+      const button = asButton(title, "", "");
       button.dataset.sort = key;
       if (meaning) button.title = meaning;
       cell.append(button);
@@ -249,7 +248,7 @@ const inShort = (text) => text.replace(FOLDERS, "");
 const asButton = (text, name, label) => {
   const button = newElement("button", name, text);
   button.type = "button";
-  button.setAttribute("aria-label", label);
+  if (label) button.setAttribute("aria-label", label);
   return button;
 };
 

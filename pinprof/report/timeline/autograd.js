@@ -1,6 +1,6 @@
-// Which backward op belongs to which forward op, as torch links them (torch/csrc/autograd/profiler_kineto.cpp): a forward
-// op has the number that its thread gives to the next node of the graph, a backward op that of its node, and the thread
-// that made it, by autograd's own count.
+// Links forward and backward ops as torch does (torch/csrc/autograd/profiler_kineto.cpp). A forward op has the number
+// that its thread gives to the next node of the graph. A backward op has the number of its node, and the thread that
+// made the node, in autograd's own numbering of threads.
 
 const NODE_NUMBER = "Sequence number";
 const FORWARD_THREAD = "Fwd thread id"; // 0 of forward ops
@@ -26,7 +26,7 @@ const visitNodes = (data, visit) => {
   }
 };
 
-// The thread of the lanes that made most nodes of a thread of autograd's count.
+// The thread of the lanes that made most nodes of one of autograd's threads.
 const makerOf = (made, backward) => {
   const counts = new Map();
   for (const [thread, nodes] of made) {
@@ -37,7 +37,7 @@ const makerOf = (made, backward) => {
   return [...counts].reduce((one, other) => (other[1] > one[1] ? other : one), [undefined, 0])[0];
 };
 
-// Pairs of a forward op and the ops of its backward, the outermost first, by start: made once, when first asked for.
+// Pairs of a forward op and the ops of its backward, the outermost first, sorted by start; made on first use.
 const autogradPairs = (data) => {
   if (data.autogradPairs) return data.autogradPairs;
   const made = new Map(); // by thread and number, the last op before the node: that one made it
@@ -72,7 +72,7 @@ const autogradPairs = (data) => {
 const isSame = (one, lane, at) => one.lane === lane && one.at === at;
 const isBackward = ({ ops }, lane, at) => ops.some((op) => isSame(op, lane, at));
 
-// The forward op of a backward op, or of what runs in one.
+// The forward op of a backward op, or of an event within one.
 const forwardOf = (data, lane, at) => {
   for (let one = { lane, at }; one; one = parentOf(data, one.lane, one.at)) {
     const pair = autogradPairs(data).find((known) => isBackward(known, one.lane, one.at));
@@ -81,7 +81,7 @@ const forwardOf = (data, lane, at) => {
   return undefined;
 };
 
-// The backward ops of what an op, a frame or an annotation did forward, in the order of forward.
+// The backward ops of all forward ops within an event, in the order of forward.
 const backwardOf = (data, lane, at) => {
   const pairs = autogradPairs(data).filter(({ forward }) => {
     const begin = forward.lane.start[forward.at];
@@ -90,7 +90,7 @@ const backwardOf = (data, lane, at) => {
   return pairs.map(({ backward }) => backward);
 };
 
-// The op that autograd links with an op: { other, isForward, what }.
+// The op that autograd links with an op, as { other, isForward, what }, if there is one.
 const autogradLink = (data, lane, at) => {
   const pairs = lane.source === "ops" ? autogradPairs(data) : [];
   const pair = pairs.find((known) => isSame(known.forward, lane, at) || isBackward(known, lane, at));

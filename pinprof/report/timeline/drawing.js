@@ -226,8 +226,8 @@ class TimelineDrawing {
     const { place, time, lane } = this.placeOf(event);
     if (!lane || place < 0 || place > 1) return undefined;
     const row = this.rowOf(lane);
-    const found = row.find(time, (this.view[1] - this.view[0]) / this.width);
-    return found && cellOfBlock(row, ...found);
+    const rectangle = row.find(time, (this.view[1] - this.view[0]) / this.width);
+    return rectangle && cellOfBlock(row, ...rectangle);
   }
 
   writeDrawn() {

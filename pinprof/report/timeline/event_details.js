@@ -23,9 +23,9 @@ const argsOfEvent = (data, lane, at) => {
 
 // The innermost op around a call.
 const opAround = (data, call) => {
-  let found = parentOf(data, call.lane, call.first);
-  while (found && found.lane.source !== "ops") found = parentOf(data, found.lane, found.at);
-  return found;
+  let parent = parentOf(data, call.lane, call.first);
+  while (parent && parent.lane.source !== "ops") parent = parentOf(data, parent.lane, parent.at);
+  return parent;
 };
 
 // The args of an event, and of GPU work also the inputs of the op that asked for it.

@@ -71,8 +71,8 @@ const goAcross = (timeline, by) => {
 // Goes from the chosen event to the first event with one of these relations.
 const follow = (timeline, ...relations) => {
   const { lane, at } = timeline.chosen ?? {};
-  const found = lane && relationsOf(timeline.data, lane, at).find(({ what }) => relations.includes(what));
-  if (found) timeline.goTo(found.events[0].lane, found.events[0].at);
+  const relation = lane && relationsOf(timeline.data, lane, at).find(({ what }) => relations.includes(what));
+  if (relation) timeline.goTo(relation.events[0].lane, relation.events[0].at);
 };
 
 const zoomToChosen = (timeline) => {

@@ -12,8 +12,8 @@ const lanesOfStrip = (data) => {
   const groups = new Map();
   for (const lane of data.lanes) if (lane.device !== undefined && !groups.has(lane.group)) groups.set(lane.group, lane);
   for (const lane of data.lanes) if (lane.source === "overlap") groups.set(lane.group, lane);
-  const found = [...stalls, ...groups.values()].slice(0, STRIPS);
-  return found.length ? found : data.lanes.filter((lane) => lane.source !== "steps").slice(0, 2);
+  const lanes = [...stalls, ...groups.values()].slice(0, STRIPS);
+  return lanes.length ? lanes : data.lanes.filter((lane) => lane.source !== "steps").slice(0, 2);
 };
 
 class Overview {

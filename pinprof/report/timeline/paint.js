@@ -97,7 +97,7 @@ class Painter {
     row.walk(from - 2 * this.pixel, to, this.pixel, (first, next) => {
       const left = this.x(row.start[first]);
       const right = Math.max(this.x(row.rightOf(first, next, this.pixel)), left + 1);
-      const isLit = row.holdsFound(first, next);
+      const isLit = row.isLit(first, next);
       const busy = row.busy[next] - row.busy[first];
       const span = Math.max(row.end[next - 1] - row.start[first], next - first > 1 ? this.pixel : 0);
       this.cell(row, first, next, { left, right, y, full, isLit, share: span > 0 ? Math.min(busy / span, 1) : 1 });
@@ -155,7 +155,7 @@ class Painter {
   cell(row, first, next, { left, right, y, full, isLit, share }) {
     const wide = right - left >= GAP_FROM * this.ratio && row.lane.source !== "overlap" ? 1 : 0;
     const isAlone = next - first === 1 && !row.lane.shares;
-    const least = isLit && row.found ? full : Math.min(LOW * this.ratio, full);
+    const least = isLit && row.matches ? full : Math.min(LOW * this.ratio, full);
     const high = Math.max(Math.round(full * share), least);
     if (isAlone || row.kinds.length < 2) {
       const at = row.placeOf(first);

@@ -7,7 +7,7 @@ const lanesOfThread = (data, lane) => data.lanes.filter((one) => one.isNested &&
 // The shortest event of the thread around this one.
 const parentOf = (data, lane, at) => {
   const [start, end] = [lane.start[at], lane.end[at]];
-  let found;
+  let parent;
   let isBelow = false;
   for (const one of lanesOfThread(data, lane)) {
     if (one === lane) {
@@ -18,9 +18,9 @@ const parentOf = (data, lane, at) => {
     if (place < 0 || one.end[place] < end) continue;
     const length = one.end[place] - one.start[place];
     if (length === end - start && isBelow) continue; // of equal ones the upper one is around the other
-    if (!found || length <= found.lane.end[found.at] - found.lane.start[found.at]) found = { lane: one, at: place };
+    if (!parent || length <= parent.lane.end[parent.at] - parent.lane.start[parent.at]) parent = { lane: one, at: place };
   }
-  return found;
+  return parent;
 };
 
 // The events of a lane within a time, as places from and to.
@@ -33,16 +33,16 @@ const within = (lane, start, end) => {
 
 // The children of an event, at most `most`.
 const childrenOf = (data, lane, at, most) => {
-  const found = [];
+  const children = [];
   for (const one of lanesOfThread(data, lane)) {
     if (one === lane) continue;
     const [from, to] = within(one, lane.start[at], lane.end[at]);
-    for (let place = from; place < to && found.length < most; place++) {
+    for (let place = from; place < to && children.length < most; place++) {
       const parent = parentOf(data, one, place);
-      if (parent?.lane === lane && parent.at === at) found.push({ lane: one, at: place });
+      if (parent?.lane === lane && parent.at === at) children.push({ lane: one, at: place });
     }
   }
-  return found.sort((a, b) => a.lane.start[a.at] - b.lane.start[b.at]);
+  return children.sort((one, other) => one.lane.start[one.at] - other.lane.start[other.at]);
 };
 
 // GPU work by the number of its launch, sorted; made on first use.
@@ -63,35 +63,35 @@ const launchedBy = (data) => {
 // The GPU work that the event's thread launched during the event: count, time, all of it and the first.
 const workOf = (data, lane, at, most) => {
   const keys = launchedBy(data);
-  const found = { count: 0, time: 0, first: [], numbers: [] };
+  const work = { count: 0, time: 0, first: [], all: [] };
   for (const calls of data.lanes) {
     if (calls.source !== "calls" || calls.thread !== lane.thread) continue;
     const [from, to] = calls === lane ? [at, at + 1] : within(calls, lane.start[at], lane.end[at]);
     if (to <= from) continue;
     const end = firstFrom(keys, (calls.base + to) * NUMBERS, 0, keys.length);
     for (let one = firstAbove(keys, (calls.base + from) * NUMBERS - 1); one < end; one++) {
-      const work = linked(data, (keys[one] % NUMBERS) + FIRST);
-      found.count += 1;
-      found.time += work.lane.end[work.first] - work.lane.start[work.first];
-      if (found.first.length < most) found.first.push({ lane: work.lane, at: work.first });
-      found.numbers.push({ lane: work.lane, at: work.first });
+      const { lane: stream, first: place } = linked(data, (keys[one] % NUMBERS) + FIRST);
+      work.count += 1;
+      work.time += stream.end[place] - stream.start[place];
+      if (work.first.length < most) work.first.push({ lane: stream, at: place });
+      work.all.push({ lane: stream, at: place });
     }
   }
-  return found;
+  return work;
 };
 
 // Count and time of all events with the name and the source of this one.
 const namesakes = (data, lane, at) => {
-  const [name, found] = [lane.name?.[at], { count: 0, time: 0 }];
+  const [name, sums] = [lane.name?.[at], { count: 0, time: 0 }];
   for (const one of data.lanes) {
     if (one.source !== lane.source || !one.name || name === undefined) continue;
     for (let place = 0; place < one.size; place++) {
       if (one.name[place] !== name || (one.count?.[place] ?? 1) > 1) continue;
-      found.count += 1;
-      found.time += one.end[place] - one.start[place];
+      sums.count += 1;
+      sums.time += one.end[place] - one.start[place];
     }
   }
-  return found;
+  return sums;
 };
 
 const timeOf = (events) => events.reduce((sum, { lane, at }) => sum + lane.end[at] - lane.start[at], 0);
@@ -124,7 +124,7 @@ const relationsOf = (data, lane, at) => {
     const backward = backwardOf(data, lane, at);
     add("forward of", backward, { time: timeOf(backward), all: backward });
     const work = workOf(data, lane, at, MOST);
-    add("launches", work.first, { count: work.count, time: work.time, all: work.numbers });
+    add("launches", work.first, { count: work.count, time: work.time, all: work.all });
   }
   const neighbourBy = (by) => (at + by >= 0 && at + by < lane.size ? { lane, at: at + by } : undefined);
   add("before it", [neighbourBy(-1)]);

@@ -84,7 +84,7 @@ class Row {
     const busy = (at) => (lane.busy ? lane.busy[place(at)] : this.end[at] - this.start[at]);
     this.busy = sumsOf(this.size, busy);
     this.kinds = kindSums(lane, place, this.size, busy).filter(([kind]) => !hidden.has(kind));
-    this.found = undefined;
+    this.matches = undefined; // running sums of matches, while somebody searches
   }
 
   placeOf(at) {
@@ -93,11 +93,11 @@ class Row {
 
   // Takes the matches of a search: a flag for each event of the lane, or undefined where nobody searches.
   light(flags) {
-    this.found = flags && sumsOf(this.size, (at) => flags[this.placeOf(at)]);
+    this.matches = flags && sumsOf(this.size, (at) => flags[this.placeOf(at)]);
   }
 
-  holdsFound(first, next) {
-    return this.found === undefined || this.found[next] > this.found[first];
+  isLit(first, next) {
+    return this.matches === undefined || this.matches[next] > this.matches[first];
   }
 
   // Calls visit(first, next) for each rectangle: one event, or all that are narrower than a pixel and begin in the same
@@ -119,11 +119,11 @@ class Row {
 
   // Returns [first, next] of the rectangle at a time, undefined if there is none; narrow ones are drawn wider.
   find(time, pixel) {
-    let found;
+    let rectangle;
     this.walk(time - (LEAST + 2) * pixel, time + pixel, pixel, (first, next) => {
-      if (this.start[first] <= time && time < this.rightOf(first, next, pixel)) found = [first, next];
+      if (this.start[first] <= time && time < this.rightOf(first, next, pixel)) rectangle = [first, next];
     });
-    return found;
+    return rectangle;
   }
 
   // The right end of a rectangle: it is at least LEAST pixels wide, if there is room before the next.

@@ -37,7 +37,7 @@ ROWS = {
 """The tables of the whole report that findings of a family rest on."""
 
 
-class Room(NamedTuple):
+class BriefSize(NamedTuple):
     """The most findings, doubts and ranks of a brief."""
 
     findings: int
@@ -45,7 +45,7 @@ class Room(NamedTuple):
     ranks: int
 
 
-ROOMS = (Room(5, 4, 8), Room(3, 3, 4), Room(2, 2, 2), Room(1, 1, 1))
+SIZES = (BriefSize(5, 4, 8), BriefSize(3, 3, 4), BriefSize(2, 2, 2), BriefSize(1, 1, 1))
 """The limits of a brief: the first with which it fits into `MOST_BYTES`."""
 
 
@@ -82,19 +82,19 @@ def traces_to_brief_json(
         for place, (profile, findings) in enumerate(entries)
         if shown is None or place == shown
     ]
-    sizes = [(room, len(briefed)) for room in ROOMS] + [(ROOMS[-1], most) for most in range(len(briefed) - 1, 0, -1)]
-    return encoded_within(MOST_BYTES, (_brief(briefed[:most], len(entries), ranks, room) for room, most in sizes))
+    sizes = [(size, len(briefed)) for size in SIZES] + [(SIZES[-1], most) for most in range(len(briefed) - 1, 0, -1)]
+    return encoded_within(MOST_BYTES, (_brief(briefed[:most], len(entries), ranks, size) for size, most in sizes))
 
 
-def _brief(traces: Sequence[BriefedTrace], count: int, ranks: Ranks | None, room: Room) -> documents.ReportBrief:
+def _brief(traces: Sequence[BriefedTrace], count: int, ranks: Ranks | None, size: BriefSize) -> documents.ReportBrief:
     return documents.ReportBrief(
-        traces=[_trace(trace, room) for trace in traces],
+        traces=[_trace(trace, size) for trace in traces],
         more_traces=count - len(traces),
-        ranks=None if ranks is None else _ranks(ranks, room.ranks),
+        ranks=None if ranks is None else _ranks(ranks, size.ranks),
     )
 
 
-def _trace(trace: BriefedTrace, room: Room) -> documents.BriefTrace:
+def _trace(trace: BriefedTrace, size: BriefSize) -> documents.BriefTrace:
     profile, findings, doubts = trace.profile, trace.findings, trace.profile.doubts
     return documents.BriefTrace(
         path=cut(profile.path, LONGEST_PATH),
@@ -102,12 +102,12 @@ def _trace(trace: BriefedTrace, room: Room) -> documents.BriefTrace:
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
         step=_step(profile),
         verdict=_brief_verdict(profile, findings, trace.id),
-        findings=[_finding(action, trace) for action in actions(profile, findings)[: room.findings]],
-        more_findings=max(len(findings) - room.findings, 0),
+        findings=[_finding(action, trace) for action in actions(profile, findings)[: size.findings]],
+        more_findings=max(len(findings) - size.findings, 0),
         joint=joint_of(findings.joint, profile.step_ns),
         lines=[] if profile.gpus else [_brief_line(line, trace) for line in named_lines(profile)],
-        cannot_tell=[_doubt(f"{trace.id}/missing/{at}", doubt) for at, doubt in enumerate(doubts[: room.doubts])],
-        more_cannot_tell=max(len(doubts) - room.doubts, 0),
+        cannot_tell=[_doubt(f"{trace.id}/missing/{at}", doubt) for at, doubt in enumerate(doubts[: size.doubts])],
+        more_cannot_tell=max(len(doubts) - size.doubts, 0),
         next=list(_next(profile, findings, diffs=trace.diffs)),
     )
 

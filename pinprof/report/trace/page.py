@@ -27,7 +27,6 @@ from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
 from pinprof.report.view import Fact, PageContext, Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, recording_line
-from pinprof.rules import Findings
 from pinprof.units import counted, duration
 
 GROUPS = {
@@ -115,7 +114,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     pieces = [
         top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
         Markup('<p class="headline">{}</p>').format(inline_html(_sentence(entry))),
-        note(_evidence(profile, findings)),
+        note(" ".join(f"{capitalized(reason)}." for reason in evidence(profile, findings))),
         Markup("<p><strong>{}</strong></p>").format(inline_html(first.sentence)) if first.finding is None else "",
         *_doubts(profile),
         *_shares(profile, findings.verdict.cause),
@@ -189,11 +188,6 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
         )
         named = replace(part, name=f"{part.name}-{number}" if part.name else "")
         yield PagePart(GROUPS.get(part.name, ""), named.name, on_page(named, drawn, shown))
-
-
-def _evidence(profile: Profile, findings: Findings) -> str:
-    """Return the `evidence` as sentences."""
-    return " ".join(f"{capitalized(sentence)}." for sentence in evidence(profile, findings))
 
 
 def _shares(profile: Profile, limit: str | None) -> Iterator[Markup]:
