@@ -160,7 +160,7 @@ def _step_bounds(steps: documents.StepsJson) -> Bounded:
 
 
 def _per_step(before: BaselineTrace, figure: str) -> float | None:
-    """Return a sum per step; None where the report has none of this name."""
+    """Return a sum per step by its name; None if the report does not have it."""
     return getattr(before.per_step, figure, None)
 
 

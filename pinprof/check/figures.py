@@ -124,7 +124,7 @@ def _lacking(details: Details, profile: Profile, quantity: Quantity) -> str:
     unusable = sum(details.trace.skipped_kinds.get(kind, 0) for kind in (*kinds, "unknown")) if kinds else 0
     if unusable:
         remedy = next(entry.remedy for entry in profile.doubts if entry.check == "unusable_events")
-        return f"without {counted(unusable, 'unusable event')} of which it is made; {remedy}"
+        return f"without {counted(unusable, 'unusable event')} that count for it; {remedy}"
     apart = profile.doubt("waits_apart") if "op" in kinds else None
     needed = (*LIMITED[quantity.key].withheld_by, *quantity.rests_on)
     return _unfit(apart or profile.gravest(*(getattr(profile.withheld, kind) for kind in needed)))

@@ -29,7 +29,7 @@ NEW_WAITS = "new_waits"
 NEW_WAITS_WHAT = "hidden waits at places that the baseline does not have"
 ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
 READABLE, READABLE_WHAT = "readable", "traces that can be read"
-ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job of which a trace was given"
+ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job with a trace"
 MOST_NAMED = 8
 """The most ranks that a verdict names; further ones are counted."""
 REMEDY = "give the traces of all ranks, or say with --some-ranks that these will do"

@@ -59,7 +59,7 @@ class Missing(Document, kw_only=True):
     level: Annotated[
         str, one_of(LEVELS), doc("whether figures are withheld or doubtful, or something was not recorded")
     ]
-    what: Annotated[Words, doc("what it is")]
+    what: Annotated[Words, doc("the lack or fault")]
     effect: Annotated[Words, doc("what follows")]
     remedy: Annotated[Words, doc("how to record it")]
     invalidates: Annotated[

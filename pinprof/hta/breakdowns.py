@@ -69,7 +69,7 @@ class LaunchTimes:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """HTA's figures on one trace without its last step; None where HTA has none."""
+    """HTA's figures on one trace without its last step; None if HTA has none."""
 
     path: str
     rank: int

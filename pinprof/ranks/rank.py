@@ -152,7 +152,7 @@ class CollectiveRow:
     waited_ns: float
     """The longest time that a rank waited for the others."""
     bytes: int | None
-    """Its message, on each rank; None where not recorded."""
+    """The size of its message on each rank; None if it was not recorded."""
     bus_gbps: float | None
     """The bus bandwidth, as nccl-tests counts it, of `own_ns`."""
 

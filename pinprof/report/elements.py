@@ -73,7 +73,7 @@ def note(text: str) -> Markup:
 
 
 def remarks(title: str, sentences: Iterable[str]) -> Markup:
-    """Return a list of sentences below its title, if it has one; nothing where there are none."""
+    """Return a list of sentences below its title, if it has one; empty without sentences."""
     heading = Markup("<h3>{}</h3>\n").format(title) if title else ""
     items = Markup().join(map(Markup("<li>{}</li>").format, map(inline_html, sentences)))
     return Markup('{}<ul class="missing">{}</ul>').format(heading, items) if items else Markup()

@@ -63,7 +63,7 @@ def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value_at(trace: Mapping[str, Any], name: str) -> Any:
-    """Return the value of this name in the JSON; None where it, or what holds it, is null."""
+    """Return the value at a path in the JSON; None if it, or an object around it, is null."""
     value: Any = trace
     for key in name.split("/"):
         if value is None:

@@ -51,7 +51,7 @@ Sentence: TypeAlias = "Cell | tuple[Cell, ...]"
 
 
 class Fact(NamedTuple):
-    """A number, what it is called, and what it means."""
+    """A number with its name and its meaning."""
 
     name: str
     number: str

@@ -69,7 +69,7 @@ def joined_by_or(names: Sequence[str]) -> str:
 
 
 def step_known(step: StepEstimate) -> tuple[str, str] | None:
-    """Return the step without profiler and how it is known; None where it is not known."""
+    """Return the step without profiler and how it is known; None if it is not known."""
     if step.step_ns is None:
         return (
             None

@@ -47,7 +47,7 @@ class AbJudgement(AbRatio):
 class AbSide(Document):
     """A version."""
 
-    name: Annotated[str, doc("what it is called")]
+    name: Annotated[str, doc("its name")]
     command: Annotated[str, doc("the command that runs it")]
     first_step_ms: Annotated[Ms, doc("the usual step of its first run, which is not counted")]
     step_marker: Annotated[str, doc("what marks its steps")]
@@ -68,7 +68,7 @@ class AbPair(Document):
 class AbCause(Document):
     """Something that differs between a recorded run of each."""
 
-    kind: Annotated[Kind, doc("what it is")]
+    kind: Annotated[Kind, doc("its kind")]
     what: Annotated[str, doc("its name")]
     where: Annotated[str | None, doc("its place in the program")]
     certain: Annotated[bool, doc("whether its number differs, which no noise does")]
@@ -128,7 +128,7 @@ class Bisect(Document, kw_only=True, tag_field="schema", tag="pinprof.bisect/1")
     ratio: Annotated[float | None, doc("its step, divided by that of the good revision")]
     range: RatioRange
     reason: Annotated[Words | None, doc("why no single revision was found")]
-    suspects: Annotated[Sequence[BisectSuspect], doc("the revisions among which it is, the oldest first")]
+    suspects: Annotated[Sequence[BisectSuspect], doc("the revisions that may be it, the oldest first")]
     tried: Annotated[Sequence[BisectTried], doc("all comparisons, in order")]
 
 

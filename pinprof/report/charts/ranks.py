@@ -30,7 +30,7 @@ MAX_TICKS = 16
 PIXELS_PER_RANK, LABELS = 1, 310
 """Pixels: the least width of a rank, and the labels of the lines."""
 STEPS, LINE, BELOW = 130, 24, 60
-"""Heights in pixels: of the steps, of a line of the heat map, and of what is below it."""
+"""Heights in pixels: of the steps, of a line of the heat map, and of the axis below it."""
 LONGEST_NAME = 48
 """Characters of a file's name that fit a label."""
 
@@ -47,7 +47,7 @@ DIFFERENCES = [(part, see_through(colour, alpha)) for part, colour, alpha in END
 
 
 class Line(NamedTuple):
-    """One cause, and what each rank spends on it in ns per step; None where that is not known."""
+    """One cause, and the time of each rank in ns per step; None if it is not known."""
 
     name: str
     times: tuple[float | None, ...]

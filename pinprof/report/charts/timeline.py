@@ -263,7 +263,7 @@ def _legend_lines(names: Sequence[str]) -> int:
 def _since(trace: Trace, window: Window) -> str:
     steps = trace.steps
     if steps.source == WHOLE_TRACE or window.start_ns != steps.start_ns[window.first]:
-        return "ms from the beginning of what is drawn"
+        return "ms from the beginning of the drawn part"
     return f"ms from the beginning of {step_names(trace)[window.first]}"
 
 

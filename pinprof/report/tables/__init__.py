@@ -1,1 +1,1 @@
-"""The tables of what was recorded: ops, kernels, copies, waits and collectives, to be sorted, searched and saved."""
+"""The interactive tables of a page: ops, kernels, copies, waits and collectives, to sort, search and save."""

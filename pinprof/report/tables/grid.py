@@ -36,7 +36,7 @@ class Field(NamedTuple):
     adds: bool = False
     """Whether it adds up over events; per step it is the sum divided by the number of steps."""
     over_rows: bool = True
-    """Whether its sum over rows means something, too."""
+    """Whether its sum over rows has a meaning."""
 
 
 COUNTED = Field("count", "count", COUNT, adds=True)

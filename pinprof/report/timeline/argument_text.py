@@ -14,7 +14,7 @@ from pinprof.units import counted, how_many, listed, size
 Args: TypeAlias = Mapping[str, Any]
 
 INPUTS = "inputs"
-"""The beginning of a line of an op, which its GPU work shows, too."""
+"""The beginning of the line on an op's inputs, which the op's GPU work also shows."""
 MAX_INPUTS, MAX_TENSORS = 16, 4
 """The most inputs of an op that are shown, and tensors in a list of them."""
 MAX_LINE, MAX_KEY, MAX_VALUE, MAX_OTHERS = 600, 60, 200, 60

@@ -149,7 +149,7 @@ class Overview {
     });
   }
 
-  // The view after a key, if it is one for the strip; the keys of the lanes work here, too.
+  // The view after a key of the strip; the keys of the lanes also work here.
   byKey({ key, shiftKey }) {
     const [from, to] = this.timeline.view;
     const [least, most] = this.timeline.whole;

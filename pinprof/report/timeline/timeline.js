@@ -85,7 +85,7 @@ class Timeline extends TimelineDrawing {
     return this.mark([own, its], link, [detailsOf(this, cell), details]);
   }
 
-  // Marks an event without launch or awaited work; of an op its forward or backward, too, with an arrow.
+  // Marks an event without launch or awaited work, and an arrow from an op to its forward or backward.
   chooseOp(cell, own) {
     const { lane, first } = cell;
     const pair = cell.count === 1 ? autogradLink(this.data, lane, first) : undefined;

@@ -13,7 +13,7 @@ MOST_PEAKS = 2
 
 
 def memory_in_short(profile: Profile) -> str:
-    """Return the peaks in a line; nothing where no memory was recorded."""
+    """Return the peaks in a line; empty if no memory was recorded."""
     by_size = sorted(profile.memory, key=lambda peak: -peak.allocated_bytes)
     several = len(by_size) > 1
     peaks = [
@@ -36,7 +36,7 @@ def _reserved(peak: MemoryPeak) -> str:
 
 
 def _when(peak: MemoryPeak) -> str:
-    """Return where in the steps and in which op the peak stands."""
+    """Return the step and the op of the peak."""
     step = "outside of the steps"
     if peak.step is not None and peak.step_fraction is not None:
         step = f"at {percent(peak.step_fraction)} of step {peak.step}"

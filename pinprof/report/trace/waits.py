@@ -270,7 +270,7 @@ class SeenWait(NamedTuple):
 
     @property
     def is_outside(self) -> bool:
-        """Whether it is outside of the recorded steps: what waits in every step waits in these, too."""
+        """Whether it may be only in other steps: a wait of every step is also in the recorded ones."""
         return self.every != 1
 
     @property

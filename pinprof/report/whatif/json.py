@@ -38,7 +38,7 @@ class WaitJson(PlacedJson):
 class ChangeJson(Document):
     """What one option changes in the program."""
 
-    option: Annotated[str, one_of(OPTIONS), doc("the option of `pinprof whatif` that it is")]
+    option: Annotated[str, one_of(OPTIONS), doc("the option of `pinprof whatif`")]
     per_step: Annotated[float, doc("waits, copies or calls that it changes")]
     bytes_per_step: Annotated[Bytes | None, doc("bytes of the copies that it changes")]
     sites: Annotated[Sequence[WaitJson], doc("the waits that it is about")]
@@ -66,7 +66,7 @@ class Predicted(Document):
 class UsualJson(Predicted):
     """One of the usual changes."""
 
-    name: Annotated[Words, doc("what it is")]
+    name: Annotated[Words, doc("the change in words")]
     options: Annotated[str, doc("the options that ask for it")]
     scenario: Annotated[Scenario, doc("the same as fields")]
 

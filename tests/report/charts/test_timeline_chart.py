@@ -187,7 +187,7 @@ def test_a_trace_without_steps_is_drawn_whole(tmp_path: Path) -> None:
     builder.kernel(10, 5, launch=1)
     chart = timeline_chart(analysed(builder, tmp_path), TITLE)
     assert lines_of(chart)[1] == "The whole trace, in which no step is marked, 14.0 µs."
-    assert chart.layout["xaxis"]["title"]["text"] == "ms from the beginning of what is drawn"
+    assert chart.layout["xaxis"]["title"]["text"] == "ms from the beginning of the drawn part"
     assert ("stream 7", "kernel", 0.009, 0.005) in drawn(chart)
 
 
