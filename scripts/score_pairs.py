@@ -19,6 +19,7 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.prediction import Scenario, predict_scenario, replay_of
+from pinprof.prediction.predict import pace_after, saving_range
 from pinprof.prediction.scenarios import edits_of
 from pinprof.replay import Replay
 from pinprof.trace import read_trace
@@ -83,6 +84,8 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     }
     scenario = Scenario(**changes)
     prediction = predict_scenario(measured, scenario)
+    after_edits = pace_after(measured, [edits_of(rank, scenario) for rank in measured.ranks])
+    low_saved, high_saved = saving_range(measured, after_edits)
     busy = max(rank.steps.busy_ns or 0.0 for rank in replay.ranks)
     low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(
@@ -98,7 +101,7 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         prediction.predicted_ns / MS,
         after,
         prediction.range_ns[0] <= after * MS <= prediction.range_ns[1],
-        abs(max(before - after, 0.0) - max(prediction.saving_ms, 0.0)) * MS <= prediction.unsure_ns,
+        low_saved <= max(before - after, 0.0) * MS <= high_saved,
         max(waited_ns(rank, scenario) for rank in replay.ranks) / MS,
         max(before - busy / MS, 0.0),
     )

@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias
 from pinprof.document import Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.fields import Bound, PlacedJson, Pointer, SavingFraction, SavingMs, SavingRange, Severity, Source
 from pinprof.documents.findings import DoFirst, JointJson, OfCause, Word
+from pinprof.documents.report import IRREGULAR_REASONS
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.rules.rule import Numbers
 from pinprof.verdict import CAUSES
@@ -15,14 +16,26 @@ Evidence: TypeAlias = Annotated[Sequence[Pointer], doc("ids of the evidence")]
 Code: TypeAlias = Annotated[str | None, doc("the line of code; null where the source is not there as it ran")]
 
 
+class LongerSteps(PlacedJson):
+    """Steps that are longer than the others for one reason."""
+
+    reason: Annotated[str, one_of(IRREGULAR_REASONS), doc("the reason")]
+    every: Annotated[Count | None, doc("their period in steps; null without one")]
+    per_step_ms: Annotated[Ms, doc("what they add, divided by all steps")]
+
+
 class BriefStep(Document):
     """The step without the profiler."""
 
     step_ms: Annotated[Ms | None, doc("how long it is; null where that is withheld")]
     step_source: Annotated[Source, doc("how that is known")]
-    range_ms: Annotated[RangeMs | None, doc("where it lies")]
+    range_ms: Annotated[RangeMs | None, doc("where it lies; of several recorded runs, where it lies in another one")]
     bound: Annotated[Bound | None, doc("what sets the pace")]
     count: Annotated[Count, doc("complete steps in the recording")]
+    copies_hidden: Annotated[Share | None, doc("share of the copies' time in which kernels run; null without copies")]
+    longer: Annotated[
+        Sequence[LongerSteps], doc("steps unlike the others, which `step_ms` leaves out, by what they add")
+    ]
     why_null: Annotated[Words | None, doc("why `step_ms` is null; null where it is not")]
 
 

@@ -26,7 +26,7 @@ recorded after a fix, lie within this distance of their prediction."""
 NOISE, HOST_NOISE = 0.01, 0.04
 """The saving of a change is in addition uncertain by this share of the step: `NOISE` if the GPU sets the pace of the
 step, `HOST_NOISE` if the host does, since two runs of such a program differ. `HOST_NOISE` was chosen with 22 pairs of
-`traces/pairs`: 20 of their ranges hold the measured saving, and 20 of the 20 others."""
+`traces/pairs`: 19 of their ranges hold the measured saving, and 20 of the 20 others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,7 +182,7 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
         baseline,
         replay.step.source,
         changed.step_ns,
-        _above(bounds, (1 - UNSURE_STEP) * min(changed.busy_ns, changed.step_ns)),
+        _above(bounds, baseline - most_saved(replay, changed)),
         replay.bound,
         _bound_after(replay, baseline, changed),
         scenario,
@@ -193,6 +193,18 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
 def unsure_ns(replay: Replay, change_ns: float) -> float:
     """Return by how much a predicted change of the step is uncertain, up and down, in ns."""
     return UNSURE_CHANGE * change_ns + (noise_of(replay) + replay.left_out) * replay.step_ns
+
+
+def saving_range(replay: Replay, after: Pace) -> tuple[float, float]:
+    """Return where the saving of a change lies, in ns: not below 0, nor above what the GPU's own work leaves."""
+    saving = max(replay.step_ns - after.step_ns, 0.0)
+    unsure = unsure_ns(replay, saving)
+    return max(saving - unsure, 0.0), min(saving + unsure, max(most_saved(replay, after), saving))
+
+
+def most_saved(replay: Replay, after: Pace) -> float:
+    """Return what a change saves at most, in ns: what is left is the GPU's own work."""
+    return replay.step_ns - (1 - UNSURE_STEP) * min(after.busy_ns, after.step_ns)
 
 
 def noise_of(replay: Replay) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.bench.rates import Pinning
 from pinprof.prediction import Edits
-from pinprof.prediction.predict import NOISE, pace_after, unsure_ns
+from pinprof.prediction.predict import NOISE, pace_after, saving_range, unsure_ns
 from pinprof.replay import Replay
 from pinprof.rules.rule import Evidence, Finding, Joint, Rule, Saving
 from pinprof.trace.tables import Int64s, Trace
@@ -82,7 +82,8 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
     most = saving_of(replay, finding.evidence.at_most)
     if most.saving_ns < WORTH * replay.step_ns:
         return None
-    return replace(finding, most_ns=max(min(most.range_ns[1], finding.evidence.cost_ns), most.saving_ns))
+    high_ns = most.saving_ns + unsure_ns(replay, most.saving_ns)
+    return replace(finding, most_ns=max(min(high_ns, finding.evidence.cost_ns), most.saving_ns))
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:
@@ -122,12 +123,9 @@ def _runs(replay: Replay) -> bool:
 
 def saving_of(replay: Replay, edits: Edits) -> Saving:
     """Return what a change of the program saves of its step."""
-    before = replay.step_ns
-    saving = max(before - pace_after(replay, [edits]).step_ns, 0.0)
-    if saving < NOTHING * before:
-        saving = 0.0
-    unsure = unsure_ns(replay, saving)
-    return Saving(saving, (max(saving - unsure, 0.0), saving + unsure))
+    after = pace_after(replay, [edits])
+    saving = max(replay.step_ns - after.step_ns, 0.0)
+    return Saving(saving if saving >= NOTHING * replay.step_ns else 0.0, saving_range(replay, after))
 
 
 def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) -> Evidence:

@@ -13,9 +13,10 @@ from typing import Final, Literal, TypeAlias, get_args
 from pinprof.analyses.idle import IDLE
 from pinprof.measurement.division import OUTSIDE, UNKNOWN_CAUSE, Division, busiest, divide
 from pinprof.measurement.profile import Profile
-from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, noise_of
+from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, most_saved, noise_of
 from pinprof.prediction.scenarios import Scenario
 from pinprof.replay.bound import INPUT as INPUT_BOUND
+from pinprof.replay.machine import Pace
 from pinprof.verdict.rerun import Rerun
 
 LimitName: TypeAlias = Literal[
@@ -72,22 +73,22 @@ class Limit:
     """Whether it is work of the host."""
 
 
-def without(step_of: Callable[[Rerun], float]) -> CostOf:
-    """Return how to tell the cost of a limit without which the step takes so long, in ns."""
+def without(pace_of: Callable[[Rerun], Pace]) -> CostOf:
+    """Return how to tell the cost of a limit without which the program runs at this pace."""
 
     def cost(name: LimitName, rerun: Rerun) -> LimitCost:
-        replay, step = rerun.replay, rerun.replay.step
-        saved, shown = max(replay.step_ns - step_of(rerun), 0.0), shown_of(rerun.profile, name)
+        replay, step, after = rerun.replay, rerun.replay.step, pace_of(rerun)
+        saved, shown = max(replay.step_ns - after.step_ns, 0.0), shown_of(rerun.profile, name)
         ns = low = high = min(saved, shown)
-        noise = noise_of(replay)
+        noise, most = noise_of(replay), most_saved(replay, after)
         if step.source == "estimated" and step.range_ns and step.step_ns and saved and name != COPY:
             low, high = ns - (step.step_ns - step.range_ns[0]), ns + (step.range_ns[1] - step.step_ns)
-            noise = NOISE  # the range of an estimate holds what runs differ by
+            noise, most = NOISE, step.range_ns[1]  # the range of an estimate holds what runs differ by
         unsure = noise * replay.step_ns
         low, high = (1 - UNSURE_CHANGE) * low - unsure, (1 + UNSURE_CHANGE) * high + unsure
         if name == COMMUNICATION and step.source == "estimated":
             high = max(high, min(shown, replay.step_ns))  # a host that is faster than estimated waits for them
-        return LimitCost(name, ns, (max(low, 0.0), min(high, max(replay.step_ns, (step.range_ns or (0.0, 0.0))[1]))))
+        return LimitCost(name, ns, (max(low, 0.0), max(min(high, most), ns)))
 
     return cost
 

@@ -37,10 +37,15 @@ class Rerun:
         """The pace of the unchanged programs, from as many calls as that of the others."""
         return pace(self.replay.programs, self.replay.steps, self.replay.cost, calls=CALLS)
 
-    def edited(self, edits: Edits) -> float:
-        """Return the step after edits."""
+    @property
+    def unchanged(self) -> Pace:
+        """The step as it is, with the GPU's work in it."""
+        return Pace(self.replay.step_ns, self.replay.before.busy_ns)
+
+    def edited(self, edits: Edits) -> Pace:
+        """Return the pace after edits."""
         if not edits:
-            return self.replay.step_ns
+            return self.unchanged
         return self._ran([edited(self.replay.programs[0], self.details, edits)], self.host)
 
     @property
@@ -48,13 +53,13 @@ class Rerun:
         """The speeds of the host."""
         return self.replay.cost
 
-    def with_host(self, host: ProfilerCost) -> float:
-        """Return the step of a host with other speeds."""
+    def with_host(self, host: ProfilerCost) -> Pace:
+        """Return the pace with a host of other speeds."""
         return self._ran(self.replay.programs, host)
 
-    def _ran(self, programs: Sequence[Program], host: ProfilerCost) -> float:
+    def _ran(self, programs: Sequence[Program], host: ProfilerCost) -> Pace:
         after = pace(programs, self.replay.steps, host, calls=CALLS)
-        return self.replay.pace_after(after, self.before, batch_ns=inf if host.input_speed < inf else 0.0).step_ns
+        return self.replay.pace_after(after, self.before, batch_ns=inf if host.input_speed < inf else 0.0)
 
     def edits(self, scenario: Scenario) -> Edits:
         """Return what a scenario changes in the recorded program."""
@@ -75,11 +80,11 @@ class Rerun:
         ]
         return without_waits(self.details.syncs, sites)
 
-    def without_collectives(self) -> float:
-        """Return the step whose collectives take no time."""
+    def without_collectives(self) -> Pace:
+        """Return the pace with collectives that take no time."""
         rows = frozenset(np.flatnonzero(is_collective_kernel(self.details.trace.gpu)).tolist())
         if not rows:
-            return self.replay.step_ns
+            return self.unchanged
         (program,) = self.replay.programs
         calls = tuple(
             structs.replace(

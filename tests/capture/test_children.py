@@ -4,10 +4,12 @@ import gzip
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -277,9 +279,13 @@ def test_only_processes_that_run_the_users_code_may_make_steps() -> None:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Look often, and take the signal of ended children, which a DataLoader of another test may have taken."""
     monkeypatch.setattr(waiting, "IDLE_S", 0.3)
     monkeypatch.setattr(waiting, "LOOK_S", 0.05)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_script_that_waits_for_stopped_children_is_stopped(quick: None) -> None:

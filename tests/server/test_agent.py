@@ -135,7 +135,7 @@ def test_values_cannot_be_taken_for_options(agent: Agent, tmp_path: Path) -> Non
     page = tmp_path / "page.html"
     assert "no such file" in agent.error("report", traces=[f"--html={page}"])
     assert "place" in agent.error("fix", trace=IMAGES, only=["--write"])
-    assert "no such rule" in agent.error("explain", topic=f"--output={page}")
+    assert "unknown rule" in agent.error("explain", topic=f"--output={page}")
     assert not page.exists()
     assert b"non_blocking" not in (agent.folder / "slow.py").read_bytes()
 
@@ -220,7 +220,7 @@ def test_a_trial_of_nothing_answers_at_once_and_writes_nothing(folder: Path) -> 
     with connected(folder, "--allow-running") as agent:
         given = {"command": ["python", "slow.py"], "trace": IMAGES, "rules": ["PIN303"], "minutes": 1}
         document = fitting(json.dumps(agent.answer("try", **given)["document"]))
-        assert "no such rule" in agent.error("try", command=["slow.py"], trace=IMAGES, rules=["PIN999"], minutes=1)
+        assert "unknown rule" in agent.error("try", command=["slow.py"], trace=IMAGES, rules=["PIN999"], minutes=1)
     assert (document["verdict"], document["written"]) == ("nothing_to_change", [])
     assert (folder / "slow.py").read_bytes() == before
 

@@ -38,7 +38,7 @@ class WorkerSamples:
         with ExitStack() as undo:
             with suppress(PinprofError, OSError):  # without a folder for the files there are no samples
                 self._folder = undo.enter_context(temporary_folder("workers"))
-                undo.enter_context(replaced(worker, "_worker_loop", partial(_SampledLoop, self._folder, os.getpid())))
+                undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, os.getpid())))
             yield
 
     def longest(self) -> HostProfile | None:
@@ -50,28 +50,17 @@ class WorkerSamples:
         return max(profiles, key=lambda profile: profile.window_ms, default=None)
 
 
-class _SampledLoop:
-    """The loop of a worker, which samples itself if it is the first of its DataLoader.
+def _sampled(folder: Path, parent: int, loop: Callable[..., Any]) -> Callable[..., Any]:
+    place = list(signature(loop).parameters).index("worker_id")
 
-    A worker that is forked inherits it; to one that is started afresh (`spawn`, `forkserver`) it is sent.
-    """
-
-    def __init__(self, folder: Path, parent: int, loop: Callable[..., Any]) -> None:
-        self.folder, self.parent, self.loop = folder, parent, loop
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Path, int]]:
-        return _loop_of_new_process, (self.folder, self.parent)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    @wraps(loop)
+    def sampled(*args: Any, **kwargs: Any) -> Any:
         with ExitStack() as undo:
-            place = list(signature(self.loop).parameters).index("worker_id")
-            if len(args) > place and args[place] == 0 and os.getpid() != self.parent:
-                contained(_begin)(self.folder / f"{os.getpid()}.json", undo)
-            return self.loop(*args, **kwargs)
+            if len(args) > place and args[place] == 0 and os.getpid() != parent:
+                contained(_begin)(folder / f"{os.getpid()}.json", undo)
+            return loop(*args, **kwargs)
 
-
-def _loop_of_new_process(folder: Path, parent: int) -> _SampledLoop:
-    return _SampledLoop(folder, parent, worker._worker_loop)  # noqa: SLF001  no public name
+    return sampled
 
 
 def _begin(path: Path, undo: ExitStack) -> None:

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 from pinprof import urls
 from pinprof.analyses.host_samples import CalledLine
-from pinprof.document import encoded_within, filled, maybe_ms
+from pinprof.document import encoded_within, filled, maybe_ms, range_ms
 from pinprof.documents import brief as documents
 from pinprof.documents.fields import saving_fields
+from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.ranks.rank import Ranks
@@ -17,7 +18,7 @@ from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, whatif_command
 from pinprof.report.trace.findings_json import joint_of, verdict_of
 from pinprof.report.trace.host import input_remedy, named_lines, running_code, share_of
-from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.trace.verdict import range_of_step, verdict_sentence
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
 from pinprof.rules import Finding, Findings
 from pinprof.trace.lines import Place
@@ -38,7 +39,7 @@ ROWS = {
 
 
 class BriefSize(NamedTuple):
-    """The most findings, doubts and ranks of a brief."""
+    """The most findings, doubts (and reasons of longer steps), and ranks of a brief."""
 
     findings: int
     doubts: int
@@ -100,7 +101,7 @@ def _trace(trace: BriefedTrace, size: BriefSize) -> documents.BriefTrace:
         path=cut(profile.path, LONGEST_PATH),
         rank=profile.info.rank,
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
-        step=_step(profile),
+        step=_step(profile, size),
         verdict=_brief_verdict(profile, findings, trace.id),
         findings=[_finding(action, trace) for action in actions(profile, findings)[: size.findings]],
         more_findings=max(len(findings) - size.findings, 0),
@@ -112,10 +113,24 @@ def _trace(trace: BriefedTrace, size: BriefSize) -> documents.BriefTrace:
     )
 
 
-def _step(profile: Profile) -> documents.BriefStep:
+def _step(profile: Profile, size: BriefSize) -> documents.BriefStep:
     step, why = profile.estimate, profile.withheld.step or profile.withheld.estimate
     why_null = _short(why.what if why else "the trace does not show it") if step.step_ns is None else None
-    return filled(documents.BriefStep, step, profile, profile.steps, step_source=step.source, why_null=why_null)
+    hidden, irregular = given(profile.overlap), sorted(profile.unlike, key=lambda row: -row.per_step_ns)
+    return filled(
+        documents.BriefStep,
+        step,
+        profile,
+        profile.steps,
+        step_source=step.source,
+        range_ms=range_ms(range_of_step(profile)),
+        copies_hidden=hidden.fraction if hidden else None,
+        longer=[
+            filled(documents.LongerSteps, row, **_place_fields(row.places[0] if row.places else Place()))
+            for row in irregular[: size.doubts]
+        ],
+        why_null=why_null,
+    )
 
 
 def _brief_verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVerdict:

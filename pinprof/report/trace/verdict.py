@@ -124,11 +124,15 @@ def _range_of(profile: Profile) -> str:
 
 
 def known_length(profile: Profile) -> Ranged | None:
-    """Return the step without the profiler with its range, over runs if there were several; None if unknown."""
+    """Return the step without the profiler with its range; None if unknown."""
+    step_ns = profile.estimate.step_ns
+    return None if step_ns is None else ranged(step_ns, range_of_step(profile))
+
+
+def range_of_step(profile: Profile) -> tuple[float, float] | None:
+    """Return the range of the step without the profiler in ns, over runs if there were several; None if unknown."""
     estimate, runs = profile.estimate, profile.whole_run.runs if profile.whole_run else None
-    if estimate.step_ns is None:
-        return None
-    return ranged(estimate.step_ns, range_of(runs) if runs and estimate.source == "measured" else estimate.range_ns)
+    return range_of(runs) if runs and estimate.source == "measured" else estimate.range_ns
 
 
 def step_length(profile: Profile) -> str:

@@ -28,7 +28,7 @@ RULE = Rule(
     "    end.record()\n"
     "    marks.append((start, end))\n"
     "torch.cuda.synchronize()  # once, after the loop\n"
-    "times += [start.elapsed_time(end) / 1e3 for start, end in marks]  # elapsed_time returns milliseconds\n\n"
+    "times += [start.elapsed_time(end) / 1e3 for start, end in marks]  # elapsed_time is in ms\n\n"
     "# or an order of streams, on the GPU:\n"
     "torch.cuda.current_stream().wait_stream(side)\n"
     "use(result)",
