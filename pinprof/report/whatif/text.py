@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.analyses.syncs import WAITS, Site, label_of
+from pinprof.comparison.figures import SMALL
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.edits import pinned_rate
 from pinprof.prediction.options import OPTIONS, OptionChange
@@ -32,7 +33,7 @@ SOURCES = {
 }
 ALIKE = 1.01
 """Of two changes whose steps differ by a smaller factor, the simpler one is advised."""
-SMALL = 0.01
+LEAST_ADVISED = 0.01
 """A change that saves a smaller share of the step is not advised."""
 NOTHING = 0.002
 """A step that changes by a smaller share is unchanged."""
@@ -201,7 +202,7 @@ def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
     if best is None:
         return "None of these changes saves a measurable time: pinprof report says what limits the step"
     name, options, after = best
-    if after.baseline_ns - after.predicted_ns < SMALL * after.baseline_ns:
+    if after.baseline_ns - after.predicted_ns < LEAST_ADVISED * after.baseline_ns:
         return "None of these changes saves 1 % of the step: pinprof report says what limits it"
     step = between(after.baseline_ns, after.predicted_ns)
     return f"{capitalized(name)} would save most: {step} per step ({options})"
@@ -266,7 +267,8 @@ def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
         brings = difference(predicted.baseline_ns, predicted.predicted_ns, is_certain=predicted.is_certain)
         yield fact(duration(predicted.predicted_ns), f"predicted ({between(*predicted.range_ns)}): {brings}")
     how = f"{SOURCES[verified.measured_source]} ({between(*measured)})"
-    is_certain = not measured[0] <= predicted.baseline_ns <= measured[1]
+    is_small = abs(predicted.baseline_ns - verified.measured_ns) < SMALL * predicted.baseline_ns
+    is_certain = not is_small and not measured[0] <= predicted.baseline_ns <= measured[1]
     brings = difference(predicted.baseline_ns, verified.measured_ns, is_certain=is_certain)
     yield fact(duration(verified.measured_ns), f"{how}: {brings}")
     yield fact(duration(predicted.baseline_ns), f"before the fix, {SOURCES[predicted.baseline_source]}")
