@@ -79,7 +79,8 @@ RULE = Rule(
     answers=("input",),
     numbers="equal",
     looks_at="Samples of the first worker's Python stack while it makes batches, as `pinprof run` took them for a "
-    "second, where the steps wait for workers.",
+    'second, where the steps wait for workers. Only forked workers are sampled (`multiprocessing_context="fork"`, the '
+    "default before Python 3.14): those that are started afresh load nothing of pinprof.",
     why="If a batch takes a worker longer than as many steps as there are workers, the step waits for it.",
     fix="Make this line cheaper: do before training what is the same in each epoch (resize, tokenize), keep it, decode "
     "less, or let the GPU do it for the whole batch.",
