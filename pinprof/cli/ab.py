@@ -151,9 +151,12 @@ def ab(
 
         result = measurement, recorded, remarks
         print_result(partial(ab_to_text, *result), partial(ab_to_json, *result), json_file)
-    judgement = measurement.test.judgement
     if traces_folder and recorded and len(recorded.traces) > 1:
         say(f"Next: pinprof compare {shlex.join(map(str, recorded.traces))}")
+    return _exit_status(measurement.test.judgement)
+
+
+def _exit_status(judgement: "Judgement") -> int:
     if judgement.is_too_slow:
         return SLOWER
     return CANNOT_TELL if judgement.verdict == "cannot_tell" else NOT_SLOWER

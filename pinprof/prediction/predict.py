@@ -182,7 +182,7 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
         baseline,
         replay.step.source,
         changed.step_ns,
-        _above(bounds, baseline - most_saved(replay, changed)),
+        (max(bounds[0], _least_step(changed)), bounds[1]),
         replay.bound,
         _bound_after(replay, baseline, changed),
         scenario,
@@ -204,7 +204,12 @@ def saving_range(replay: Replay, after: Pace) -> tuple[float, float]:
 
 def most_saved(replay: Replay, after: Pace) -> float:
     """Return what a change saves at most, in ns: what is left is the GPU's own work."""
-    return replay.step_ns - (1 - UNSURE_STEP) * min(after.busy_ns, after.step_ns)
+    return replay.step_ns - _least_step(after)
+
+
+def _least_step(after: Pace) -> float:
+    """Return what the step takes at least, in ns: the GPU's own work."""
+    return (1 - UNSURE_STEP) * min(after.busy_ns, after.step_ns)
 
 
 def noise_of(replay: Replay) -> float:
@@ -216,11 +221,6 @@ def _noise(replay: Replay, after: Pace) -> float:
     """Return the share of itself by which a step is uncertain: a host-bound step differs from run to run."""
     of_runs = UNSURE_STEP if is_gpu_bound(after.busy_ns, after.step_ns) else noise_between_runs(replay.programs)
     return of_runs + replay.left_out
-
-
-def _above(bounds: tuple[float, float], least: float) -> tuple[float, float]:
-    """Return the range without what is below `least`."""
-    return max(bounds[0], least), bounds[1]
 
 
 def _bound_after(replay: Replay, before_ns: float, after: Pace) -> str:
