@@ -5,7 +5,7 @@ launches no work (functions above it run the step, too), and the function within
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -145,6 +145,11 @@ class _Key(NamedTuple):
     library: tuple[str, ...]
     package: str
 
+    @property
+    def is_own_code(self) -> bool:
+        """Whether it is the program's own code, and no library's."""
+        return self.user != NONE and not (self.library or self.package)
+
 
 class _Walk:
     """Walks through a tree, and assigns each part of the pauses to a place."""
@@ -162,10 +167,10 @@ class _Walk:
         times: defaultdict[_Key, float] = defaultdict(float)
         own: defaultdict[str, list[tuple[_Key, float]]] = defaultdict(list)
         for key, ns in self._parts():
-            if key.library or key.package or key.user == NONE:
-                times[key] += ns
-            else:
+            if key.is_own_code:
                 own[self._name(key.user)].append((key, ns))
+            else:
+                times[key] += ns
         for parts in own.values():
             times[self._most_of_own(parts)] += sum(ns for _, ns in parts)
         merged: dict[tuple[Place, str, str], PauseCode] = {}
@@ -214,8 +219,9 @@ class _Walk:
                 within = called != NONE and not self._is_plain_builtin(called)
                 called = node if user != NONE and not within else called
                 if place is not None and self._launches_nothing(node):
-                    yield self._of_library(node, user, called, place)
-                    open_nodes += [(users, user, called) for users in self._called_back(node)]
+                    callbacks = self._called_back(node)
+                    yield self._of_library(node, user, called, place, callbacks)
+                    open_nodes += [(callback, user, called) for callback in callbacks]
                     continue
                 label = (place.function,) if place is not None and not _says_nothing(place) else ()
                 yield _Key(user, called, label, _package(place)), own
@@ -247,17 +253,19 @@ class _Walk:
                 within += self._children[inner]
         return callbacks
 
-    def _of_library(self, node: int, user: int, called: int, place: Frame) -> tuple[_Key, float]:
+    def _of_library(
+        self, node: int, user: int, called: int, place: Frame, callbacks: Sequence[int]
+    ) -> tuple[_Key, float]:
         """Return the key and the Python time of a library's function that launches nothing.
 
-        The functions of the program that it calls back have theirs.
+        `callbacks` are the functions of the program that it calls back; they have a time of their own.
         """
         outside = self._outside(node)
         self.outside_ns += outside
         inner = self._innermost(node)
         names = [at.function for at in (place, frame(self._name(inner))) if at is not None and not _says_nothing(at)]
         key = _Key(user, called, tuple(dict.fromkeys(names)), _package(place))
-        of_program = sum(float(self._tree.paused_ns[users]) for users in self._called_back(node))
+        of_program = sum(float(self._tree.paused_ns[callback]) for callback in callbacks)
         return key, float(self._tree.paused_ns[node]) - outside - of_program
 
     def _outside(self, node: int) -> float:
@@ -289,7 +297,7 @@ class _Walk:
     def _between(self, key: _Key) -> tuple[int, int] | None:
         """Return the lines of the calls around most of the time that a function of the program takes itself."""
         functions = self._trace.functions
-        if key.user == NONE or key.library or key.package:
+        if not key.is_own_code:
             return None
         row = self._tree.row[key.user]
         calls = np.flatnonzero(self._trace.links.function_parent == row)
