@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pinprof.program.waits import SYNC_WARNING
 from pinprof.races.clocks import Stream
+from pinprof.races.gpu import CopyMark, Gpu
 from pinprof.races.torch_ops import parts
 
 
@@ -66,7 +67,7 @@ class FakeGenericStream(FakeStream):
         pass
 
 
-class FakeMark:
+class FakeMark(CopyMark):
     def __init__(self, stream: FakeStream) -> None:
         self.stream, self.number = stream, 0
 
@@ -123,7 +124,7 @@ def _events(gpu: "FakeGpu") -> tuple[Any, Any]:
     return GenericEvent, Event
 
 
-class FakeGpu:
+class FakeGpu(Gpu):
     """What the guard asks of a GPU, with `cuda`, `generic` and `c` in place of `torch.cuda`, `torch` and `torch._C`."""
 
     def __init__(self) -> None:

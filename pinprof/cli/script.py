@@ -157,8 +157,7 @@ def guard_script(script: str, args: tuple[str, ...], *, module: bool) -> NoRetur
     for param in ctx.command.params:
         if param.name not in with_guard and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
             fail(f"--guard records nothing, so {param.opts[-1]} does not apply")
-    from pinprof.races.guard import Guard
-    from pinprof.races.script import run_guarded
+    from pinprof.races.guard import Guard, run_guarded
 
     job = rank_of_job()
     of_rank = f"Rank {job.rank}: " if job else ""

@@ -89,8 +89,7 @@ def _note(work: "WorkerConfig", task: "NoteNumbers") -> int:
 
 def _guard(work: "WorkerConfig", task: "GuardCopies") -> int:
     from pinprof.document import encoded
-    from pinprof.races.guard import Guard
-    from pinprof.races.script import result_of, run_guarded
+    from pinprof.races.guard import Guard, result_of, run_guarded
 
     guard = Guard("collect", on_found=lambda violation: say(violation.headline))
     with users_program():

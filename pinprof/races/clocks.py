@@ -7,6 +7,7 @@ share the host's vector: what one thread has waited for, all threads know.
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import NamedTuple, TypeAlias
 
 
@@ -34,66 +35,79 @@ Known: TypeAlias = Mapping[Stream, int]
 
 @dataclass
 class VectorClocks:
-    """What streams, events and the host know about each other."""
+    """What streams, events and the host know about each other; all threads may use it."""
 
     _streams: dict[Stream, dict[Stream, int]] = field(default_factory=dict)
     """The copies that end before the next work of each stream; its own entry counts its copies."""
     _events: dict[Hashable, Known] = field(default_factory=dict)
     """The copies that end before each event, by its last record."""
     _host: dict[Stream, int] = field(default_factory=dict)
+    _lock: RLock = field(default_factory=RLock)
 
     def submit(self, stream: Stream) -> Ticket:
         """Count a copy on a stream, after all its work."""
-        known = self._streams.setdefault(stream, {})
-        known[stream] = known.get(stream, 0) + 1
-        return Ticket(stream, known[stream])
+        with self._lock:
+            known = self._streams.setdefault(stream, {})
+            known[stream] = known.get(stream, 0) + 1
+            return Ticket(stream, known[stream])
 
     def record(self, event: Hashable, stream: Stream) -> None:
         """Make an event stand for all work now on a stream, and for none of its earlier work."""
-        self._events[event] = self.behind_stream(stream)
+        with self._lock:
+            self._events[event] = self.behind_stream(stream)
 
     def wait(self, stream: Stream, event: Hashable) -> None:
         """Make the later work of a stream wait for an event; it does not wait for an unrecorded one."""
-        _join(self._streams.setdefault(stream, {}), self.behind_event(event))
+        with self._lock:
+            _join(self._streams.setdefault(stream, {}), self.behind_event(event))
 
     def follow(self, stream: Stream, other: Stream) -> None:
         """Make the later work of a stream wait for all work now on another."""
-        _join(self._streams.setdefault(stream, {}), self.behind_stream(other))
+        with self._lock:
+            _join(self._streams.setdefault(stream, {}), self.behind_stream(other))
 
     def behind_stream(self, stream: Stream) -> Known:
         """Return what has ended when all work now on a stream has ended."""
-        return dict(self._streams.get(stream, {}))
+        with self._lock:
+            return dict(self._streams.get(stream, {}))
 
     def behind_event(self, event: Hashable) -> Known:
         """Return what has ended when an event has ended; nothing if it was not recorded."""
-        return self._events.get(event, {})
+        with self._lock:
+            return self._events.get(event, {})
 
     def behind_device(self, device: int | None) -> Known:
         """Return what has ended when all work now on a device has ended; None stands for all devices."""
-        return self.behind(stream for stream in self._streams if device is None or stream.device == device)
+        with self._lock:
+            return self.behind(stream for stream in self._streams if device is None or stream.device == device)
 
     def behind(self, streams: Iterable[Stream]) -> Known:
         """Return what has ended when all work now on some streams has ended."""
-        known: dict[Stream, int] = {}
-        for stream in streams:
-            _join(known, self._streams.get(stream, {}))
-        return known
+        with self._lock:
+            known: dict[Stream, int] = {}
+            for stream in streams:
+                _join(known, self._streams.get(stream, {}))
+            return known
 
     def devices(self) -> set[int]:
         """Return the devices with copies."""
-        return {stream.device for stream in self._streams}
+        with self._lock:
+            return {stream.device for stream in self._streams}
 
     def host_learns(self, known: Known) -> bool:
         """Let the host know what has ended; return whether any of that is new to it."""
-        return _join(self._host, known)
+        with self._lock:
+            return _join(self._host, known)
 
     def precedes(self, copy: Ticket, stream: Stream) -> bool:
         """Return whether a copy ends before the next work on a stream begins."""
-        return self._streams.get(stream, {}).get(copy.stream, 0) >= copy.number
+        with self._lock:
+            return self._streams.get(stream, {}).get(copy.stream, 0) >= copy.number
 
     def is_over(self, copy: Ticket) -> bool:
         """Return whether the host knows that a copy has ended."""
-        return self._host.get(copy.stream, 0) >= copy.number
+        with self._lock:
+            return self._host.get(copy.stream, 0) >= copy.number
 
 
 def _join(known: dict[Stream, int], more: Known) -> bool:

@@ -1,6 +1,9 @@
-"""What the guard asks a GPU: which memory is on it, which stream is current, and when a copy has ended."""
+"""What the guard asks a GPU: which memory is on it, which stream is current, and when a copy has ended.
 
-from typing import Any, Protocol
+Tests have a GPU and marks of their own.
+"""
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,50 +17,8 @@ _C: Any = torch._C
 NS_PER_MS = 1e6
 
 
-class CopyMark(Protocol):
-    """Marks the beginning and the end of a copy on its stream."""
-
-    def end(self) -> None:
-        """Mark the end of the copy that was just queued."""
-
-    def has_ended(self) -> bool:
-        """Return whether the copy has ended by now."""
-
-    def took_ns(self) -> float | None:
-        """Wait for the copy and return how long it took; None during a capture, which allows no wait."""
-
-
-class Gpu(Protocol):
-    """The devices of a process; tests implement their own."""
-
-    cuda: Any
-    """`torch.cuda`, or a substitute with its streams and events."""
-    generic: Any
-    """`torch`, or a substitute with its classes of events and streams of any device."""
-    c: Any
-    """`torch._C`, or a substitute with its functions."""
-
-    def is_there(self) -> bool:
-        """Return whether there is a GPU."""
-
-    def owns(self, where: Tensor | torch.device) -> bool:
-        """Return whether memory is on a GPU, not on the host."""
-
-    def is_pinned(self, tensor: Tensor) -> bool:
-        """Return whether a tensor of the host is pinned."""
-
-    def current_stream(self, device: int | None) -> Stream:
-        """Return the stream of a device (None: the current one) on which this thread queues its work."""
-
-    def is_capturing(self) -> bool:
-        """Return whether a graph captures the work of this thread, to run it later."""
-
-    def begin(self, device: int | None) -> CopyMark:
-        """Mark the beginning of the next copy on the current stream of a device (None: the current one)."""
-
-
-class Cuda:
-    """The GPUs of torch.cuda."""
+class Gpu:
+    """The GPUs of this process, with the modules of torch whose functions and classes are changed."""
 
     cuda: Any = torch.cuda
     generic: Any = torch
@@ -68,7 +29,7 @@ class Cuda:
         return has_gpu()
 
     def owns(self, where: Tensor | torch.device) -> bool:
-        """Return whether this is a CUDA device, or on one."""
+        """Return whether memory is on a GPU, not on the host."""
         return where.is_cuda if isinstance(where, Tensor) else where.type == "cuda"
 
     def is_pinned(self, tensor: Tensor) -> bool:
@@ -76,25 +37,28 @@ class Cuda:
         return tensor.is_pinned()
 
     def current_stream(self, device: int | None) -> Stream:
-        """Return the current stream, faster than `torch.cuda.current_stream()`."""
+        """Return the stream of a device (None: the current one) on which this thread queues its work.
+
+        It is faster than `torch.cuda.current_stream()`.
+        """
         if device is None:
             device = int(_C._cuda_getDevice())
         return Stream(device, _C._cuda_getCurrentRawStream(device))
 
     def is_capturing(self) -> bool:
-        """Return whether the current stream of the current device is being captured."""
+        """Return whether a graph captures the work of this thread, to run it later."""
         return torch.cuda.is_current_stream_capturing()
 
-    def begin(self, device: int | None) -> CopyMark:
-        """Record an event on the current stream."""
-        return _Events(device)
+    def begin(self, device: int | None) -> "CopyMark":
+        """Mark the beginning of the next copy on the current stream of a device (None: the current one)."""
+        return CopyMark(device)
 
 
 _event: Any = torch.cuda.Event
 
 
-class _Events:
-    """A mark of two CUDA events, whose records and waits the guard does not see."""
+class CopyMark:
+    """The beginning and the end of a copy on its stream: two events, whose records and waits the guard does not see."""
 
     def __init__(self, device: int | None) -> None:
         self._stream = torch.cuda.current_stream(device)
@@ -102,12 +66,15 @@ class _Events:
         _C._CudaEventBase.record(self._first, self._stream)
 
     def end(self) -> None:
+        """Mark the end of the copy that was just queued."""
         _C._CudaEventBase.record(self._last, self._stream)
 
     def has_ended(self) -> bool:
+        """Return whether the copy has ended by now."""
         return not torch.cuda.is_current_stream_capturing() and bool(_C._CudaEventBase.query(self._last))
 
     def took_ns(self) -> float | None:
+        """Wait for the copy and return how long it took; None during a capture, which allows no wait."""
         if torch.cuda.is_current_stream_capturing():  # a wait would end the capture
             return None
         _C._CudaEventBase.synchronize(self._last)

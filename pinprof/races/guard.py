@@ -1,22 +1,24 @@
-"""`pinprof.guard()`: watches the asynchronous copies of a program in a block, and finds the unsafe ones."""
+"""`pinprof.guard()`: watches the asynchronous copies in a block, or of a whole script, and finds the unsafe ones."""
 
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Literal
 from weakref import WeakSet
 
+from pinprof.ab.worker import GuardResult, Race
+from pinprof.capture.steps.marks import FirstSteps
 from pinprof.errors import PinprofError, UnsafeCopyError
+from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
 from pinprof.program.waits import has_compiled
-from pinprof.races.gpu import Cuda, Gpu
+from pinprof.races.gpu import Gpu
 from pinprof.races.operators import Operators, beyond_operators, in_new_threads, registered_memory
 from pinprof.races.streams import following_streams, warned_of_waits
-from pinprof.races.unneeded_waits import Synchronizes
-from pinprof.races.violation import UnneededWait, Violation
+from pinprof.races.violation import Synchronizes, UnneededWait, Violation
 from pinprof.races.watch import Watch
 from pinprof.rules.catalogue import pin507_unneeded_synchronize
 from pinprof.trace.lines import Place
@@ -57,7 +59,7 @@ class Guard:
             raise PinprofError(f"mode={mode!r}: choose one of {', '.join(MODES)}")
         self.mode = mode
         self._on_found = on_found
-        self._gpu = gpu or Cuda()
+        self._gpu = gpu or Gpu()
         self._waits = Synchronizes() if report_unneeded else None
         self._undo = ExitStack()
         self._watch: Watch | None = None
@@ -180,3 +182,43 @@ def _forget_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
+
+
+def run_guarded(
+    script: str | os.PathLike[str],
+    args: Sequence[str],
+    guard: Guard,
+    *,
+    module: bool = False,
+    most_steps: int | None = None,
+) -> int:
+    """Run `script` as `python script args` would, or as `python -m script args`, in a guard; return its exit status.
+
+    It ends after `most_steps`, if that is given. If the script fails, its traceback goes to standard error as Python
+    prints it. Raises CaptureError if the script does not exist.
+    """
+    program, process = UserProgram.found(script, args, module=module), os.getpid()
+    first = FirstSteps(most_steps) if most_steps else None
+    with program.as_main() as main, ExitStack() as undo:
+        if first:
+            undo.enter_context(first.placed())
+        undo.enter_context(guard)
+        status = ending_of(program, main, None).exit_status
+    if os.getpid() != process:
+        exit_as_fork(status)
+    if first and first.stop.times:
+        sys.settrace(None)
+        return 0
+    return status
+
+
+def result_of(guard: Guard) -> GuardResult:
+    """Return what a guard found, for the program that started it."""
+    notes = guard.notes if guard.has_gpu else (NO_GPU.removesuffix("."),)
+    return GuardResult(tuple(map(_race, guard.violations)), guard.followed, notes)
+
+
+def _race(violation: Violation) -> Race:
+    places = zip((violation.copy, violation.access), violation.sources, strict=True)
+    key = (violation.rule.id, *(text for place, source in places for text in (place.function, source)))
+    return Race(violation.rule.id, violation.headline, violation.is_certain, key)

@@ -1,12 +1,14 @@
-"""Keeps the copies that may still run, as far as the host knows, by the host memory that they read or write."""
+"""Keeps the copies that may still run, as far as the host knows, by the bytes of host memory that they use."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
 from pinprof.races.clocks import Ticket
-from pinprof.races.memory import Extent
 
 Access = Literal["read", "write", "view", "unpin"]
 """What the host does with memory; the guard does not see the reads and writes of a view, such as a numpy array."""
@@ -22,14 +24,14 @@ class Copy:
     ticket: Ticket
     order: int
     """Its number among all copies."""
-    memory: Extent
+    memory: "Extent"
     """On the host."""
     to_host: bool
     dtype: str
     stack: Any
     """The stack of the call, in the form that the reporter reads."""
     mark: Any
-    """Knows whether the copy has ended, and how long it took: a `gpu.Mark`, which this module does not import."""
+    """Knows whether the copy has ended, and how long it took: a `CopyMark`, which this module does not import."""
     is_freed: Callable[[], bool]
     """Returns whether the storage on the host is gone."""
     protected: bool
@@ -78,7 +80,7 @@ class PendingCopies:
             self.drop(lambda old: old.is_past)
             self._sweep_at = max(SWEEP, 2 * len(self))
 
-    def overlapping(self, memory: Extent) -> list[Copy]:
+    def overlapping(self, memory: "Extent") -> list[Copy]:
         """Return the copies that share a byte with memory."""
         if memory.end == memory.address:
             return []
@@ -110,3 +112,69 @@ def _stands_for(copy: Copy, earlier: Copy) -> bool:
         and copy.ticket.stream == earlier.ticket.stream
         and copy.protected == earlier.protected
     )
+
+
+HARDEST = 100_000
+"""Steps after which the search for a byte that two strided tensors share stops."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The bytes of a tensor: address of its first element, sizes, strides in bytes, bytes of an element."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+    @cached_property
+    def end(self) -> int:
+        """The address after the last byte; the first address if the tensor is empty. Strides are never negative."""
+        if 0 in self.shape:
+            return self.address
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return self.address + last + self.itemsize
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.itemsize
+
+    @cached_property
+    def is_dense(self) -> bool:
+        """Whether it covers each byte from its first to its last once, in any order of its dimensions."""
+        filled = self.itemsize
+        for stride, size in sorted((stride, size) for stride, size in zip(self.strides, self.shape, strict=True)):
+            if size > 1 and stride != filled:
+                return False
+            filled *= size
+        return True
+
+    def overlaps(self, other: "Extent") -> bool:
+        """Return whether a byte belongs to both; also True if the search for one takes too long."""
+        if self.address >= other.end or other.address >= self.end or not self.nbytes or not other.nbytes:
+            return False
+        if self.is_dense and other.is_dense:
+            return True
+        try:
+            return np.shares_memory(_as_array(self), _as_array(other), max_work=HARDEST)  # type: ignore[arg-type]
+        except np.exceptions.TooHardError:
+            return True
+
+
+def _as_array(extent: Extent) -> np.ndarray[Any, Any]:
+    """Return an array of the same layout, for its addresses only: nobody may read it."""
+    return np.asarray(_Layout(extent))
+
+
+class _Layout:
+    """An object that numpy takes for memory of this extent."""
+
+    def __init__(self, extent: Extent) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": f"|V{extent.itemsize}",
+            "data": (extent.address, True),
+            "shape": extent.shape,
+            "strides": extent.strides,
+        }

@@ -48,11 +48,14 @@ def _changes(watch: Watch, explicit: _ExplicitWait) -> Iterator[tuple[Any, str, 
     for name, note in _methods_of_streams(watch):  # torch.cuda's streams call the methods of events
         yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, noting(note))
 
-    def behind_device() -> Known:
-        return watch.behind_device(gpu.c._cuda_getDevice())  # noqa: SLF001
+    def behind_current_device() -> Known:
+        return behind_device(gpu.c._cuda_getDevice())  # noqa: SLF001
 
-    of_accelerator = ends("torch.accelerator.synchronize", watch.behind_device, removable=True)
-    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_device, removable=True)
+    def behind_device(device: int) -> Known:
+        return watch.clocks.behind_device(device)
+
+    of_accelerator = ends("torch.accelerator.synchronize", behind_device, removable=True)
+    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_current_device, removable=True)
     yield gpu.c, "_accelerator_synchronizeDevice", of_accelerator
     if torch.distributed.is_available():  # it waits for the current stream without a warning
         barrier = ends("a barrier", lambda *_: watch.behind_current(), is_over=_is_none)
@@ -70,20 +73,20 @@ def _of_classes(
         return watch.gpu.current_stream(None if isinstance(event, watch.gpu.cuda.Event) else event.device.index)
 
     def recorded(_: None, event: Any, stream: Any = None) -> None:
-        watch.recorded(key_of_event(event), on(event, stream))
+        watch.clocks.record(key_of_event(event), on(event, stream))
 
     def waits(_: None, event: Any, stream: Any = None) -> None:
-        watch.stream_waits(on(event, stream), key_of_event(event))
+        watch.clocks.wait(on(event, stream), key_of_event(event))
 
     def behind_event(event: Any) -> Known:
-        return watch.behind_event(key_of_event(event))
+        return watch.clocks.behind_event(key_of_event(event))
 
     def behind_both(first: Any, last: Any) -> Known:
         one, other = behind_event(first), behind_event(last)
         return {stream: max(one.get(stream, 0), other.get(stream, 0)) for stream in {*one, *other}}
 
     def behind_stream(stream: Any) -> Known:
-        return watch.behind_stream(key_of_stream(stream))
+        return watch.clocks.behind_stream(key_of_stream(stream))
 
     yield events, "record", noting(recorded)
     yield events, "wait", noting(waits)
@@ -98,13 +101,13 @@ def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]
     """Yield the methods of torch's own streams that order streams, and the effect of each."""
 
     def records(event: Any, stream: Any, _event: Any = None) -> None:
-        watch.recorded(key_of_event(event), key_of_stream(stream))
+        watch.clocks.record(key_of_event(event), key_of_stream(stream))
 
     def waits(_: None, stream: Any, event: Any) -> None:
-        watch.stream_waits(key_of_stream(stream), key_of_event(event))
+        watch.clocks.wait(key_of_stream(stream), key_of_event(event))
 
     def follows(_: None, stream: Any, other: Any) -> None:
-        watch.stream_follows(key_of_stream(stream), key_of_stream(other))
+        watch.clocks.follow(key_of_stream(stream), key_of_stream(other))
 
     yield "record_event", records
     yield "wait_event", waits

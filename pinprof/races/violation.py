@@ -1,10 +1,12 @@
-"""What the guard finds, and its text."""
+"""What the guard finds, and its text: unsafe uses of memory, and synchronizes that the host did not need."""
 
 import linecache
+from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from pinprof.races.clocks import Stream
-from pinprof.races.pending_copies import Access
+from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
 from pinprof.rules import Rule
 from pinprof.rules.catalogue import (
     pin502_early_read,
@@ -13,7 +15,7 @@ from pinprof.rules.catalogue import (
     pin505_memory_given_up,
     pin506_view_during_copy,
 )
-from pinprof.trace.lines import SourceLine
+from pinprof.trace.lines import Place, SourceLine
 from pinprof.units import duration, size
 
 LIBRARY_FRAMES = 5
@@ -59,7 +61,7 @@ class Violation:
     """How long the copy took on the GPU; None while a CUDA graph is captured."""
     sources: tuple[str, str]
     """The source text of the copy and of the access, empty if unknown."""
-    in_vain: HostWait | None
+    latest_wait: HostWait | None
     """The latest wait between the two that did not cover the copy: for another stream, or for earlier work."""
     times: int = 1
     """How often these two places had this violation."""
@@ -90,23 +92,6 @@ class Violation:
         return "\n".join(_lines(self))
 
 
-@dataclass(frozen=True)
-class UnneededWait:
-    """A place whose waits for the GPU the host never needed, as far as its uses of memory tell."""
-
-    call: str
-    """`torch.cuda.synchronize`, `Stream.synchronize` or `Event.synchronize`."""
-    place: SourceLine
-    times: int
-    copies: int
-    """How many copies it proved to have ended, whose memory the host then did not use."""
-
-    def __str__(self) -> str:
-        waited = f"waited for {self.copies} copies" if self.copies else "no copy was under way"
-        times = "once" if self.times == 1 else f"{self.times} times"
-        return f"{_at(self.place)}: {self.call}, {times}; {waited}, and the host used none of their memory"
-
-
 def rule_for(kind: Access, *, to_host: bool) -> Rule:
     """Return the rule that an access breaks, by what it does and by the direction of the copy."""
     if kind == "unpin":
@@ -129,9 +114,9 @@ def _lines(violation: Violation) -> list[str]:
     on = f" on {violation.access_stream}" if violation.access_stream else ""
     lines += _side(f"the access: {violation.action}{on}{thread}", violation.access, violation.sources[1])
     lines.append(f"  {_timing(violation)}")
-    if violation.in_vain:
-        where = _at(violation.in_vain.place)
-        lines.append(f"  The host waited in between, but not for this copy: {violation.in_vain.how} at {where}")
+    if violation.latest_wait:
+        where = _at(violation.latest_wait.place)
+        lines.append(f"  The host waited in between, but not for this copy: {violation.latest_wait.how} at {where}")
     if violation.times > 1:
         lines.append(f"  Seen {violation.times} times from these two places; the rest describes the first time.")
     lines.append(f"  Fix: {violation.fix}")
@@ -169,3 +154,67 @@ def _timing(violation: Violation) -> str:
     if violation.had_ended:
         return f"The copy had in fact ended{took}, but by luck: nothing had waited for it."
     return f"The copy had not ended{took}."
+
+
+@dataclass(frozen=True)
+class UnneededWait:
+    """A place whose waits for the GPU the host never needed, as far as its uses of memory tell."""
+
+    call: str
+    """`torch.cuda.synchronize`, `Stream.synchronize` or `Event.synchronize`."""
+    place: SourceLine
+    times: int
+    copies: int
+    """How many copies it proved to have ended, whose memory the host then did not use."""
+
+    def __str__(self) -> str:
+        waited = f"waited for {self.copies} copies" if self.copies else "no copy was under way"
+        times = "once" if self.times == 1 else f"{self.times} times"
+        return f"{_at(self.place)}: {self.call}, {times}; {waited}, and the host used none of their memory"
+
+
+@dataclass
+class _Site:
+    call: str
+    place: SourceLine
+    times: int = 0
+    copies: int = 0
+    needed: bool = False
+
+
+class Synchronizes:
+    """The synchronizes of a program by place, and the copies that each of them proved to have ended."""
+
+    def __init__(self) -> None:
+        self._sites: dict[tuple[str, Place], _Site] = {}
+        self._settled = PendingCopies()
+        self._settled_by: WeakKeyDictionary[Copy, _Site] = WeakKeyDictionary()
+
+    def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
+        """Note a synchronize, and the copies that it was the first to prove to have ended."""
+        site = self._sites.setdefault((call, line.place), _Site(call, line))
+        site.times += 1
+        site.copies += len(settled)
+        for copy in settled:
+            self._settled.add(copy)
+            self._settled_by[copy] = site
+
+    def used(self, memory: Extent, kind: Access, is_over: Callable[[Copy], bool]) -> None:
+        """Note a use of memory: it needed the synchronizes without which it would be unsafe.
+
+        `is_over` returns whether a copy would have ended before this use even without the host.
+        """
+        for copy in self._settled.overlapping(memory):
+            if is_over(copy):
+                continue
+            if copy.is_past or copy.conflicts_with(kind):
+                self._settled_by[copy].needed |= not copy.is_past
+                self._settled.remove(copy)
+
+    def unneeded(self) -> tuple[UnneededWait, ...]:
+        """Return the places where no synchronize was needed."""
+        return tuple(
+            UnneededWait(site.call, site.place, site.times, site.copies)
+            for site in self._sites.values()
+            if not site.needed
+        )

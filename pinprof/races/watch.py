@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from itertools import dropwhile
 from types import CodeType
 from typing import Any
@@ -15,8 +15,7 @@ from pinprof.program.frames import Stack, nearest_line, stack_from
 from pinprof.program.user_program import OWN_FOLDERS
 from pinprof.races.clocks import Known, Stream, VectorClocks
 from pinprof.races.gpu import CopyMark, Gpu
-from pinprof.races.memory import Extent
-from pinprof.races.pending_copies import Access, Copy, PendingCopies
+from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
 from pinprof.races.torch_ops import (
     COPIES,
     Transfer,
@@ -29,8 +28,7 @@ from pinprof.races.torch_ops import (
     tensors_in,
     transfers,
 )
-from pinprof.races.unneeded_waits import Synchronizes
-from pinprof.races.violation import HostWait, Violation, rule_for, source_of
+from pinprof.races.violation import HostWait, Synchronizes, Violation, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
 OnViolation = Callable[[Violation], None]
@@ -64,6 +62,7 @@ class Watch:
         on_copy: Callable[[], None] = lambda: None,
     ) -> None:
         self.gpu = gpu
+        self.clocks = VectorClocks()
         self.followed = 0
         """How many copies it has followed so far."""
         self.notes: set[str] = set()
@@ -72,10 +71,9 @@ class Watch:
         self._before = before
         self._waits = waits
         self._on_copy = on_copy
-        self._clocks = VectorClocks()
         self._pending = PendingCopies()
         self._registered: dict[int, int] = {}
-        self._in_vain: tuple[str, Stack, int] = "", (), 0
+        self._latest_wait: tuple[str, Stack, int] = "", (), 0
         """The latest wait that left copies open: how, where, and how many copies it had followed by then."""
         self._lock = threading.RLock()
 
@@ -162,13 +160,13 @@ class Watch:
                     had_ended=had_ended,
                     copy_ns=copy.mark.took_ns(),
                     sources=(source_of(copied_at), source_of(place)),
-                    in_vain=self._wait_after(copy),
+                    latest_wait=self._wait_after(copy),
                 )
             )
 
     def _wait_after(self, copy: Copy) -> HostWait | None:
         """Return the latest wait after a copy, which did not cover it; None without one."""
-        how, stack, followed = self._in_vain
+        how, stack, followed = self._latest_wait
         return HostWait(how, place_of(stack)) if followed >= copy.order else None
 
     # Copies
@@ -183,7 +181,7 @@ class Watch:
             for transfer in transfers(self.gpu, op, args, result):
                 stream = self.gpu.current_stream(transfer.device.device.index)
                 self._use_by_copy(transfer, stream, name)
-                self.learn(self.behind_stream(stream), "a blocking copy")
+                self.learn(self.clocks.behind_stream(stream), "a blocking copy")
             return result
         self._on_copy()
         mark = self.gpu.begin(device_of(self.gpu, op, args, kwargs))
@@ -202,7 +200,7 @@ class Watch:
             self.use([(transfer.host, kind)], name, _nothing)
             return False
         uses = [(extent, kind) for extent in self._extents(transfer.host)]
-        conflicts = self._conflicts(uses, lambda copy: self._clocks.precedes(copy.ticket, stream))
+        conflicts = self._conflicts(uses, lambda copy: self.clocks.precedes(copy.ticket, stream))
         if conflicts:
             self._tell(conflicts, name, stream)
         return True
@@ -215,7 +213,7 @@ class Watch:
                 self.followed += 1
                 self._pending.add(
                     Copy(
-                        ticket=self._clocks.submit(stream),
+                        ticket=self.clocks.submit(stream),
                         order=self.followed,
                         memory=memory,
                         to_host=transfer.to_host,
@@ -251,56 +249,24 @@ class Watch:
 
     # Streams, events and waits
 
-    def behind_stream(self, stream: Stream) -> Known:
-        """Return what has ended when all work now on a stream has ended."""
-        with self._lock:
-            return self._clocks.behind_stream(stream)
-
-    def behind_event(self, event: Hashable) -> Known:
-        """Return what has ended when the last record of an event has ended."""
-        with self._lock:
-            return self._clocks.behind_event(event)
-
-    def behind_device(self, device: int | None) -> Known:
-        """Return what has ended when all work now on a device has ended; None stands for all devices."""
-        with self._lock:
-            return self._clocks.behind_device(device)
-
-    def recorded(self, event: Hashable, stream: Stream) -> None:
-        """Note that an event was recorded on a stream."""
-        with self._lock:
-            self._clocks.record(event, stream)
-
-    def stream_waits(self, stream: Stream, event: Hashable) -> None:
-        """Note that the later work of a stream waits for an event."""
-        with self._lock:
-            self._clocks.wait(stream, event)
-
-    def stream_follows(self, stream: Stream, other: Stream) -> None:
-        """Note that the later work of a stream waits for all work now on another."""
-        with self._lock:
-            self._clocks.follow(stream, other)
-
     def learn(self, known: Known, how: str, *, removable: bool = False) -> None:
         """Note what the host now knows to have ended, how, and whether the program could leave out that call."""
         with self._lock:
-            news = self._clocks.host_learns(known)
-            settled = self._pending.drop(lambda copy: self._clocks.is_over(copy.ticket)) if news else []
+            news = self.clocks.host_learns(known)
+            settled = self._pending.drop(lambda copy: self.clocks.is_over(copy.ticket)) if news else []
             stack = stack_from(sys._getframe(1)) if self._pending or self._waits is not None else ()  # noqa: SLF001
             if self._pending:
-                self._in_vain = how, stack, self.followed
+                self._latest_wait = how, stack, self.followed
             if self._waits is not None and removable:
                 self._waits.waited(how, place_of(stack), settled)
 
     def behind_current(self) -> Known:
         """Return what has ended when all work now on this thread's current streams of all devices has ended."""
-        with self._lock:
-            streams = [self.gpu.current_stream(device) for device in self._clocks.devices()]
-            return self._clocks.behind(streams)
+        return self.clocks.behind(self.gpu.current_stream(device) for device in self.clocks.devices())
 
     def forget(self) -> None:
         """Forget all copies, as a forked process must: they belong to its parent."""
-        self._pending, self._waits, self._lock = PendingCopies(), None, threading.RLock()
+        self.clocks, self._pending, self._waits, self._lock = VectorClocks(), PendingCopies(), None, threading.RLock()
 
 
 def place_of(stack: Stack) -> SourceLine:

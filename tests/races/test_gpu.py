@@ -347,9 +347,9 @@ def test_the_report_names_the_wait_that_was_for_something_else() -> None:
     with Guard("collect") as guard:
         event_on_the_wrong_stream()
     (found,) = guard.violations
-    assert found.in_vain is not None
+    assert found.latest_wait is not None
     line = line_of(event_on_the_wrong_stream, "in vain")
-    assert (found.in_vain.how, found.in_vain.place.line) == ("Event.synchronize", line), str(guard)
+    assert (found.latest_wait.how, found.latest_wait.place.line) == ("Event.synchronize", line), str(guard)
 
 
 def marks(guard: Guard) -> list[Any]:

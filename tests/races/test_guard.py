@@ -99,10 +99,10 @@ def test_the_report_says_for_what_the_host_waited_instead(gpu: FakeGpu) -> None:
         hosts[0].mean()
         hosts[1].mean()
     first, second = guard.violations
-    assert first.in_vain is not None
-    assert (first.in_vain.how, first.in_vain.place.line) == ("Event.synchronize", here(-6))
+    assert first.latest_wait is not None
+    assert (first.latest_wait.how, first.latest_wait.place.line) == ("Event.synchronize", here(-6))
     assert f"not for this copy: Event.synchronize at {first.access.file}:{here(-7)} in test" in str(first)
-    assert second.in_vain is None
+    assert second.latest_wait is None
     assert "The host waited" not in str(second)
 
 
@@ -114,9 +114,9 @@ def test_a_wait_that_an_operator_hides_is_named_too(gpu: FakeGpu) -> None:
         gpu.item()
         host.mean()
     (found,) = guard.violations
-    assert found.in_vain is not None
-    assert (found.in_vain.how, found.in_vain.place.function) == ("an operator", "item")
-    assert f":{here(-5)}:test_a_wait_that" in found.in_vain.place.stack[1]
+    assert found.latest_wait is not None
+    assert (found.latest_wait.how, found.latest_wait.place.function) == ("an operator", "item")
+    assert f":{here(-5)}:test_a_wait_that" in found.latest_wait.place.stack[1]
 
 
 Access = Callable[[torch.Tensor], Any]

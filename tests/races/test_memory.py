@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.races.memory import Extent
+from pinprof.races.pending_copies import Extent
 
 
 def every_byte(extent: Extent) -> set[int]:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.races.clocks import Stream, Ticket
-from pinprof.races.memory import Extent
-from pinprof.races.pending_copies import SWEEP, Access, Copy, PendingCopies
+from pinprof.races.pending_copies import SWEEP, Access, Copy, Extent, PendingCopies
 
 
 def memory(start: int, size: int) -> Extent:

@@ -9,8 +9,7 @@ from fake_gpu import FakeGpu
 from forked_driver import COMMAND, forked
 
 from pinprof.errors import CaptureError
-from pinprof.races.guard import Guard
-from pinprof.races.script import run_guarded
+from pinprof.races.guard import Guard, run_guarded
 
 pytestmark = pytest.mark.slow  # each test is a process of its own
 
