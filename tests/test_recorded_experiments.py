@@ -8,7 +8,7 @@ from recordings import TRACES, analysis_of
 
 from pinprof.analysis import analyse
 from pinprof.measurement.figures import SYNCS
-from pinprof.measurement.known import Known
+from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.options import changes_of
 from pinprof.prediction.scenarios import ALL, edits_of

@@ -10,8 +10,8 @@ import pytest
 from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
 
 from pinprof.analysis import Analysis
-from pinprof.measurement.known import Known, KnownOrWithheld
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Known, KnownOrWithheld
 
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
 FILES = [path.name for path in WORKLOADS]

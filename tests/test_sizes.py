@@ -12,8 +12,8 @@ from pinprof.analyses.copies import Copied, TotalBytes, total_bytes
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
 from pinprof.measurement.figures import PAGEABLE_BYTES
-from pinprof.measurement.known import Known
 from pinprof.measurement.profile import CopySums, Profile
+from pinprof.measurement.trust.doubt import Known
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.view import copy_cells
 from pinprof.trace import read_trace

@@ -14,7 +14,7 @@ from pinprof.analyses.host_samples import HostSums
 from pinprof.analysis import Analysis
 from pinprof.comparison import ComparedFigure, Comparison, WaitChange, compare
 from pinprof.comparison.changes import SAME
-from pinprof.measurement.known import given
+from pinprof.measurement.trust.doubt import given
 
 Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "line"]
 CERTAIN = 0.02

@@ -10,9 +10,8 @@ from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
 from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
-from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import MATTERS, Doubt
+from pinprof.measurement.trust.doubt import MATTERS, Doubt, Withheld, given
 from pinprof.rules import NEGLIGIBLE, Finding
 from pinprof.rules.sums import Copies
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools

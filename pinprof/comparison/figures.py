@@ -9,10 +9,9 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, TraceFigure
-from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.step_values import Floats, running_in_steps, with_work_after
-from pinprof.measurement.trust.doubt import BUSY, PER_STEP, FigureKind
+from pinprof.measurement.trust.doubt import BUSY, PER_STEP, FigureKind, given
 from pinprof.trace.tables import KERNEL, Trace
 from pinprof.units import NS_PER_MS
 

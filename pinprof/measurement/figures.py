@@ -6,7 +6,6 @@ from typing import Literal, TypeAlias
 
 from pinprof.analyses.copies import total_bytes
 from pinprof.details import Details
-from pinprof.measurement.known import Known, KnownOrWithheld, Withheld, given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.step_values import (
     Floats,
@@ -18,7 +17,21 @@ from pinprof.measurement.step_values import (
     waited_in_steps,
     waits_in_steps,
 )
-from pinprof.measurement.trust.doubt import BUSY, COPIES, DRAIN, ESTIMATE, OVERLAP, PER_STEP, STALLS, STEP, FigureKind
+from pinprof.measurement.trust.doubt import (
+    BUSY,
+    COPIES,
+    DRAIN,
+    ESTIMATE,
+    OVERLAP,
+    PER_STEP,
+    STALLS,
+    STEP,
+    FigureKind,
+    Known,
+    KnownOrWithheld,
+    Withheld,
+    given,
+)
 from pinprof.trace.tables import PAGEABLE
 
 Unit: TypeAlias = Literal["ns", "bytes", "count", "share"]

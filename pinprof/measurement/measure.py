@@ -20,10 +20,9 @@ from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Site, Stalled, WaitCost
 from pinprof.details import Details, details_of
 from pinprof.measurement.figures import FIGURES, TraceFigure
-from pinprof.measurement.known import Known, KnownOrWithheld, Withheld
 from pinprof.measurement.profile import CopySums, ExposedSums, GpuSums, OverlapSums, Profile, WaitSite
 from pinprof.measurement.trust import TrustFacts, find_doubts
-from pinprof.measurement.trust.doubt import Doubt, WithheldKinds, withheld_kinds
+from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, Withheld, WithheldKinds, withheld_kinds
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import bound_of
 from pinprof.trace import Trace, read_trace

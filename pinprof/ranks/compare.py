@@ -11,8 +11,8 @@ import numpy as np
 from pinprof.analyses.launches import MEANING
 from pinprof.analyses.syncs import WAITS, SiteIdentity
 from pinprof.measurement.figures import EXPOSED
-from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
+from pinprof.measurement.trust.doubt import given
 from pinprof.ranks.rank import (
     CollectiveRow,
     RankPart,

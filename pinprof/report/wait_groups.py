@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pinprof.analyses.syncs import VERDICTS, WAITS, BareSite
-from pinprof.measurement.known import given
 from pinprof.measurement.profile import WaitSite
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.words import place, short_place
 from pinprof.trace.lines import Place
 from pinprof.units import counted

@@ -11,8 +11,7 @@ from math import inf
 from typing import Final, Literal, TypeAlias, get_args
 
 from pinprof.analyses.idle import IDLE
-from pinprof.measurement.division import OUTSIDE, UNKNOWN_CAUSE, Division, busiest, divide
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import OUTSIDE, UNKNOWN_CAUSE, Division, Profile, busiest, divide
 from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, most_saved, noise_of
 from pinprof.prediction.scenarios import Scenario
 from pinprof.replay.bound import INPUT as INPUT_BOUND

@@ -9,8 +9,7 @@ import numpy as np
 
 from pinprof.analyses.syncs import OF_COPIES_TO_GPU
 from pinprof.details import Details
-from pinprof.measurement.division import busiest, divide
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
 from pinprof.replay.bound import is_gpu_bound
 from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitCost, LimitName

@@ -14,9 +14,9 @@ from pinprof.analyses.by_name.kernels import GpuStream, KernelSums
 from pinprof.analyses.by_name.names import LONGEST_NAME, MOST_NAMES, Origin
 from pinprof.analyses.by_name.ops import OpSums, own_times
 from pinprof.intervals import length, union
-from pinprof.measurement.known import Known, KnownOrWithheld, Withheld
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, Withheld
 from pinprof.trace import read_trace
 from pinprof.trace.tables import KERNEL, HostEvents, Trace
 

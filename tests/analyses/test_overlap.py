@@ -10,9 +10,9 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 from pinprof.analyses.copies import REASONS, Overlap, _exposed, _kernels_were_queued, measure_overlap
 from pinprof.intervals import Intervals, length, subtract, union
 from pinprof.measurement.figures import EXPOSED
-from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import OverlapSums, Profile
+from pinprof.measurement.trust.doubt import Known
 from pinprof.trace import read_trace
 from pinprof.trace.tables import KERNEL
 

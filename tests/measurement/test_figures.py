@@ -23,8 +23,8 @@ from pinprof.measurement.figures import (
     SYNCS,
     WORKED,
 )
-from pinprof.measurement.known import given
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.json import traces_to_json
 from pinprof.units import ms
 

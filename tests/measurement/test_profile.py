@@ -6,9 +6,9 @@ from fixing import LOADER
 from recordings import TRACES
 from trace_builder import MAIN, TraceBuilder, without_known_events
 
-from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Known
 from pinprof.replay.calibration import HOST_SHARE
 from pinprof.trace import read_trace
 from pinprof.trace.constructors import Made

@@ -22,11 +22,10 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
 from pinprof.check.figures import measure_figures
-from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import CHECKS, FIGURE_KINDS
-from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, withheld_kinds
+from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, Known, withheld_kinds
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text

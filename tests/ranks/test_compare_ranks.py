@@ -9,7 +9,7 @@ import pytest
 from recordings import TRACES, rank_part_of
 from trace_builder import TraceBuilder
 
-from pinprof.measurement.known import Known
+from pinprof.measurement.trust.doubt import Known
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Ranks, measure_rank
 from pinprof.report.job.text import job_to_text

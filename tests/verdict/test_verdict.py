@@ -9,7 +9,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analysis import analyse
-from pinprof.measurement.division import OUTSIDE
+from pinprof.measurement.profile import OUTSIDE
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import advice

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from pinprof.measurement.trust.clocks import clock_skew, same_stream_overlap
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, LEVELS, Check, Doubt, TrustFacts
 from pinprof.measurement.trust.losses import (
     lost_graph_work,
@@ -12,6 +11,7 @@ from pinprof.measurement.trust.losses import (
     unlinked_activities,
 )
 from pinprof.measurement.trust.recording import (
+    clock_skew,
     copy_sizes,
     copy_times,
     host_memory,
@@ -21,6 +21,7 @@ from pinprof.measurement.trust.recording import (
     no_step_marks,
     profiler_cost,
     repaired_events,
+    same_stream_overlap,
     source_lines,
     truncated,
     unusable_events,

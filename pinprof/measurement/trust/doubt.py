@@ -1,13 +1,16 @@
-"""Doubts about a trace, and the figures that are withheld because of them."""
+"""Doubts about a trace, and figures that are known or withheld because of one: their type makes code check which."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pinprof.analyses.steps import IrregularStep, StepTimes
 from pinprof.analyses.syncs import Syncs
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Trace
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 FigureKind: TypeAlias = Literal[
     "step", "estimate", "per_step", "busy", "copies", "overlap", "causes", "stalls", "drain"
@@ -84,6 +87,29 @@ def withheld_kinds(doubts: Iterable[Doubt]) -> WithheldKinds:
         for figure in doubt.withholds:
             reasons.setdefault(figure, doubt)
     return WithheldKinds(**reasons)
+
+
+@dataclass(frozen=True)
+class Known(Generic[T_co]):
+    """A figure that the recording allows."""
+
+    value: T_co
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """A figure that the recording does not allow."""
+
+    reason: Doubt
+
+
+KnownOrWithheld: TypeAlias = Known[T] | Withheld
+"""A figure of this type, or why it is withheld."""
+
+
+def given(figure: KnownOrWithheld[T]) -> T | None:
+    """Return a figure if it is known, otherwise None."""
+    return figure.value if isinstance(figure, Known) else None
 
 
 class TrustFacts(NamedTuple):

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import given
 from pinprof.pci_express import Link, link_of_gpus
 from pinprof.report.charts.chart import Chart, Key, layout, legend_key, line_across, points, stacked, stacked_layout
 from pinprof.report.timeline.kinds import BOTH, COPY, COPY_ONLY, KINDS

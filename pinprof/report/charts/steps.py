@@ -9,8 +9,8 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
 from pinprof.analyses.steps import measure_steps, with_irregular
 from pinprof.analyses.syncs import WAITS
-from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile, WaitSite
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.chart import (
     Chart,
     Key,

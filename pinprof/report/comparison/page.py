@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
-from pinprof.measurement.division import busiest
+from pinprof.measurement.profile import busiest
 from pinprof.report.comparison.change_lanes import changed_lanes
 from pinprof.report.comparison.view import DISTRUST_BOTH, events, summary
 from pinprof.report.comparison.words import AFTER, ARROW, BEFORE, step_of, verdict

@@ -9,8 +9,7 @@ from rich.text import Text
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import GONE, NEW
-from pinprof.measurement.division import busiest
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import Profile, busiest
 from pinprof.report.comparison.view import ChangeTable, copies, events, findings, summary, waits
 from pinprof.report.comparison.words import ARROW, notes_on_certainty, verdict
 from pinprof.report.layout import hanging, laid_out, note, unwrapped

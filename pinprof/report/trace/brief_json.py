@@ -8,9 +8,9 @@ from pinprof.analyses.host_samples import CalledLine
 from pinprof.document import encoded_within, filled, maybe_ms, range_ms
 from pinprof.documents import brief as documents
 from pinprof.documents.fields import saving_fields
-from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
+from pinprof.measurement.trust.doubt import given
 from pinprof.ranks.rank import Ranks
 from pinprof.report.job.view import longest_alone_first
 from pinprof.report.job.view import verdict_line as verdict_of_job

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
 from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
-from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import Withheld
 from pinprof.report.elements import Column
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from pinprof.analyses.step_parts import StepParts
 from pinprof.analysis import Analysis
-from pinprof.measurement.known import Withheld
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Doubt
+from pinprof.measurement.trust.doubt import Doubt, Withheld
 from pinprof.report.charts.chart import Chart, chart_html
 from pinprof.report.charts.copies import copies_chart
 from pinprof.report.charts.steps import idle_chart, overlap_chart, part_times, steps_chart, syncs_chart

@@ -18,9 +18,9 @@ from pinprof.documents import report as documents
 from pinprof.documents.fields import DeviceJson, blockers, library
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, LOADER, SYNCS, TraceFigure
-from pinprof.measurement.known import Known, KnownOrWithheld, given
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.measurement.trust import FIGURE_KINDS
+from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, given
 from pinprof.prediction.graphs import Blocker
 from pinprof.ranks.rank import Ranks
 from pinprof.report.trace.by_name import step_share, without_profiler_ns

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.analyses.by_name.kernels import KernelTime
 from pinprof.hues import KERNEL, in_the_dark, shades
-from pinprof.measurement.known import given
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.elements import Column, Markup, hue, inline_html, lines, number_columns
 from pinprof.report.trace.by_name import kernel_label
 from pinprof.report.view import ReportTable, Section

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
-from pinprof.measurement.division import busiest
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import Profile, busiest
 from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.steps import part_times
 from pinprof.report.charts.timeline import timeline_chart

@@ -12,10 +12,9 @@ from rich.text import Text
 
 from pinprof.analyses.idle import IDLE as CAUSES_OF_IDLE
 from pinprof.analyses.step_parts import MeanStep
-from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times, divide, idle_times, idle_times_of
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
-from pinprof.measurement.known import Withheld, given
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, idle_times, idle_times_of
+from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
 from pinprof.report.view import Fact
 from pinprof.report.words import NOTHING, not_shown, step_known

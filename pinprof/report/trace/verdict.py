@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from pinprof.analyses.launches import MEANING
 from pinprof.analyses.step_parts import MeanStep
-from pinprof.measurement.division import OUTSIDE, busiest, busiest_idle_times
-from pinprof.measurement.known import given
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.host import first_line, host_time
 from pinprof.report.trace.step import gpu_work_facts, main_idle_cause, name_of_whole, share_of_step

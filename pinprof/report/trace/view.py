@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.step_parts import MeanStep
-from pinprof.measurement.division import busiest, idle_outside
-from pinprof.measurement.known import Withheld, given
-from pinprof.measurement.profile import GpuSums, Profile
-from pinprof.measurement.trust.doubt import Doubt
+from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
+from pinprof.measurement.trust.doubt import Doubt, Withheld, given
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.by_name import kernel_sections, op_sections

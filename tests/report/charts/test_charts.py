@@ -14,11 +14,10 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.analyses.step_parts import StepParts, measure_parts
 from pinprof.analysis import analyse
 from pinprof.details import details_of
-from pinprof.measurement.known import Known
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
-from pinprof.measurement.trust.doubt import FigureKind
+from pinprof.measurement.trust.doubt import FigureKind, Known
 from pinprof.replay.step_estimate import StepEstimate
 from pinprof.report.charts.chart import Chart, Key, chart_html, escaped, layout
 from pinprof.report.charts.copies import MAX_MARKS, copies_chart

@@ -15,7 +15,7 @@ import pinprof
 from pinprof import hues
 from pinprof.analysis import Analysis, analyse
 from pinprof.errors import PinprofError
-from pinprof.measurement.known import given
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.chart import Chart
 from pinprof.report.charts.timeline import MOST_BUTTONS, timeline_chart
 from pinprof.report.timeline.steps import whole_window

@@ -9,7 +9,7 @@ from recordings import TRACES, analysis_of, mostly_slow
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.measurement.known import given
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.tables.fragment import grids_of
 from pinprof.report.tables.gpu import collectives, copies, kernels
 from pinprof.report.tables.grid import Grid

@@ -10,11 +10,10 @@ from recordings import OF_A_GPU, TRACES, analysis_of, full_text_of, json_of, mos
 from rich.padding import Padding
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.measurement.division import busiest
 from pinprof.measurement.figures import STALL
-from pinprof.measurement.known import Withheld, given
 from pinprof.measurement.measure import measure
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import Profile, busiest
+from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.trace.step import (
     SMALLEST,
     bound_fact,
