@@ -90,8 +90,7 @@ def _runs(
     *, mlflow: bool, wandb: bool, run_id: str | None, run_name: str | None, **options: Any
 ) -> "Iterator[AbstractContextManager[Destination]]":
     """Yield the runs to log to, not yet open. Refuses options that do not fit, and a library that is not installed."""
-    from pinprof.tracking import mlflow as of_mlflow
-    from pinprof.tracking import wandb as of_wandb
+    from pinprof import tracking
 
     if not mlflow and not wandb:
         fail("say where to log to: --mlflow or --wandb")
@@ -102,13 +101,13 @@ def _runs(
         if other and not chosen:
             fail(f"--{other.replace('_', '-')} is an option of {tracker}")
     if mlflow:
-        of_mlflow.mlflow()
+        tracking.mlflow()
         given = {name: options[name] for name in OF_MLFLOW}
-        yield of_mlflow.opened(of_mlflow.MlflowOptions(**given, run_id=run_id, run_name=run_name))
+        yield tracking.opened_in_mlflow(**given, run_id=run_id, run_name=run_name)
     if wandb:
-        of_wandb.wandb()
+        tracking.wandb()
         given = {name: options[name] for name in OF_WANDB}
-        yield of_wandb.opened(of_wandb.WandbOptions(**given, run_id=run_id, run_name=run_name))
+        yield tracking.opened_in_wandb(**given, run_id=run_id, run_name=run_name)
 
 
 def _logged(traces: tuple[str, ...], code: "Code", machine: MachineFile | None, job: JobOptions) -> "Logged":

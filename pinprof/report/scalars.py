@@ -7,7 +7,7 @@ from typing import Any
 from pinprof.measurement.figures import FIGURES, STEP_MS
 from pinprof.measurement.trust.doubt import ESTIMATE
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
-from pinprof.tracking.logged import DOCUMENT, FOLDER, PAGE, Logged
+from pinprof.tracking import DOCUMENT, FOLDER, PAGE, Logged
 
 ENDS = ("low", "high")
 """The names of the two ends of a range."""
