@@ -20,7 +20,7 @@ from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
 from pinprof.capture.steps.stepper import Membership, Stepper
 from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
-from pinprof.capture.window.looks import OnLook
+from pinprof.capture.window.lean import OnLook
 from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest

@@ -13,7 +13,7 @@ from command_line import invoke
 from fake_profiler import MS, TWO_OF_EACH, FakeClock, FakeProfiler
 
 from pinprof.capture.window import lean
-from pinprof.capture.window.looks import latest
+from pinprof.capture.window.lean import latest
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.trace_file import write_trace
 from pinprof.errors import CaptureError
@@ -118,7 +118,7 @@ print("trained")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_run_says_a_line_per_look_while_the_script_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pinprof.capture.window.looks.MOST_SHARE", 1e3)  # whatever a look costs here
+    monkeypatch.setattr("pinprof.capture.window.lean.MOST_SHARE", 1e3)  # whatever a look costs here
     (tmp_path / "train.py").write_text(TRAINING)
     result = invoke("run", "--every", "30", "--max-warmup", "10", "--plain-steps", "3", "--steps", "2", "train.py")
     assert result.exit_code == 0, result.stderr

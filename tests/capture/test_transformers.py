@@ -69,7 +69,7 @@ def test_a_long_training_is_looked_at_again_and_goes_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pinprof.capture.window.looks.MOST_SHARE", 1e3)  # whatever a look costs here
+    monkeypatch.setattr("pinprof.capture.window.lean.MOST_SHARE", 1e3)  # whatever a look costs here
     training = trainer(library.PinprofCallback(tmp_path / "out.json", every=10, **SHORT), count=40)
     training.train()
     assert training.batches == 40

@@ -17,9 +17,8 @@ from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.options import FEWEST_STEPS, IN_CODE, WARM_UP_STEPS, OptionNames, Progress, RecordingOptions
-from pinprof.capture.window.lean import LeanWindow, MakeProfiler, Stretch
+from pinprof.capture.window.lean import LeanWindow, MakeProfiler, OnLook, RepeatedLooks, Stretch, latest
 from pinprof.capture.window.lines import line_window, watch_window
-from pinprof.capture.window.looks import OnLook, RepeatedLooks, latest
 from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
 from pinprof.capture.window.trace_file import (
     as_capture_error,
