@@ -2,184 +2,113 @@
 
 from typing import Any
 
-from scripts.examination.planting import swap
+from scripts.examination.planting import Edit, swap
 from scripts.examination.program import Program, UnknownProgramError
 
-PETS = ("complete_cv_example.py", "--data_dir", "images")
-IMAGENET = ("main.py", "--dummy", "--arch", "resnet18", "--batch-size", "32", "--workers", "14")
-SPAWN = ("--multiprocessing-distributed", "--world-size", "1", "--rank", "0", "--dist-url", "tcp://127.0.0.1:29411")
-GPT2 = ("train.py", "--dataset=openwebtext", "--eval_iters=5", "--log_interval=10")
+
+def _program(name: str, repository: str, command: str, folder: str = ".", data: str = "", **options: Any) -> Program:
+    """Return a program; its command and its data are words with blanks between."""
+    return Program(name, repository, tuple(command.split()), folder, data=tuple(data.split()), **options)
+
+
+HERE = (".",)
+STAND_INS = ("stand_ins",)
+MNIST = "mnist@../data"
+PETS = "complete_cv_example.py --data_dir images"
+IMAGENET = "main.py --dummy --arch resnet18 --batch-size 32 --workers 14"
+SPAWN = "--multiprocessing-distributed --world-size 1 --rank 0 --dist-url tcp://127.0.0.1:29411"
+GPT2 = "train.py --dataset=openwebtext --eval_iters=5 --log_interval=10 --compile=False"
+SHAKESPEARE = "train.py config/train_shakespeare_char.py"
+LLMC = (
+    "train_gpt2.py --model d12 --write_tensors 0 --num_iterations 2000 --dtype bfloat16 --input_bin tokens.bin "
+    "--input_val_bin tokens.bin --val_loss_every 50 --sequence_length 256 --total_batch_size 1024"
+)
+LAUNCH = f"-m accelerate.commands.launch --num_processes 1 --mixed_precision no {PETS}"
 ON_TWO_GPUS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+TEN_STEPS = ("--warmup", "1", "--max-warmup", "1", "--plain-steps", "3", "--steps", "1")
+"""For a program that makes ten steps."""
+DCGAN = "main.py --dataset fake --workers 8 --accel --niter 100 --outf out"
+TIMM = "train.py imagefolder --model resnet18 --num-classes 10 -b 64 -j 8 --epochs 300"
 
 PROGRAMS = (
-    Program(
-        "dcgan",
-        "examples",
-        ("main.py", "--dataset", "fake", "--workers", "8", "--accel", "--niter", "100", "--outf", "out"),
-        folder="dcgan",
-        calls_per_step=2,  # the discriminator's and the generator's
+    _program("dcgan", "examples", DCGAN, "dcgan", calls_per_step=2),  # the discriminator's and the generator's
+    _program("imagenet", "examples", IMAGENET, "imagenet"),
+    _program("mnist", "examples", "main.py", "mnist", MNIST),
+    _program(
+        "word_language_model", "examples", "main.py --accel", "word_language_model", "wikitext", marker="backward"
     ),
-    Program("imagenet", "examples", IMAGENET, folder="imagenet"),
-    Program("mnist", "examples", ("main.py",), folder="mnist", data=("mnist@../data",)),
-    Program(
-        "word_language_model",
-        "examples",
-        ("main.py", "--accel"),
-        folder="word_language_model",
-        data=("wikitext",),
-        marker="backward",
-    ),
-    Program("airbench94", "cifar10-airbench", ("legacy/airbench94.py",), data=("airbench",)),
-    Program(
-        "timm",
-        "pytorch-image-models",
-        (
-            "train.py",
-            "imagefolder",
-            "--model",
-            "resnet18",
-            "--num-classes",
-            "10",
-            "-b",
-            "64",
-            "-j",
-            "8",
-            "--epochs",
-            "300",
-        ),
-        data=("image_folder",),
-    ),
-    Program(
-        "nanogpt_eager",
-        "nanoGPT",
-        ("train.py", "config/train_shakespeare_char.py", "--compile=False", "--eval_iters=20"),
-        data=("shakespeare_char",),
-    ),
-    Program(
-        "cleanrl_dqn", "cleanrl", ("cleanrl/dqn.py",), paths=(".",)
-    ),  # ten actions of the player, then one step of training
-    Program(
-        "cleanrl_ppo", "cleanrl", ("cleanrl/ppo.py",), paths=(".",), calls_per_step=16
-    ),  # an iteration: the rollout, then four epochs of four minibatches
-    Program("vae", "examples", ("main.py",), folder="vae", data=("mnist@../data",)),
-    Program("mnist_rnn", "examples", ("main.py", "--accel"), folder="mnist_rnn", data=("mnist@../data",)),
-    Program("siamese_network", "examples", ("main.py",), folder="siamese_network", data=("mnist@../data",)),
-    Program("mingpt", "minGPT", ("adder.py",), folder="projects/adder", paths=(".",)),
-    Program("pytorch_cifar", "pytorch-cifar", ("main.py",), data=("cifar@data",), terminal=True, unchecked=True),
-    Program(
-        "llmc",
-        "llm.c",
-        (
-            *(
-                "train_gpt2.py",
-                "--model",
-                "d12",
-                "--write_tensors",
-                "0",
-                "--num_iterations",
-                "2000",
-                "--dtype",
-                "bfloat16",
-            ),
-            *("--input_bin", "tokens.bin", "--input_val_bin", "tokens.bin", "--val_loss_every", "50"),
-            *("--sequence_length", "256", "--total_batch_size", "1024"),
-        ),
-        data=("tokens", "tokenizer"),
-        paths=("stand_ins",),
-    ),
-    Program(
-        "pyg_gcn",
-        "pytorch_geometric",
-        ("gcn.py", "--epochs", "20000"),
-        folder="examples",
-        data=("cora@../data/Planetoid",),
-    ),
-    Program("accelerate_cv", "accelerate", PETS, folder="examples", data=("pets", "resnet50d")),
-    Program(
-        "nanogpt_compiled",
-        "nanoGPT",
-        ("train.py", "config/train_shakespeare_char.py", "--eval_iters=20"),
-        data=("shakespeare_char",),
-    ),
-    Program(
-        "nanogpt_gpt2", "nanoGPT", (*GPT2, "--compile=False", "--gradient_accumulation_steps=4"), data=("openwebtext",)
-    ),
-    Program("imagenet_spawn", "examples", (*IMAGENET, *SPAWN), folder="imagenet"),
-    Program(
-        "accelerate_launch",
-        "accelerate",
-        ("-m", "accelerate.commands.launch", "--num_processes", "1", "--mixed_precision", "no", *PETS),
-        folder="examples",
-        data=("pets", "resnet50d"),
-    ),
-    Program("pyg_mutag", "pytorch_geometric", ("mutag_gin.py", "--epochs", "2000"), folder="examples", data=("mutag",)),
-    Program("airbench94_compiled", "cifar10-airbench", ("legacy/airbench94_compiled.py",), data=("airbench",)),
-    Program("imagenet_spawn_2", "examples", (*IMAGENET, *SPAWN), folder="imagenet", gpus=2),
-    Program(
+    _program("airbench94", "cifar10-airbench", "legacy/airbench94.py", data="airbench"),
+    _program("timm", "pytorch-image-models", TIMM, data="image_folder"),
+    _program("nanogpt_eager", "nanoGPT", f"{SHAKESPEARE} --compile=False --eval_iters=20", data="shakespeare_char"),
+    _program("cleanrl_dqn", "cleanrl", "cleanrl/dqn.py", paths=HERE),  # ten actions, then one step of training
+    # an iteration: the rollout, then four epochs of four minibatches
+    _program("cleanrl_ppo", "cleanrl", "cleanrl/ppo.py", paths=HERE, calls_per_step=16),
+    _program("vae", "examples", "main.py", "vae", MNIST),
+    _program("mnist_rnn", "examples", "main.py --accel", "mnist_rnn", MNIST),
+    _program("siamese_network", "examples", "main.py", "siamese_network", MNIST),
+    _program("mingpt", "minGPT", "adder.py", "projects/adder", paths=HERE),
+    _program("pytorch_cifar", "pytorch-cifar", "main.py", data="cifar@data", terminal=True, unchecked=True),
+    _program("llmc", "llm.c", LLMC, data="tokens tokenizer", paths=STAND_INS),
+    _program("pyg_gcn", "pytorch_geometric", "gcn.py --epochs 20000", "examples", "cora@../data/Planetoid"),
+    _program("accelerate_cv", "accelerate", PETS, "examples", "pets resnet50d"),
+    _program("nanogpt_compiled", "nanoGPT", f"{SHAKESPEARE} --eval_iters=20", data="shakespeare_char"),
+    _program("nanogpt_gpt2", "nanoGPT", f"{GPT2} --gradient_accumulation_steps=4", data="openwebtext"),
+    _program("imagenet_spawn", "examples", f"{IMAGENET} {SPAWN}", "imagenet"),
+    _program("accelerate_launch", "accelerate", LAUNCH, "examples", "pets resnet50d"),
+    _program("pyg_mutag", "pytorch_geometric", "mutag_gin.py --epochs 2000", "examples", "mutag"),
+    _program("airbench94_compiled", "cifar10-airbench", "legacy/airbench94_compiled.py", data="airbench"),
+    _program("imagenet_spawn_2", "examples", f"{IMAGENET} {SPAWN}", "imagenet", gpus=2),
+    _program(
         "nanogpt_2",
         "nanoGPT",
-        (*GPT2, "--compile=False", "--gradient_accumulation_steps=8"),
-        data=("openwebtext",),
+        f"{GPT2} --gradient_accumulation_steps=8",
+        data="openwebtext",
         gpus=2,
         launcher=ON_TWO_GPUS,
     ),
-    Program(
+    _program(
         "fsdp2",
         "examples",
-        ("example.py",),
-        folder="distributed/FSDP2",
+        "example.py",
+        "distributed/FSDP2",
         gpus=2,
         launcher=ON_TWO_GPUS,
-        # it makes ten steps
-        pinprof_options=("--warmup", "1", "--max-warmup", "1", "--plain-steps", "3", "--steps", "1"),
+        pinprof_options=TEN_STEPS,
     ),
 )
 
-SOON = ("--learning-starts", "1000")
-OF_MNIST = ("mnist@../../data",)
 
-
-def _tutorial(name: str, folder: str, **options: Any) -> Program:
-    given: dict[str, Any] = {"data": OF_MNIST, **options}
-    return Program(f"tutorial_{name}", "pytorch-tutorial", ("main.py",), folder=f"tutorials/{folder}", **given)
+def _tutorial(name: str, folder: str, data: str = "mnist@../../data", **options: Any) -> Program:
+    return _program(f"tutorial_{name}", "pytorch-tutorial", "main.py", f"tutorials/{folder}", data, **options)
 
 
 def _gan(name: str, optimizers: int = 2) -> Program:
-    folder = f"implementations/{name}"
-    return Program(
-        f"gan_{name.removesuffix('_gan')}",
-        "PyTorch-GAN",
-        (f"{name}.py",),
-        folder=folder,
-        data=("mnist@../../data/mnist",),
-        calls_per_step=optimizers,
+    folder, data = f"implementations/{name}", "mnist@../../data/mnist"
+    return _program(
+        f"gan_{name.removesuffix('_gan')}", "PyTorch-GAN", f"{name}.py", folder, data, calls_per_step=optimizers
     )
 
 
-def _graph_network(name: str, *more: str, place: str = "Cora") -> Program:
-    command = (f"{name}.py", *more)
-    return Program(f"pyg_{name}", "pytorch_geometric", command, folder="examples", data=(f"cora@../data/{place}",))
+def _graph_network(name: str, more: str = "", place: str = "Cora") -> Program:
+    return _program(f"pyg_{name}", "pytorch_geometric", f"{name}.py {more}", "examples", f"cora@../data/{place}")
 
 
 def _makemore(kind: str) -> Program:
-    return Program(
-        f"makemore_{kind}", "makemore", ("makemore.py", "--device", "cuda", "--type", kind, "-o", f"out_{kind}")
-    )
+    return _program(f"makemore_{kind}", "makemore", f"makemore.py --device cuda --type {kind} -o out_{kind}")
 
 
 def _cifar100(net: str) -> Program:
-    command = ("train.py", "-net", net, "-gpu")
-    return Program(f"cifar100_{net}", "pytorch-cifar100", command, data=("cifar100@data",), unchecked=True)
+    command = f"train.py -net {net} -gpu"
+    return _program(f"cifar100_{net}", "pytorch-cifar100", command, data="cifar100@data", unchecked=True)
 
 
 def _pendulum(name: str) -> Program:
-    command = (f"cleanrl/{name}.py", "--env-id", "Pendulum-v1", *SOON)
-    return Program(f"cleanrl_{name.partition('_')[0]}", "cleanrl", command, paths=(".",))
+    command = f"cleanrl/{name}_continuous_action.py --env-id Pendulum-v1 --learning-starts 1000"
+    return _program(f"cleanrl_{name}", "cleanrl", command, paths=HERE)
 
 
 def _imagenet(arch: str) -> Program:
-    command = tuple(arch if part == "resnet18" else part for part in IMAGENET)
-    return Program(f"imagenet_{arch}", "examples", command, folder="imagenet")
+    return _program(f"imagenet_{arch}", "examples", IMAGENET.replace("resnet18", arch), "imagenet")
 
 
 MORE = (
@@ -188,150 +117,134 @@ MORE = (
     _tutorial("cnn", "02-intermediate/convolutional_neural_network"),
     _tutorial("rnn", "02-intermediate/recurrent_neural_network"),
     _tutorial("two_way_rnn", "02-intermediate/bidirectional_recurrent_neural_network"),
-    _tutorial("resnet", "02-intermediate/deep_residual_network", data=("cifar@../../data",), unchecked=True),
-    _tutorial("language_model", "02-intermediate/language_model", data=("penn_treebank@data",)),
+    _tutorial("resnet", "02-intermediate/deep_residual_network", "cifar@../../data", unchecked=True),
+    _tutorial("language_model", "02-intermediate/language_model", "penn_treebank@data"),
     _tutorial("gan", "03-advanced/generative_adversarial_network", calls_per_step=2),
     _tutorial("vae", "03-advanced/variational_autoencoder"),
     *(_gan(name) for name in ("aae", "acgan", "cgan", "ebgan", "gan", "lsgan", "sgan", "dcgan", "relativistic_gan")),
     _gan("infogan", optimizers=3),
     *(_makemore(kind) for kind in ("transformer", "rnn", "gru", "bow", "mlp")),
-    Program("lecture_gpt", "ng-video-lecture", ("gpt.py",)),
-    Program("lecture_bigram", "ng-video-lecture", ("bigram.py",)),
+    _program("lecture_gpt", "ng-video-lecture", "gpt.py"),
+    _program("lecture_bigram", "ng-video-lecture", "bigram.py"),
     *(_cifar100(net) for net in ("resnet18", "mobilenetv2", "shufflenetv2", "densenet121")),
-    Program(
+    _program(
         "cifar_resnet20",
         "pytorch_resnet_cifar10",
-        ("trainer.py", "--arch", "resnet20", "--save-dir", "out"),
-        data=("cifar@data",),
+        "trainer.py --arch resnet20 --save-dir out",
+        data="cifar@data",
         unchecked=True,
     ),
     *(_graph_network(name) for name in ("dna", "gcn2_cora", "super_gat")),
-    *(_graph_network(name, "--epochs", "20000", place="Planetoid") for name in ("gat", "autoencoder")),
-    Program("cleanrl_c51", "cleanrl", ("cleanrl/c51.py", *SOON), paths=(".",)),
-    *(_pendulum(f"{name}_continuous_action") for name in ("ddpg", "td3", "sac")),
-    *(_imagenet(arch) for arch in ("mobilenet_v2", "resnet50", "squeezenet1_1")),
-    Program(
+    *(_graph_network(name, "--epochs 20000", "Planetoid") for name in ("gat", "autoencoder")),
+    _program("cleanrl_c51", "cleanrl", "cleanrl/c51.py --learning-starts 1000", paths=HERE),
+    *map(_pendulum, ("ddpg", "td3", "sac")),
+    *map(_imagenet, ("mobilenet_v2", "resnet50", "squeezenet1_1")),
+    _program(
         "word_transformer",
         "examples",
-        ("main.py", "--accel", "--model", "Transformer", "--lr", "5"),
-        folder="word_language_model",
-        data=("wikitext",),
+        "main.py --accel --model Transformer --lr 5",
+        "word_language_model",
+        "wikitext",
         marker="backward",
     ),
-    Program("forward_forward", "examples", ("main.py",), folder="mnist_forward_forward", data=("mnist@data",)),
+    _program("forward_forward", "examples", "main.py", "mnist_forward_forward", "mnist@data"),
 )
 """More scripts whose steps estimates are learned from; they are not examined."""
 
-TABLE = (
-    "pytorch-fm",
-    ("main.py", "--dataset_name", "movielens1M", "--dataset_path", "ratings.dat", "--model_name", "wd"),
+TABLE = "main.py --dataset_name movielens1M --dataset_path ratings.dat --model_name wd"
+SMALL_BERT = "start.py -c corpus.txt -v words -o bert -hs 64 -l 2 -a 4 -b 16 -w 2"
+SMALL_INFORMER = (
+    "main_informer.py --model informer --data ETTh1 --use_amp --seq_len 24 --label_len 12 --pred_len 12 --d_model 64 "
+    "--d_ff 64"
 )
-SMALL_BERT = ("-c", "corpus.txt", "-v", "words", "-o", "bert", "-hs", "64", "-l", "2", "-a", "4", "-b", "16", "-w", "2")
-SMALL_INFORMER = ("--seq_len", "24", "--label_len", "12", "--pred_len", "12", "--d_model", "64", "--d_ff", "64")
-SHORT_EPISODES = ("--env", "Pendulum", "--start_timesteps", "300", "--batch_size", "64")
+SHORT_EPISODES = "main.py --env Pendulum --start_timesteps 300 --batch_size 64"
+SHORT_START = "main.py --cuda --batch_size 64 --start_steps 1000"
+FEW_POINTS = "train_classification.py --dataset shapes --num_points 256 --batchSize 8"
+RATED = swap("main_path", "'/home/share/guoyangyang/recommendation/NCF-Data/'", "'./'", file="config.py")
+IN_PARTS = swap("data = torch.cat(", "DataLoader(train_set)", "DataLoader(train_set, 500)", file="data/cifar.py")
+
+
+def _unseen(name: str, place: str, command: str, data: str = "", *repairs: Edit, **options: Any) -> Program:
+    """Return a program of a repository, or of a folder in it, with what lets it run with the libraries of today."""
+    repository, _, folder = place.partition("/")
+    return _program(name, repository, command, folder or ".", data, repairs=repairs, **options)
+
 
 UNSEEN = (
-    Program("tcn_adding", "TCN", ("add_test.py", "--seq_len", "100"), folder="TCN/adding_problem"),
-    Program("tcn_copying", "TCN", ("copymem_test.py", "--blank_len", "100"), folder="TCN/copy_memory"),
-    Program("tcn_pixels", "TCN", ("pmnist_test.py",), folder="TCN/mnist_pixel", data=("mnist@data/mnist",)),
-    Program("pygcn", "pygcn", ("train.py",), folder="pygcn", paths=(".",), data=("citations",)),
-    Program(
+    _unseen("tcn_adding", "TCN/TCN/adding_problem", "add_test.py --seq_len 100"),
+    _unseen("tcn_copying", "TCN/TCN/copy_memory", "copymem_test.py --blank_len 100"),
+    _unseen("tcn_pixels", "TCN/TCN/mnist_pixel", "pmnist_test.py", "mnist@data/mnist"),
+    _unseen("pygcn", "pygcn/pygcn", "train.py", "citations", paths=HERE),
+    _unseen(
         "factorization",
-        *TABLE,
-        folder="examples",
-        paths=(".",),
-        data=("ratings@.",),
-        repairs=(swap("self.items = ", "np.int)", "int)", file="../torchfm/dataset/movielens.py"),),
+        "pytorch-fm/examples",
+        TABLE,
+        "ratings@.",
+        swap("self.items = ", "np.int)", "int)", file="../torchfm/dataset/movielens.py"),
+        paths=HERE,
     ),
-    Program(
-        "neural_filtering",
-        "NCF",
-        ("main.py",),
-        data=("rated_pairs",),
-        repairs=(swap("main_path", "'/home/share/guoyangyang/recommendation/NCF-Data/'", "'./'", file="config.py"),),
-    ),
-    Program(
-        "sasrec",
-        "SASRec.pytorch",
-        ("main.py", "--dataset=Video", "--train_dir=default", "--maxlen=50"),
-        folder="python",
-    ),
-    Program(
+    _unseen("neural_filtering", "NCF", "main.py", "rated_pairs", RATED),
+    _unseen("sasrec", "SASRec.pytorch/python", "main.py --dataset=Video --train_dir=default --maxlen=50"),
+    _unseen(
         "mnist_diffusion",
         "Conditional_Diffusion_MNIST",
-        ("script.py",),
-        data=("mnist@data",),
-        repairs=(swap("batch_size = 256", "256", "16"),),
+        "script.py",
+        "mnist@data",
+        swap("batch_size = 256", "256", "16"),
     ),
-    Program("td3", "TD3", ("main.py", *SHORT_EPISODES), data=("games",), paths=("stand_ins",), calls_per_step=3),
-    Program(
-        "soft_actor_critic",
-        "pytorch-soft-actor-critic",
-        ("main.py", "--cuda", "--batch_size", "64", "--start_steps", "1000"),
-        data=("games",),
-        paths=("stand_ins",),
-        calls_per_step=2,
-    ),
-    Program(
+    _unseen("td3", "TD3", SHORT_EPISODES, "games", paths=STAND_INS, calls_per_step=3),
+    _unseen("soft_actor_critic", "pytorch-soft-actor-critic", SHORT_START, "games", paths=STAND_INS, calls_per_step=2),
+    _unseen(
         "ppo",
         "PPO-PyTorch",
-        ("train.py",),
-        data=("games",),
-        paths=("stand_ins",),
-        repairs=(swap("update_timestep = ", "max_ep_len * 4", "500"),),
+        "train.py",
+        "games",
+        swap("update_timestep = ", "max_ep_len * 4", "500"),
+        paths=STAND_INS,
     ),
-    Program("bert", "BERT-pytorch", ("start.py", *SMALL_BERT), data=("sentence_pairs",)),
-    Program(
+    _unseen("bert", "BERT-pytorch", SMALL_BERT, "sentence_pairs"),
+    _unseen(
         "informer",
         "Informer2020",
-        ("main_informer.py", "--model", "informer", "--data", "ETTh1", "--use_amp", *SMALL_INFORMER),
-        data=("hours",),
-        repairs=(swap("self.val_loss_min = np.Inf", "Inf", "inf", file="utils/tools.py"),),
+        SMALL_INFORMER,
+        "hours",
+        swap("self.val_loss_min = np.Inf", "Inf", "inf", file="utils/tools.py"),
     ),
-    Program(
+    _unseen(
         "cutout",
         "Cutout",
-        ("train.py", "--batch_size", "16", "--data_augmentation", "--cutout"),
-        data=("cifar@data",),
+        "train.py --batch_size 16 --data_augmentation --cutout",
+        "cifar@data",
+        swap("filename = ", "'logs/' + ", ""),
         unchecked=True,
-        repairs=(swap("filename = ", "'logs/' + ", ""),),
     ),
-    Program("copying_transformer", "x-transformers", ("train_copy.py",), paths=(".",)),
-    Program(
+    _unseen("copying_transformer", "x-transformers", "train_copy.py", paths=HERE),
+    _unseen(
         "speaker",
         "PyTorch_Speaker_Verification",
-        ("train_speech_embedder.py",),
-        data=("utterances",),
-        paths=("stand_ins",),
-        repairs=(swap("docs = yaml", "(stream)", "(stream, yaml.Loader)", file="hparam.py"),),
+        "train_speech_embedder.py",
+        "utterances",
+        swap("docs = yaml", "(stream)", "(stream, yaml.Loader)", file="hparam.py"),
+        paths=STAND_INS,
     ),
-    Program("flows", "pytorch-flows", ("main.py", "--dataset", "MOONS")),
-    Program(
+    _unseen("flows", "pytorch-flows", "main.py --dataset MOONS"),
+    _unseen(
         "vqvae",
         "vq-vae-2-pytorch",
-        ("train_vqvae.py", "--size", "32", "imagefolder/train"),
-        data=("image_folder",),
-        repairs=(swap("dataset, batch_size=", "128 //", "16 //"), swap("range=(-1, 1)", "range", "value_range")),
+        "train_vqvae.py --size 32 imagefolder/train",
+        "image_folder",
+        swap("dataset, batch_size=", "128 //", "16 //"),
+        swap("range=(-1, 1)", "range", "value_range"),
     ),
-    Program(
+    _unseen(
         "sam",
-        "sam",
-        ("train.py", "--batch_size", "16", "--width_factor", "1"),
-        folder="example",
-        data=("cifar@data", "cifar@cifar"),
+        "sam/example",
+        "train.py --batch_size 16 --width_factor 1",
+        "cifar@data cifar@cifar",
+        IN_PARTS,
         unchecked=True,
-        repairs=(
-            swap("data = torch.cat(", "DataLoader(train_set)", "DataLoader(train_set, 500)", file="data/cifar.py"),
-        ),
     ),
-    Program(
-        "pointnet",
-        "pointnet.pytorch",
-        ("train_classification.py", "--dataset", "shapes", "--num_points", "256", "--batchSize", "8"),
-        folder="utils",
-        paths=(".",),
-        data=("shapes@.",),
-    ),
+    _unseen("pointnet", "pointnet.pytorch/utils", FEW_POINTS, "shapes@.", paths=HERE),
 )
 """Scripts that nobody looked at while `pinprof fix` was made, for the held-out part of its exam; traces/EXAM.md names
 each repository with its commit."""

@@ -5,7 +5,6 @@ What a line does with it is noted: copies from the host, reads by the host, deci
 the DataLoaders and optimizers that are made. No times are noted: there are none.
 """
 
-import json
 import os
 import random
 import sys
@@ -13,13 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import wraps
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
-from exam_steps import call_at_ends
+from exam_hooks import call_at_ends, end_program, write_noted
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -57,24 +55,18 @@ def is_marked(value: object) -> bool:
     return isinstance(value, torch.Tensor) and "exam_on_gpu" in vars(value)
 
 
-def mark(value: object) -> None:
-    """Mark a tensor, or those in a list."""
+def mark(value: object, how: str = "exam_on_gpu") -> None:
+    """Mark a tensor, or those in a list or a dictionary."""
     if isinstance(value, torch.Tensor):
-        value.__dict__["exam_on_gpu"] = True
-    elif isinstance(value, list | tuple):
-        for part in value:
-            mark(part)
+        value.__dict__[how] = True
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            mark(part, how)
 
 
 def pin(value: object) -> None:
     """Mark the tensors of a batch as pinned."""
-    if isinstance(value, torch.Tensor):
-        value.__dict__["exam_pinned"] = True
-    elif isinstance(value, list | tuple):
-        for part in value:
-            pin(part)
-    elif isinstance(value, dict):
-        pin(list(value.values()))
+    mark(value, "exam_pinned")
 
 
 def parts(values: Any) -> Iterator[object]:
@@ -154,16 +146,14 @@ class Pretended(TorchFunctionMode):
         if self.steps:
             made = asdict(constructors.described(drawn))
             sites = [[*site, count] for site, count in self.seen.items()]
-            noted = {"steps": self.steps, "made": made, "sites": sites, "numbers": numbers}
-            Path(f"{os.environ['EXAM_OUT']}.{os.getpid()}.json").write_text(json.dumps(noted))
+            write_noted({"steps": self.steps, "made": made, "sites": sites, "numbers": numbers})
 
     def end_step(self) -> None:
         """Count a step; the last one ends the program."""
         self.steps += 1
         if self.steps >= int(os.environ["EXAM_STEPS"]):
             self.write()
-            sys.stdout.flush()
-            os._exit(0)
+            end_program()
 
 
 def to_cpu(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], bool]:

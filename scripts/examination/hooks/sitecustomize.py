@@ -7,14 +7,10 @@ if os.environ.get("EXAM_UNCHECKED"):  # made-up data cannot have the real data's
 
     torchvision.datasets.cifar.check_integrity = lambda path, md5=None: os.path.exists(path)  # noqa: ARG005, PTH110
 
-if os.environ.get("EXAM_MODE") == "truth":
-    import exam_truth
+if os.environ.get("EXAM_MODE") in {"truth", "lines"}:
+    import exam_hooks
 
-    exam_truth.install()
-elif os.environ.get("EXAM_MODE") == "lines":
-    import exam_lines
-
-    exam_lines.install()
+    (exam_hooks.Truth if os.environ["EXAM_MODE"] == "truth" else exam_hooks.Lines)().install()
 elif os.environ.get("EXAM_MODE") == "pretend":
     import exam_pretend
 
