@@ -10,15 +10,12 @@ each step, all others the one that waited for it. So the report has to name the 
 
 import json
 import multiprocessing
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 import numpy as np
@@ -29,7 +26,7 @@ from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart
 from pinprof.trace.collectives import Collectives
 from pinprof.trace_pool import measure_files
-from scripts.bench_reader import OP_PROCESS, resident
+from scripts.bench_reader import OP_PROCESS, Cost, cost_of
 from scripts.bench_reader import make as repeat
 
 ROOT = Path(__file__).parents[1]
@@ -37,21 +34,6 @@ WAITING, SLEEPING = (ROOT / "traces" / "ranks" / f"sleeping_rank.rank{rank}.befo
 WHOLE_US = re.compile(rb'(?<="ts": )\d+(?=\.)')
 SHOWN_RANKS = 30
 """More ranks of a group torch does not write."""
-SAMPLE_S = 0.02
-"""How often memory is looked at."""
-
-
-class Cost(NamedTuple):
-    """What a run took."""
-
-    seconds: float
-    cpu_seconds: float
-    parent: int
-    """Peak memory of the process that reports, in bytes."""
-    child: int
-    """Peak memory of the largest of those that measure."""
-    all: int
-    """Peak memory of all together."""
 
 
 @click.group()
@@ -117,7 +99,7 @@ def bench(folder: Path, jobs: tuple[int, ...], rounds: int) -> None:
         print(
             f"| {count} | {cost.seconds:.1f} | {first / cost.seconds:.1f} "
             f"| {cost.cpu_seconds / size:.1f} | {cost.cpu_seconds / packed:.0f} "
-            f"| {cost.parent / 1e6:.0f} | {cost.child / 1e6:.0f} | {cost.all / 1e6:.0f} |",
+            f"| {cost.parent / 1e6:.0f} | {cost.child / 1e6:.0f} | {cost.together / 1e6:.0f} |",
             flush=True,
         )
 
@@ -126,26 +108,11 @@ def _report(folder: Path, jobs: int, slowest: int) -> Cost:
     with tempfile.TemporaryDirectory() as other:
         out = Path(other) / "job.json"
         command = [sys.executable, "-m", "pinprof", "report", f"{folder}", "--json", f"{out}", "--jobs", f"{jobs}"]
-        begin = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-            parent = child = together = 0
-            while True:
-                ended, status, usage = os.wait4(process.pid, os.WNOHANG)
-                if ended:
-                    break
-                own, *others = resident(process.pid)
-                parent, child = max(parent, own), max(child, *others, 0)
-                together = max(together, own + sum(others))
-                time.sleep(SAMPLE_S)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            errors = process.stderr.read() if process.stderr else ""
-        seconds = time.perf_counter() - begin
-        if process.returncode:
-            sys.exit(f"the report failed: {errors}")
+        cost = cost_of(command)
         ranks = json.loads(out.read_text())["ranks"]
     if (ranks["slowest_rank"], len(ranks["rows"])) != (slowest, slowest + 1):
         sys.exit(f"the report on {len(ranks['rows'])} ranks names rank {ranks['slowest_rank']}, which is {slowest}")
-    return Cost(seconds, usage.ru_utime + usage.ru_stime, parent, child, together)
+    return cost
 
 
 @main.command()

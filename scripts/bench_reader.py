@@ -1,20 +1,26 @@
-"""Times the reading of big traces: by pinprof, into HTA and by HTA itself, and by plain `json.load`.
+"""Times the reading of big traces, by pinprof, into HTA, by HTA itself and by `json.load`; and whole reports on them.
 
 Run from the repository root:  PYTHONPATH=. python scripts/bench_reader.py bench FILE...
+                               PYTHONPATH=. python scripts/bench_reader.py report --megabytes 69 --megabytes 274
 
-The big traces are real ones, repeated in time with fresh ids: `make OUT --megabytes 274`. Each reading has a
-process of its own; the readers take turns within one run, so that a noisy machine slows all of them alike.
+The big traces are real ones, repeated in time with fresh ids: `make OUT --megabytes 274`. Each reading, and each
+command, has a process of its own; they take turns within one run, so that a noisy machine slows all of them alike.
+`report` counts imports, too; its peer makes plain Python objects of the file: orjson where it is installed, else json.
 """
 
 import gzip
+import importlib.util
 import json
 import multiprocessing
+import os
 import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import cycle
 from mmap import PAGESIZE
@@ -44,8 +50,11 @@ LAUNCHES, WORK = (b'"cat": "cuda_',), (b'"cat": "kernel"', b'"cat": "gpu_mem')
 """Categories of calls, and of what they launch."""
 CORRELATION = re.compile(rb'"correlation": (\d+)')
 PAUSE_US = 1000
-SAMPLE_S = 0.005
+SAMPLE_S = 0.01
 """How often memory is looked at."""
+MANY_WAITS = ROOT / "traces" / "pairs" / "policy_checks.before.json.gz"
+"""Of the bundled recordings the one with most calls: many waits of a few lines."""
+PEER = "orjson" if importlib.util.find_spec("orjson") else "json"
 
 
 class Part(NamedTuple):
@@ -58,6 +67,18 @@ class Part(NamedTuple):
     numbers: list[tuple[str, int]]
     begin_us: int
     length_us: int
+
+
+class Cost(NamedTuple):
+    """What a command took; memory in bytes, at its peak."""
+
+    seconds: float
+    cpu_seconds: float
+    parent: int
+    """Memory of the process that was started."""
+    child: int
+    """Memory of the largest of those that it starts."""
+    together: int
 
 
 @click.group()
@@ -266,6 +287,65 @@ def _import(reader: str) -> None:
         import pinprof.trace  # noqa: F401, PLC0415
     elif reader.startswith("Hol"):
         import hta.common.trace  # noqa: F401, PLC0415
+
+
+@main.command()
+@click.option("--megabytes", multiple=True, default=(69, 274), type=click.IntRange(1), help="Size, unpacked.")
+@click.option("--source", type=click.Path(exists=True, path_type=Path), default=MANY_WAITS, help="Recording to repeat.")
+@click.option("--rounds", default=1, show_default=True, help="Runs of each command on each trace.")
+def report(megabytes: Sequence[int], source: Path, rounds: int) -> None:
+    """Print a Markdown table of medians: seconds, peak memory, and both in relation to the peer's."""
+    print(f"| trace, MB | command | CPU seconds | of {PEER}'s | peak RSS, MB | of {PEER}'s |")
+    print("|---:|---|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as folder:
+        for size in megabytes:
+            trace = Path(folder) / f"{size}.json"
+            make.main([f"{trace}", "--megabytes", f"{size}", "--source", f"{source}"], standalone_mode=False)
+            _compare_reports(trace, size, rounds)
+            trace.unlink()
+
+
+def _compare_reports(trace: Path, size: int, rounds: int) -> None:
+    load = f"import {PEER}, pathlib, sys; {PEER}.loads(pathlib.Path(sys.argv[1]).read_bytes())"
+    command = (sys.executable, "-m", "pinprof", "report", f"{trace}")
+    commands = {
+        PEER: (sys.executable, "-c", load, f"{trace}"),
+        "report": command,
+        "report and page": (*command, "--html", f"{trace.with_suffix('.html')}", "--force"),
+    }
+    runs = [{name: cost_of(words) for name, words in commands.items()} for _ in range(rounds)]
+    medians = {
+        name: (
+            statistics.median(run[name].cpu_seconds for run in runs),
+            statistics.median(run[name].together for run in runs),
+        )
+        for name in commands
+    }
+    for name, (seconds, peak) in medians.items():
+        print(
+            f"| {size} | {name} | {seconds:.2f} | {seconds / medians[PEER][0]:.2f} "
+            f"| {peak / 1e6:.0f} | {peak / medians[PEER][1]:.2f} |",
+            flush=True,
+        )
+
+
+def cost_of(command: Sequence[str]) -> Cost:
+    """Run a command, which must succeed, and return what it took."""
+    begin = time.perf_counter()
+    quiet = os.environ | {"PINPROF_NO_PROGRESS": "1"}
+    parent = child = together = 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=quiet) as process:
+        while True:
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if ended:
+                break
+            own, *others = resident(process.pid)
+            parent, child, together = max(parent, own), max(child, *others, 0), max(together, own + sum(others))
+            time.sleep(SAMPLE_S)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise click.ClickException(f"{' '.join(command)} ended with {process.returncode}")
+    return Cost(time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, parent, child, together)
 
 
 def resident(process: int) -> list[int]:

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from math import comb, expm1, sqrt
@@ -39,9 +39,7 @@ from pinprof.ab.sequential_test import differences, is_by_quickest
 from pinprof.ab.times import Pair
 from pinprof.ab.worker import AUTO
 from pinprof.errors import PinprofError
-from scripts.slow_downs import forked
-from scripts.slow_downs.plants import KINDS, Plant, planted, write_history, write_program
-from scripts.slow_downs.subjects import SUBJECTS, Subject
+from scripts.slow_downs import KINDS, SUBJECTS, Plant, Subject, planted, write_history, write_program
 
 Noted = dict[str, Any]
 TRIED_PERCENT = 25.0
@@ -69,15 +67,12 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=60.0, help="the time of a comparison")
     parser.add_argument("--begin-at-most-s", type=float, default=1e9, help="begin no comparison later")
     parser.add_argument("--no-causes", action="store_true")
-    parser.add_argument("--forked", action="store_true", help="start processes by forks; one at once")
     parser.add_argument("--units", type=int, help="the size of the slow-down, where it is not to be tried")
     parser.add_argument("--revisions", type=int, default=12, help="of a history, after the good one")
     parser.add_argument("--slow", type=int, default=7, help="the number of the slow revision")
     parser.add_argument("--broken", type=int, action="append", default=[], help="a revision that does not run")
     asked = parser.parse_args()
     pinprof.ab.plan.TURN_S = asked.turn_ms / 1e3
-    if asked.forked:
-        forked.fork_from_now_on()
     if asked.what == "run":
         Exam(asked).run()
     if asked.what == "bisect":
@@ -106,8 +101,7 @@ class Exam:
 
     def run(self) -> None:
         """Run all that is not yet done and can end in time."""
-        pool_of = InThisThread if self.asked.forked else ThreadPoolExecutor
-        with pool_of(self.asked.at_once) as pool:
+        with ThreadPoolExecutor(self.asked.at_once) as pool:
             slow = self.slow if self.asked.slower else ()
             sizes = {(one.name, plant.name): pool.submit(self.size, one, plant) for one, plant in slow}
             for subject, plant, number in self.cases():
@@ -222,27 +216,9 @@ class Exam:
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if asked.device == "cpu" else {}
         home = str(Path(pinprof.__file__).parents[1])
         environment = {**os.environ, **hidden, "OMP_NUM_THREADS": "1", "PYTHONPATH": home}
-        if asked.forked:
-            with forked.running(["-c", "", command, "--force", *options, *words], folder, environment) as process:
-                process.wait(3600.0)
-                print(process.last_lines(), flush=True)
-        else:
-            start = [sys.executable, "-m", "pinprof", command, "--force", *options]
-            subprocess.run([*start, *words], cwd=folder, check=False, env=environment)
+        start = [sys.executable, "-m", "pinprof", command, "--force", *options]
+        subprocess.run([*start, *words], cwd=folder, check=False, env=environment)
         return dict(json.loads(file.read_text()))
-
-
-class InThisThread(Executor):
-    """Does each piece of work at once, in this thread: a process that forks must have no other."""
-
-    def __init__(self, max_workers: int) -> None:
-        assert max_workers == 1, "start several of these programs"
-
-    def submit(self, work: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Do it, and return what came out."""
-        future: Future[Any] = Future()
-        future.set_result(work(*args, **options))
-        return future
 
 
 def ratio_of(programs: tuple[ProgramVersion, ProgramVersion]) -> float:

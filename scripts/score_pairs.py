@@ -19,7 +19,6 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.prediction import Scenario, predict_scenario, replay_of
-from pinprof.prediction.predict import pace_after, saving_range
 from pinprof.prediction.scenarios import edits_of
 from pinprof.replay import Replay
 from pinprof.trace import read_trace
@@ -84,8 +83,7 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     }
     scenario = Scenario(**changes)
     prediction = predict_scenario(measured, scenario)
-    after_edits = pace_after(measured, [edits_of(rank, scenario) for rank in measured.ranks])
-    low_saved, high_saved = saving_range(measured, after_edits)
+    low_saved, high_saved = prediction.saving_range_ns
     busy = max(rank.steps.busy_ns or 0.0 for rank in replay.ranks)
     low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(
@@ -131,11 +129,12 @@ def option(name: str, value: str | bool) -> str:
     return words if value is True or name == "drop_syncs" else f"{words} {value}"
 
 
-def of_errors(errors: list[float]) -> str:
-    """Return median, 90th percentile and largest of errors, in percent."""
-    sizes = sorted(abs(error) * 100 for error in errors)
+def of_errors(errors: list[float], unit: str = " %", scale: float = 100.0) -> str:
+    """Return median, 90th percentile and largest of the sizes of errors: of shares in percent."""
+    sizes = sorted(abs(error) * scale for error in errors)
     percentile = statistics.quantiles(sizes, n=10, method="inclusive")[8]
-    return f"median {statistics.median(sizes):.1f} %, 90th percentile {percentile:.1f} %, largest {sizes[-1]:.1f} %"
+    figures = (("median", statistics.median(sizes)), ("90th percentile", percentile), ("largest", sizes[-1]))
+    return ", ".join(f"{name} {figure:.1f}{unit}" for name, figure in figures)
 
 
 FORECASTS: dict[str, Callable[[Score], float]] = {
@@ -145,16 +144,6 @@ FORECASTS: dict[str, Callable[[Score], float]] = {
     "all idle time of the GPU": lambda pair: pair.idle,
 }
 """What pinprof forecasts to be saved, and what could be said without a replay; in ms."""
-
-
-def of_points(errors: list[float]) -> str:
-    """Return the mean error in points of the step, with its sign, and its sizes."""
-    sizes = sorted(map(abs, errors))
-    percentile = statistics.quantiles(sizes, n=10, method="inclusive")[8]
-    return (
-        f"mean {statistics.mean(errors):+.1f} points of the step; of the sizes median {statistics.median(sizes):.1f}, "
-        f"90th percentile {percentile:.1f}, largest {sizes[-1]:.1f}"
-    )
 
 
 def main() -> None:
@@ -175,11 +164,11 @@ def main() -> None:
         print(f"the range of the saving holds the measured one in {sum(pair.saving_held for pair in chosen)}")
         print(f"No change predicted: {of_errors([pair.before / pair.after - 1 for pair in chosen])}")
         for forecast, saving in FORECASTS.items():
-            print(f"Saving, {forecast}: {of_points([pair.points(saving(pair)) for pair in chosen])}")
-    for bound, chosen in (
-        ("host", [pair for pair in pairs if pair.host_bound]),
-        ("GPU", [pair for pair in pairs if not pair.host_bound]),
-    ):
+            points = [pair.points(saving(pair)) for pair in chosen]
+            mean = f"mean {statistics.mean(points):+.1f} points of the step"
+            print(f"Saving, {forecast}: {mean}; of the sizes {of_errors(points, '', 1.0)}")
+    for bound in ("host", "GPU"):
+        chosen = [pair for pair in pairs if pair.host_bound == (bound == "host")]
         if len(chosen) < FEWEST:
             continue
         inside = sum(pair.low <= pair.before <= pair.high for pair in chosen) / len(chosen)

@@ -43,6 +43,8 @@ class Prediction:
     scenario: Scenario
     unsure_ns: float
     """By how much the saving is uncertain, up and down."""
+    saving_range_ns: tuple[float, float]
+    """As `saving_range` says."""
 
     def __repr__(self) -> str:
         low, high = self.range_ms
@@ -187,6 +189,7 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
         _bound_after(replay, baseline, changed),
         scenario,
         unsure_ns(replay, abs(baseline - changed.step_ns)),
+        saving_range(replay, changed),
     )
 
 

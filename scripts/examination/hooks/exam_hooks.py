@@ -1,6 +1,6 @@
 """Hooks on an examined program: when its steps end (the truth), and the lines at which sync debug mode sees it wait.
 
-The optimizer or the backward calls of the program say where a step ends. Each hook writes what it noted as JSON and ends
+The optimizer or the backward calls of the program say where a step ends. Each hook writes its notes as JSON, and ends
 the program once it has seen the steps and seconds that are asked for.
 """
 

@@ -1,1 +1,0 @@
-"""Training programs, and slow-downs to put into them, with which `pinprof ab` is examined."""
