@@ -54,8 +54,7 @@ from scripts.examination.made_up import make
 from scripts.examination.processes import Ended, Place, run
 from scripts.examination.program import Program
 from scripts.examination.programs import MORE, PROGRAMS, program
-from scripts.examination.table import summary, table
-from scripts.examination.verdict import truth_of_run, verdict
+from scripts.examination.verdict import summary, table, truth_of_run, verdict
 from scripts.recordings import machine_of
 
 START_SECONDS = 60  # of a program, until its first steps

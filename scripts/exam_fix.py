@@ -28,11 +28,18 @@ import click
 from pinprof.fix import Chosen
 from pinprof.outputs import write_whole
 from scripts.examination.grafted import grafted, seen_lines
-from scripts.examination.judged import Row, judge_patch, with_reasons
+from scripts.examination.judged import (
+    Row,
+    difference,
+    judge_patch,
+    judged_part,
+    table_of_mends,
+    table_of_proofs,
+    with_reasons,
+)
 from scripts.examination.planted import Planted, patched_in_place, plant
 from scripts.examination.planting import UNSEEN_VARIANTS, VARIANTS, Variant
 from scripts.examination.processes import Ended, run
-from scripts.examination.proofs import difference, judged_part, table_of_mends, table_of_proofs
 
 START_LEAST_SECONDS = 20.0
 """With less time left no program is started: it would not come to its steps."""

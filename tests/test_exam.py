@@ -9,8 +9,7 @@ from scripts.exam import Exam, of_command, read
 from scripts.examination.processes import Ended, Place, run
 from scripts.examination.program import Program, UnknownProgramError
 from scripts.examination.programs import PROGRAMS, program
-from scripts.examination.table import summary, table
-from scripts.examination.verdict import median_of_runs, truth_of_run, verdict
+from scripts.examination.verdict import median_of_runs, summary, table, truth_of_run, verdict
 
 MS = 1_000_000
 
