@@ -836,11 +836,11 @@ def test_what_a_loader_without_workers_does_is_shown_and_decides_nothing() -> No
 
 def test_a_write_that_reaches_the_gpu_shows_that_the_data_were_on_the_host() -> None:
     claim = "When a non_blocking copy"
-    for wrong, outcome in ((100, "confirmed"), (0, "depends")):
-        bench = BenchBuilder().add("E5").add("E6", wrong("pinned source", wrong)).build()
+    for tries, outcome in ((100, "confirmed"), (0, "depends")):
+        bench = BenchBuilder().add("E5").add("E6", wrong("pinned source", tries)).build()
         verdict = next(each for each in verdicts(bench) if each.claim.startswith(claim))
         assert verdict.outcome == outcome
-        assert verdict.text.endswith(f"right after the call: {wrong} of 100 wrong on the GPU (E6)")
+        assert verdict.text.endswith(f"right after the call: {tries} of 100 wrong on the GPU (E6)")
     both = BenchBuilder().add("E5", count(ENDED, "yes", 1, 9)).add("E6", wrong("pinned source", 2))
     verdict = next(each for each in verdicts(both.build()) if each.claim.startswith(claim))
     assert verdict.outcome == "confirmed"
