@@ -62,9 +62,9 @@ def percent(name: str, value: float) -> Figure:
     return count(name, "%", value)
 
 
-def share(name: str, *values: float) -> Figure:
+def share(name: str, median: float, low: float | None = None, high: float | None = None) -> Figure:
     """Return a percentage with a spread."""
-    return measured(name, "%", *values)
+    return measured(name, "%", median, low, high)
 
 
 def yes(name: str, value: float) -> Figure:
