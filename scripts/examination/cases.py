@@ -41,6 +41,18 @@ class Case:
 
 GPT2_EAGER = ("--compile=False", "--eval_interval=100000", "--eval_iters=2")
 TRAIN = "train.py"
+GPT2 = "train_gpt2.py"
+NNUNET = "nnunetv2/training/nnUNetTrainer/nnUNetTrainer.py"
+METAMATH = ("method_comparison/MetaMathQA/run.py", "method_comparison/MetaMathQA/utils.py")
+TORCHBENCH = "torchbenchmark/util/framework/vision/model_factory.py"
+TORCHBENCH_FILES = (
+    *(TORCHBENCH, "torchbenchmark/util/framework/vision/args.py", "torchbenchmark/models/resnet50/__init__.py"),
+    *("torchbenchmark/util/model.py", "torchbenchmark/tasks.py"),
+)
+TORCHBENCH_GRAPH = (
+    swap("OPTIONS = ", "[]", '["--cudagraph"]', file="case.py"),
+    swap("self.optimizer = optim.Adam(", "parameters()", "parameters(), capturable=True", file=TORCHBENCH),
+)
 
 CASES = (
     Case(
@@ -257,5 +269,100 @@ CASES = (
             ),
         ),
         negative=True,
+    ),
+    Case(
+        "torchbench_graph",
+        "pytorch/benchmark#706, batch 4",
+        "pytorch/benchmark",
+        "e50b595b",
+        "torchbench",
+        ("4",),
+        "the GPU waits for launches of the whole step",
+        ("PIN601",),
+        "94 → 71 ms",
+        edits=TORCHBENCH_GRAPH,
+        files=TORCHBENCH_FILES,
+    ),
+    Case(
+        "torchbench_no_graph",
+        "pytorch/benchmark#706, batch 64",
+        "pytorch/benchmark",
+        "e50b595b",
+        "torchbench",
+        ("64",),
+        "the GPU waits for launches of the whole step",
+        ("PIN601",),
+        "561 → 562 ms",
+        edits=TORCHBENCH_GRAPH,
+        files=TORCHBENCH_FILES,
+        negative=True,
+    ),
+    Case(
+        "nnunet_grads",
+        "MIC-DKFZ/nnUNet#1630",
+        "MIC-DKFZ/nnUNet",
+        "b1c6b090^",
+        "nnunet",
+        ("2", "128", "32"),
+        "gradients set to zero, not to None",
+        ("PIN611", "PIN607"),
+        "“doesn't do much for run time”",
+        repairs=(
+            swap("self.optimizer.zero_grad()", "zero_grad()", "zero_grad(set_to_none=False)", file=NNUNET),
+            swap("super().__init__(optimizer", ", False)", ")", file="nnunetv2/training/lr_scheduler/polylr.py"),
+        ),
+        edits=(swap("self.optimizer.zero_grad(", "set_to_none=False", "set_to_none=True", file=NNUNET),),
+        files=(".py",),
+        negative=True,
+    ),
+    Case(
+        "modded_nanogpt_copies",
+        "KellerJordan/modded-nanogpt#28",
+        "KellerJordan/modded-nanogpt",
+        "77001e69",
+        "modded_nanogpt",
+        (),
+        "pageable copies that wait",
+        ("PIN101", "PIN102", "PIN104"),
+        "“might even be making things worse”",
+        repairs=(
+            swap("batch_size : int = ", "8", "1", file=GPT2),
+            swap("sequence_length : int = ", "64*1024", "24*1024", file=GPT2),
+            swap("num_iterations : int = ", "1875", "100_000", file=GPT2),
+            swap("val_loss_every : int = ", "125", "0", file=GPT2),
+            swap("val_tokens : int = ", "10485760", "24*1024", file=GPT2),
+            swap("result = subprocess.run(", "'nvidia-smi'", "'true'", file=GPT2),
+        ),
+        edits=(
+            swap(
+                "buf = torch.tensor(",
+                "buf.astype(np.int32), dtype=torch.long",
+                "buf.astype(np.int64), dtype=torch.long, pin_memory=True",
+                file=GPT2,
+            ),
+            swap(
+                "return x.cuda()",
+                "x.cuda(), y.cuda()",
+                "x.cuda(non_blocking=True), y.cuda(non_blocking=True)",
+                file=GPT2,
+            ),
+        ),
+        cut="one GPU, not compiled, full causal attention, 24,576 tokens",
+        files=(GPT2,),
+        negative=True,
+    ),
+    Case(
+        "peft_garbage",
+        "huggingface/peft#2894",
+        "huggingface/peft",
+        "3013aa34a^",
+        "peft_metamath",
+        ("16", "2048", "4"),
+        "empty_cache() and gc.collect() in each step",
+        ("PIN608", "PIN303"),
+        "108 → 50 s",
+        after="bc8d9c5e5",
+        cut="a Llama of 16 layers, made up",
+        files=METAMATH,
     ),
 )
