@@ -12,7 +12,7 @@ from pinprof.trace.links import enclosing, step_at
 from pinprof.trace.one_time_work import GRAPH_LAUNCH, NEVER
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
-PREFILL, DECODE, MIXED, OTHER = "prefill", "decode", "mixed", "other"
+PREFILL, DECODE, MIXED, OTHER = PHASES = ("prefill", "decode", "mixed", "other")
 VLLM: Final = re.compile(
     r"execute(?:_\d+)?_context_(?P<prefills>\d+)\((?:sq)?(?P<prefilled>\d+)\w*\)"
     r"_generation_(?P<decodes>\d+)\((?:sq)?(?P<decoded>\d+)\w*\)"

@@ -1,8 +1,9 @@
-"""Where the time goes by name: kernels, ops, launches, and the sampled host."""
+"""Where the time goes by name: kernels, ops, launches, a server's phases, and the sampled host."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
+from pinprof.analyses import serving
 from pinprof.analyses.by_name.kernel_kinds import KERNEL_KINDS
 from pinprof.analyses.host_samples import KINDS
 from pinprof.document import Count, Document, Ms, Share, Size, Us, doc, one_of
@@ -186,6 +187,27 @@ class MemoryPeakJson(Document):
     step: Annotated[Count | None, doc("the step of the first such peak, from 1; null in none")]
     step_fraction: Annotated[Share | None, doc("how much of that step had passed")]
     op: Annotated[str | None, doc("the innermost op then that is more than an allocation")]
+
+
+class FillJson(Document):
+    """What a server marks while the GPU has no work."""
+
+    mark: Annotated[str, doc("the innermost mark")]
+    ms: Annotated[Ms, doc("its time without GPU work per batch")]
+
+
+class ServingPhaseJson(Document):
+    """A server's batches of one phase, as traced; all but `count` are means of a batch."""
+
+    phase: Annotated[str, one_of(serving.PHASES), doc("what the batches do, by the server's marks")]
+    count: Annotated[Count, doc("batches in complete steps")]
+    requests: Annotated[float, doc("requests")]
+    tokens: Annotated[float | None, doc("tokens put in and made; null where the marks do not count them")]
+    step_ms: Annotated[Ms, doc("from the begin of a batch to that of the next one")]
+    launches: Annotated[float, doc("calls that launch work; that of a CUDA graph is one")]
+    graphs: Annotated[float, doc("calls that launch a CUDA graph")]
+    idle_ms: Annotated[Ms, doc("time in which the busiest GPU has no work")]
+    fills: Annotated[Sequence[FillJson], doc("what the server does in that time, the longest first")]
 
 
 class HostMemoryJson(Document):

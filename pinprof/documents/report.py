@@ -16,6 +16,7 @@ from pinprof.documents.by_name import (
     Op,
     OpSumsJson,
     PauseJson,
+    ServingPhaseJson,
 )
 from pinprof.documents.fields import Bound, DeviceJson, PlacedJson, Source
 from pinprof.documents.findings import Cost, FindingJson, JointJson, RanksJson, VerdictJson
@@ -271,6 +272,9 @@ class TraceJson(Document):
     hta: Annotated[Hta | None, doc("HTA's figures; null without `--hta`")]
     memory: Annotated[
         Sequence[MemoryPeakJson], doc("the peak of each GPU's memory; none where `profile_memory` was off")
+    ] = []
+    serving: Annotated[
+        Sequence[ServingPhaseJson], doc("a server's batches by phase; none where the steps are no batches of a server")
     ] = []
 
 

@@ -9,7 +9,9 @@ from trace_builder import COMPUTE, TraceBuilder
 from pinprof.analyses.serving import MarkedBatch, ServingPhase, batch_of
 from pinprof.details import details_of
 from pinprof.measurement.measure import measure
+from pinprof.report.trace.json import trace_of
 from pinprof.report.trace.serving import serving_section
+from pinprof.rules import Findings
 from pinprof.trace import Trace, read_trace
 
 PREFILL, DECODE = "execute_context_2(512)_generation_0(0)", "execute_context_0(0)_generation_32(32)"
@@ -90,6 +92,14 @@ def test_steps_of_a_training_are_no_batches(tmp_path: Path) -> None:
         builder.step(number, 1000 * number, 990)
         builder.kernel(1000 * number + 40, 700, launch=1000 * number + 20)
     assert details_of(read_trace(builder.write(tmp_path / "trace.json"))).serving == ()
+
+
+def test_the_document_holds_the_phases_in_milliseconds(tmp_path: Path) -> None:
+    document = trace_of(measure(served(tmp_path, [PREFILL, *[DECODE] * 6])), Findings())
+    prefill, decode = document.serving
+    assert (prefill.phase, prefill.tokens, prefill.graphs) == ("prefill", 512, 0)
+    assert (decode.phase, decode.count, decode.step_ms, decode.idle_ms) == ("decode", 5, 1.0, 0.28)
+    assert [(fill.mark, fill.ms) for fill in decode.fills] == [("Scheduler: process_outputs", 0.2)]
 
 
 def test_the_report_says_how_fast_tokens_are_made_and_what_fills_the_idle_time(tmp_path: Path) -> None:

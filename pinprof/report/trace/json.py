@@ -10,6 +10,7 @@ from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.analyses.host_samples import HostPlace, HostSums
 from pinprof.analyses.launches import Launches
+from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.syncs import Stalled
 from pinprof.analyses.whole_run.ledger import WholeRun
 from pinprof.document import encoded, filled, maybe_ms
@@ -102,6 +103,7 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         joint=joint_of(findings.joint, step_ns),
         hta=_hta(hta) if hta else None,
         memory=[filled(by_name.MemoryPeakJson, peak) for peak in profile.memory],
+        serving=[_serving(phase) for phase in profile.serving],
     )
 
 
@@ -354,6 +356,11 @@ def _samples(profile: Profile, sums: HostSums, count: int) -> dict[str, Any]:
     step = measured_step_ns(profile)
     time = ms(sums.share(count) * step) if step else None
     return {"samples": count, "share": sums.share(count), "error": sums.error(count), "per_step_ms": time}
+
+
+def _serving(phase: ServingPhase) -> by_name.ServingPhaseJson:
+    fills = [by_name.FillJson(mark, ms(time)) for mark, time in phase.fills]
+    return filled(by_name.ServingPhaseJson, phase, phase=phase.name, fills=fills)
 
 
 def _hta(breakdown: Breakdown) -> documents.Hta:
