@@ -251,6 +251,32 @@ def test_the_exit_code_is_that_of_the_worst_limit(words: tuple[str, ...], code: 
 
 
 @pytest.mark.parametrize(
+    ("limit", "code", "said", "following"),
+    [
+        (KEPT, 0, "1 check passed", "pinprof report good.json --html report.html"),
+        (BROKEN, 1, "2 hidden waits of the host per step, at most 1 allowed", "pinprof explain PIN101"),
+    ],
+)
+def test_what_was_judged_is_said_with_the_next_command(
+    limit: tuple[str, str], code: int, said: str, following: str
+) -> None:
+    result = invoke("check", "good.json", *limit)
+    assert (result.exit_code, result.stderr) == (code, f"Next: {following}\n")
+    assert said in result.stdout
+
+
+@pytest.mark.parametrize(("form", "start"), [("github", "::error "), ("sarif", "{"), ("junit", "<?xml")])
+def test_every_format_is_written_to_a_file_that_is_kept_without_force(folder: Path, form: str, start: str) -> None:
+    words = ("check", "good.json", *BROKEN, "--format", form, "-o", "out")
+    assert invoke(*words).exit_code == 1
+    text = (folder / "out").read_text()
+    assert text.startswith(start)
+    assert is_one_line_error(invoke(*words))
+    assert invoke(*words, "--force").exit_code == 1
+    assert invoke(*words[:-2]).stdout == text
+
+
+@pytest.mark.parametrize(
     "words",
     [
         (),
@@ -320,12 +346,13 @@ def test_a_project_whose_limits_are_none_does_not_pass(folder: Path, text: str) 
 
 def test_limits_are_found_from_a_folder_below_and_through_a_link(folder: Path) -> None:
     (folder / "limits.toml").write_bytes(b"\xef\xbb\xbf[tool.pinprof.check]\r\nmax-hidden-syncs = 1\r\n")
+    (folder / "other.toml").write_text("[tool.pinprof.check]\nmax-hidden-syncs = 2\n")
     (folder / "pyproject.toml").symlink_to("limits.toml")
     (folder / "src").mkdir()
     os.chdir("src")
     assert invoke("check", "../good.json").exit_code == 1
     assert invoke("check", "../good.json", *KEPT).exit_code == 0
-    assert invoke("check", "../good.json", "--config", "../limits.toml").exit_code == 1
+    assert invoke("check", "../good.json", "--config", "../other.toml").exit_code == 0
 
 
 def test_a_project_file_that_cannot_be_read_is_no_pass(folder: Path) -> None:
@@ -341,6 +368,14 @@ def test_a_project_file_that_cannot_be_read_is_no_pass(folder: Path) -> None:
 def baseline(folder: Path, builder: TraceBuilder, name: str = "baseline.json") -> Path:
     assert invoke("report", builder.write(folder / "before.json"), "--json", folder / name).exit_code == 0
     return folder / name
+
+
+def test_a_wait_that_the_baseline_does_not_have_fails_the_check(folder: Path) -> None:
+    baseline(folder, plain())
+    code, text = in_every_format("good.json", "--baseline", "baseline.json")
+    assert code == 1
+    assert "new" in text
+    assert is_one_line_error(invoke("check", "good.json", "good.json", "--baseline", "baseline.json"))
 
 
 def test_a_baseline_of_another_version_is_used_and_remarked_on(folder: Path) -> None:

@@ -55,16 +55,6 @@ def test_an_export_is_not_exported_again(trace: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "again.json").exists()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{", b"no trace", b'{"a": 1}', b"\x1f\x8b\x08broken"])
-def test_what_is_no_trace_is_one_line_and_writes_nothing(content: bytes | None, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "bad.json").write_bytes(content)
-    result = invoke("export", tmp_path / "bad.json", "-o", tmp_path / "out.json")
-    assert is_one_line_error(result)
-    assert "bad.json" in result.stderr
-    assert {path.name for path in tmp_path.iterdir()} <= {"bad.json"}
-
-
 def test_a_name_that_perfetto_cannot_open_and_a_missing_folder_are_refused(trace: Path, tmp_path: Path) -> None:
     assert is_one_line_error(invoke("export", trace, "-o", tmp_path / "out.json.zst"))
     assert is_one_line_error(invoke("export", trace, "-o", tmp_path / "missing" / "out.json"))

@@ -73,7 +73,7 @@ def test_names_are_shown_as_they_are_and_command_nothing(tmp_path: Path, name: s
     "words",
     [
         ("report", "{folder}", "--json", "{folder}/rank0.json"),
-        ("report", "{folder}/*.json", "--html", "{folder}/rank0.json"),
+        ("report", "{folder}/*.json", "--html", "{folder}/./../ow/rank0.json"),
         ("report", "file://{folder}", "--json", "{folder}/rank0.json"),
         ("check", "simplecache::file://{folder}/rank0.json", "--max-hidden-syncs", "0", "-o", "{folder}/rank0.json"),
         ("check", "{folder}", "--config", "{folder}/limits.toml", "-o", "{folder}/limits.toml"),
