@@ -5,37 +5,26 @@ import pytest
 from pinprof.bench.catalogue import EXPERIMENTS, UnknownExperimentError, experiment
 from pinprof.bench.experiment import OURS, SOURCES, Experiment, resized
 
-each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
-
 
 def test_fifteen_in_order_with_names_of_their_own() -> None:
     assert [known.number for known in EXPERIMENTS] == [f"E{number}" for number in range(1, 16)]
     assert len({known.name for known in EXPERIMENTS}) == 15
 
 
-@each
-def test_each_says_what_it_does_and_what_its_text_claims(known: Experiment) -> None:
+@pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
+def test_each_says_what_it_does_and_names_its_claims_sizes_figures_and_cases_once(known: Experiment) -> None:
     assert known.name.isidentifier()
     assert known.summary
-    assert {source for claim in known.claims for source in claim.sources} <= SOURCES.keys()
+    assert len(f"{known.number:4} {known.name:17} {known.summary}") <= 130
     assert known.sources
     assert len({claim.text for claim in known.claims}) == len(known.claims) >= 1
-    assert len(f"{known.number:4} {known.name:17} {known.summary}") <= 130
-
-
-@each
-def test_sizes_are_named_once_and_the_quick_ones_are_smaller(known: Experiment) -> None:
+    assert len({(figure.figure, figure.size) for figure in known.published}) == len(known.published)
+    assert len(set(known.cases)) == len(known.cases) >= 2
     assert len({size.name for size in known.sizes}) == len(known.sizes) >= 1
     for size in known.sizes:
         assert size.name.isidentifier()
         assert size.means
         assert 1 <= (size.quick or 1) <= size.default
-    assert known.defaults().keys() == known.defaults(quick=True).keys()
-
-
-@each
-def test_published_figures_are_named_once(known: Experiment) -> None:
-    assert len({(figure.figure, figure.size) for figure in known.published}) == len(known.published)
 
 
 def test_every_text_has_claims_and_what_is_ours_is_no_texts() -> None:
@@ -59,8 +48,3 @@ def test_chosen_sizes_win() -> None:
     assert chosen.defaults() == {"tensors": 1000, "floats": 7}
     assert chosen.defaults(quick=True) == {"tensors": 100, "floats": 7}
     assert resized(experiment("E3"), {"tensors": 500}).defaults(quick=True)["tensors"] == 500
-
-
-@each
-def test_cases_are_named_once(known: Experiment) -> None:
-    assert len(set(known.cases)) == len(known.cases) >= 2

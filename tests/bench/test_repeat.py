@@ -52,16 +52,11 @@ def test_the_share_of_verdicts_that_repeat_is_told_of_each_pair_and_of_all(
         path = tmp_path / f"{number}.json"
         path.write_text(by_line(bench(pinned, 50)))
         files.append(str(path))
+    main(*files[:2])
+    assert "all pairs" not in capsys.readouterr().out
     main(*files)
     total = len(verdicts(bench(1.0, 50)))
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == f"{total} of {total} verdicts repeat (100 %)"
     assert f"{total - 1} of {total} verdicts repeat (99 %)" in lines
     assert lines[-1] == f"{2 * total - 1} of {2 * total} verdicts of all pairs repeat ({percent(1 - 0.5 / total)})"
-
-
-def test_one_pair_has_no_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "bench.json"
-    path.write_text(by_line(bench(1.0, 50)))
-    main(str(path), str(path))
-    assert "all pairs" not in capsys.readouterr().out

@@ -25,26 +25,21 @@ def rounds(unit: str, *medians: float) -> list[Figure]:
     return [Figure("copy", unit, each, 0.99 * each, 1.01 * each, runs=10) for each in medians]
 
 
-def test_one_round_is_the_figure() -> None:
-    (only,) = rounds("ms", 4.0)
-    assert of_rounds([only]) == only
-
-
-def test_rounds_that_agree_have_the_spread_of_their_runs() -> None:
-    figure = of_rounds(rounds("ms", 4.0, 4.0, 4.0))
-    assert (figure.median, figure.runs) == (4.0, 30)
-    assert (figure.low, figure.high) == pytest.approx((3.96, 4.04))
-
-
-def test_rounds_that_differ_say_how_far_another_bench_may_lie() -> None:
-    figure = of_rounds(rounds("ms", 2.0, 4.0, 8.0))  # the logarithms differ by log 2: 2.92 * sqrt(4 / 3) of it
-    assert (figure.low, figure.high) == pytest.approx((4.0 / 2**3.3717, 4.0 * 2**3.3717), rel=1e-3)
-
-
-@pytest.mark.parametrize("unit", ["%", "times", "waits"])
-def test_shares_and_counts_have_the_spread_of_their_runs(unit: str) -> None:
-    figure = of_rounds(rounds(unit, 2.0, 4.0, 8.0))
-    assert (figure.low, figure.high) == pytest.approx((1.98, 8.08))
+@pytest.mark.parametrize(
+    ("unit", "medians", "spread"),
+    [
+        ("ms", (4.0,), (3.96, 4.04)),
+        ("ms", (4.0, 4.0, 4.0), (3.96, 4.04)),  # rounds that agree have the spread of their runs
+        ("ms", (2.0, 4.0, 8.0), (4.0 / 2**3.3717, 4.0 * 2**3.3717)),  # logs differ by log 2: 2.92 * sqrt(4 / 3) of it
+        *((unit, (2.0, 4.0, 8.0), (1.98, 8.08)) for unit in ("%", "times", "waits")),  # of their runs
+    ],
+)
+def test_the_spread_of_rounds_says_how_far_another_bench_may_lie(
+    unit: str, medians: tuple[float, ...], spread: tuple[float, float]
+) -> None:
+    figure = of_rounds(rounds(unit, *medians))
+    assert (figure.median, figure.runs) == (4.0, 10 * len(medians))
+    assert (figure.low, figure.high) == pytest.approx(spread, rel=1e-3)
 
 
 @pytest.mark.parametrize("count", slow_but([5], range(3, 9)))

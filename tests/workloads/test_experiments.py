@@ -194,6 +194,7 @@ def test_figures_by_name_on_the_cpu(number: str) -> None:
     assert names(found) == NAMES[number]
     assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in found)
     assert {type(value) for figure in found for value in (figure.median, figure.low, figure.high)} == {float}
+    assert {(figure.median, figure.runs) for figure in found if figure.unit == "wrong"} <= {(0, TINY["tries"])}
 
 
 @pytest.fixture
@@ -219,12 +220,6 @@ def test_what_is_measured_once_by_name_on_the_cpu() -> None:
     assert list(measure_once("E13", tiny("E13"), quick=True, device="cpu")) == []
 
 
-@pytest.mark.usefixtures("nothing_is_pinned")
-@pytest.mark.parametrize("number", ON_THE_CPU)
-def test_cases_on_the_cpu_are_those_of_the_catalogue(number: str) -> None:
-    assert tuple(PROGRAMS[number].cases(torch.device("cpu"), tiny(number))) == experiment(number).cases
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "counts"), [("E2", 4), ("E14", 4), ("E8", 4), ("E10", 5), ("E1", 0)])
 @pytest.mark.usefixtures("nothing_is_pinned")
@@ -237,20 +232,16 @@ def test_traces_are_recorded_and_read_on_the_cpu(number: str, counts: int) -> No
 
 
 @pytest.mark.slow
-def test_on_the_cpu_a_value_that_is_read_at_once_is_right() -> None:
-    found = list(time_experiment("E5", tiny("E5"), quick=True, device="cpu"))
-    assert [(figure.median, figure.runs) for figure in found if figure.unit == "wrong"] == [(0, 2)] * 4
-
-
-@pytest.mark.slow
 def test_a_tensor_that_is_sent_to_a_process_arrives_there() -> None:
     found = list(time_experiment("E12", tiny("E12"), quick=True, device="cpu"))
     assert names(found) == NAMES["E12"]
 
 
 @pytest.mark.usefixtures("nothing_is_pinned")
-@pytest.mark.parametrize("number", ["E8", "E9", "E14"])
-def test_no_loader_is_at_work_before_its_case_runs(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", ON_THE_CPU)
+def test_cases_are_those_of_the_catalogue_and_no_loader_is_at_work_before_its_case_runs(
+    number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A recording keeps whether the loaders at work pin: those of other cases would make that unknown."""
     at_work = WeakSet[_BaseDataLoaderIter]()
     begin = _BaseDataLoaderIter.__init__
@@ -373,6 +364,16 @@ def test_what_kernels_could_hide_is_their_length() -> None:
     assert possible.median == pytest.approx(60, abs=1)  # 0.7 ms of kernels during a copy of 1.1 ms
 
 
+ANSWERS = {
+    "E5": {"read after synchronize": 0, "pinned, sent and read on the GPU": 0},
+    "E6": {"pageable source": 0, "pageable source, copy then kernel": 0},
+    "E11": {"pinned in the parent": 1, "pinned on arrival": 0, "shared on arrival": 1},
+    "E12": {"pinned in the parent": 1, "pinned in the child": 0, "pinned, bare in the child": 0},
+    "E15": {"too much raises an error": 1, "the GPU works after it": 1},
+}
+"""What is the same on every GPU: no value is wrong in a safe form, and what is pinned where."""
+
+
 @pytest.mark.gpu
 @each
 def test_figures_by_name_on_the_gpu(number: str) -> None:
@@ -381,6 +382,7 @@ def test_figures_by_name_on_the_gpu(number: str) -> None:
     fresh = f"; {FRESH_NAMES}" if number == "E1" and pinning.can_free_pinned() else ""
     assert names(ours) == NAMES[number] + fresh
     assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in found)
+    assert ANSWERS.get(number, {}).items() <= {figure.name: figure.median for figure in found}.items()
 
 
 @pytest.mark.gpu
@@ -407,21 +409,6 @@ def test_traces_tell_their_figures(number: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("number", "case"),
-    [
-        ("E5", "read after synchronize"),
-        ("E5", "pinned, sent and read on the GPU"),
-        ("E6", "pageable source"),
-        ("E6", "pageable source, copy then kernel"),
-    ],
-)
-def test_the_safe_form_is_never_wrong(number: str, case: str) -> None:
-    found = {figure.name: figure.median for figure in time_experiment(number, tiny(number), quick=True)}
-    assert found[case] == 0
-
-
-@pytest.mark.gpu
 def test_only_the_batch_that_can_pin_itself_is_pinned() -> None:
     found = {figure.name: figure.median for figure in time_experiment("E9", tiny("E9"), quick=True)}
     assert found.pop("pinned, a tensor as it is made") == 0
@@ -430,18 +417,6 @@ def test_only_the_batch_that_can_pin_itself_is_pinned() -> None:
     assert found.pop("pinned, what was given to pin_memory()") == 0
     assert found.pop("pinned by a thread of its own, without workers") == 0
     assert set(found.values()) == {1}
-
-
-@pytest.mark.gpu
-def test_only_what_is_pinned_in_the_child_is_pinned_there() -> None:
-    found = {figure.name: figure.median for figure in time_experiment("E12", tiny("E12"), quick=True)}
-    assert (found["pinned in the parent"], found["pinned in the child"], found["pinned, bare in the child"]) == (
-        1,
-        0,
-        0,
-    )
-    again = {figure.name: figure.median for figure in time_experiment("E11", tiny("E11"), quick=True)}
-    assert (again["pinned in the parent"], again["pinned on arrival"], again["shared on arrival"]) == (1, 0, 1)
 
 
 @pytest.mark.gpu
@@ -463,12 +438,6 @@ def test_only_pageable_memory_keeps_the_host_busy_and_is_taken_along() -> None:
     for way in ("HtoD", "DtoH"):
         assert found[f"host busy, {way} pageable"] > 50 > found[f"host busy, {way} pinned"]
         assert found[f"call, {way} pageable"] > 50 > found[f"call, {way} pinned"]
-
-
-@pytest.mark.gpu
-def test_too_much_pinned_memory_is_an_error_that_leaves_the_gpu_working() -> None:
-    found = {figure.name: figure.median for figure in time_experiment("E15", tiny("E15"), quick=True)}
-    assert (found["too much raises an error"], found["the GPU works after it"]) == (1, 1)
 
 
 @pytest.mark.gpu
