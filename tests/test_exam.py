@@ -1,6 +1,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -272,67 +273,48 @@ def test_a_program_that_asks_for_a_terminal_has_one(tmp_path: Path) -> None:
     assert run(place, place.command(), {}, 30.0, tmp_path / "log").last_line.endswith("columns=80, lines=24)")
 
 
+WEIGHT = "import torch\nweight = torch.zeros(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight])\n"
+
+
+def note(folder: Path, code: str, mode: str, marker: str, calls: int = 1) -> Any:
+    """Run a script of these lines until 8 steps are noted, a step being so many calls, and return the note."""
+    place = Place(Program("script", "", ("script.py",)), folder)
+    (folder / "script.py").write_text(WEIGHT + code)
+    asked = {"EXAM_MODE": mode, "EXAM_OUT": str(folder / "noted"), "EXAM_STEPS": "8", "EXAM_LEAST_SECONDS": "0"}
+    asked |= {"EXAM_SECONDS": "30", "EXAM_MARKER": marker, "EXAM_CALLS_PER_STEP": str(calls)}
+    ended = run(place, place.command(), asked, 60.0, folder / "log")
+    assert ended.status == 0, ended.tail
+    (file,) = folder.glob("noted.*.json")
+    return json.loads(file.read_text())
+
+
 @pytest.mark.slow
 def test_hooks_note_the_ends_of_steps_and_end_the_program(tmp_path: Path) -> None:
-    place = Place(Program("steps", "", ("steps.py",)), tmp_path)
-    (tmp_path / "steps.py").write_text(
-        "import torch\nweight = torch.zeros(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight])\n"
-        "while True:\n    weight.sum().backward()\n    optimizer.step()\n"
-    )
-    asked = {"EXAM_MODE": "truth", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "8", "EXAM_LEAST_SECONDS": "0"}
-    ended = run(
-        place,
-        place.command(),
-        {**asked, "EXAM_SECONDS": "30", "EXAM_MARKER": "optimizer", "EXAM_CALLS_PER_STEP": "2"},
-        60.0,
-        tmp_path / "log",
-    )
-    assert ended.status == 0, ended.tail
-    (file,) = tmp_path.glob("noted.*.json")
-    assert truth_of_run(json.loads(file.read_text()))["steps"] == 6  # nine ends, of which two are skipped
+    code = "while True:\n    weight.sum().backward()\n    optimizer.step()\n"
+    assert truth_of_run(note(tmp_path, code, "truth", "optimizer", 2))["steps"] == 6  # nine ends; two are skipped
 
 
 @pytest.mark.slow
 def test_a_program_that_ends_early_tells_its_steps_too(tmp_path: Path) -> None:
-    place = Place(Program("steps", "", ("steps.py",)), tmp_path)
-    (tmp_path / "steps.py").write_text(
-        "import torch\nweight = torch.zeros(1, requires_grad=True)\nfor _ in range(5):\n    weight.sum().backward()\n"
-    )
-    asked = {"EXAM_MODE": "truth", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "8", "EXAM_LEAST_SECONDS": "0"}
-    given = {**asked, "EXAM_SECONDS": "30", "EXAM_MARKER": "backward", "EXAM_CALLS_PER_STEP": "1"}
-    assert run(place, place.command(), given, 60.0, tmp_path / "log").status == 0
-    (file,) = tmp_path.glob("noted.*.json")
-    assert len(json.loads(file.read_text())["ends_ns"]) == 5
+    code = "for _ in range(5):\n    weight.sum().backward()\n"
+    assert len(note(tmp_path, code, "truth", "backward")["ends_ns"]) == 5
 
 
 @pytest.mark.slow
 def test_lines_are_counted_from_the_first_step_on_at_the_nearest_line_of_the_program(tmp_path: Path) -> None:
-    place = Place(Program("lines", "", ("lines.py",)), tmp_path)
     (tmp_path / "site-packages").mkdir()
     (tmp_path / "site-packages/library.py").write_text(
         "import warnings\ndef read():\n    warnings.warn('called a synchronizing CUDA operation')\n"
     )
-    (tmp_path / "lines.py").write_text(
-        "import sys, warnings, torch\nsys.path.append('site-packages')\nimport library\n"
-        "torch.cuda.set_sync_debug_mode = print\nweight = torch.zeros(1, requires_grad=True)\n"
-        "optimizer = torch.optim.SGD([weight])\nlibrary.read()\nwhile True:\n    optimizer.step()\n    library.read()\n"
-        "    warnings.warn('something else')\n    warnings.simplefilter('ignore')\n"
+    code = (
+        "import sys, warnings\nsys.path.append('site-packages')\nimport library\n"
+        "torch.cuda.set_sync_debug_mode = print\nlibrary.read()\nwhile True:\n    optimizer.step()\n"
+        "    library.read()\n    warnings.warn('something else')\n    warnings.simplefilter('ignore')\n"
     )
-    asked = {"EXAM_MODE": "lines", "EXAM_OUT": str(tmp_path / "noted"), "EXAM_STEPS": "5", "EXAM_LEAST_SECONDS": "0"}
-    ended = run(
-        place,
-        place.command(),
-        {**asked, "EXAM_SECONDS": "30", "EXAM_MARKER": "optimizer", "EXAM_CALLS_PER_STEP": "1"},
-        60.0,
-        tmp_path / "log",
-    )
-    assert ended.status == 0, ended.tail
-    (file,) = tmp_path.glob("noted.*.json")
-    seen = json.loads(file.read_text())
     library = [str(tmp_path / "site-packages/library.py"), 3, "read"]
-    assert seen == {
-        "steps": 5,
-        "lines": [{"user": [str(tmp_path / "lines.py"), 10, "<module>"], "library": library, "count": 5}],
+    assert note(tmp_path, code, "lines", "optimizer") == {
+        "steps": 8,
+        "lines": [{"user": [str(tmp_path / "script.py"), 11, "<module>"], "library": library, "count": 8}],
         "later": [],
     }
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shlex
 import shutil
 import sys
 from importlib.metadata import entry_points
@@ -12,12 +13,14 @@ from urllib.parse import urlsplit
 import click
 import pytest
 import torch
+import yaml
 from blocks import GUIDES, README, Block, blocks, commands, ours, parse
 from command_line import invoke, is_one_line_error
 from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
 import pinprof
+from pinprof.ab.statistics import FALSE_ALARMS, FEWEST_PAIRS
 from pinprof.report.explain import ORDER, QUESTIONS, guide_to_text, guides, to_list
 from pinprof.report.schema import DOCUMENTS
 from pinprof.rules import RULES
@@ -123,6 +126,19 @@ def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
     known = {(cause, rule.id) for rule in RULES for cause in rule.causes if rule.id != "PIN213"}
     assert known <= told
     assert {cause for cause, _ in told} == {cause for cause, _ in known}
+
+
+def test_the_guide_on_versions_has_the_numbers_of_the_program_and_a_workflow() -> None:
+    text = (ROOT / "pinprof" / "guides" / "ab.md").read_text()
+    assert f"1 of {round(1 / FALSE_ALARMS)} comparisons" in text
+    assert FEWEST_PAIRS == 9
+    assert "Nine pairs are the least" in text
+    steps = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])["jobs"]["speed"]["steps"]
+    assert steps[0] == {"uses": "actions/checkout@v4", "with": {"fetch-depth": 0}}  # what it compares with
+    install, command = (shlex.split(step["run"]) for step in steps if "run" in step)
+    assert install[0] == "pip"
+    assert command[0] == "pinprof"
+    parse(tuple(command[1:]))
 
 
 # ---------------------------------------------------------------- links

@@ -114,65 +114,84 @@ def test_a_wait_fails_the_test_with_its_line_its_text_and_how_often(run: Run) ->
     result.stdout.no_fnmatch_line("*synchronizing CUDA operation*")
 
 
-def test_the_fixture_alone_watches_too(run: Run) -> None:
+def test_only_what_is_watched_fails_and_outcomes_of_the_tests_own_stay(run: Run) -> None:
     result = run("""
-def test_fails(pinprof_no_sync):
+@pytest.fixture
+def waiting():
+    gpu.item()
+    yield
     gpu.item()
 
-def test_passes(pinprof_no_sync):
+def test_passes_unmarked():
+    gpu.item()
+    assert not gpu.mode
+
+def test_fails_by_the_fixture(pinprof_no_sync):
+    gpu.item()
+
+def test_passes_by_the_fixture(pinprof_no_sync):
     assert pinprof_no_sync.waits == ()
+
+@pytest.mark.no_gpu_sync
+class TestMarked:
+    @pytest.mark.no_gpu_sync(allow=1)
+    def test_passes_by_the_nearest_marker(self):
+        gpu.item()
+
+    def test_fails_by_the_marker_around_it(self):
+        gpu.item()
+
+    def test_passes_where_only_a_fixture_waits(self, waiting):
+        pass
+
+    def test_skips(self):
+        gpu.item()
+        pytest.skip("own")
+
+    @pytest.mark.xfail(strict=True)
+    def test_waits(self):
+        gpu.item()
+
+    @pytest.mark.xfail(strict=True)
+    def test_fails_as_it_does_not_wait(self):
+        pass
 """)
-    result.assert_outcomes(failed=1, passed=1)
-
-
-def test_unmarked_tests_are_left_alone(run: Run) -> None:
-    run("def test_it():\n    gpu.item()\n    assert not gpu.mode").assert_outcomes(passed=1)
+    result.assert_outcomes(passed=4, skipped=1, xfailed=1, failed=3)
+    result.stdout.fnmatch_lines_random(
+        [f"FAILED *test_fails_{name} *" for name in ("by_the_fixture", "by_the_marker*")]
+    )
+    result.stdout.fnmatch_lines(["*XPASS(strict)*"])
 
 
 @pytest.mark.parametrize(
-    "allow",
-    ["4", "5", "'*'", "['log', 'test_*']", "('test_it.py:4', 'test_it.py:1?')", "'test_it.py'", "'*/test_it.py:*'"],
+    ("allow", "times"),
+    [
+        *((allow, "") for allow in ("4", "5", "'*'", "['log', 'test_*']", "('test_it.py:4', 'test_it.py:1?')")),
+        *((allow, "") for allow in ("'test_it.py'", "'*/test_it.py:*'")),
+        ("3", "4 times; allowed: 3"),
+        ("'log'", "once"),
+        ("[]", "4 times"),
+    ],
 )
-def test_waits_that_are_allowed_pass(run: Run, allow: str) -> None:
-    run(ONE_WAIT.format(f"(allow={allow})")).assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize(("allow", "times"), [("3", "4 times; allowed: 3"), ("'log'", "once"), ("[]", "4 times")])
-def test_waits_beyond_those_allowed_fail(run: Run, allow: str, times: str) -> None:
+def test_waits_that_are_allowed_pass_and_those_beyond_fail(run: Run, allow: str, times: str) -> None:
     result = run(ONE_WAIT.format(f"(allow={allow})"))
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"the host waited for the GPU {times}*"])
+    result.assert_outcomes(failed=bool(times), passed=not times)
+    result.stdout.fnmatch_lines([f"the host waited for the GPU {times}*"] if times else ["PASSED *"])
 
 
-def test_the_marker_nearest_to_the_test_counts(run: Run) -> None:
-    result = run("""
-pytestmark = pytest.mark.no_gpu_sync
-
-@pytest.mark.no_gpu_sync(allow=1)
-def test_passes():
-    gpu.item()
-
-def test_fails():
-    gpu.item()
-""")
-    result.assert_outcomes(passed=1, failed=1)
-
-
-@pytest.mark.parametrize("args", ["allow=-1", "allow=True", "allow=1.5", "allow=None", "allow=['a', 3]", "allow=''"])
-def test_what_cannot_be_allowed_is_said(run: Run, args: str) -> None:
-    result = run(ONE_WAIT.format(f"({args})"))
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        *((f"allow={value}", f"*not {value}") for value in ("-1", "True", "1.5", "None", "[[]'a', 3]", "''")),
+        ("3", "it takes only allow="),
+        ("allow=1, patterns='x'", "it takes only allow="),
+    ],
+)
+def test_what_cannot_be_allowed_is_said(run: Run, args: str, said: str) -> None:
+    result = run(ONE_WAIT.format(f"({args.replace('[[]', '[')})"))
     result.assert_outcomes(errors=1)
-    value = args.removeprefix("allow=").replace("[", "[[]")
-    result.stdout.fnmatch_lines(
-        [f"*no_gpu_sync: allow must be a number of waits, a glob pattern or several in a list, not {value}"]
-    )
-
-
-@pytest.mark.parametrize("args", ["3", "allow=1, patterns='x'"])
-def test_other_arguments_of_the_marker_are_errors(run: Run, args: str) -> None:
-    result = run(ONE_WAIT.format(f"({args})"))
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*no_gpu_sync: it takes only allow="])
+    asked = "allow must be a number of waits, a glob pattern or several in a list, "
+    result.stdout.fnmatch_lines([f"*no_gpu_sync: {said.replace('*', asked)}"])
 
 
 def test_a_block_may_wait(run: Run) -> None:
@@ -195,21 +214,6 @@ def test_the_fixture_asked_for_in_the_middle_of_a_test_is_an_error(run: Run) -> 
     result = run("def test_it(request):\n    request.getfixturevalue('pinprof_no_sync')")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*pinprof_no_sync: make it an argument of the test*"])
-
-
-def test_fixtures_may_wait(run: Run) -> None:
-    result = run("""
-@pytest.fixture(autouse=True)
-def data():
-    gpu.item()
-    yield
-    gpu.item()
-
-@pytest.mark.no_gpu_sync
-def test_it():
-    pass
-""")
-    result.assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("args", [(), ("-W", "error")], ids=["plain", "-W error"])
@@ -270,26 +274,6 @@ def test_it():
     )
     result.stdout.fnmatch_lines(["FAILED test_it.py::test_it - assert 1 == 2"])
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
-
-
-def test_outcomes_of_the_tests_own_stay(run: Run) -> None:
-    result = run("""
-pytestmark = pytest.mark.no_gpu_sync
-
-def test_skips():
-    gpu.item()
-    pytest.skip("own")
-
-@pytest.mark.xfail(strict=True)
-def test_waits():
-    gpu.item()
-
-@pytest.mark.xfail(strict=True)
-def test_does_not_wait():
-    pass
-""")
-    result.assert_outcomes(skipped=1, xfailed=1, failed=1)
-    result.stdout.fnmatch_lines(["*XPASS(strict)*"])
 
 
 def test_methods_of_unittest_are_watched(run: Run) -> None:
