@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from analysed import analysed
 from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
@@ -41,7 +42,7 @@ from pinprof.trace.tables import Trace
 
 
 def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Profile]:
-    analysis = analyse(read_trace(builder.write(folder / "trace.json")))
+    analysis = analysed(builder, folder)
     return analysis.trace, analysis.profile
 
 
@@ -298,22 +299,6 @@ def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Pa
 def test_the_headline_of_a_recording(name: str, expected: str) -> None:
     trace = read_trace(TRACES / f"{name}.json.gz")
     assert said(trace, measure(trace)) == expected
-
-
-def test_a_host_that_is_slow_without_a_wait_is_said_to_be() -> None:
-    trace = read_trace(TRACES / "small_kernels.json.gz")
-    assert "First: the GPU waits for launches (PIN601); fixing it saves " in said(trace, measure(trace))
-
-
-def test_without_gpu_the_headline_says_what_to_record(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3, 100):
-        builder.op("aten::add", start + 10, 5)
-    assert said(*measured(builder, tmp_path)).startswith(
-        "100 µs per step as traced; no GPU work was recorded. To see copies and waits: record with "
-        "ProfilerActivity.CUDA on a machine with a GPU."
-    )
-    assert said(*measured(without_known_events(), tmp_path)).startswith("This trace has no event of torch")
 
 
 def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:

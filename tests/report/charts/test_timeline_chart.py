@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from analysed import analysed
 from chromium import Pages, box_of
 from playwright.sync_api import Page
 from quick import slow_but
@@ -13,14 +14,12 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
 from pinprof import hues
-from pinprof.analysis import Analysis, analyse
 from pinprof.errors import PinprofError
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.chart import Chart
 from pinprof.report.charts.timeline import MOST_BUTTONS, timeline_chart
 from pinprof.report.timeline.steps import whole_window
 from pinprof.report.trace.page import plotly_page, timeline_title
-from pinprof.trace import read_trace
 from pinprof.units import NS_PER_MS
 
 TITLE = ("trace.json", "1.00 ms per step.")
@@ -49,10 +48,6 @@ def steps(count: int, *, cut_off: bool = False) -> TraceBuilder:
         builder.step(count + 3, 1000 * count, 990)
         builder.kernel(1000 * count + 100, 50, launch=1000 * count + 50)
     return builder
-
-
-def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
-    return analyse(read_trace(str(builder.write(folder / "trace.json"))))
 
 
 def drawn(chart: Chart) -> list[tuple[str, str, float, float]]:
@@ -122,11 +117,13 @@ def test_kinds_have_the_hues_of_the_page_and_one_entry_of_the_legend_each(tmp_pa
     ]
 
 
-def test_a_part_of_a_copy_says_which_part_it_is(tmp_path: Path) -> None:
+def test_a_part_of_a_copy_says_which_part_it_is_and_a_stall_its_call(tmp_path: Path) -> None:
     chart = timeline_chart(analysed(steps(1), tmp_path), TITLE)
     copy = "copies: Memcpy HtoD (Pinned -&gt; Device)</b><br>100 µs, from"
     assert one(chart, "overlapped copies")["hovertext"][-1].startswith(f"<b>overlapped {copy} 300 µs on<br>977 KiB, ")
     assert one(chart, "exposed copies")["hovertext"][-1].startswith(f"<b>exposed {copy} 400 µs on<br>977 KiB, ")
+    stall = "<b>torch.cuda.synchronize(): cudaDeviceSynchronize</b><br>440 µs, from 70.0 µs on"
+    assert one(chart, "torch.cuda.synchronize()")["hovertext"] == [stall]
 
 
 def test_it_counts_from_the_first_complete_step(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from analysed import analysed
 from hypothesis import given
 from hypothesis import strategies as st
 from recordings import WORKLOADS, analysis_of, mostly_slow, trace_of
@@ -14,7 +15,7 @@ from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof import hues
 from pinprof.analyses.syncs import CAUSES
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import Analysis
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import Drawing, Lane, fragment, kinds, lanes_that_fit
 from pinprof.report.timeline.facts import Facts
@@ -24,15 +25,13 @@ from pinprof.report.timeline.page_lanes import PageDrawing, lanes_of_page
 from pinprof.report.timeline.payload import PackedColumns
 from pinprof.report.timeline.plotly_lanes import in_words
 from pinprof.report.timeline.steps import choose_window, step_names, window_of_steps
-from pinprof.report.words import cut
-from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Trace
 
 HOSTILE = "</script><img src=x onerror=alert(1)><b>%{x}"
 
 
 def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Analysis]:
-    analysis = analyse(read_trace(builder.write(folder / "trace.json")))
+    analysis = analysed(builder, folder)
     return analysis.trace, analysis
 
 
@@ -365,15 +364,6 @@ def test_steps_have_the_names_of_the_trace(tmp_path: Path) -> None:
 # texts of the figure
 
 
-def test_times_are_ms_since_the_first_step_drawn(tmp_path: Path) -> None:
-    _, analysis = measured(loop(3), tmp_path)
-    (steps,) = [series for series in timeline_chart(analysis, ("", "")).data if series["name"] == "step"]
-    assert steps["base"] == [0, 1, 2, 0.015, 0.875, 1.875]  # on the host, then from work to work on the GPU
-    assert steps["x"] == [0.99, 0.99, 0.99, 0.86, 1, 1]
-    assert steps["y"] == [1, 1, 1, 2, 2, 2]
-    assert steps["text"] == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"] * 2
-
-
 def test_hovering_over_a_copy_says_its_size_stream_and_place(tmp_path: Path) -> None:
     builder = loop(1)
     builder.function("/home/me/train.py(12): train_step", 0, 990)
@@ -403,14 +393,6 @@ def test_work_of_the_autograd_thread_is_from_the_function_that_runs_backward(tmp
     assert text.split("<br>")[-1] == "from train_step (/home/me/train.py)"
 
 
-def test_hovering_over_a_stall_says_its_cause_and_its_call(tmp_path: Path) -> None:
-    builder = loop(1)
-    builder.call("cudaDeviceSynchronize", 920, 60)
-    _trace, analysis = measured(builder, tmp_path)
-    (text,) = hovers(analysis, "torch.cuda.synchronize()")
-    assert text.split("<br>") == ["<b>torch.cuda.synchronize(): cudaDeviceSynchronize</b>", "60.0 µs, from 920 µs on"]
-
-
 def test_a_block_says_how_many_events_it_holds(tmp_path: Path) -> None:
     _trace, analysis = measured(loop(3), tmp_path)
     text = next(text for text in hovers(analysis, "kernel", max_bars=1) if "events" in text)
@@ -431,10 +413,6 @@ def test_names_of_the_trace_stay_text_in_hovers(tmp_path: Path) -> None:
 
 
 # names
-
-
-def test_a_long_name_is_cut_in_its_middle() -> None:
-    assert cut("a" * 500, 30) == "a" * 20 + " … " + "a" * 7
 
 
 @pytest.mark.parametrize(

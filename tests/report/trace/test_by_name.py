@@ -3,28 +3,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from analysed import analysed
+from command_line import invoke
 from fitting import fitting
 from trace_builder import TraceBuilder
 
-from pinprof.analysis import Analysis, analyse
-from pinprof.cli import main
 from pinprof.report.tables.fragment import grids_of
 from pinprof.report.trace.by_name import FEW, kernel_label
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.trace import read_trace
 
 WHERE = {"file": None, "line": None, "function": None, "places": 0, "module": None, "modules": 0}
-KERNEL = {
-    "name", "kind", "count", "ms", "mean_us", "share", "step_share", "communication", "streams", "op", "file",
-    "line", "function", "places", "module", "modules",
-}  # fmt: skip
-OP = {
-    "name", "count", "ms", "mean_us", "share", "without_profiler_ms", "stall_ms", "kernels", "kernel_ms", "file",
-    "line", "function", "places", "module", "modules",
-}  # fmt: skip
 
 
 def training(kernels: int = 2) -> TraceBuilder:
@@ -37,10 +27,6 @@ def training(kernels: int = 2) -> TraceBuilder:
             builder.kernel(at + 5, 50 - 5 * number, launch=at + 2, name=f"void at::native::kernel{number}(float*)")
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 0.5, "p10_ms": 0.4, "p90_ms": 0.6}}
     return builder
-
-
-def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
-    return analyse(read_trace(builder.write(folder / "trace.json")))
 
 
 def document(builder: TraceBuilder, folder: Path) -> dict[str, Any]:
@@ -146,6 +132,12 @@ def test_the_terminal_has_the_costliest_five_and_more_or_all_if_asked(tmp_path: 
     assert row_of(whole, "aten::op1")[1:4] == ["1", "50.0 µs", "50.0 µs"]
 
 
+def test_full_is_an_option_of_the_report(tmp_path: Path) -> None:
+    path = training(kernels=7).write(tmp_path / "trace.json")
+    assert "kernel6(" not in invoke("report", path).stdout
+    assert "kernel6(" in invoke("report", path, "--full").stdout
+
+
 def test_more_waits_or_all_are_there_if_asked(tmp_path: Path) -> None:
     builder = training()
     for number in range(12):
@@ -206,20 +198,6 @@ def test_an_empty_name_is_a_name(tmp_path: Path) -> None:
 )
 def test_a_kernel_is_labelled_by_what_is_its_own(name: str, label: str) -> None:
     assert kernel_label(name) == label
-
-
-def test_full_is_an_option_of_the_report(tmp_path: Path) -> None:
-    path = training(kernels=7).write(tmp_path / "trace.json")
-    short, whole = (CliRunner().invoke(main, ["report", str(path), *words]) for words in ((), ("--full",)))
-    assert (short.exit_code, whole.exit_code) == (0, 0)
-    assert "kernel6(" not in short.output
-    assert "kernel6(" in whole.output
-
-
-def test_names_are_those_that_scripts_rely_on(tmp_path: Path) -> None:
-    trace = document(training(), tmp_path)
-    assert {key for row in trace["kernels"] for key in row} == KERNEL
-    assert {key for row in trace["ops"] for key in row} == OP
 
 
 def test_without_steps_the_shares_are_of_the_trace(tmp_path: Path) -> None:

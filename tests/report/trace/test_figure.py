@@ -11,14 +11,9 @@ from recordings import ROOT, TRACES
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
-from pinprof import hues
-from pinprof.analysis import analyse
 from pinprof.errors import PinprofError, TraceError
 from pinprof.notebook import Report, analyze
-from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.timeline import lanes_that_fit
 from pinprof.report.trace.page import to_html
-from pinprof.trace import read_trace
 
 RECORDED = TRACES / "readback_async.stack.json.gz"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -61,38 +56,11 @@ def rows(figure: go.Figure) -> dict[float, str]:
     return dict(zip(figure.layout.yaxis.tickvals, figure.layout.yaxis.ticktext, strict=True))
 
 
-def test_bars_lie_at_their_times_in_the_colours_of_the_page(trace: Path) -> None:
-    figure = pinprof.timeline(trace, steps=2)
-    assert isinstance(figure, go.Figure)
-    assert bars(figure, "kernel") == [(0.1, 0.3)]
-    assert bars(figure, "exposed copies") == [(0.5, 0.4)]
-    assert bars(figure, "pageable copy") == [(0.45, 0.43)]
-    assert {one.name: one.marker.color for one in figure.data}["kernel"] == hues.KERNEL
-    assert {one.name: one.marker.color for one in figure.data}["exposed copies"] == hues.COPY_OUT[0]
-    assert figure.layout.meta["start_ns"] == str(1_001_000_000)
-
-
-def test_lanes_are_those_of_the_page(report: Report) -> None:
-    figure = report.timeline()
-    drawing = lanes_that_fit(report.trace, report.analysis)
-    assert sum(len(one.x) for one in figure.data) == sum(map(len, drawing.lanes))
-    named = [text for text in rows(figure).values() if not text.startswith("<b>")]
-    assert named == [lane.label for lane in drawing.lanes if lane.label]
-    assert len({(row, one.name) for one in figure.data for row in one.y}) == sum(
-        len(set(lane.kind.tolist())) for lane in drawing.lanes
-    )
-
-
-def test_hover_texts_say_what_a_bar_is(trace: Path) -> None:
-    (copies,) = [one for one in pinprof.timeline(trace, steps=1).data if one.name == "exposed copies"]
-    assert copies.hovertext[-1] == (
-        "<b>exposed copies: Memcpy HtoD (Pageable -&gt; Device)</b><br>400 µs, from 500 µs on<br>"
-        "977 KiB, stream 20 of GPU 0"
-    )
-
-
 def test_a_part_is_chosen_by_steps_or_by_times(trace: Path) -> None:
     assert len(bars(pinprof.timeline(trace, steps=(2, 4)), "kernel")) == 3
+    second = pinprof.timeline(trace, steps=2)
+    assert [bars(second, kind) for kind in ("kernel", "exposed copies")] == [[(0.1, 0.3)], [(0.5, 0.4)]]
+    assert second.layout.meta["start_ns"] == str(1_001_000_000)
     figure = pinprof.timeline(trace, range_ms=(1.2, 2.45))
     assert bars(figure, "kernel") == [(0.0, 0.2), (0.9, 0.3)]  # cut at the edge
     assert subtitle(figure)[1] == "From 1.2 to 2.45 ms after the start of step 1."
@@ -125,12 +93,6 @@ def test_it_can_be_restyled(trace: Path) -> None:
     figure.update_layout(template="plotly_dark", title_text="mine")
     assert [one.marker.color for one in figure.data if one.name == "kernel"] == ["teal"]
     assert subtitle(figure)[1] == "All 4 complete steps, 3.99 ms."
-
-
-def test_what_is_merged_is_said() -> None:
-    chart = timeline_chart(analyse(read_trace(RECORDED)), ("", ""), max_bars=100)
-    assert sum(len(one["x"]) for one in chart.data) < 250
-    assert "are merged into" in chart.layout["title"]["subtitle"]["text"]
 
 
 def test_an_empty_trace_has_an_empty_timeline(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+from analysed import analysed, host_alone
 from one_after_another import one_after_another
 from page_reader import Page
 from recordings import TRACES, analysis_of
@@ -11,24 +12,18 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
-from pinprof.analysis import Analysis, analyse
 from pinprof.report.elements import Column, Markup, Share, facts, inline_html, shares, table
 from pinprof.report.page import page
 from pinprof.report.timeline.worst_instance import worst_instance
 from pinprof.report.trace.page import timeline_page, to_html
-from pinprof.trace import read_trace
 
 STREAMS = [f"stream {COMPUTE}", f"stream {SIDE}"]
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 MAX_BYTES = 6_000_000
 
 
-def entry_of(path: Path) -> Analysis:
-    return analyse(read_trace(path))
-
-
 def report_of(builder: TraceBuilder, folder: Path, name: str = "trace.json") -> Page:
-    return Page(to_html([entry_of(builder.write(folder / name))]))
+    return Page(to_html([analysed(builder, folder, name)]))
 
 
 def copying() -> TraceBuilder:
@@ -84,7 +79,7 @@ def test_the_page_is_well_formed_and_has_named_parts(recorded: str) -> None:
     assert len(identities) == len(set(identities))
 
 
-def test_the_numbers_come_first_and_the_tables_last(tmp_path: Path) -> None:
+def test_the_numbers_come_first_then_findings_with_their_fixes_and_the_tables_last(tmp_path: Path) -> None:
     text = report_of(copying(), tmp_path).text
     order = [
         "per step",
@@ -96,33 +91,21 @@ def test_the_numbers_come_first_and_the_tables_last(tmp_path: Path) -> None:
     ]
     places = [text.index(words) for words in [*order, "Bound by"]]
     assert places == sorted(places)
-    lean = Page(to_html([analysis_of(TRACES / "loader_pinned.json.gz")])).text
-    assert lean.index("Timeline") < lean.index("Not in this trace")
-
-
-def test_the_numbers_are_those_of_the_profile(tmp_path: Path) -> None:
-    text = report_of(copying(), tmp_path).text
     assert re.search(
         r"Step: \d+ µs, estimated without profiler \(\d+ µs to [\d.]+ ms\) As traced: 1.00 ms, in the trace", text
     )
     assert "HtoD pageable 3 2.86 MiB 900 µs 300 µs 600 µs 3.33 GB/s 2.07 ms" in text
-    assert "train_step (/home/me/train.py)" in text
-
-
-def test_findings_say_saving_place_and_fix(tmp_path: Path) -> None:
-    text = report_of(copying(), tmp_path).text
     assert re.search(
         r"saves \d+ µs \(\d+ to \d+\), \d+ % of the step copies of pageable memory train_step \(\S+\) PIN101 ",
         text,
     )
+    assert "train_step (/home/me/train.py)" in text
     assert "Fix: Pin the host side" in text
-
-
-def test_findings_have_their_fix_as_code_and_say_when_it_is_safe(tmp_path: Path) -> None:
-    read = report_of(copying(), tmp_path)
-    assert "Before for x in batches: train(x.to(device" in read.text
-    assert "After staging = torch.empty(shape, dtype=dtype, pin_memory=True)" in read.text
-    assert "Safe if: staging is not written to before its last copy has ended" in read.text
+    assert "Before for x in batches: train(x.to(device" in text
+    assert "After staging = torch.empty(shape, dtype=dtype, pin_memory=True)" in text
+    assert "Safe if: staging is not written to before its last copy has ended" in text
+    lean = Page(to_html([analysis_of(TRACES / "loader_pinned.json.gz")])).text
+    assert lean.index("Timeline") < lean.index("Not in this trace")
 
 
 def test_few_links_lead_to_all_parts_and_findings_to_their_moment(tmp_path: Path) -> None:
@@ -198,18 +181,15 @@ def test_an_empty_trace_has_a_page(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_the_host_alone_has_a_page_without_gpu(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(4, 100):
-        builder.op("aten::add", start + 10, 5)
-    text = report_of(builder, tmp_path).text
+    text = report_of(host_alone(4), tmp_path).text
     assert "Step: 100 µs, in the trace" in text
     assert "What to do" not in text
+    assert "Where the step goes" not in text
     assert "All 4 steps, 390 µs; shown at first: ProfilerStep#1 to ProfilerStep#3" in text
 
 
 def test_several_traces_have_a_section_each_and_share_the_room(tmp_path: Path) -> None:
-    entries = [entry_of(copying().write(tmp_path / f"rank{rank}.json")) for rank in range(3)]
-    read = Page(to_html(entries))
+    read = Page(to_html([analysed(copying(), tmp_path, f"rank{rank}.json") for rank in range(3)]))
     sections = [attributes["id"] for tag, attributes in read.tags if tag == "section"]
     links = [attributes["href"] or "" for tag, attributes in read.tags if tag == "a"]
     to_sections = [link for link in links if link.startswith("#trace")]
@@ -220,9 +200,9 @@ def test_several_traces_have_a_section_each_and_share_the_room(tmp_path: Path) -
 
 
 def test_the_timeline_alone_has_the_same_figure(tmp_path: Path) -> None:
-    entry = entry_of(copying().write(tmp_path / "trace.json"))
-    alone = Page(timeline_page(entry))
-    assert alone.figures == Page(to_html([entry])).figures
+    analysis = analysed(copying(), tmp_path)
+    alone = Page(timeline_page(analysis))
+    assert alone.figures == Page(to_html([analysis])).figures
     assert "What to do" not in alone.text
 
 
@@ -260,28 +240,20 @@ def test_plain_text_in_html_is_escaped_and_without_control_characters_html_is_no
     assert inline_html("< 1 ms") == "&lt; 1\N{NO-BREAK SPACE}ms"
 
 
-def test_the_title_is_escaped() -> None:
-    assert "<title>&lt;/title&gt;</title>" in page("</title>", Markup())
-
-
-def test_the_cells_of_a_table_are_escaped_and_numbers_are_marked() -> None:
+def test_titles_cells_and_terms_are_escaped_and_numbers_are_marked() -> None:
     text = table("a < b", [Column("name"), Column("n", is_number=True)], [("<x>", "1")])
     assert '<th scope="row">&lt;x&gt;</th><td class="count">1</td>' in text
     assert "<caption>a &lt; b</caption>" in text
-
-
-def test_facts_are_a_list_of_terms() -> None:
     assert facts([("<", "1 ms", "&")]).startswith('<dl class="facts">\n<div><dt>&lt;</dt>')
+    assert "<title>&lt;/title&gt;</title>" in page("</title>", Markup())
 
 
-def test_shares_leave_out_what_is_zero() -> None:
-    text = shares("all", [Share("a", 1, "1 ms", "#000"), Share("b", 0, "0 ns", "#fff"), Share("c", 3, "3 ms", "#111")])
+def test_shares_leave_out_what_is_zero_and_are_escaped() -> None:
+    parts = [("a", 1, "1 ms", "#000"), ("b", 0, "0 ns", "#fff"), ("c", 3, "3 ms", "#111")]
+    text = shares("all", [Share(*part) for part in parts])
     assert "a: 1 ms (25 %)" in text
     assert "c: 3 ms (75 %)" in text
     assert "b:" not in text
-
-
-def test_shares_of_less_than_a_percent_are_escaped() -> None:
     assert "a: 1 ns (&lt;1 %)" in shares("all", [Share("a", 1, "1 ns", "#000"), Share("b", 999, "999 ns", "#111")])
 
 

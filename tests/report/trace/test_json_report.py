@@ -13,28 +13,6 @@ from pinprof.report.trace.json import traces_to_json
 from pinprof.rules import find
 from pinprof.trace import read_trace
 
-TRACE = {
-    "path", "rank", "world_size", "torch_version", "devices", "span_ms", "events", "missing", "steps", "gpu", "copies",
-    "overlap", "syncs", "idle", "loader", "findings",
-}  # fmt: skip
-STEPS = {"count", "source", "host_ms", "device_ms", "traced_ms", "step_ms", "step_source", "range_ms", "bound"}
-EVENTS = {
-    "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync", "cpu_op", "python_function",
-    "user_annotation", "skipped",
-}  # fmt: skip
-COPY = {
-    "direction", "host_memory", "count", "bytes", "time_ms", "overlapped_ms", "exposed_ms", "bandwidth_gbps",
-    "host_blocked_ms",
-}  # fmt: skip
-SITE = {
-    "cause", "op", "call", "file", "line", "function", "thread", "count", "per_step", "stall_ms", "drain_ms", "own_ms",
-    "bubble_ms", "verdict", "stack", "library", "path",
-}  # fmt: skip
-FINDING = {
-    "rule", "title", "severity", "file", "line", "evidence", "saving_ms", "saving_fraction", "range_ms", "fix",
-    "fix_code",
-}  # fmt: skip
-
 
 def document_of(*paths: Path) -> dict[str, Any]:
     entries = []
@@ -53,30 +31,12 @@ def recorded() -> dict[str, Any]:
     return trace
 
 
-def test_the_names_are_those_that_scripts_rely_on(recorded: dict[str, Any]) -> None:
-    document = document_of(TRACES / "clean.json.gz")
-    assert document["schema"] == "pinprof.report/1"
-    assert set(document) == {"schema", "pinprof_version", "traces", "ranks"}
-    assert recorded.keys() >= TRACE
-    assert recorded["steps"].keys() >= STEPS
-    assert recorded["events"].keys() >= EVENTS
-    assert recorded["gpu"][0].keys() >= {"device", "busy_ms", "kernel_ms", "memcpy_ms", "idle_ms", "span_ms"}
-    assert recorded["copies"][0].keys() >= COPY
-    assert recorded["overlap"].keys() >= {"copy_ms", "overlapped_ms", "exposed_ms", "fraction", "reasons"}
-    assert recorded["overlap"]["reasons"][0].keys() >= {"reason", "count", "exposed_ms"}
-    assert recorded["syncs"].keys() >= {"count", "per_step", "stall_ms", "sites"}
-    assert recorded["syncs"]["sites"][0].keys() >= SITE
-    assert recorded["idle"][0].keys() >= {"device", "cause", "time_ms"}
-    assert recorded["loader"].keys() >= {"waits", "wait_ms", "per_step_ms"}
-    assert recorded["findings"][0].keys() >= FINDING
-    assert recorded["findings"][0]["fix_code"].keys() == {"before", "after"}
-
-
 def test_what_is_pinned_is_there_as_recorded(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    builder.kernel(20, 80, launch=10)
+    builder.copy("DtoD (Device -> Device)", 20, 80, launch=10)
     (without,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
     assert without["host_memory"] is None
+    assert without["copies"][0]["host_memory"] is None  # the host has no part in it
     recorded = {"pinned_bytes": 3, "used_bytes": 2, "peak_bytes": 4, "total_bytes": 9, "available_bytes": 5}
     builder.metadata["pinprof"] = {"host_memory": {**recorded, "limit_bytes": None}, "loaders_pin": True}
     (there,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
@@ -125,15 +85,11 @@ def test_a_finding_has_its_family_and_all_its_sites(tmp_path: Path) -> None:
     assert [finding[name] for name in ("file", "line", "function")] == ["train.py", None, "value11"]
     assert finding["saving_ms"] > 2.5
     first, *others = finding["sites"]
-    assert first.keys() == {"file", "line", "function", "evidence", "cost_ms", "saving_ms"}
     assert (first["function"], first["saving_ms"], len(others)) == ("value11", 0, 11)
     assert sum(site["cost_ms"] for site in finding["sites"]) == pytest.approx(finding["cost_ms"])
-
-
-def test_a_finding_of_one_place_has_it_as_its_only_site() -> None:
     (trace,) = document_of(TRACES / "loss_item.stack.json.gz")["traces"]
     for finding in trace["findings"]:
-        (site,) = finding["sites"]
+        (site,) = finding["sites"]  # of one place
         assert site == {name: finding[name] for name in site}
 
 
@@ -146,13 +102,6 @@ def test_a_finding_has_what_its_fix_makes_possible() -> None:
     assert last["then"] is None
 
 
-def test_a_copy_without_host_side_has_no_host_memory(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.copy("DtoD (Device -> Device)", 0, 10, launch=0)
-    (trace,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
-    assert trace["copies"][0]["host_memory"] is None
-
-
 def test_what_nothing_filled_is_null_or_empty(tmp_path: Path) -> None:
     (trace,) = document_of(without_known_events().write(tmp_path / "trace.json"))["traces"]
     assert (
@@ -162,26 +111,14 @@ def test_what_nothing_filled_is_null_or_empty(tmp_path: Path) -> None:
     assert trace["gpu"] == trace["copies"] == trace["findings"] == trace["syncs"]["sites"] == []
 
 
-def test_events_of_unknown_categories_are_counted(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.event("mtia_runtime", "x", 0, 1)
-    (trace,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
-    assert trace["events"]["other"] == {"mtia_runtime": 1}
-
-
 def test_events_of_old_versions_are_counted_by_their_present_names(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for old in ("Kernel", "Memcpy", "Memset", "Runtime", "Operator"):
+    for old in ("Kernel", "Memcpy", "Memset", "Runtime", "Operator", "mtia_runtime"):
         builder.event(old, "x", 0, 1)
     (trace,) = document_of(builder.write(tmp_path / "trace.json"))["traces"]
     present = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cpu_op")
     assert [trace["events"][name] for name in present] == [1] * len(present)
-    assert trace["events"]["other"] == {}
-
-
-def test_several_traces_have_an_entry_each() -> None:
-    paths = (TRACES / "clean.json.gz", TRACES / "prefetch.json.gz")
-    assert [trace["path"] for trace in document_of(*paths)["traces"]] == [str(path) for path in paths]
+    assert trace["events"]["other"] == {"mtia_runtime": 1}
 
 
 def test_a_site_has_its_library_and_the_path_to_it(tmp_path: Path) -> None:

@@ -209,13 +209,6 @@ def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
     assert only.meaning.startswith("not shown (")
 
 
-def test_a_trace_of_the_host_alone_has_no_parts(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3, 100):
-        builder.op("aten::add", start + 10, 5)
-    assert list(division_facts(measured(builder, tmp_path))) == []
-
-
 @pytest.mark.parametrize("path", mostly_slow(OF_A_GPU, lambda path: path.name.removesuffix(".json.gz")))
 def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> None:
     analysis = analysis_of(path)
