@@ -277,7 +277,7 @@ WEIGHT = "import torch\nweight = torch.zeros(1, requires_grad=True)\noptimizer =
 
 
 def note(folder: Path, code: str, mode: str, marker: str, calls: int = 1) -> Any:
-    """Run a script of these lines until 8 steps are noted, a step being so many calls, and return the note."""
+    """Run a script of these lines until 8 steps are noted, `calls` of the marker each, and return the note."""
     place = Place(Program("script", "", ("script.py",)), folder)
     (folder / "script.py").write_text(WEIGHT + code)
     asked = {"EXAM_MODE": mode, "EXAM_OUT": str(folder / "noted"), "EXAM_STEPS": "8", "EXAM_LEAST_SECONDS": "0"}
