@@ -33,7 +33,7 @@ PHRASES = (
     Phrase(r"\bis no\b", "is not a", 35),
     Phrase(r"\btells\b", "shows, says, reports; distinguishes", 10),
     Phrase(r"\bhas it\b", "the noun", 6),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 17),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 16),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
     Phrase(r"\bthe first change also removes other causes\b", "which causes"),
