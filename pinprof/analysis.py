@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pinprof.bench.rates import Pinning
+from pinprof.bench.advice import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.bench.rates import Pinning, read_machine
+from pinprof.bench.advice import Pinning, read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
 from pinprof.documents.report import TraceJson as Document

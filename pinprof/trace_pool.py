@@ -5,7 +5,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from pinprof.bench.rates import Pinning
+from pinprof.bench.advice import Pinning
 from pinprof.errors import PinprofError, TraceError
 from pinprof.processes import available_cores, in_processes, without_collections
 from pinprof.ranks.rank import RankPart, measure_rank

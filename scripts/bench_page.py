@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pinprof.bench.catalogue import verdicts
 from pinprof.bench.results import Bench, from_json
-from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
 from pinprof.report.bench.view import (
     OUTCOMES,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pinprof.bench.order import shown, spread
+from pinprof.bench.catalogue import verdicts
+from pinprof.bench.figures import shown, spread
 from pinprof.bench.results import Bench, Figure, from_json
-from pinprof.bench.verdicts import verdicts
 from pinprof.units import percent, size
 
 MEASURED = ("ms", "GB/s")

@@ -1,11 +1,20 @@
 """Training programs before and after a real fix, in plain sight: measured, they show whether predictions hold."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+import torch
+from torch.nn import functional as F  # noqa: N812  torch's own name for it
+
 from pinprof.errors import PinprofError
-from scripts.pair_programs import choices, moves, of_workloads, reads
-from scripts.pair_programs.of_workloads import PairBuild, workloads
+from pinprof.workloads.catalogue import workload
+from pinprof.workloads.model import Build, device_batch, sizes, trainer
+from pinprof.workloads.model import Step as PlainStep
+from pinprof.workloads.waits import HOST_WORK_MS, WORKSPACE_ROWS, work_on_host
+from scripts.pair_programs import choices, moves, reads
+from scripts.pair_programs.parts import Step
 
 Scenario = dict[str, str | bool]
 """The change as a prediction takes it."""
@@ -17,6 +26,9 @@ PIN_AND_GO_ON: Scenario = {**PIN, **GO_ON}
 COPY_AHEAD: Scenario = {"overlap_copies": True}
 PIN_AND_COPY_AHEAD: Scenario = {**PIN_AND_GO_ON, **COPY_AHEAD}
 KEEP_MEMORY: Scenario = {"drop_allocs": True}
+
+
+PairBuild = Callable[[torch.device, bool, float], Step]
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,61 @@ class UnknownPairError(PinprofError, ValueError):
     """No pair has this name."""
 
 
+def workloads(before: str, after: str | Build) -> PairBuild:
+    """Return the pair of one workload and another, or of one workload and its mended self."""
+    return partial(one_of, workload(before).build, workload(after).build if isinstance(after, str) else after)
+
+
+def one_of(before: Build, after: Build, device: torch.device, fixed: bool, scale: float) -> Step:
+    """Return the step of one side, which is left open: it lives as long as its process."""
+    return ExitStack().enter_context((after if fixed else before)(device, scale))
+
+
+@contextmanager
+def host_work(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
+    """Work on the host as `loss_item_host_work` does, and leave the loss where it is."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    total = torch.zeros((), device=device)
+
+    def step() -> None:
+        total.add_(training.train(batch))
+        work_on_host(HOST_WORK_MS * scale)
+
+    yield step
+
+
+@contextmanager
+def kept_cache(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
+    """Take the workspace of `empty_cache`, and keep the memory for the next step."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+
+    def step() -> None:
+        workspace = torch.empty(round(WORKSPACE_ROWS * scale), 1024, device=device)
+        training.train(batch)
+        del workspace
+
+    yield step
+
+
+@contextmanager
+def ignored_rows(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
+    """Take the loss over the labelled rows as `mask_loss` does, the others marked in the target."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    labelled = torch.rand(size.rows, device=device) < 0.5  # noqa: PLR2004  half of them
+
+    def step() -> None:
+        target = torch.where(labelled, training.target, -100)
+        training.update(F.cross_entropy(training.model(batch), target, ignore_index=-100))
+
+    yield step
+
+
 PAIRS = (
     Pair("pin_and_non_blocking", workloads("pageable_blocking", "pinned_non_blocking"), PIN_AND_GO_ON, looked_at=True),
     Pair("pin_only", workloads("pageable_blocking", "pinned_blocking"), PIN),
@@ -45,12 +112,12 @@ PAIRS = (
     Pair("prefetch_pageable", workloads("pageable_blocking", "prefetch"), PIN_AND_COPY_AHEAD),
     Pair("host_work_and_copy", moves.host_work_and_copy, PIN_AND_GO_ON, looked_at=True),
     Pair("loss_item", workloads("loss_item", "clean"), NO_WAITS, looked_at=True),
-    Pair("loss_item_host_work", workloads("loss_item_host_work", of_workloads.host_work), NO_WAITS),
+    Pair("loss_item_host_work", workloads("loss_item_host_work", host_work), NO_WAITS),
     Pair("readback_side_stream", workloads("readback_blocking", "readback_async"), PIN_AND_COPY_AHEAD, looked_at=True),
     Pair("readback_late", moves.readback_late, PIN_AND_GO_ON),
-    Pair("empty_cache", workloads("empty_cache", of_workloads.kept_cache), KEEP_MEMORY, looked_at=True),
+    Pair("empty_cache", workloads("empty_cache", kept_cache), KEEP_MEMORY, looked_at=True),
     Pair("emptied_cache_gpt", moves.emptied_cache, KEEP_MEMORY),
-    Pair("mask_loss", workloads("mask_loss", of_workloads.ignored_rows), NO_WAITS, looked_at=True),
+    Pair("mask_loss", workloads("mask_loss", ignored_rows), NO_WAITS, looked_at=True),
     Pair("gan_meters", reads.gan, NO_WAITS, looked_at=True),
     Pair("resnet_meters", reads.resnet_meters, NO_WAITS),
     Pair("gpt_micro_batches", reads.micro_batches, NO_WAITS, looked_at=True),

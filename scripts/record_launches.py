@@ -19,7 +19,6 @@ import click
 import torch
 
 from pinprof.outputs import write_whole
-from scripts.alone import Alone, window
 from scripts.launch_programs.models import PROGRAMS, Program, program
 from scripts.launch_programs.sides import (
     COMPILED,
@@ -32,7 +31,7 @@ from scripts.launch_programs.sides import (
     build,
 )
 from scripts.pair_programs.parts import Step, synchronize
-from scripts.recordings import machine_of, of_windows, record
+from scripts.recordings import Alone, machine_of, of_windows, record, window
 
 WARM_UP_STEPS = 12
 WINDOWS, LEAST_SECONDS = 4, 0.25

@@ -19,10 +19,9 @@ import click
 import torch
 
 from pinprof.outputs import write_whole
-from scripts.alone import Alone, window
 from scripts.pair_programs.parts import Step, synchronize
 from scripts.pairs import PAIRS, Pair, pair
-from scripts.recordings import machine_of, of_windows, record
+from scripts.recordings import Alone, machine_of, of_windows, record, window
 
 WARM_UP_STEPS = 20
 PLAIN_WINDOWS = 5

@@ -21,13 +21,12 @@ import click
 import torch
 
 from pinprof.outputs import write_whole
-from scripts.alone import Alone, window
 from scripts.launch_programs.models import PROGRAMS
 from scripts.launch_programs.rules import PROGRAMS as RULE_PROGRAMS
 from scripts.launch_programs.sides import EAGER
 from scripts.pair_programs.parts import synchronize
 from scripts.record_launches import built
-from scripts.recordings import machine_of, of_windows, record
+from scripts.recordings import Alone, machine_of, of_windows, record, window
 
 RECORDED_STEPS, LEAST_SECONDS, ALONE_SECONDS = 2, 0.25, 90
 RULE_WARM_UP_STEPS, RULE_WINDOWS, ESTIMATE_WINDOWS = 10, 4, 6

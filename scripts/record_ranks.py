@@ -18,13 +18,12 @@ import click
 import torch
 from torch import distributed
 
-from scripts.alone import Alone
 from scripts.pair_programs import of_ranks
 from scripts.pair_programs.of_ranks import RankBuild
 from scripts.pair_programs.parts import Step, synchronize
 from scripts.pairs import NO_WAITS, PIN_AND_GO_ON, Scenario
 from scripts.record_pairs import LEAST_SECONDS, PLAIN_WINDOWS, SIDES, WARM_UP_STEPS
-from scripts.recordings import machine_of, of_windows, record
+from scripts.recordings import Alone, machine_of, of_windows, record
 
 SIDE_SECONDS = 120
 

@@ -17,9 +17,8 @@ from pinprof.capture.window.recording import profile
 from pinprof.outputs import write_whole
 from pinprof.workloads.catalogue import WORKLOADS, Workload, workload
 from pinprof.workloads.model import Step
-from scripts.alone import Alone
 from scripts.pair_programs.parts import synchronize
-from scripts.recordings import machine_of, of_windows, write_packed
+from scripts.recordings import Alone, machine_of, of_windows, write_packed
 
 WARM_UP_STEPS = 10
 PLAIN_WINDOWS = 5

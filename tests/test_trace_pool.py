@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
-from pinprof.bench.rates import pinning
+from pinprof.bench.advice import pinning
 from pinprof.bench.results import by_line
 from pinprof.cli import main
 from pinprof.errors import PinprofError, TraceError

@@ -1,5 +1,6 @@
 """Judges of the claims on training loops (E8, E9, E10, E14)."""
 
+from pinprof.bench.figures import SAME, amount, order, ratios, shown, spread
 from pinprof.bench.judging import (
     BARELY,
     HIDDEN,
@@ -16,7 +17,6 @@ from pinprof.bench.judging import (
     lead,
     less,
 )
-from pinprof.bench.order import SAME, amount, order, ratios, shown, spread
 from pinprof.bench.results import Figure
 from pinprof.units import counted, percent
 

@@ -1,11 +1,21 @@
-"""All seed experiments, in order: what each does, what its text claims, and what was published of it."""
+"""All seed experiments, in order, and what the figures of a machine say of each claim of their texts."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Struct
 
 from pinprof.bench.article import LOOPS
-from pinprof.bench.experiment import Experiment
+from pinprof.bench.experiment import Claim, Experiment
+from pinprof.bench.figures import amount, shown, spread
+from pinprof.bench.judging import Measured, Outcome, judged
 from pinprof.bench.limits import LIMITS
 from pinprof.bench.processes import OF_PROCESSES
+from pinprof.bench.results import Bench, Figure
 from pinprof.bench.tutorial import TUTORIALS
+from pinprof.document import Words, doc
 from pinprof.errors import PinprofError
+from pinprof.units import size
 
 
 class UnknownExperimentError(PinprofError, ValueError):
@@ -32,3 +42,60 @@ def experiment(name: str) -> Experiment:
             return known
     names = ", ".join(f"{known.number} {known.name}" for known in EXPERIMENTS)
     raise UnknownExperimentError(f"no experiment is named {name!r}; there are {names}")
+
+
+MOST_SHOWN = 8
+"""A claim on more figures than these shows none with its verdict: they are in the experiment's own tables."""
+
+
+class ClaimVerdict(Struct, frozen=True):
+    """What the figures of a machine say of a claim."""
+
+    number: Annotated[str, doc("the experiment, `E1` to `E15`")]
+    claim: Annotated[Words, doc("what a text says")]
+    outcome: Annotated[Outcome, doc("whether it holds here; `unjudged`: no figure of one machine decides")]
+    text: Annotated[Words, doc("why, with figures")]
+    sources: Annotated[tuple[str, ...], doc("who says it, as in `experiment.SOURCES`")]
+    published: Annotated[Words, doc("what was published, figures first; empty where nothing was")]
+    measured: Annotated[Words, doc("the figures that decide, with their spreads; empty where none was measured")]
+    differs: Annotated[Words, doc("what the outcome turns on; empty where it is confirmed")]
+
+
+def verdicts(bench: Bench) -> list[ClaimVerdict]:
+    """Return a verdict on each claim: `unknown` where its figures were not measured or say nothing."""
+    return [_verdict(bench, known, claim) for known in EXPERIMENTS for claim in known.claims]
+
+
+def _verdict(bench: Bench, known: Experiment, claim: Claim) -> ClaimVerdict:
+    measured = Measured(bench, known.number)
+    outcome, text = judged(measured, claim.judge)
+    return ClaimVerdict(
+        known.number,
+        claim.text,
+        outcome,
+        text,
+        claim.sources,
+        _published(bench, known, claim, measured.asked),
+        "; ".join(map(_with_spread, measured.asked)) if len(measured.asked) <= MOST_SHOWN else "",
+        claim.differs if outcome in {"refuted", "depends"} else "",
+    )
+
+
+def _published(bench: Bench, known: Experiment, claim: Claim, asked: Sequence[Figure]) -> str:
+    units = {(figure.name, figure.size): figure.unit for figure in asked}
+    figures = [
+        f"{published.figure}: {amount(units[published.figure, published.size], published.value)}"
+        for published in known.published
+        if (published.figure, published.size) in units
+    ]
+    text = "; ".join((*figures, *filter(None, (claim.shows,))))
+    result = bench.result(known.number)
+    others = known.texts_sizes(result.sizes) if result and text else {}
+    of_sizes = ", ".join(f"{name} {value:,}" for name, value in others.items())
+    return f"{text} (for {of_sizes})" if of_sizes else text
+
+
+def _with_spread(figure: Figure) -> str:
+    at = f" at {size(figure.size)}" if figure.size is not None else ""
+    between = f" ({spread(figure)})" if spread(figure) else ""
+    return f"{figure.name}{at}: {shown(figure)}{between}"

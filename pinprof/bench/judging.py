@@ -4,9 +4,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pinprof.bench.order import MATTERS, SAME, Order, alike, amount, by_size, order, shown, spread, times
+from pinprof.bench.figures import (
+    MATTERS,
+    SAME,
+    Order,
+    alike,
+    amount,
+    by_size,
+    order,
+    shown,
+    spread,
+    times,
+    usable,
+    why_refused,
+)
 from pinprof.bench.results import Bench, Figure
-from pinprof.bench.unusable_rates import usable, why_refused
 from pinprof.units import counted
 
 HIDDEN, BARELY = 50.0, 10.0

@@ -10,6 +10,7 @@ from pinprof.bench.experiment import (
     Experiment,
     Size,
 )
+from pinprof.bench.figures import MATTERS, Order, order, shown
 from pinprof.bench.judging import (
     BARELY,
     HIDDEN,
@@ -22,7 +23,6 @@ from pinprof.bench.judging import (
     decide,
     reverse,
 )
-from pinprof.bench.order import MATTERS, Order, order, shown
 from pinprof.bench.processes_judges import at_most_of_sizes
 from pinprof.bench.results import Figure
 from pinprof.units import size

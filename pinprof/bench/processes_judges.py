@@ -4,6 +4,18 @@ from collections.abc import Sequence
 from math import comb
 
 from pinprof.bench.experiment import MIB, Published
+from pinprof.bench.figures import (
+    LARGE_BYTES,
+    MATTERS,
+    WAYS,
+    Order,
+    is_faster_than_reported,
+    order,
+    ratios,
+    ratios_of_ratios,
+    shown,
+    times,
+)
 from pinprof.bench.judging import (
     BARELY,
     HIDDEN,
@@ -19,9 +31,7 @@ from pinprof.bench.judging import (
     pairs_by_size,
     reverse,
 )
-from pinprof.bench.order import MATTERS, Order, order, ratios, ratios_of_ratios, shown, times
 from pinprof.bench.results import Figure
-from pinprof.bench.unusable_rates import LARGE_BYTES, WAYS, is_faster_than_reported
 from pinprof.units import percent, rate, size
 
 EIGHTY_ONE = 81.0

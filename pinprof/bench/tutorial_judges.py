@@ -4,6 +4,7 @@ from math import inf
 from typing import Literal
 
 from pinprof.bench.experiment import Published
+from pinprof.bench.figures import SAME, order, ratios, ratios_of_ratios, shown, times
 from pinprof.bench.judging import (
     BARELY,
     FEW,
@@ -25,7 +26,6 @@ from pinprof.bench.judging import (
     right,
     wrong,
 )
-from pinprof.bench.order import SAME, order, ratios, ratios_of_ratios, shown, times
 from pinprof.bench.results import Figure
 
 STRATEGIES = tuple(

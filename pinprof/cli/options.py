@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from pinprof.cli.terminal import Command, fail, say
 
 if TYPE_CHECKING:
-    from pinprof.bench.rates import Pinning
+    from pinprof.bench.advice import Pinning
     from pinprof.report.source import Code
     from pinprof.trace.info import Info
 
@@ -179,7 +179,7 @@ class MachineFile(NamedTuple):
 def _read_machine(context: click.Context, option: click.Parameter, path: str | None) -> MachineFile | None:
     if path is None:
         return None
-    from pinprof.bench.rates import read_machine
+    from pinprof.bench.advice import read_machine
     from pinprof.bench.results import BenchError
 
     is_default = context.get_parameter_source(option.name or "") is ParameterSource.ENVIRONMENT

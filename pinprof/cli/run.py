@@ -20,8 +20,7 @@ from pinprof.cli.script import (
     outputs_of,
     refuse_no_script,
 )
-from pinprof.cli.step_counter import Spent, step_counter
-from pinprof.cli.terminal import check_outputs, fail, force_option, say, users_program
+from pinprof.cli.terminal import Spent, check_outputs, fail, force_option, say, step_counter, users_program
 from pinprof.errors import CaptureError
 
 if TYPE_CHECKING:

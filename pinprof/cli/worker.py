@@ -9,8 +9,7 @@ import click
 
 from pinprof.cli.run import recorded
 from pinprof.cli.script import outputs_of
-from pinprof.cli.step_counter import Spent
-from pinprof.cli.terminal import say, show, users_program, write
+from pinprof.cli.terminal import Spent, say, show, users_program, write
 
 if TYPE_CHECKING:
     from pinprof.ab.turns import QuickExit

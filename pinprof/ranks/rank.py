@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.step_parts import step_windows
 from pinprof.analysis import Analysis, analyse
-from pinprof.bench.rates import Pinning
+from pinprof.bench.advice import Pinning
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.object_repr import one_line

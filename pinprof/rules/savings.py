@@ -7,7 +7,7 @@ from operator import or_
 
 import numpy as np
 
-from pinprof.bench.rates import Pinning
+from pinprof.bench.advice import Pinning
 from pinprof.prediction import Edits
 from pinprof.prediction.predict import NOISE, pace_after, saving_range, unsure_ns
 from pinprof.replay import Replay

@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.bench.rates import Pinning
+from pinprof.bench.advice import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt

@@ -3,8 +3,8 @@
 import pytest
 from bench_builder import BenchBuilder, count, measured, ms
 
+from pinprof.bench.figures import Order, order, times
 from pinprof.bench.judging import Measured, against, not_less
-from pinprof.bench.order import Order, order, times
 from pinprof.bench.results import Figure
 
 

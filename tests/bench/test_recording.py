@@ -8,7 +8,7 @@ from bench_example import example
 from recordings import TRACES
 
 from pinprof.bench import recorded, results
-from pinprof.bench.order import shown
+from pinprof.bench.figures import shown
 from pinprof.bench.results import BenchError, by_line
 
 

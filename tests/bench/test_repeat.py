@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from bench_builder import BenchBuilder, count, gbps, ms
 
+from pinprof.bench.catalogue import verdicts
 from pinprof.bench.results import Bench, by_line
-from pinprof.bench.verdicts import verdicts
 from pinprof.units import percent
 from scripts.bench_repeat import flips, main, repeats
 

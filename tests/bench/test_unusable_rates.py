@@ -5,9 +5,9 @@ from bench_builder import H200, BenchBuilder, gbps, measured
 from msgspec.structs import replace
 
 from pinprof.bench.advice import advice
+from pinprof.bench.catalogue import ClaimVerdict, verdicts
+from pinprof.bench.figures import refused
 from pinprof.bench.results import Figure, Machine
-from pinprof.bench.unusable_rates import refused
-from pinprof.bench.verdicts import ClaimVerdict, verdicts
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 QUIET = tuple(gbps("HtoD pinned", size, 54) for size in (4 * MIB, 16 * MIB, 64 * MIB))

@@ -8,13 +8,12 @@ from bench_builder import H200, BenchBuilder, count, gbps, measured, ms
 from msgspec.structs import replace
 
 from pinprof.bench.article_judges import LONGER
-from pinprof.bench.catalogue import EXPERIMENTS, experiment
+from pinprof.bench.catalogue import EXPERIMENTS, ClaimVerdict, experiment, verdicts
 from pinprof.bench.experiment import Claim
 from pinprof.bench.judging import NotJudged, Outcome
 from pinprof.bench.results import Figure, Machine
 from pinprof.bench.tutorial_judges import CASES, IN_TURN, KERNELS_FIRST, SENT, STRATEGIES, TEXTS_KERNELS
 from pinprof.bench.tutorial_judges import MADE as WRITTEN
-from pinprof.bench.verdicts import ClaimVerdict, verdicts
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 Figures = tuple[Figure, ...]

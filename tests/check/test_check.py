@@ -29,9 +29,9 @@ from pinprof.check.judge import (
     LimitVerdict,
     judge,
     outcome,
+    remarks,
 )
 from pinprof.check.limits import BYTES, COUNT, MS, QUANTITIES, SHARE, Limits, Quantity
-from pinprof.check.remarks import remarks
 from pinprof.errors import PinprofError
 from pinprof.trace import read_trace
 

@@ -20,7 +20,7 @@ from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.whole_run.regular_step import RegularStep
-from pinprof.bench.rates import read_machine
+from pinprof.bench.advice import read_machine
 from pinprof.bench.results import by_line
 from pinprof.capture.job import Agreement, Rank, WrittenTrace
 from pinprof.capture.script import ScriptRun

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from pinprof.cli import step_counter as module
-from pinprof.cli.step_counter import Spent, step_counter
+from pinprof.cli.terminal import Spent, step_counter
 
 
 class Clock:

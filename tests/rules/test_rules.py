@@ -10,8 +10,8 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs import CAUSES
-from pinprof.bench.rates import Pinning
-from pinprof.bench.rates import pinning as pinning_of
+from pinprof.bench.advice import Pinning
+from pinprof.bench.advice import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.verdict import advice

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from pinprof.bench.advice import Advice, advice
+from pinprof.bench.catalogue import ClaimVerdict, verdicts
+from pinprof.bench.figures import Refused, refused
 from pinprof.bench.results import Bench, by_line
-from pinprof.bench.unusable_rates import Refused, refused
-from pinprof.bench.verdicts import ClaimVerdict, verdicts
 from pinprof.document import doc, filled
 from pinprof.pci_express import Link
 

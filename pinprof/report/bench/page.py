@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from pinprof.bench.advice import advice
+from pinprof.bench.catalogue import verdicts
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import Bench, Result
-from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.view import (
     ADVICE,
     HOW,

@@ -11,12 +11,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.bench.advice import Advice, advice
-from pinprof.bench.catalogue import EXPERIMENTS
+from pinprof.bench.catalogue import EXPERIMENTS, ClaimVerdict, verdicts
 from pinprof.bench.experiment import SOURCES, Experiment
-from pinprof.bench.order import MATTERS, SAME, amount, shown, spread
+from pinprof.bench.figures import MATTERS, SAME, amount, refused, shown, spread
 from pinprof.bench.results import Bench, Figure, Result
-from pinprof.bench.unusable_rates import refused
-from pinprof.bench.verdicts import ClaimVerdict, verdicts
 from pinprof.report.elements import Column, number_columns
 from pinprof.report.layout import bullet, laid_out, section
 from pinprof.report.view import ReportTable, Section, Sentence, Styled, in_terminal

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.bench.order import amount, by_size, shown, spread
+from pinprof.bench.figures import amount, by_size, shown, spread
 from pinprof.bench.results import Bar, Figure, Picture, Result
 from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
 from pinprof.pci_express import Link

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from pinprof.check.judge import NOT_JUDGED, Checked, LimitVerdict, outcome
-from pinprof.check.remarks import Remark, remarks
+from pinprof.check.judge import NOT_JUDGED, Checked, LimitVerdict, Remark, outcome, remarks
 from pinprof.report.words import place, printable
 from pinprof.rules import RULES
 from pinprof.units import listed

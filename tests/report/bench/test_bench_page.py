@@ -14,8 +14,8 @@ from playwright.sync_api import Page as OpenPage
 
 from pinprof import hues
 from pinprof.bench.advice import advice
+from pinprof.bench.catalogue import verdicts
 from pinprof.bench.results import Bar, Picture
-from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.page import to_html
 from pinprof.report.bench.view import ADVICE, OUTCOMES, advice_value, claimed_by, experiments, reason_of
 from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart

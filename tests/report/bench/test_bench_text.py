@@ -11,9 +11,9 @@ from fitting import fitting
 from msgspec.structs import replace
 
 from pinprof.bench import recorded
+from pinprof.bench.catalogue import verdicts
 from pinprof.bench.judging import Outcome
 from pinprof.bench.results import from_json
-from pinprof.bench.verdicts import verdicts
 from pinprof.report.bench.json import bench_to_json
 from pinprof.report.bench.view import bench_to_text
 

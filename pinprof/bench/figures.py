@@ -1,11 +1,15 @@
-"""Compares two figures: which is less, or whether their spreads are too wide to say; and formats figures."""
+"""Figures: how two compare, how they are written, and rates that say nothing, as no link can carry them."""
 
 from collections.abc import Sequence
 from math import exp, hypot, inf, log, prod
-from typing import Literal
+from typing import Annotated, Literal
 
-from pinprof.bench.results import Figure, Result
-from pinprof.units import NS_PER_MS, between, duration, rate
+from msgspec import Struct
+
+from pinprof.bench.results import Bench, Figure, Result
+from pinprof.document import Count, Words, doc
+from pinprof.pci_express import Link
+from pinprof.units import NS_PER_MS, between, duration, rate, size
 
 SAME = 0.03
 """Medians that differ by less than this share are the same: two runs of a program differ by as much."""
@@ -128,3 +132,60 @@ def spread(figure: Figure) -> str:
     if figure.unit == "ms":
         return between(figure.low * NS_PER_MS, figure.high * NS_PER_MS)
     return f"{amount(figure.unit, figure.low)} to {amount(figure.unit, figure.high)}"
+
+
+WAYS = ("HtoD", "DtoH")
+ON_THE_GPU = "DtoD"
+"""Copies that do not go over the link."""
+LARGE_BYTES = 1024**2
+"""From this size on a copy shows the rate of the link; below it the time to start decides."""
+
+
+class Refused(Struct, frozen=True):
+    """A rate that is not used, as its spread goes beyond what the link carries."""
+
+    number: Annotated[str, doc("the experiment, `E1` to `E15`")]
+    figure: Annotated[str, doc("the figure's name")]
+    size: Annotated[Count | None, doc("at which size, where it was measured at several")]
+    text: Annotated[Words, doc("why, with figures")]
+
+
+def refused(bench: Bench) -> list[Refused]:
+    """Return the rates of a bench that are not used."""
+    return [
+        Refused(result.number, figure.name, figure.size, reason)
+        for result in bench.results
+        for figure in result.figures
+        if (reason := why_refused(bench, figure))
+    ]
+
+
+def why_refused(bench: Bench, figure: Figure) -> str:
+    """Return why a rate is not used: its spread goes beyond what the link carries. Empty if it is used."""
+    link = bench.machine.link
+    if link is None or figure.unit != "GB/s" or figure.name == ON_THE_GPU or figure.high <= link.theoretical:
+        return ""
+    if is_faster_than_reported(bench, link):
+        return ""
+    at = f" at {size(figure.size)}" if figure.size is not None else ""
+    return (
+        f"the rounds differ too much: {figure.name}{at} {shown(figure)} ({spread(figure) or 'one run'}), where "
+        f"{link.name} carries {rate(link.theoretical)}"
+    )
+
+
+def is_faster_than_reported(bench: Bench, link: Link) -> bool:
+    """Return whether copies go faster than the link that the driver reports, as that of an idle one may be slower.
+
+    All of one rate's spread says so, or the medians of most rates of large pinned copies.
+    """
+    result = bench.result("E13")
+    figures = [figure for way in WAYS for figure in (by_size(result, f"{way} pinned") if result else ())]
+    large = [figure for figure in figures if (figure.size or 0) >= LARGE_BYTES]
+    beyond = sum(figure.median > link.theoretical for figure in large)
+    return any(figure.low > link.theoretical for figure in large) or 2 * beyond > len(large)
+
+
+def usable(bench: Bench, figures: Sequence[Figure]) -> list[Figure]:
+    """Return the figures without the rates that are refused."""
+    return [figure for figure in figures if not why_refused(bench, figure)]
