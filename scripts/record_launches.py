@@ -8,17 +8,13 @@ for each way to make fewer launches. They need torchvision, timm and transformer
 """
 
 import gc
-import json
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import click
 import torch
 
-from pinprof.outputs import write_whole
 from scripts.launch_programs.models import PROGRAMS, Program, program
 from scripts.launch_programs.sides import (
     COMPILED,
@@ -30,8 +26,21 @@ from scripts.launch_programs.sides import (
     REDUCED,
     build,
 )
-from scripts.pair_programs.parts import Step, synchronize
-from scripts.recordings import Alone, machine_of, of_windows, record, window
+from scripts.pair_programs.parts import Step
+from scripts.recordings import (
+    Alone,
+    Notes,
+    budget_option,
+    device_option,
+    end_with,
+    machine_of,
+    of_windows,
+    only_option,
+    out_argument,
+    record,
+    warmed,
+    window,
+)
 
 WARM_UP_STEPS = 12
 WINDOWS, LEAST_SECONDS = 4, 0.25
@@ -52,16 +61,15 @@ WORDS = {
     COMPILED: "torch.compile",
     REDUCED: "torch.compile, mode reduce-overhead",
 }
-Noted = dict[str, Any]
 
 
 @click.command()
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
-@click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
+@out_argument
+@only_option
+@device_option
 @click.option("--compile/--no-compile", "compiles", default=True, help="Measure torch.compile too.")
 @click.option("--afters", is_flag=True, help="Also record graphs and compiled programs, into OUT_DIR/after.")
-@click.option("--budget", default=500.0, show_default=True, help="Start nothing new after this number of seconds.")
+@budget_option
 def main(out: Path, only: tuple[str, ...], device: str, *, compiles: bool, afters: bool, budget: float) -> None:
     """Record the programs into OUT, with pairs.json; what OUT has of other programs is kept."""
     deadline = time.perf_counter() + budget
@@ -72,8 +80,7 @@ def main(out: Path, only: tuple[str, ...], device: str, *, compiles: bool, after
         recorder.compile_all([known for known in chosen if known.compiled])
     for known in chosen:
         recorder.take(known, compiles=compiles and known.compiled, afters=afters)
-    if recorder.failed:
-        print(f"failed: {', '.join(recorder.failed)}", file=sys.stderr)
+    end_with(recorder.failed)
 
 
 class Recorder:
@@ -82,10 +89,9 @@ class Recorder:
     def __init__(self, out: Path, device: str, deadline: float) -> None:
         self.failed: list[str] = []
         self._out, self._device, self._deadline = out, device, deadline
-        self._path = out / "pairs.json"
-        self._noted: Noted = json.loads(self._path.read_text()) if self._path.exists() else {"pairs": {}}
+        self._notes = Notes(out / "pairs.json", "pairs")
         self._alone, self._compiling = Alone("fork", ALONE_SECONDS), Alone("fork", COMPILING_SECONDS)
-        self._noted["machine"] = self._alone.run(machine_of, device)[1]
+        self._notes.save(machine=self._alone.run(machine_of, device)[1])
 
     def compile_all(self, programs: list[Program]) -> None:
         """Fill the compiler's caches, side by side: nothing is timed."""
@@ -121,15 +127,9 @@ class Recorder:
         if after not in SCENARIOS or before not in windows or after not in windows:
             return
         trace = trace_of(known, before)
-        self._noted["pairs"][f"{trace}.{after}"] = {
-            "what": f"{known.what}: {WORDS[after]}",
-            "trace": trace,
-            "scenario": SCENARIOS[after],
-            "looked_at": known.looked_at,
-            "before_ms": of_windows(windows[before]),
-            "after_ms": of_windows(windows[after]),
-        }
-        write_whole(self._path, json.dumps(self._noted, indent=2) + "\n")
+        entry = {"what": f"{known.what}: {WORDS[after]}", "trace": trace, "scenario": SCENARIOS[after]}
+        times = {"before_ms": of_windows(windows[before]), "after_ms": of_windows(windows[after])}
+        self._notes.keep(f"{trace}.{after}", {**entry, "looked_at": known.looked_at, **times})
 
     def _say(self, what: str, problem: str | None) -> None:
         if problem:
@@ -145,11 +145,7 @@ def trace_of(known: Program, side: str) -> str:
 def built(name: str, side: str, device: torch.device) -> Step:
     """Return the step of one side after its warm-up."""
     torch.manual_seed(0)
-    step = build(program(name), side, device)
-    for _ in range(WARM_UP_STEPS):
-        step()
-    synchronize(device)
-    return step
+    return warmed(build(program(name), side, device), device, WARM_UP_STEPS)
 
 
 def warm(name: str, side: str, device_name: str) -> bool:

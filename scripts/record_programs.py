@@ -11,7 +11,6 @@ for estimates of the step. OUT_DIR gets NAME.WAY.json.gz and steps.json, from wh
 rows of traces/estimates.json. scripts/record_pairs.py and `scripts/exam.py --traces-only` record others.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,13 +19,23 @@ from typing import Any
 import click
 import torch
 
-from pinprof.outputs import write_whole
 from scripts.launch_programs.models import PROGRAMS
 from scripts.launch_programs.rules import PROGRAMS as RULE_PROGRAMS
 from scripts.launch_programs.sides import EAGER
-from scripts.pair_programs.parts import synchronize
 from scripts.record_launches import built
-from scripts.recordings import Alone, machine_of, of_windows, record, window
+from scripts.recordings import (
+    Alone,
+    Notes,
+    budget_option,
+    device_option,
+    machine_of,
+    of_windows,
+    only_option,
+    out_argument,
+    record,
+    warmed,
+    window,
+)
 
 RECORDED_STEPS, LEAST_SECONDS, ALONE_SECONDS = 2, 0.25, 90
 RULE_WARM_UP_STEPS, RULE_WINDOWS, ESTIMATE_WINDOWS = 10, 4, 6
@@ -36,11 +45,6 @@ WAYS: dict[str, dict[str, bool]] = {"plain": {}, "stacks": {"stacks": True}, "me
 
 Job = tuple[str, tuple[Any, ...]]
 """A label, and the arguments of the function that records it."""
-
-out_argument = click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-only_option = click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
-device_option = click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse without a GPU.")
-budget_option = click.option("--budget", default=500.0, show_default=True, help="Start nothing after these seconds.")
 
 
 @click.group()
@@ -77,8 +81,9 @@ def record_all(path: Path, jobs: Iterable[Job], take: Callable[..., list[float]]
     Nothing new is started after `budget` seconds.
     """
     deadline, alone = time.perf_counter() + budget, Alone("fork", ALONE_SECONDS)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    noted: dict[str, Any] = {"machine": alone.run(machine_of, device)[1], "programs": {}}
+    path.unlink(missing_ok=True)
+    notes = Notes(path, "programs")
+    notes.save(machine=alone.run(machine_of, device)[1])
     for label, arguments in jobs:
         if time.perf_counter() > deadline:
             print(f"{label}: no time left", flush=True)
@@ -86,8 +91,7 @@ def record_all(path: Path, jobs: Iterable[Job], take: Callable[..., list[float]]
         began = time.perf_counter()
         problem, windows = alone.run(take, *arguments)
         if not problem:
-            noted["programs"][label] = windows and of_windows(windows)
-            write_whole(path, json.dumps(noted, indent=2) + "\n")
+            notes.keep(label, windows and of_windows(windows))
         outcome = problem or (windows and f"{of_windows(windows)['median']:.2f} ms")
         print(f"{label}: {outcome}; {time.perf_counter() - began:.0f} s", flush=True)
 
@@ -96,10 +100,7 @@ def record_rule(name: str, mended: bool, device_name: str, out: str) -> list[flo
     """Return the mean steps in ms of windows of one side; record it without stacks and with them."""
     device, label = torch.device(device_name), f"{name}.mended" if mended else name
     torch.manual_seed(0)
-    step = RULE_PROGRAMS[name](device, mended)
-    for _ in range(RULE_WARM_UP_STEPS):
-        step()
-    synchronize(device)
+    step = warmed(RULE_PROGRAMS[name](device, mended), device, RULE_WARM_UP_STEPS)
     is_compiling = name in COMPILING and not mended
     windows = [] if is_compiling else [window(step, device, LEAST_SECONDS) for _ in range(RULE_WINDOWS)]
     record(step, device, Path(out) / f"{label}.json.gz", RECORDED_STEPS)

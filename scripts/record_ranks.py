@@ -5,7 +5,6 @@ Run from the repository root:  PYTHONPATH=. python scripts/record_ranks.py OUT_D
 Each side has processes of its own, which time the step first and record it then.
 """
 
-import json
 import multiprocessing
 import sys
 import tempfile
@@ -20,10 +19,24 @@ from torch import distributed
 
 from scripts.pair_programs import of_ranks
 from scripts.pair_programs.of_ranks import RankBuild
-from scripts.pair_programs.parts import Step, synchronize
+from scripts.pair_programs.parts import Step
 from scripts.pairs import NO_WAITS, PIN_AND_GO_ON, Scenario
 from scripts.record_pairs import LEAST_SECONDS, PLAIN_WINDOWS, SIDES, WARM_UP_STEPS
-from scripts.recordings import Alone, machine_of, of_windows, record
+from scripts.recordings import (
+    Alone,
+    Notes,
+    device_option,
+    end_with,
+    in_words,
+    machine_of,
+    of_windows,
+    only_option,
+    out_argument,
+    record,
+    scale_option,
+    warmed,
+    window,
+)
 
 SIDE_SECONDS = 120
 
@@ -51,34 +64,30 @@ PAIRS = (
 
 
 @click.command()
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--only", multiple=True, metavar="NAME", help="Record this job alone; may be repeated.")
+@out_argument
+@only_option
 @click.option("--ranks", default=2, show_default=True)
-@click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse on a machine without GPU.")
-@click.option("--scale", default=1.0, show_default=True, help="All sizes times this.")
+@device_option
+@scale_option
 def main(out: Path, only: tuple[str, ...], ranks: int, device: str, scale: float) -> None:
     """Record the jobs into OUT, with pairs.json."""
-    out.mkdir(parents=True, exist_ok=True)
-    noted: dict[str, Any] = {
-        "machine": {**Alone("fork", SIDE_SECONDS).run(machine_of, device)[1], "ranks": ranks, "scale": scale},
-        "command": " ".join(["PYTHONPATH=. python scripts/record_ranks.py", out.name, *sys.argv[2:]]),
-        "pairs": {},
-    }
-    failed = False
-    for pair in PAIRS:
-        if only and pair.name not in only:
-            continue
+    (out / "pairs.json").unlink(missing_ok=True)
+    notes = Notes(out / "pairs.json", "pairs")
+    machine = Alone("fork", SIDE_SECONDS).run(machine_of, device)[1]
+    command = " ".join(["PYTHONPATH=. python scripts/record_ranks.py", out.name, *sys.argv[2:]])
+    notes.save(machine={**machine, "ranks": ranks, "scale": scale}, command=command)
+    failed = []
+    for pair in (pair for pair in PAIRS if not only or pair.name in only):
         began = time.perf_counter()
-        windows = {side: job(Side(out, pair.name, side, ranks, device, scale)) for side in SIDES}
-        failed |= not all(windows.values())
-        if all(windows.values()):
-            entry: dict[str, Any] = {"scenario": pair.scenario, "looked_at": pair.looked_at}
-            entry |= {f"{side}_ms": of_windows(windows[side]) for side in SIDES}
-            noted["pairs"][pair.name] = entry
-        medians = " -> ".join(f"{of_windows(means)['median']:.3f}" if means else "FAILED" for means in windows.values())
+        windows = {f"{side}_ms": job(Side(out, pair.name, side, ranks, device, scale)) for side in SIDES}
+        times = {name: of_windows(means) for name, means in windows.items() if means}
+        if len(times) == len(SIDES):
+            notes.keep(pair.name, {"scenario": pair.scenario, "looked_at": pair.looked_at, **times})
+        else:
+            failed.append(pair.name)
+        medians = " -> ".join(in_words(times[name]) if name in times else "FAILED" for name in windows)
         print(f"{pair.name:20} {time.perf_counter() - began:5.1f} s  {medians} ms", flush=True)
-    (out / "pairs.json").write_text(json.dumps(noted, indent=2) + "\n")
-    sys.exit(1 if failed else 0)
+    end_with(failed)
 
 
 class Side(NamedTuple):
@@ -125,11 +134,9 @@ def run_rank(rank: int, sender: Any, meeting: str, run: Side) -> None:
     )
     torch.manual_seed(0)
     pair = next(known for known in PAIRS if known.name == run.name)
-    step = pair.build(device, run.side == "after", run.scale)
-    for _ in range(WARM_UP_STEPS):
-        step()
+    step = warmed(pair.build(device, run.side == "after", run.scale), device, WARM_UP_STEPS)
     count = steps_per_window(step, device)
-    windows = [window(step, device, count) for _ in range(PLAIN_WINDOWS)]
+    windows = [together(step, device, count) for _ in range(PLAIN_WINDOWS)]
     record(step, device, run.out / f"{run.name}.rank{rank}.{run.side}.json.gz")
     if rank == 0:
         sender.send(windows)
@@ -139,20 +146,15 @@ def run_rank(rank: int, sender: Any, meeting: str, run: Side) -> None:
 
 def steps_per_window(step: Step, device: torch.device) -> int:
     """Return how many steps make a window: the same on all ranks."""
-    took = torch.tensor([window(step, device, WARM_UP_STEPS)], device=device)
+    took = torch.tensor([together(step, device, WARM_UP_STEPS)], device=device)
     distributed.all_reduce(took, distributed.ReduceOp.MAX)
     return max(int(LEAST_SECONDS * 1000 / took.item()), 1)
 
 
-def window(step: Step, device: torch.device, count: int) -> float:
-    """Run the steps; return their mean in milliseconds."""
+def together(step: Step, device: torch.device, count: int) -> float:
+    """Run this number of steps, begun on all ranks at once; return their mean in milliseconds."""
     distributed.barrier()
-    synchronize(device)
-    start = time.perf_counter()
-    for _ in range(count):
-        step()
-    synchronize(device)
-    return (time.perf_counter() - start) * 1000 / count
+    return window(step, device, 0.0, count)
 
 
 if __name__ == "__main__":

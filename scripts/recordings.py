@@ -5,6 +5,7 @@ torch once and never starts the GPU. Files are as small as can be.
 """
 
 import gzip
+import json
 import multiprocessing
 import os
 import platform
@@ -14,19 +15,52 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import click
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from pinprof.outputs import write_whole
 from scripts.pair_programs.parts import Step, synchronize
 
 PROFILER_WARM_UP, RECORDED_STEPS = 3, 6
 MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
+
+out_argument = click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+only_option = click.option("--only", multiple=True, metavar="NAME", help="Take this one alone; may be repeated.")
+device_option = click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse without a GPU.")
+scale_option = click.option("--scale", default=1.0, show_default=True, help="All sizes times this.")
+budget_option = click.option("--budget", default=500.0, show_default=True, help="Start nothing after these seconds.")
+
+Noted = dict[str, Any]
+
+
+class Notes:
+    """The JSON file next to recordings: their machine, the command that made them, and an entry for each."""
+
+    def __init__(self, path: Path, key: str, order: Iterable[str] = ()) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._key, self._order = path, key, list(order)
+        self.all: Noted = json.loads(path.read_text()) if path.exists() else {}
+        self.entries: Noted = self.all.get(key, {})
+
+    def keep(self, name: str, entry: object) -> None:
+        """Write the file with an entry; entries are in their order, or else as they came."""
+        self.entries[name] = entry
+        if self._order:
+            self.entries = dict(sorted(self.entries.items(), key=lambda item: self._order.index(item[0])))
+        self.save()
+
+    def save(self, **facts: object) -> None:
+        """Write the file, with these facts before the entries."""
+        self.all = {**self.all, **facts}
+        self.all.pop(self._key, None)
+        write_whole(self._path, json.dumps({**self.all, self._key: self.entries}, indent=2) + "\n")
 
 
 def record(
@@ -137,12 +171,33 @@ def quietly(sender: Any, function: Callable[..., Any], *args: object) -> None:
         sender.send(function(*args))
 
 
-def window(step: Step, device: torch.device, least_seconds: float) -> float:
-    """Run for some time, synchronized at the end only; return the mean step in milliseconds."""
+def warmed(step: Step, device: torch.device, steps: int) -> Step:
+    """Run some steps, and return the step."""
+    for _ in range(steps):
+        step()
+    synchronize(device)
+    return step
+
+
+def window(step: Step, device: torch.device, least_seconds: float, least_steps: int = 1) -> float:
+    """Run for some time, and some steps, synchronized at both ends only; return the mean step in milliseconds."""
+    synchronize(device)
     start = time.perf_counter()
     done = 0
-    while time.perf_counter() - start < least_seconds:
+    while done < least_steps or time.perf_counter() - start < least_seconds:
         step()
         done += 1
     synchronize(device)
     return (time.perf_counter() - start) * 1000 / done
+
+
+def in_words(windows: Noted) -> str:
+    """Return the mean steps of windows for the terminal."""
+    return f"{windows['median']:.3f} ({windows['min']:.3f} to {windows['max']:.3f})"
+
+
+def end_with(failed: Sequence[str]) -> None:
+    """End a script: with status 1 if something failed."""
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+        sys.exit(1)

@@ -1,5 +1,7 @@
 """Programs whose next operation depends on a value on the GPU, and the same decided on the GPU or on the host alone."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
@@ -18,15 +20,20 @@ def nan_check(device: torch.device, fixed: bool, scale: float) -> Step:
     x, y = torch.randn(rows, 3, side, side, device=device), torch.randint(10, (rows,), device=device)
 
     def step() -> Tensor:
-        loss = F.cross_entropy(model(x), y)
-        if fixed:
-            loss = torch.where(torch.isnan(loss), 0.0, loss)
-        elif torch.isnan(loss):
-            print("the loss is not a number: skipped")
-            return loss.detach()
-        return update(optimizer, loss)
+        return _checked(F.cross_entropy(model(x), y), lambda loss: update(optimizer, loss), fixed=fixed)
 
     return step
+
+
+def _checked(loss: Tensor, learn: Callable[[Tensor], object], *, fixed: bool) -> Tensor:
+    """Learn from a loss unless it is not a number: decided on the host, or on the GPU."""
+    if fixed:
+        loss = torch.where(torch.isnan(loss), 0.0, loss)
+    elif torch.isnan(loss):
+        print("the loss is not a number: skipped")
+        return loss.detach()
+    learn(loss)
+    return loss.detach()
 
 
 def nan_check_gpu_bound(device: torch.device, fixed: bool, scale: float) -> Step:
@@ -36,14 +43,7 @@ def nan_check_gpu_bound(device: torch.device, fixed: bool, scale: float) -> Step
     batch = device_batch(size, device)
 
     def step() -> Tensor:
-        loss = F.cross_entropy(training.model(batch), training.target)
-        if fixed:
-            loss = torch.where(torch.isnan(loss), 0.0, loss)
-        elif torch.isnan(loss):
-            print("the loss is not a number: skipped")
-            return loss.detach()
-        training.update(loss)
-        return loss.detach()
+        return _checked(F.cross_entropy(training.model(batch), training.target), training.update, fixed=fixed)
 
     return step
 

@@ -8,7 +8,19 @@ from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
 from pinprof.workloads.model import LEARNING_RATE, device_batch, forever, host_batches, sizes, trainer
 from pinprof.workloads.waits import HOST_WORK_MS, TINY_LAYERS, TINY_WIDTH, chain, work_on_host
-from scripts.pair_programs.parts import AverageMeter, Gpt, Step, in_host_memory, mlp, resnet, scaled, sgd, update
+from scripts.pair_programs.parts import (
+    AverageMeter,
+    Readings,
+    Step,
+    in_host_memory,
+    mlp,
+    resnet,
+    scaled,
+    sgd,
+    small_gpt,
+    small_layers,
+    update,
+)
 
 
 @final
@@ -55,21 +67,18 @@ def readback_late(device: torch.device, fixed: bool, scale: float) -> Step:
 
 def predictions_late(device: torch.device, fixed: bool, scale: float) -> Step:
     """Read the predictions of a network of many small layers, at once or one step later."""
-    width, rows, classes = scaled(512, scale), scaled(256, scale), 10
-    model = mlp(width, width, 24, classes).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    x, y = torch.randn(rows, width, device=device), torch.randint(classes, (rows,), device=device)
-    expected = y.cpu().numpy()
-    late = OneStepLate(y)
+    training = small_layers(device, scale)
+    expected = training.y.cpu().numpy()
+    late = OneStepLate(training.y)
     correct = AverageMeter()
 
     def step() -> Tensor:
-        output = model(x)
+        output = training.model(training.x)
         predicted = output.detach().argmax(1)
-        loss = update(optimizer, F.cross_entropy(output, y))
+        loss = update(training.optimizer, F.cross_entropy(output, training.y))
         seen = late.exchange(predicted) if fixed else predicted.cpu()
         if seen is not None:
-            correct.update(float((seen.numpy() == expected).mean()), rows)
+            correct.update(float((seen.numpy() == expected).mean()), len(expected))
         return loss
 
     return step
@@ -108,10 +117,9 @@ def images(device: torch.device, fixed: bool, scale: float, *, rows: int = 64, w
 
 def tokens(device: torch.device, fixed: bool, scale: float) -> Step:
     """Train a small GPT whose tokens come with non_blocking=True, from pageable or pinned memory."""
-    vocabulary, block = 512, scaled(128, scale, 8)
-    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=5).to(device)
+    model, on_host = small_gpt(device, scale, depth=5)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    batch = in_host_memory(torch.randint(vocabulary, (scaled(16, scale), block + 1)), device, pinned=fixed)
+    batch = in_host_memory(on_host, device, pinned=fixed)
 
     def step() -> Tensor:
         on_device = batch.to(device, non_blocking=True)
@@ -141,18 +149,8 @@ def everything_at_once(device: torch.device, fixed: bool, scale: float) -> Step:
     batches = [in_host_memory(torch.randn(rows, width), device, pinned=fixed) for _ in range(2)]
     ring = forever(batches)
     y = torch.randint(10, (rows,), device=device)
-    history, total = AverageMeter(), torch.zeros((), device=device)
-
-    def step() -> Tensor:
-        x = next(ring).to(device, non_blocking=fixed)
-        loss = update(optimizer, F.cross_entropy(model(x), y))
-        if fixed:
-            total.add_(loss)
-        else:
-            history.update(loss.item())
-        return loss
-
-    return step
+    losses = Readings(device, fixed=fixed)
+    return lambda: losses.take(update(optimizer, F.cross_entropy(model(next(ring).to(device, non_blocking=fixed)), y)))
 
 
 def small_batch_chain(device: torch.device, fixed: bool, scale: float) -> Step:
@@ -170,10 +168,8 @@ def small_batch_chain(device: torch.device, fixed: bool, scale: float) -> Step:
 
 def emptied_cache(device: torch.device, fixed: bool, scale: float) -> Step:
     """Train a small GPT that gives the cached memory back after every step, or keeps it."""
-    vocabulary, block = 512, scaled(128, scale, 8)
-    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=4).to(device)
-    optimizer = sgd(model, device)
-    batch = torch.randint(vocabulary, (scaled(16, scale), block + 1), device=device)
+    model, on_host = small_gpt(device, scale, depth=4)
+    optimizer, batch = sgd(model, device), on_host.to(device)
 
     def step() -> Tensor:
         loss = update(optimizer, model(batch[:, :-1], batch[:, 1:]))

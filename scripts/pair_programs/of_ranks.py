@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, distributed, nn
@@ -9,7 +10,15 @@ from torch.nn import functional as F  # noqa: N812  torch's own name for it
 from torch.nn.parallel import DistributedDataParallel
 
 from pinprof.workloads.model import forever, host_batches, sizes, trainer
-from scripts.pair_programs.parts import AverageMeter, Step, in_host_memory, mlp, resnet, scaled, update
+from scripts.pair_programs.parts import (
+    Readings,
+    Step,
+    Training,
+    in_host_memory,
+    resnet,
+    scaled,
+    small_layers,
+)
 
 RankBuild = Callable[[torch.device, bool, float], Step]
 """Prepares one rank's program: device, whether it has the fix, sizes times so much."""
@@ -22,32 +31,21 @@ def shared(model: nn.Module, device: torch.device) -> nn.Module:
     return DistributedDataParallel(model.to(device), device_ids=[device] if device.type == "cuda" else None)
 
 
-def small_layers(device: torch.device, scale: float) -> Callable[[], Tensor]:
-    """Return the step of many small layers, which the host bounds."""
-    width, rows = scaled(512, scale), scaled(256, scale)
-    model = shared(mlp(width, width, 24, 10), device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    x, y = torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=device)
-    return lambda: update(optimizer, F.cross_entropy(model(x), y))
+def averaged(training: Training, device: torch.device) -> Training:
+    """Return a training whose gradients are averaged over all ranks."""
+    return replace(training, model=shared(training.model, device))
 
 
 def logging_rank(device: torch.device, fixed: bool, scale: float) -> Step:
     """Read the loss and each layer's norm of weights on the first rank alone, or sum them on the GPU."""
-    width, rows = scaled(512, scale), scaled(256, scale)
-    model = shared(mlp(width, width, 24, 10), device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    x, y = torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=device)
-    meter, total = AverageMeter(), torch.zeros((), device=device)
+    training, readings = averaged(small_layers(device, scale), device), Readings(device, fixed=fixed)
+    first = list(training.model.parameters())[:8]
     logs = distributed.get_rank() == 0
 
     def step() -> Tensor:
-        loss = update(optimizer, F.cross_entropy(model(x), y))
-        values = [loss, *(parameter.detach().norm() for parameter in list(model.parameters())[:8])] if logs else []
-        for value in values:
-            if fixed:
-                total.add_(value)
-            else:
-                meter.update(value.item())
+        loss = training.step()
+        for value in [loss, *(parameter.detach().norm() for parameter in first)] if logs else []:
+            readings.take(value)
         return loss
 
     return step
@@ -78,17 +76,12 @@ def _batches(device: torch.device, scale: float, *, pinned: bool) -> Step:
 
 def averaged_loss(device: torch.device, fixed: bool, scale: float) -> Step:
     """Average the loss over the ranks in every step and read it, or keep it on the GPU."""
-    train = small_layers(device, scale)
-    meter, total = AverageMeter(), torch.zeros((), device=device)
+    training, losses = averaged(small_layers(device, scale), device), Readings(device, fixed=fixed)
 
     def step() -> Tensor:
-        loss = train()
+        loss = training.step()
         distributed.all_reduce(loss)
-        if fixed:
-            total.add_(loss)
-        else:
-            meter.update(loss.item())
-        return loss
+        return losses.take(loss)
 
     return step
 
@@ -120,12 +113,12 @@ def timed_parts(device: torch.device, fixed: bool, scale: float) -> Step:
 
 def sleeping_rank(device: torch.device, fixed: bool, scale: float) -> Step:
     """Sleep 20 ms in every step of the last rank, or never."""
-    train = small_layers(device, scale)
+    training = averaged(small_layers(device, scale), device)
     sleeps = not fixed and distributed.get_rank() == distributed.get_world_size() - 1
 
     def step() -> Tensor:
         if sleeps:
             time.sleep(NAP_SECONDS)
-        return train()
+        return training.step()
 
     return step

@@ -1,6 +1,7 @@
 """What the programs are made of: sizes, networks, meters, and batches in host memory."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -55,6 +56,23 @@ class AverageMeter:
         self.count += n
 
 
+@final
+class Readings:
+    """Numbers of the GPU, each read as it comes; or, in the program with the fix, summed where they are."""
+
+    def __init__(self, device: torch.device, *, fixed: bool) -> None:
+        self._fixed = fixed
+        self._read, self._total = AverageMeter(), torch.zeros((), device=device)
+
+    def take(self, number: Tensor) -> Tensor:
+        """Take in a number, and return it."""
+        if self._fixed:
+            self._total.add_(number.detach())
+        else:
+            self._read.update(number.item())
+        return number
+
+
 def mlp(inputs: int, width: int, depth: int, outputs: int) -> nn.Module:
     """Return a plain network."""
     layers: list[nn.Module] = [nn.Linear(inputs, width), nn.ReLU()]
@@ -89,6 +107,51 @@ def resnet(width: int, classes: int, blocks: int = 2) -> nn.Module:
             first = stage > 0 and block == 0
             layers.append(ConvBlock(outputs // 2 if first else outputs, outputs, 2 if first else 1))
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width << 3, classes))
+
+
+@dataclass(frozen=True)
+class Training:
+    """A network that learns one batch on the device."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    x: Tensor
+    y: Tensor
+
+    def loss(self) -> Tensor:
+        """Return the loss of the batch."""
+        return F.cross_entropy(self.model(self.x), self.y)
+
+    def step(self) -> Tensor:
+        """Run one training step; return the loss, still on the device."""
+        return update(self.optimizer, self.loss())
+
+
+def small_layers(
+    device: torch.device,
+    scale: float,
+    depth: int = 24,
+    width: int = 512,
+    rows: int = 256,
+    *,
+    foreach: bool | None = None,
+) -> Training:
+    """Return a plain network of many small layers that learns with Adam: the host bounds its step."""
+    width, rows = scaled(width, scale), scaled(rows, scale)
+    model = mlp(width, width, depth, 10).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=foreach)
+    return Training(
+        model, optimizer, torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=device)
+    )
+
+
+def small_images(device: torch.device, scale: float, rows: int = 32, width: int = 32) -> Training:
+    """Return a residual network that learns images of 32 by 32 with SGD."""
+    rows, side = scaled(rows, scale), scaled(32, scale, 8)
+    model = resnet(scaled(width, scale), 10).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    x, y = torch.randn(rows, 3, side, side, device=device), torch.randint(10, (rows,), device=device)
+    return Training(model, optimizer, x, y)
 
 
 HEADS = 4
@@ -128,3 +191,10 @@ class Gpt(nn.Module):
         places = torch.arange(tokens.size(1), device=tokens.device)
         logits: Tensor = self.head(self.blocks(self.tokens(tokens) + self.positions(places)))
         return F.cross_entropy(logits.flatten(0, 1).float(), following.flatten())
+
+
+def small_gpt(device: torch.device, scale: float, depth: int, block: int = 128) -> tuple[Gpt, Tensor]:
+    """Return a small GPT on the device, and a batch of tokens for it in host memory."""
+    vocabulary, block = 512, scaled(block, scale, 8)
+    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth).to(device)
+    return model, torch.randint(vocabulary, (scaled(16, scale), block + 1))

@@ -1,5 +1,7 @@
 """Programs that read numbers from the GPU in every step, and the same with the numbers left there."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
@@ -9,12 +11,16 @@ from pinprof.workloads.waits import TINY_LAYERS, TINY_WIDTH, chain
 from scripts.pair_programs.parts import (
     AverageMeter,
     Gpt,
+    Readings,
     Step,
     in_host_memory,
     mlp,
     resnet,
     scaled,
     sgd,
+    small_gpt,
+    small_images,
+    small_layers,
     synchronize,
     update,
 )
@@ -86,21 +92,15 @@ def resnet_meters(device: torch.device, fixed: bool, scale: float) -> Step:
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, weight_decay=1e-4)
     images = in_host_memory(torch.randn(rows, 3, side, side), device, pinned=True)
     labels = in_host_memory(torch.randint(classes, (rows,)), device, pinned=True)
-    meters = [AverageMeter() for _ in range(3)]
-    totals = [torch.zeros((), device=device) for _ in range(3)]
+    meters = Readings(device, fixed=fixed)
 
     def step() -> Tensor:
         x, y = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
         output = model(x)
         loss = F.cross_entropy(output, y)
         correct = output.detach().topk(5, 1).indices.eq(y.view(-1, 1)).float()
-        numbers = [loss.detach(), correct[:, :1].sum() * (100.0 / rows), correct.sum() * (100.0 / rows)]
-        if fixed:
-            for total, number in zip(totals, numbers, strict=True):
-                total.add_(number, alpha=rows)
-        else:
-            for meter, number in zip(meters, numbers, strict=True):
-                meter.update(number.item(), rows)
+        for number in (loss, correct[:, :1].sum() * (100.0 / rows), correct.sum() * (100.0 / rows)):
+            meters.take(number)
         return update(optimizer, loss)
 
     return step
@@ -138,18 +138,14 @@ def amp_clip_norm(device: torch.device, fixed: bool, scale: float) -> Step:
     model = mlp(width, width, 16, 10).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     x, y = torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=device)
-    norms, total = AverageMeter(), torch.zeros((), device=device)
+    norms = Readings(device, fixed=fixed)
 
     def step() -> Tensor:
         with torch.autocast(device.type, torch.bfloat16):
             loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if fixed:
-            total.add_(norm)
-        else:
-            norms.update(norm.item())
+        norms.take(nn.utils.clip_grad_norm_(model.parameters(), 1.0))
         optimizer.step()
         return loss.detach()
 
@@ -158,10 +154,7 @@ def amp_clip_norm(device: torch.device, fixed: bool, scale: float) -> Step:
 
 def timed_parts(device: torch.device, fixed: bool, scale: float, *, rows: int = 32, width: int = 32) -> Step:
     """Train a residual network with the device synchronized around forward and backward, as people do to time them."""
-    rows, side = scaled(rows, scale), scaled(32, scale, 8)
-    model = resnet(scaled(width, scale), 10).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    x, y = torch.randn(rows, 3, side, side, device=device), torch.randint(10, (rows,), device=device)
+    training = small_images(device, scale, rows, width)
 
     def wait() -> None:
         if not fixed:
@@ -169,12 +162,12 @@ def timed_parts(device: torch.device, fixed: bool, scale: float, *, rows: int = 
 
     def step() -> Tensor:
         wait()
-        loss = F.cross_entropy(model(x), y)
+        loss = training.loss()
         wait()
-        optimizer.zero_grad(set_to_none=True)
+        training.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         wait()
-        optimizer.step()
+        training.optimizer.step()
         return loss.detach()
 
     return step
@@ -182,10 +175,8 @@ def timed_parts(device: torch.device, fixed: bool, scale: float, *, rows: int = 
 
 def print_loss(device: torch.device, fixed: bool, scale: float) -> Step:
     """Train a small GPT whose loss is printed as a tensor in every step, or not at all."""
-    vocabulary, block = 512, scaled(128, scale, 8)
-    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=6).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tokens = torch.randint(vocabulary, (scaled(16, scale), block + 1), device=device)
+    model, batch = small_gpt(device, scale, depth=6)
+    optimizer, tokens = torch.optim.AdamW(model.parameters(), lr=1e-4), batch.to(device)
 
     def step() -> Tensor:
         loss = update(optimizer, model(tokens[:, :-1], tokens[:, 1:]))
@@ -198,21 +189,8 @@ def print_loss(device: torch.device, fixed: bool, scale: float) -> Step:
 
 def adam_item(device: torch.device, fixed: bool, scale: float) -> Step:
     """Train a plain network of many small layers with Adam; the loss read or summed."""
-    width, rows = scaled(512, scale), scaled(128, scale)
-    model = mlp(width, width, 24, 10).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=True)
-    x, y = torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=device)
-    history, total = AverageMeter(), torch.zeros((), device=device)
-
-    def step() -> Tensor:
-        loss = update(optimizer, F.cross_entropy(model(x), y))
-        if fixed:
-            total.add_(loss)
-        else:
-            history.update(loss.item())
-        return loss
-
-    return step
+    training, losses = small_layers(device, scale, rows=128, foreach=True), Readings(device, fixed=fixed)
+    return lambda: losses.take(training.step())
 
 
 def two_gpus_item(device: torch.device, fixed: bool, scale: float) -> Step:
@@ -222,17 +200,8 @@ def two_gpus_item(device: torch.device, fixed: bool, scale: float) -> Step:
     lower, upper = mlp(width, width, 10, width).to(device), mlp(width, width, 10, 10).to(second)
     optimizer = torch.optim.Adam([*lower.parameters(), *upper.parameters()], lr=1e-4)
     x, y = torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=second)
-    history, total = AverageMeter(), torch.zeros((), device=second)
-
-    def step() -> Tensor:
-        loss = update(optimizer, F.cross_entropy(upper(lower(x).to(second)), y))
-        if fixed:
-            total.add_(loss)
-        else:
-            history.update(loss.item())
-        return loss
-
-    return step
+    losses = Readings(second, fixed=fixed)
+    return lambda: losses.take(update(optimizer, F.cross_entropy(upper(lower(x).to(second)), y)))
 
 
 def chain_item(device: torch.device, fixed: bool, scale: float) -> Step:
@@ -241,30 +210,21 @@ def chain_item(device: torch.device, fixed: bool, scale: float) -> Step:
     weights = [torch.randn(TINY_WIDTH, device=device, requires_grad=True) for _ in range(count)]
     optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE, fused=device.type == "cuda")
     batch = torch.randn(TINY_WIDTH, device=device)
-    history, total = AverageMeter(), torch.zeros((), device=device)
-
-    def step() -> Tensor:
-        loss = chain(batch, weights)
-        if fixed:
-            total.add_(loss.detach())
-        else:
-            history.update(loss.item())
-        return update(optimizer, loss)
-
-    return step
+    losses = Readings(device, fixed=fixed)
+    return lambda: update(optimizer, losses.take(chain(batch, weights)))
 
 
 def late_item(device: torch.device, fixed: bool, scale: float) -> Step:
     """Read the loss of the step before once this step is queued: it waits for all of this step."""
-    rows, side = scaled(32, scale), scaled(32, scale, 8)
-    model = resnet(scaled(32, scale), 10).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    x, y = torch.randn(rows, 3, side, side, device=device), torch.randint(10, (rows,), device=device)
+    return _read_late(small_images(device, scale).step, fixed=fixed)
+
+
+def _read_late(train: Callable[[], Tensor], *, fixed: bool) -> Step:
     earlier: list[Tensor] = []
     history = AverageMeter()
 
     def step() -> Tensor:
-        loss = update(optimizer, F.cross_entropy(model(x), y))
+        loss = train()
         if earlier and not fixed:
             history.update(earlier[0].item())
         earlier[:] = [loss]
@@ -278,17 +238,7 @@ def late_item_gpu_bound(device: torch.device, fixed: bool, scale: float) -> Step
     size = sizes(scale)
     training = trainer(device, size)
     batch = device_batch(size, device)
-    earlier: list[Tensor] = []
-    history = AverageMeter()
-
-    def step() -> Tensor:
-        loss = training.train(batch)
-        if earlier and not fixed:
-            history.update(earlier[0].item())
-        earlier[:] = [loss]
-        return loss
-
-    return step
+    return _read_late(lambda: training.train(batch), fixed=fixed)
 
 
 def five_losses(device: torch.device, fixed: bool, scale: float) -> Step:
@@ -298,19 +248,12 @@ def five_losses(device: torch.device, fixed: bool, scale: float) -> Step:
     model = nn.ModuleList([body, *(mlp(width, width, 1, 10) for _ in range(heads))]).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     x, y = torch.randn(rows, width, device=device), torch.randint(10, (heads, rows), device=device)
-    meters = [AverageMeter() for _ in range(heads)]
-    totals = [torch.zeros((), device=device) for _ in range(heads)]
+    readings = Readings(device, fixed=fixed)
 
     def step() -> Tensor:
         hidden = model[0](x)
         losses = [F.cross_entropy(head(hidden), target) for head, target in zip(model[1:], y, strict=True)]
-        if fixed:
-            for total, loss in zip(totals, losses, strict=True):
-                total.add_(loss.detach())
-        else:
-            for meter, loss in zip(meters, losses, strict=True):
-                meter.update(loss.item())
-        return update(optimizer, torch.stack(losses).sum())
+        return update(optimizer, torch.stack([readings.take(loss) for loss in losses]).sum())
 
     return step
 
@@ -364,28 +307,21 @@ def gpt2_item(device: torch.device, fixed: bool, scale: float) -> Step:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tokens = torch.randint(512, (scaled(16, scale), block), device=device)
     mask = torch.ones_like(tokens)
-    history, total = AverageMeter(), torch.zeros((), device=device)
+    losses = Readings(device, fixed=fixed)
 
     def step() -> Tensor:
-        if fixed:
-            loss = update(optimizer, model(input_ids=tokens, labels=tokens).loss)
-            total.add_(loss)
-        else:
-            if not mask.any():
-                raise ValueError("nothing to attend to")
-            loss = update(optimizer, model(input_ids=tokens, attention_mask=mask, labels=tokens).loss)
-            history.update(loss.item())
-        return loss
+        if not fixed and not mask.any():
+            raise ValueError("nothing to attend to")
+        given = {} if fixed else {"attention_mask": mask}
+        return losses.take(update(optimizer, model(input_ids=tokens, labels=tokens, **given).loss))
 
     return step
 
 
 def best_loss(device: torch.device, fixed: bool, scale: float) -> Step:
     """Train a small GPT that remembers its best loss: compared on the host, or on the GPU."""
-    vocabulary, block = 512, scaled(64, scale, 8)
-    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=4).to(device)
-    optimizer = sgd(model, device)
-    tokens = torch.randint(vocabulary, (scaled(16, scale), block + 1), device=device)
+    model, batch = small_gpt(device, scale, depth=4, block=64)
+    optimizer, tokens = sgd(model, device), batch.to(device)
     best = [torch.full((), 1e9, device=device)]
 
     def step() -> Tensor:
