@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pinprof.cli import step_counter as module
+from pinprof.cli import terminal as module
 from pinprof.cli.terminal import Spent, step_counter
 
 
