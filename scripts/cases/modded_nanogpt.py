@@ -5,6 +5,7 @@ Nothing is compiled, and attention is causal: that saves a start of minutes.
 
 import os
 import runpy
+import socket
 import sys
 from pathlib import Path
 
@@ -36,6 +37,9 @@ def uncompiled(function=None, **_):
 
 
 torch.compile, flex.flex_attention, flex.create_block_mask = uncompiled, attention, lambda *_, **__: None
-os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29521")
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    address, port = free.getsockname()
+os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR=address, MASTER_PORT=str(port))
 sys.argv[0] = "train_gpt2.py"
 runpy.run_path("train_gpt2.py", run_name="__main__")

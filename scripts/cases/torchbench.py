@@ -5,6 +5,8 @@ import sys
 import torch
 from stand_ins import stand_in
 
+import pinprof
+
 stand_in("torchbenchmark", "torchbenchmark")  # without what its __init__ imports of other libraries
 stand_in("pandas")
 
@@ -12,4 +14,7 @@ from torchbenchmark.models.resnet50 import Model  # noqa: E402
 
 OPTIONS = []
 device = "cuda" if torch.cuda.is_available() else "cpu"
-Model(device=device, train_bs=int(sys.argv[1]), eval_bs=1, extra_args=OPTIONS).train(niter=1_000_000)
+model = Model(device=device, train_bs=int(sys.argv[1]), eval_bs=1, extra_args=OPTIONS)
+while True:
+    model.train(niter=1)
+    pinprof.step()  # in a graph no optimizer is seen to step

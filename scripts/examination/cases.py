@@ -327,11 +327,13 @@ CASES = (
         "“might even be making things worse”",
         repairs=(
             swap("batch_size : int = ", "8", "1", file=GPT2),
-            swap("sequence_length : int = ", "64*1024", "24*1024", file=GPT2),
+            swap("sequence_length : int = ", "64*1024", "12*1024", file=GPT2),
             swap("num_iterations : int = ", "1875", "100_000", file=GPT2),
             swap("val_loss_every : int = ", "125", "0", file=GPT2),
-            swap("val_tokens : int = ", "10485760", "24*1024", file=GPT2),
+            swap("val_tokens : int = ", "10485760", "12*1024", file=GPT2),
             swap("result = subprocess.run(", "'nvidia-smi'", "'true'", file=GPT2),
+            swap("logdir = ", "logs/", "out/", file=GPT2),
+            swap("logfile = 'logs", "logs/", "out/", file=GPT2),
         ),
         edits=(
             swap(
@@ -347,7 +349,7 @@ CASES = (
                 file=GPT2,
             ),
         ),
-        cut="one GPU, not compiled, full causal attention, 24,576 tokens",
+        cut="one GPU, not compiled, full causal attention, 12,288 tokens",
         files=(GPT2,),
         negative=True,
     ),
