@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.check.limits import QUANTITIES, Limits
+from pinprof.check.limits import QUANTITIES, Limits, find_config, read_config
 from pinprof.cli.options import jobs_option
 from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
 from pinprof.cli.traces import each_outcome
@@ -111,9 +111,6 @@ def _limits(
 
     Exits if no limit is set.
     """
-    from pinprof.check.config import find_config, read_config
-    from pinprof.check.limits import Limits
-
     given = {key: value for key, value in options.items() if value is not None}
     path, kept = find_config(_working_folder()) if config is None else (config, read_config(config))
     if config is not None and kept is None:

@@ -1,18 +1,178 @@
-"""HTA's own classes with pinprof's data: a Trace with its frames, and the TraceAnalysis around it."""
+"""HTA's own classes with pinprof's data: DataFrames of recordings, a Trace with these, and its TraceAnalysis."""
 
+import re
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import wraps
 from typing import Any
 
+import msgspec
+import numpy as np
 import pandas as pd
-from hta.common.trace import Trace
+from hta.common.trace import Trace, transform_correlation_to_index
+from hta.common.trace_symbol_table import TraceSymbolTable
 from hta.configs.env_options import disable_ns_rounding
 from hta.trace_analysis import TraceAnalysis
 
-from pinprof.hta.frames import US, frame_of, symbols_of, times_of
-from pinprof.hta.recording import EventColumns, check_output, document_of
-from pinprof.trace.tables import NONE
+from pinprof.hta.recording import EventColumns, check_output, counters, document_of
+from pinprof.trace.reader.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
+from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s
+
+US = 1000
+"""Nanoseconds in HTA's unit."""
+STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
+COUNTERS = "cuda_profiler_range"
+COMPACT = (
+    *("index", "stream", "correlation", "bytes", "external_id"),
+    *("wait_on_stream", "wait_on_cuda_event_record_corr_id"),
+)
+"""Columns with the narrowest dtype that holds their values."""
+NOT_RECORDED = "-1"
+"""HTA's value for shapes that were not recorded."""
+
+
+def symbols_of(recordings: Mapping[int, EventColumns]) -> TraceSymbolTable:
+    """Return the texts that HTA numbers: names and categories of all ranks."""
+    table = TraceSymbolTable()
+    for recording in recordings.values():
+        category = recording.rows.category.astype(np.int32)
+        for texts, codes in ((recording.categories, category), (recording.names, recording.rows.name)):
+            table.add_symbols(texts[code] for code in by_appearance([codes], len(texts)).tolist())
+    return table
+
+
+def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
+    """Return start and duration of each event in ns, rounded inward to whole µs unless `exact`.
+
+    HTA rounds the sum of start and duration as a double, and so does this. A GPU event within one microsecond keeps its
+    own times. A host event within one microsecond gets the duration 0, because it must not exceed its caller.
+    """
+    start, end = recording.rows.start_ns, recording.end_ns
+    if exact or not (start % US).any():
+        return start, end - start
+    start_us = start // US + (start % US) / US
+    first = np.ceil(start_us).astype(np.int64) * US
+    last = np.floor(start_us + (end - start) / US).astype(np.int64) * US
+    on_gpu = _is_of(recording, *CATEGORIES)
+    short = last < first
+    begin = np.where(short & on_gpu, start, first)
+    return begin, np.where(short, np.where(on_gpu, end - start, 0), last - first)
+
+
+def _is_of(recording: EventColumns, *categories: str) -> Bools:
+    """Return which events are of one of these categories, by its old or its new name."""
+    wanted = {known_category(category) for category in categories}
+    return recording.of_category({text for text in recording.categories if known_category(text) in wanted})
+
+
+def frame_of(
+    recording: EventColumns, symbols: TraceSymbolTable, times: tuple[Int64s, Int64s], begin_ns: int
+) -> pd.DataFrame:
+    """Return HTA's frame of a rank before it leaves out incomplete steps, with times since `begin_ns`."""
+    rows = recording.rows
+    start, duration = times
+    columns: dict[str, object] = {
+        "index": rows.entry,
+        "cat": _symbols(recording.categories, symbols)[rows.category],
+        "name": _symbols(recording.names, symbols)[rows.name],
+        "pid": _thread_ids(recording, 0),
+        "tid": _thread_ids(recording, 1),
+        "ts": _microseconds(start - begin_ns),
+        "dur": duration / US,
+        "end": _microseconds(start + duration - begin_ns),
+        "stream": np.where(_is_of(recording, *HOST_CATEGORIES, *CALL_CATEGORIES), NONE, recording.id("stream")),
+        "correlation": recording.id("correlation"),
+        "bytes": recording.id("bytes"),
+        "memory_bw_gbps": _bandwidths(recording),
+        "wait_on_stream": recording.id("awaited_stream"),
+        "wait_on_cuda_event_record_corr_id": recording.id("awaited_record"),
+        **{name: _values(recording, name) for name in ("input_dims", "input_type", "input_strides")},
+        "external_id": recording.id("external_id"),
+    }
+    frame = pd.DataFrame(columns | _counters(recording) | columns, index=rows.entry)  # a counter replaces no column
+    for column in COMPACT:
+        frame[column] = pd.to_numeric(frame[column], downcast="integer")
+    frame.index = pd.Index(frame["index"].to_numpy())
+    frame = transform_correlation_to_index(frame, symbols)
+    frame["iteration"] = pd.to_numeric(_iterations(frame, recording), downcast="integer")
+    return frame
+
+
+def _symbols(texts: tuple[str, ...], symbols: TraceSymbolTable) -> Int64s:
+    """Return HTA's number of each text, -1 for unknown texts."""
+    return np.array([symbols.sym_index.get(text, NONE) for text in texts], np.int64)
+
+
+def _thread_ids(recording: EventColumns, index: int) -> np.ndarray:
+    """Return the process or the thread ids, as integers if all of them are integers."""
+    used = np.unique(recording.rows.thread)
+    ids = [recording.threads[thread][index] for thread in used.tolist()]
+    values = np.zeros(len(recording.threads), np.int64 if all(map(_fits, ids)) else object)
+    values[used] = ids
+    return values[recording.rows.thread]
+
+
+def _fits(number: object) -> bool:
+    return isinstance(number, int) and abs(number) < 1 << 63
+
+
+def _microseconds(times: Int64s) -> np.ndarray:
+    return times / US if (times % US).any() else times // US
+
+
+def _bandwidths(recording: EventColumns) -> np.ndarray:
+    """Return the recorded bandwidths of copies in GB/s, 0 where none is recorded."""
+    codes = recording.text("bandwidth")
+    result = np.zeros(len(codes))
+    recorded = np.flatnonzero(codes != NONE)
+    result[recorded] = pd.to_numeric(pd.Series([recording.names[code] for code in codes[recorded].tolist()]), "coerce")
+    return np.nan_to_num(result, nan=0.0, posinf=0.0)
+
+
+def _values(recording: EventColumns, name: str) -> object:
+    """Return an argument that is a list; events with equal lists share one object."""
+    codes = recording.text(name)
+    if (codes == NONE).all():
+        return NOT_RECORDED
+    values = np.full(len(recording.names) + 1, NOT_RECORDED, object)
+    for code in np.unique(codes[codes != NONE]).tolist():
+        values[code] = msgspec.json.decode(recording.names[code])
+    return values[codes]  # -1 takes the last one
+
+
+def _counters(recording: EventColumns) -> dict[str, list[object]]:
+    """Return the columns of CUPTI's counters, -1 where not recorded."""
+    at = np.flatnonzero(recording.of_category({COUNTERS}))
+    if not len(at):
+        return {}
+    columns: dict[str, list[object]] = {}
+    for row, counted in zip(at.tolist(), counters(recording.path, recording.rows.entry[at].tolist()), strict=True):
+        for name, value in counted.items():
+            columns.setdefault(name, [NONE] * len(recording.rows))[row] = value
+    return columns
+
+
+def _iterations(frame: pd.DataFrame, recording: EventColumns) -> Int64s:
+    """Return the step of each event, or -1: GPU work has the step of its launch, a host event that of the last mark.
+
+    Marks of the GPU overlap with those of the host; HTA takes the last one in the file.
+    """
+    numbers = [STEP.match(name) for name in recording.names]
+    number = np.array([int(match[1]) if match else NONE for match in numbers], np.int64)[recording.rows.name]
+    start, stop = frame["ts"].to_numpy(), (frame["ts"] + frame["dur"]).to_numpy()
+    order = np.argsort(start, kind="stable")
+    marks = np.flatnonzero(number != NONE)
+    first, last = (np.searchsorted(start[order], times[marks]) for times in (start, stop))
+    at_place = np.full(len(frame), NONE, np.int64)
+    for begin, end, step in zip(first.tolist(), last.tolist(), number[marks].tolist(), strict=True):
+        at_place[begin:end] = step
+    iteration = np.empty(len(frame), np.int64)
+    iteration[order] = at_place
+    on_gpu: Bools = frame["stream"].to_numpy() >= 0
+    launch = np.searchsorted(recording.rows.entry, frame["index_correlation"].to_numpy())
+    linked = on_gpu & (frame["index_correlation"].to_numpy() > 0)
+    iteration[on_gpu] = np.where(linked[on_gpu], iteration[np.minimum(launch[on_gpu], len(frame) - 1)], NONE)
+    return iteration
 
 
 class Pandas2Frame(pd.DataFrame):

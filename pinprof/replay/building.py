@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from pinprof.analyses.syncs import Stalls
-from pinprof.analyses.syncs.awaited_work import SKEW_NS
+from pinprof.analyses.syncs.blocking_calls import SKEW_NS
 from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
 from pinprof.replay.cuda_events import find_event_uses
 from pinprof.replay.program import (

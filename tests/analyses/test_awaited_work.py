@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.syncs.awaited_work import NOTHING, Queued
+from pinprof.analyses.syncs.blocking_calls import NOTHING, Queued
 
 TIME = st.integers(0, 12)
 WORK = st.lists(st.tuples(st.integers(0, 3), TIME, TIME), max_size=12)

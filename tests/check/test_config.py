@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.check.config import find_config, read_config
-from pinprof.check.limits import Limits
+from pinprof.check.limits import Limits, find_config, read_config
 from pinprof.errors import PinprofError
 
 

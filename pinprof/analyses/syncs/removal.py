@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs.awaited_work import SKEW_NS
+from pinprof.analyses.syncs.blocking_calls import SKEW_NS
 from pinprof.analyses.syncs.causes import HELD_UP, SYNCHRONIZES
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import covered

@@ -6,8 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyses.syncs.awaited_work import SKEW_NS, awaited_work, gpu_end, gpu_start
-from pinprof.analyses.syncs.blocking_calls import blocking_calls
+from pinprof.analyses.syncs.blocking_calls import SKEW_NS, awaited_work, blocking_calls, gpu_end, gpu_start
 from pinprof.intervals import covered, union
 from pinprof.trace.calls import ALLOCATING, DEVICE, EVENT, PROFILER, STREAM
 from pinprof.trace.idle_times import Gaps, gaps_of

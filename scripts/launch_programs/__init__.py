@@ -1,1 +1,0 @@
-"""Training programs bound by launches, and the ways to make fewer of them."""
