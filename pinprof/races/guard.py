@@ -18,7 +18,7 @@ from pinprof.program.waits import has_compiled
 from pinprof.races.gpu import Gpu
 from pinprof.races.operators import Operators, beyond_operators, in_new_threads, registered_memory
 from pinprof.races.streams import following_streams, warned_of_waits
-from pinprof.races.violation import Synchronizes, UnneededWait, Violation
+from pinprof.races.violation import Synchronize, Synchronizes, Violation
 from pinprof.races.watch import Watch
 from pinprof.rules.catalogue import pin507_unneeded_synchronize
 from pinprof.trace.lines import Place
@@ -78,7 +78,7 @@ class Guard:
         return not any(violation.is_certain for violation in self.violations)
 
     @property
-    def unneeded(self) -> tuple[UnneededWait, ...]:
+    def unneeded(self) -> tuple[Synchronize, ...]:
         """The synchronizes that no use of memory has needed so far; empty without `report_unneeded`."""
         return self._waits.unneeded() if self._waits else ()
 
@@ -164,7 +164,7 @@ def _clean(followed: int) -> str:
     return f"No unsafe use of host memory was seen: {copies}." if followed else none
 
 
-def _about_waits(unneeded: tuple[UnneededWait, ...]) -> list[str]:
+def _about_waits(unneeded: tuple[Synchronize, ...]) -> list[str]:
     if not unneeded:
         return ["Every synchronize was followed by a use of what it had waited for."]
     rows = "\n".join(f"  {wait}" for wait in unneeded)

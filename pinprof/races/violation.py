@@ -156,16 +156,18 @@ def _timing(violation: Violation) -> str:
     return f"The copy had not ended{took}."
 
 
-@dataclass(frozen=True)
-class UnneededWait:
-    """A place whose waits for the GPU the host never needed, as far as its uses of memory tell."""
+@dataclass(eq=False)
+class Synchronize:
+    """A place where the program makes the host wait for the GPU."""
 
     call: str
     """`torch.cuda.synchronize`, `Stream.synchronize` or `Event.synchronize`."""
     place: SourceLine
-    times: int
-    copies: int
-    """How many copies it proved to have ended, whose memory the host then did not use."""
+    times: int = 0
+    copies: int = 0
+    """How many copies it was the first to prove to have ended."""
+    is_needed: bool = False
+    """Whether the host used the memory of one of them in a way that is unsafe before."""
 
     def __str__(self) -> str:
         waited = f"waited for {self.copies} copies" if self.copies else "no copy was under way"
@@ -173,26 +175,17 @@ class UnneededWait:
         return f"{_at(self.place)}: {self.call}, {times}; {waited}, and the host used none of their memory"
 
 
-@dataclass
-class _Site:
-    call: str
-    place: SourceLine
-    times: int = 0
-    copies: int = 0
-    needed: bool = False
-
-
 class Synchronizes:
     """The synchronizes of a program by place, and the copies that each of them proved to have ended."""
 
     def __init__(self) -> None:
-        self._sites: dict[tuple[str, Place], _Site] = {}
+        self._sites: dict[tuple[str, Place], Synchronize] = {}
         self._settled = PendingCopies()
-        self._settled_by: WeakKeyDictionary[Copy, _Site] = WeakKeyDictionary()
+        self._settled_by: WeakKeyDictionary[Copy, Synchronize] = WeakKeyDictionary()
 
     def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
         """Note a synchronize, and the copies that it was the first to prove to have ended."""
-        site = self._sites.setdefault((call, line.place), _Site(call, line))
+        site = self._sites.setdefault((call, line.place), Synchronize(call, line))
         site.times += 1
         site.copies += len(settled)
         for copy in settled:
@@ -208,13 +201,9 @@ class Synchronizes:
             if is_over(copy):
                 continue
             if copy.is_past or copy.conflicts_with(kind):
-                self._settled_by[copy].needed |= not copy.is_past
+                self._settled_by[copy].is_needed |= not copy.is_past
                 self._settled.remove(copy)
 
-    def unneeded(self) -> tuple[UnneededWait, ...]:
-        """Return the places where no synchronize was needed."""
-        return tuple(
-            UnneededWait(site.call, site.place, site.times, site.copies)
-            for site in self._sites.values()
-            if not site.needed
-        )
+    def unneeded(self) -> tuple[Synchronize, ...]:
+        """Return those that the host never needed, as far as its uses of memory show."""
+        return tuple(site for site in self._sites.values() if not site.is_needed)

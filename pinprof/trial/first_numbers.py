@@ -5,7 +5,7 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, final
@@ -20,6 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from pinprof.ab.worker import Nudged
 from pinprof.capture.steps.marks import FirstSteps
+from pinprof.capture.steps.sources import BACKWARD, MODULE, OPTIMIZER, Source
 from pinprof.program.machine import uses_cuda
 from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
 from pinprof.trial.numbers import ComputedSums, Numbers
@@ -106,13 +107,8 @@ def run_noted(
     program = UserProgram.found(script, args, module=module)
     path, process = path.absolute(), os.getpid()
     notes = NumberNotes(steps)
-    first = FirstSteps(
-        steps,
-        on_loss=notes.loss,
-        on_step=notes.stepped,
-        on_output=notes.output,
-        on_call=Nudge() if nudged else lambda _: None,
-    )
+    acts: dict[Source, Callable[[Any], None]] = {BACKWARD: notes.loss, OPTIMIZER: notes.stepped}
+    first = FirstSteps(steps, acts | ({MODULE: Nudge()} if nudged else {}), notes.output)
     with program.as_main() as main, first.placed(), updates_nudged() if nudged == "updates" else nullcontext():
         _seed()
         ending = ending_of(program, main, None)

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -220,30 +220,23 @@ class Marks(Observer):
             self._watch(None)
 
 
-def _nothing(_: Any) -> None:
-    pass
-
-
 @final
 class FirstSteps(Observer):
     """Ends the program after `most` steps, which the best source so far marks.
 
-    `on_loss` gets the tensors that a call of backward differentiates, `on_step` the optimizer after its step, `on_call`
-    an outermost module before its call, and `on_output` what it returned.
+    `acts` get what events are about: the tensors that a call of backward differentiates, the optimizer after its step,
+    an outermost module before its call. `on_output` gets what the module returned.
     """
 
     def __init__(
         self,
         most: int,
-        *,
-        on_loss: Callable[[Any], None] = _nothing,
-        on_step: Callable[[Any], None] = _nothing,
-        on_call: Callable[[Any], None] = _nothing,
-        on_output: Callable[[Any], None] = _nothing,
+        acts: Mapping[Source, Callable[[Any], None]] | None = None,
+        on_output: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self.stop = Stop()
         self._most = most
-        self._acts = {BACKWARD: on_loss, OPTIMIZER: on_step, MODULE: on_call}
+        self._acts = acts or {}
         self._on_output = on_output
         self._begun: float | None = None
         self._owner = (0, 0)
@@ -259,7 +252,7 @@ class FirstSteps(Observer):
         """Watch the program in the block."""
         self._owner = process_and_thread()
         with ExitStack() as undo:
-            for source in self._acts:
+            for source in (BACKWARD, OPTIMIZER, MODULE):
                 undo.enter_context(source.hook(self))
             yield
 
@@ -267,7 +260,8 @@ class FirstSteps(Observer):
         """Pass on the event, and count it; a call of a module counts when it returns."""
         if event.source is OPTIMIZER and process_and_thread() != self._owner:
             return
-        self._acts[event.source](subject)
+        if event.source in self._acts:
+            self._acts[event.source](subject)
         if event.source is not MODULE:
             self._count(event)
 

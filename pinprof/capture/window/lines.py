@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -132,21 +133,12 @@ class _Caller(NamedTuple):
     frames: tuple[_Frame, ...]
     is_main: bool
 
-    def described(self) -> "_Entry":
-        """Return the entry of this caller in the result."""
+    def described(self) -> WatchedWait:
+        """Return the line with its stack, what was called, and the role of the thread, without any waits."""
         place = self.line.line, self.line.function
         users = next(frame for frame in self.frames if (frame.line, frame.code.co_name) == place)
         called, waited = (called_at(frame.code, frame.instruction) for frame in (users, self.frames[0]))
-        return _Entry(self.line, called, waited, "main" if self.is_main else "other")
-
-
-class _Entry(NamedTuple):
-    """An entry of the result: a line with its stack, what was called, and the role of the thread."""
-
-    line: SourceLine
-    called: str | None
-    waited: str | None
-    thread: str
+        return WatchedWait(self.line, called, waited, "main" if self.is_main else "other", 0, ())
 
 
 class Watcher:
@@ -187,15 +179,15 @@ class Watcher:
 
     def watched(self) -> DebugModeWaits:
         """Return the waits so far."""
-        steps: dict[_Entry, Counter[int]] = {}
-        entries = [caller.described() for caller in self._callers]
-        for entry, of_caller in zip(entries, self._steps, strict=True):
-            steps.setdefault(entry, Counter()).update(of_caller)
-        index = {entry: number for number, entry in enumerate(steps)}
-        waits = tuple(WatchedWait(*entry, at.total(), tuple(sorted(at))) for entry, at in steps.items())
+        steps: dict[WatchedWait, Counter[int]] = {}
+        places = [caller.described() for caller in self._callers]
+        for place, of_caller in zip(places, self._steps, strict=True):
+            steps.setdefault(place, Counter()).update(of_caller)
+        index = {place: number for number, place in enumerate(steps)}
+        waits = tuple(replace(place, waits=at.total(), at=tuple(sorted(at))) for place, at in steps.items())
         if self._sequences is None:
             return DebugModeWaits(self.step, waits)
-        sequences = {tuple(index[entries[number]] for number in sequence) for sequence in self._sequences}
+        sequences = {tuple(index[places[number]] for number in sequence) for sequence in self._sequences}
         return DebugModeWaits(self.step, waits, tuple(sorted(sequences)))
 
     def _number(self, frame: FrameType) -> int | None:
