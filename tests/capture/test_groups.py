@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.capture.steps.groups import LARGEST_GROUP, Gap, Iterations, group_size, pauses
+from pinprof.capture.steps.groups import LARGEST_GROUP, Gap, Groups, group_size, pauses
 
 MS = 1_000_000
 UPDATE = Gap(5 * MS, 2)
@@ -11,28 +11,28 @@ ROLLOUT = Gap(100 * MS, 258)
 
 
 def ppo(size: int, groups: int, rollout: Gap = ROLLOUT, update: Gap = UPDATE) -> list[Gap]:
-    """Return the gaps from the first optimizer step to the last of these iterations."""
+    """Return the gaps from the first optimizer step to the last of these groups."""
     return ([update] * (size - 1) + [rollout]) * (groups - 1) + [update] * (size - 1)
 
 
-def follow(gaps: list[Gap], *, knows_calls: bool = True) -> tuple[Iterations, list[int]]:
+def follow(gaps: list[Gap], *, knows_calls: bool = True) -> tuple[Groups, list[int]]:
     """Return what was found in the steps around these gaps, and after how many of them an iteration ended."""
-    iterations, now_ns = Iterations(), 1
-    ends = [1] if iterations.stepped(now_ns) else []
+    groups, now_ns = Groups(wanted=True), 1
+    ends = [1] if groups.stepped("Adam", now_ns, draws=False) else []
     for number, gap in enumerate(gaps, start=2):
         for _ in range(gap.calls or 0 if knows_calls else 0):
-            iterations.called()
+            groups.called()
         if gap.evaluated:
-            iterations.evaluated()
+            groups.evaluated()
         now_ns += gap.ns
-        if iterations.stepped(now_ns):
+        if groups.stepped("Adam", now_ns, draws=False):
             ends.append(number)
-    return iterations, ends
+    return groups, ends
 
 
 def test_sixteen_updates_after_each_rollout_make_an_iteration() -> None:
-    iterations, ends = follow(ppo(16, 6))
-    assert iterations.size == 16
+    groups, ends = follow(ppo(16, 6))
+    assert groups.size == 16
     assert ends == [*range(1, 33), 48, 64, 80, 96]  # alone at first; none while it waits for the third group
 
 
@@ -66,20 +66,20 @@ def test_a_hiccup_of_the_machine_only_delays_the_answer() -> None:
 
 def test_a_line_of_the_log_every_ten_steps_is_no_rollout() -> None:
     """The host runs ahead, and `loss.item()` waits for ten steps of the GPU; it calls the model once, as ever."""
-    iterations, ends = follow(ppo(10, 8, rollout=Gap(300 * MS, 1), update=Gap(5 * MS, 1)))
-    assert iterations.size is None
-    assert not iterations.wants_calls
+    groups, ends = follow(ppo(10, 8, rollout=Gap(300 * MS, 1), update=Gap(5 * MS, 1)))
+    assert groups.size == 1
+    assert not groups.wants_calls
     assert ends == list(range(1, 81))
 
 
 def test_an_evaluation_every_ten_steps_is_no_rollout() -> None:
-    iterations, ends = follow(ppo(10, 8, rollout=Gap(300 * MS, 500, evaluated=True)))
-    assert iterations.size is None
+    groups, ends = follow(ppo(10, 8, rollout=Gap(300 * MS, 500, evaluated=True)))
+    assert groups.size == 1
     assert ends == list(range(1, 81))
 
 
 def test_a_rollout_without_any_call_of_a_module_is_not_recognized() -> None:
-    assert follow(ppo(16, 6), knows_calls=False)[0].size is None
+    assert follow(ppo(16, 6), knows_calls=False)[0].size == 1
 
 
 def test_short_rollouts_leave_the_optimizer_step_the_step() -> None:
@@ -88,21 +88,21 @@ def test_short_rollouts_leave_the_optimizer_step_the_step() -> None:
 
 
 def test_one_update_per_rollout_is_a_step_already() -> None:
-    iterations, ends = follow([ROLLOUT] * 50)
-    assert iterations.size is None
+    groups, ends = follow([ROLLOUT] * 50)
+    assert groups.size == 1
     assert ends == list(range(1, 52))
 
 
 def test_calls_are_not_wanted_for_long_in_a_regular_training() -> None:
-    iterations, _ = follow([UPDATE] * 300)
-    assert not iterations.wants_calls
-    assert iterations.size is None
+    groups, _ = follow([UPDATE] * 300)
+    assert not groups.wants_calls
+    assert groups.size == 1
 
 
 def test_a_pause_at_another_place_begins_the_count_anew() -> None:
     gaps = [*ppo(4, 4), ROLLOUT, *[UPDATE] * 1, *[ROLLOUT, *[UPDATE] * 3] * 3]
-    iterations, ends = follow(gaps)
-    assert iterations.size == 4
+    groups, ends = follow(gaps)
+    assert groups.size == 4
     assert ends[-3:] == [22, 26, 30]  # two steps of 17 and 18 belong to none
 
 
@@ -131,9 +131,9 @@ def test_groups_are_found_whatever_their_size_and_times(
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 300), st.booleans()), max_size=150))
 def test_every_end_is_a_step_and_nothing_is_lost_before_it_is_known(raw: list[tuple[int, int, bool]]) -> None:
     gaps = [Gap(*values) for values in raw]
-    iterations, ends = follow(gaps)
+    groups, ends = follow(gaps)
     assert set(ends) <= set(range(1, len(gaps) + 2))
-    assert iterations.size is None or 2 <= iterations.size <= LARGEST_GROUP
+    assert 1 <= groups.size <= LARGEST_GROUP
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=150))

@@ -170,7 +170,7 @@ class StepFinder:
     @property
     def wants_calls(self) -> bool:
         """Whether calls of modules would help to find what a step is."""
-        return self._groups.iterations.wants_calls
+        return self._groups.wants_calls
 
     @property
     def provisional(self) -> int:
@@ -184,7 +184,7 @@ class StepFinder:
 
     def evaluated(self) -> None:
         """Note that the program switches a model to evaluation."""
-        self._groups.iterations.evaluated()
+        self._groups.evaluated()
 
     def see(self, event: StepEvent, at_ns: int = 0) -> bool:
         """Return whether a step ends with this event."""
@@ -203,7 +203,7 @@ class StepFinder:
             return self._marked() and ends_group
         if choice is not None and source in CALLS and SOURCES.index(source) > SOURCES.index(self.source):
             if source is MODULE:
-                self._groups.iterations.called()
+                self._groups.called()
             return False
         return self._see_other(event)
 
@@ -244,7 +244,8 @@ class StepFinder:
         if choice is None:
             return False
         self._take(choice)
-        at_end = self._groups.begin(choice.event, [earlier for earlier in self._since if earlier.source is OPTIMIZER])
+        earlier = [earlier for earlier in self._since if earlier.source is OPTIMIZER]
+        at_end = self._groups.begin(choice.event, earlier, draws=self.event_counts[LOADER] > 0)
         self._forget()
         return event == choice.event and at_end
 

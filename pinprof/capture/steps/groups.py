@@ -2,145 +2,22 @@
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
+from math import inf
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pinprof.trace.steps import MIN_REPEATS
 
-
-class Groups:
-    """Decides for each step of the marking optimizer whether a step of the program ends with it.
-
-    Several steps of that optimizer are one step of the program if the other optimizers repeat a cycle over them, or if
-    they make one iteration of reinforcement learning. Unless groups are `wanted`, each step is one of the program.
-    """
-
-    def __init__(self, *, wanted: bool) -> None:
-        self.iterations = Iterations()
-        self._wanted = wanted
-        self._cycles: Cycles | None = None
-        self._optimizer: Hashable = None
-        """The one whose steps make the iterations."""
-
-    def begin(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> bool:
-        """Begin with the marking optimizer and those of all `earlier` steps; return whether a step ends here."""
-        self._cycles = Cycles(optimizer, earlier) if self._wanted and optimizer in earlier else None
-        return self._cycles is None or self._cycles.at_end
-
-    def stepped(self, optimizer: Hashable, at_ns: int, *, draws: bool) -> bool:
-        """Return whether the program's step ends with this one; a program that `draws` batches has no rollouts."""
-        cycles = self._cycles
-        if cycles is not None and optimizer != cycles.optimizer:
-            cycles.other(optimizer)
-            return True
-        if cycles is not None:
-            ends = cycles.ends()
-            if cycles.size > 1 or not cycles.is_even:
-                self._optimizer = None
-                return ends
-        if draws or not self._wanted:
-            self.iterations.give_up()
-            return True
-        if optimizer != self._optimizer:
-            self.iterations, self._optimizer = Iterations(), optimizer
-        return self.iterations.stepped(at_ns)
-
-    def named(self, text: str) -> str:
-        """Return what a marker with this text is called, once the size of a group is known."""
-        if self._cycles is None:
-            return text
-        if self._cycles.size > 1:
-            return f"every {ordinal(self._cycles.size)} {text}"
-        size = self.iterations.size
-        return f"every {ordinal(size)} {text}: one iteration of rollout and updates" if size is not None else text
-
-
-def ordinal(number: int) -> str:
-    """Return the number as an ordinal: 16th."""
-    endings = {1: "st", 2: "nd", 3: "rd"}
-    teen = number % 100 in (11, 12, 13)
-    return f"{number}{'th' if teen else endings.get(number % 10, 'th')}"
-
-
-LARGEST_CYCLE = 16
-"""The most steps of the least frequent optimizer in a step of the program."""
-
-LONGEST_WATCH = (MIN_REPEATS + 1) * LARGEST_CYCLE
-"""The steps after which the search for a cycle ends."""
-
-Between = frozenset[tuple[Hashable, int]]
-"""How often each other optimizer steps between two steps of the marking one."""
-
-
-def cycle_size(between: Sequence[Between]) -> int | None:
-    """Return the length of the cycle that the other optimizers have recently repeated, in steps; None without one."""
-    for size in range(1, min(LARGEST_CYCLE, len(between) // MIN_REPEATS) + 1):
-        late = between[-MIN_REPEATS * size :]
-        if late[:-size] == late[size:]:
-            return size
-    return None
-
-
-class Cycles:
-    """Decides for each step of an optimizer, in order, whether a step of the program ends with it.
-
-    `size` is how many of its steps make one step of the program, 1 until that is known. `is_even` says that the other
-    optimizers have recently made the same steps between any two of its steps.
-    """
-
-    def __init__(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> None:
-        """Begin with the optimizer of each `earlier` step."""
-        self.optimizer = optimizer
-        self.size = 1
-        self.is_even = True
-        self._since_end = 0
-        self._watches = True
-        ends = [place for place, stepping in enumerate(earlier) if stepping == optimizer]
-        # the start of a program may differ, so steps before the optimizer's second one do not count
-        others = [Counter(earlier[begin + 1 : end]) for begin, end in islice(pairwise(ends), 1, None)]
-        self._between: list[Between] = [frozenset(steps.items()) for steps in others]
-        self._now: Counter[Hashable] = Counter(earlier[ends[-1] + 1 :])
-        self._look()
-
-    @property
-    def at_end(self) -> bool:
-        """Whether a step of the program ended with the last step of the optimizer."""
-        return self._since_end == 0
-
-    def other(self, optimizer: Hashable) -> None:
-        """Note a step of another optimizer."""
-        if self._watches:
-            self._now[optimizer] += 1
-
-    def ends(self) -> bool:
-        """Note a step of the optimizer, and return whether the program's ends with it."""
-        if self._watches:
-            self._between.append(frozenset(self._now.items()))
-            self._now.clear()
-            self._look()
-        elif self.size > 1:
-            self._since_end = (self._since_end + 1) % self.size
-        return self.at_end
-
-    def _look(self) -> None:
-        between = self._between
-        self.is_even = len(set(between[-MIN_REPEATS:])) <= 1
-        size = cycle_size(between)
-        if size is not None and size > 1:
-            self.size, self._watches = size, False
-            # a cycle ends where the other optimizers make most steps before the next step of this one
-            last = range(len(between) - size, len(between))
-            longest = max(last, key=lambda place: sum(count for _, count in between[place]))
-            self._since_end = (len(between) - longest) % size
-            between.clear()
-        elif len(between) >= LONGEST_WATCH:
-            self._watches = False
-            between.clear()
-
+LARGEST_ROUND = 16
+"""The most steps of the least frequent optimizer in a round of all optimizers."""
 
 LARGEST_GROUP = 64
-"""The most optimizer steps per iteration; PPO has 4 to 40 by its usual settings."""
+"""The most optimizer steps per iteration; PPO has 4 to 40 by its usual settings. After this number of steps of the
+marking optimizer the search ends, unless a rollout may have begun."""
+
+LONGEST_SEARCH = (MIN_REPEATS + 1) * LARGEST_GROUP
+"""The search ends after this number of steps even then."""
 
 PAUSE = 3.0
 """A pause takes at least PAUSE times the usual time between optimizer steps."""
@@ -156,20 +33,178 @@ MIN_ROLLOUT_CALLS = 8
 queue."""
 
 MOST_OTHER_PAUSES = 3
-"""The search ends after this number of pauses without a rollout; a busy machine makes one now and then."""
+"""After this number of pauses without a rollout none is expected; a busy machine makes one now and then."""
 
-LONGEST_SEARCH = (MIN_REPEATS + 1) * LARGEST_GROUP
-"""The search ends after this number of optimizer steps."""
+
+Others: TypeAlias = frozenset[tuple[Hashable, int]]
+"""How often each other optimizer steps between two steps of one."""
 
 
 class Gap(NamedTuple):
-    """The time between two optimizer steps."""
+    """The time between two steps of one optimizer, and what the program did in it."""
 
     ns: int
     calls: int | None = None
     """Calls of outermost modules; None if they were not watched all the time."""
     evaluated: bool = False
     """Whether a model was switched to evaluation."""
+    others: Others = frozenset()
+
+    @property
+    def other_steps(self) -> int:
+        """How many steps of other optimizers it has."""
+        return sum(count for _, count in self.others)
+
+
+class Groups:
+    """Decides for each step of the marking optimizer whether a step of the program ends with it.
+
+    `size` is how many of its steps make one step of the program: more than 1 if the other optimizers repeat a round
+    over them, or if they are the updates of one iteration of reinforcement learning. It is 1 until that is known, and
+    unless groups are `wanted`. `wants_calls` says that calls of modules have to be counted.
+    """
+
+    def __init__(self, *, wanted: bool) -> None:
+        self.size = 1
+        self.wants_calls = False
+        self._searches = self._wanted = wanted
+        self._is_chosen = False
+        self._optimizer: Hashable = None
+        """The one that marks the steps; the one that stepped last as long as that is not chosen."""
+        self._gaps: list[Gap] = []
+        self._last_ns: int | None = None
+        self._others: Counter[Hashable] = Counter()
+        """The steps of other optimizers since its last one."""
+        self._calls: int | None = None
+        self._evaluated = False
+        self._since_end = 0
+        self._pause_ns = inf
+        """After a pause of this length the count begins anew; infinite for rounds of optimizers."""
+        self._first = 0
+        """The first gap that counts for rollouts: the one after the latest pause without a rollout."""
+        self._other_pauses = 0
+
+    def begin(self, optimizer: Hashable, earlier: Sequence[Hashable], *, draws: bool) -> bool:
+        """Begin with the marking optimizer and those of all `earlier` steps; return whether a step ends here."""
+        self._is_chosen = True
+        if {*earlier, optimizer} != {self._optimizer}:
+            now_ns = self._last_ns or 0
+            self._start(optimizer)
+            for other in earlier:
+                self._note(other, now_ns)
+            self._first = len(self._gaps) + 1  # the times of these, and of the next one, are not known
+        if optimizer not in earlier:
+            self._give_up()
+        return self._look(draws=draws)
+
+    def called(self) -> None:
+        """Note a call of an outermost module."""
+        if self._calls is not None:
+            self._calls += 1
+
+    def evaluated(self) -> None:
+        """Note that the program switches a model to evaluation."""
+        self._evaluated = True
+
+    def stepped(self, optimizer: Hashable, at_ns: int, *, draws: bool) -> bool:
+        """Return whether the program's step ends with this one; a program that `draws` batches has no rollouts."""
+        if not self._is_chosen and optimizer != self._optimizer:
+            self._start(optimizer)
+        after_ns = at_ns - (self._last_ns or at_ns)
+        if self._searches:
+            self._note(optimizer, at_ns)
+        if optimizer != self._optimizer:
+            return True
+        self._last_ns = at_ns
+        if self.size == 1:
+            return self._look(draws=draws)
+        self._since_end = 1 if after_ns >= self._pause_ns else self._since_end + 1
+        if self._since_end < self.size:
+            return False
+        self._since_end = 0
+        return True
+
+    def named(self, text: str) -> str:
+        """Return what a marker with this text is called, once the size of a group is known."""
+        if self.size == 1:
+            return text
+        what = ": one iteration of rollout and updates" if self._pause_ns < inf else ""
+        return f"every {ordinal(self.size)} {text}{what}"
+
+    def _start(self, optimizer: Hashable) -> None:
+        """Begin the search anew with the steps of this optimizer."""
+        self.size, self._searches, self._optimizer, self._last_ns = 1, self._wanted, optimizer, None
+        self._gaps, self._others, self._first = [], Counter(), 0
+
+    def _note(self, optimizer: Hashable, at_ns: int) -> None:
+        if optimizer != self._optimizer:
+            self._others[optimizer] += 1
+            return
+        if self._last_ns is not None:
+            others = frozenset(self._others.items())
+            self._gaps.append(Gap(at_ns - self._last_ns, self._calls, self._evaluated, others))
+        self._last_ns, self._calls, self._evaluated = at_ns, 0 if self.wants_calls else None, False
+        self._others.clear()
+
+    def _look(self, *, draws: bool) -> bool:
+        """Search the gaps so far for groups; return whether a step of the program ends with the last step."""
+        if not self._searches:
+            return True
+        gaps = self._gaps
+        others = [gap.others for gap in gaps[1:]]  # the start of a program may differ
+        size = round_size(others)
+        if size > 1:
+            # a round ends where the other optimizers make most steps before the next step of this one
+            longest = max(range(size), key=lambda place: gaps[place - size].other_steps)
+            self._find(size, since_end=(size - longest) % size)
+            return self._since_end == 0
+        if len(gaps) - self._first > (LONGEST_SEARCH if self.wants_calls else LARGEST_GROUP):
+            self._give_up()
+        elif not draws and self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
+            return self._look_for_rollouts(gaps[self._first :])
+        self.wants_calls = False
+        return True
+
+    def _look_for_rollouts(self, gaps: Sequence[Gap]) -> bool:
+        """Search for updates after rollouts; return False in the third of equal groups, whose end is awaited."""
+        if not self.wants_calls:
+            self.wants_calls = _begins_like_rollouts(gaps)
+            self._calls = 0 if self.wants_calls else None
+            return True
+        at = pauses(gaps)
+        if at and at[-1] == len(gaps) - 1 and not _may_be_rollout(at[-1], gaps):
+            self._first += len(gaps)
+            self._other_pauses += 1
+        elif (size := group_size(gaps)) is not None:
+            self._find(size, pause_ns=PAUSE * median(gap.ns for gap in gaps))
+        else:
+            return not _is_nearly_sure(at, gaps)
+        return True
+
+    def _find(self, size: int, since_end: int = 0, pause_ns: float = inf) -> None:
+        self._give_up()
+        self.size, self._since_end, self._pause_ns = size, since_end, pause_ns
+
+    def _give_up(self) -> None:
+        """End the search: from now on each step ends one, or each group."""
+        self.wants_calls = self._searches = False
+        self._gaps.clear()
+
+
+def ordinal(number: int) -> str:
+    """Return the number as an ordinal: 16th."""
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else endings.get(number % 10, 'th')}"
+
+
+def round_size(others: Sequence[Others]) -> int:
+    """Return over how many gaps the other optimizers have recently repeated a round; 1 without a longer one."""
+    for size in range(1, min(LARGEST_ROUND, len(others) // MIN_REPEATS) + 1):
+        late = others[-MIN_REPEATS * size :]
+        if late[:-size] == late[size:]:
+            return size
+    return 1
 
 
 def pauses(gaps: Sequence[Gap]) -> list[int]:
@@ -212,91 +247,6 @@ def _may_be_rollout(place: int, gaps: Sequence[Gap]) -> bool:
         return not gap.evaluated
     usual = median([other.calls for other in gaps if other.calls is not None])
     return gap.calls >= max(MIN_ROLLOUT_CALLS, PAUSE * usual)
-
-
-class Iterations:
-    """Decides for each optimizer step of a program, in order, whether an iteration ends with it.
-
-    `size` is the number of steps of an iteration, None until it is known. Until then every step ends one, except while
-    the third of three equal groups is awaited. `wants_calls` says that calls of modules have to be counted.
-    """
-
-    def __init__(self) -> None:
-        self.size: int | None = None
-        self.wants_calls = False
-        self._given_up = False
-        self._last_ns: int | None = None
-        self._gaps: list[Gap] = []
-        self._calls: int | None = None
-        self._evaluated = False
-        self._since_end = 0
-        self._pause_ns = 0.0
-        self._other_pauses = 0
-
-    def called(self) -> None:
-        """Note a call of an outermost module."""
-        if self._calls is not None:
-            self._calls += 1
-
-    def evaluated(self) -> None:
-        """Note that the program switches a model to evaluation."""
-        self._evaluated = True
-
-    def stepped(self, at_ns: int) -> bool:
-        """Return whether an iteration ends with this optimizer step."""
-        if self._given_up:
-            return True
-        last_ns, self._last_ns = self._last_ns, at_ns
-        gap = Gap(at_ns - last_ns, self._calls, self._evaluated) if last_ns is not None else None
-        self._evaluated, self._calls = False, 0 if self.wants_calls else None
-        if self.size is not None:
-            return self._count(self.size, gap)
-        if gap is not None:
-            self._gaps.append(gap)
-        return self._look()
-
-    def give_up(self) -> None:
-        """Let every optimizer step end an iteration from now on."""
-        self.size, self.wants_calls, self._given_up = None, False, True
-        self._gaps.clear()
-
-    def _begin_anew(self) -> None:
-        """Forget the steps so far, because a pause had no rollout."""
-        self._gaps.clear()
-        self._other_pauses += 1
-        if self._other_pauses >= MOST_OTHER_PAUSES:
-            self.give_up()
-
-    def _count(self, size: int, gap: Gap | None) -> bool:
-        """Count a step of an iteration, and return whether it is the last; a pause begins the count anew."""
-        if gap is not None and gap.ns >= self._pause_ns:
-            self._since_end = 0
-        self._since_end += 1
-        if self._since_end < size:
-            return False
-        self._since_end = 0
-        return True
-
-    def _look(self) -> bool:
-        """Search the gaps so far for groups; return whether an iteration ends with this step."""
-        gaps = self._gaps
-        if not self.wants_calls:
-            if _begins_like_rollouts(gaps):
-                self.wants_calls, self._calls = True, 0
-            elif len(gaps) > LARGEST_GROUP:
-                self.give_up()
-            return True
-        at = pauses(gaps)
-        if len(gaps) > LONGEST_SEARCH:
-            self.give_up()
-        elif at and at[-1] == len(gaps) - 1 and not _may_be_rollout(at[-1], gaps):
-            self._begin_anew()
-        elif (size := group_size(gaps)) is not None:
-            self.size, self.wants_calls = size, False
-            self._pause_ns = PAUSE * median(gap.ns for gap in gaps)
-        else:
-            return not _is_nearly_sure(at, gaps)
-        return True
 
 
 def _is_nearly_sure(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
