@@ -7,8 +7,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakSet
@@ -69,20 +70,105 @@ def learn(optimizer: Optimizer, parameter: Tensor, batch: Tensor) -> None:
     optimizer.step()
 
 
-def plain_training(epochs: int = 1, batches: int = 12, **options: Any) -> Callable[[], None]:
+def training(
+    batches: Iterable[Tensor], epochs: int = 1, *, learn: Callable[[Optimizer, Tensor, Tensor], None] = learn
+) -> Callable[[], None]:
     def train() -> None:
         parameter = weight()
         optimizer = SGD([parameter], lr=0.1)
-        data = loader(batches, **options)
         for _ in range(epochs):
-            for batch in data:
+            for batch in batches:
                 learn(optimizer, parameter, batch)
 
     return train
 
 
-def test_a_plain_loop_is_marked_by_the_batches_it_draws() -> None:
-    assert marked(plain_training()) == {BATCH: 9}
+def plain_training(epochs: int = 1, batches: int = 12, **options: Any) -> Callable[[], None]:
+    return training(loader(batches, **options), epochs)
+
+
+def drawn_by_hand() -> None:
+    batches = iter(loader())
+    training(next(batches) for _ in range(12))()
+
+
+def two_optimizers() -> None:
+    one, other = weight(), weight()
+    first, second = SGD([one], lr=0.1), Adam([other])
+    for batch in chain(loader(), loader()):
+        (one * other * batch).sum().backward()
+        first.step()
+        second.step()
+
+
+def accumulating(batches: Iterable[Tensor], every: int) -> Callable[[], None]:
+    numbers = count(1)
+
+    def accumulate(optimizer: Optimizer, parameter: Tensor, batch: Tensor) -> None:
+        (parameter * batch).sum().backward()  # type: ignore[no-untyped-call]
+        if next(numbers) % every == 0:
+            optimizer.step()
+
+    return training(batches, learn=accumulate)
+
+
+def scaled() -> None:
+    scaler = torch.amp.GradScaler("cpu")
+
+    def learn_scaled(optimizer: Optimizer, parameter: Tensor, batch: Tensor) -> None:
+        scaler.scale((parameter * batch).sum()).backward()  # type: ignore[no-untyped-call]
+        scaler.step(optimizer)
+        scaler.update()
+
+    training(BATCHES, learn=learn_scaled)()
+
+
+def with_closure() -> None:
+    parameter = weight()
+    optimizer = LBFGS([parameter], max_iter=3)
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        loss = (parameter - 3).square().sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.item()
+
+    for _ in BATCHES:
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+
+
+def step_by_hand() -> None:
+    parameter = weight()
+    for batch in chain(loader(), loader()):
+        (parameter * batch).sum().backward()
+        parameter.data.add_(cast("Tensor", parameter.grad), alpha=-0.1)
+
+
+def step_by_autograd_grad() -> None:
+    parameter = weight()
+    for batch in BATCHES:
+        (grad,) = torch.autograd.grad((parameter * batch).sum(), parameter)
+        parameter.data.add_(grad, alpha=-0.1)
+
+
+@pytest.mark.parametrize(
+    ("program", "marker", "steps"),
+    [
+        (plain_training(), BATCH, 9),
+        (drawn_by_hand, BATCH, 8),
+        (two_optimizers, BATCH, 24 - 11),
+        (lambda: [list(loader()) for _ in range(2)], BATCH, 14),
+        (training(BATCHES), "optimizer step (SGD)", 9),
+        (scaled, "optimizer step (SGD)", 9),
+        (with_closure, "optimizer step (LBFGS)", 9),
+        (accumulating(chain(loader(), loader()), 3), "optimizer step (SGD), every 3 batches", 8 - 3),
+        (accumulating(BATCHES * 2, 2), "optimizer step (SGD)", 12 - 3),
+        (step_by_hand, BATCH, 24 - 11),
+        (step_by_autograd_grad, BACKWARD.words, 1),
+    ],
+)
+def test_what_marks_the_steps_of_a_program(program: Callable[[], None], marker: str, steps: int) -> None:
+    assert marked(program) == {marker: steps}
 
 
 @pytest.mark.parametrize(
@@ -116,94 +202,6 @@ def test_a_batch_is_drawn_within_the_step_that_uses_it() -> None:
     with Marks("auto", lambda _: order.append("step")).placed():
         train()
     assert order[-7:] == ["step", "drawn", "trained", "step", "drawn", "trained", "step"]
-
-
-def test_two_optimizers_of_different_parameters_make_one_step() -> None:
-    def train() -> None:
-        one, other = weight(), weight()
-        first, second = SGD([one], lr=0.1), Adam([other])
-        for _ in range(2):
-            for batch in loader():
-                (one * other * batch).sum().backward()
-                first.step()
-                second.step()
-
-    ended = marked(train)
-    assert set(ended) == {BATCH}
-    assert ended.total() == 24 - 11
-
-
-def test_gradient_accumulation_makes_one_step_of_several_batches() -> None:
-    def train() -> None:
-        parameter = weight()
-        optimizer = SGD([parameter], lr=0.1)
-        for _ in range(2):
-            for number, batch in enumerate(loader(), start=1):
-                (parameter * batch).sum().backward()
-                if number % 3 == 0:
-                    optimizer.step()
-
-    assert marked(train) == {"optimizer step (SGD), every 3 batches": 8 - 3}
-
-
-def test_a_loop_without_loader_is_marked_by_its_optimizer() -> None:
-    def train() -> None:
-        parameter = weight()
-        optimizer = SGD([parameter], lr=0.1)
-        for batch in BATCHES:
-            learn(optimizer, parameter, batch)
-
-    assert marked(train) == {"optimizer step (SGD)": 9}
-
-
-def test_a_loop_without_optimizer_is_marked_by_its_loader() -> None:
-    def infer() -> None:
-        for _ in range(2):
-            for _batch in loader():
-                pass
-
-    assert marked(infer) == {BATCH: 14}
-
-
-def test_a_loader_drawn_by_hand_marks_as_well() -> None:
-    def train() -> None:
-        parameter = weight()
-        optimizer = SGD([parameter], lr=0.1)
-        batches = iter(loader())
-        for _ in range(12):
-            learn(optimizer, parameter, next(batches))
-
-    assert marked(train) == {BATCH: 8}
-
-
-def test_an_optimizer_within_a_gradient_scaler_marks_as_well() -> None:
-    def train() -> None:
-        parameter = weight()
-        optimizer = SGD([parameter], lr=0.1)
-        scaler = torch.amp.GradScaler("cpu")
-        for batch in BATCHES:
-            scaler.scale((parameter * batch).sum()).backward()  # type: ignore[no-untyped-call]
-            scaler.step(optimizer)
-            scaler.update()
-
-    assert marked(train) == {"optimizer step (SGD)": 9}
-
-
-def test_an_optimizer_with_a_closure_steps_once_per_call() -> None:
-    def train() -> None:
-        parameter = weight()
-        optimizer = LBFGS([parameter], max_iter=3)
-
-        def closure() -> float:
-            optimizer.zero_grad()
-            loss = (parameter - 3).square().sum()
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss.item()
-
-        for _ in BATCHES:
-            optimizer.step(closure)  # type: ignore[no-untyped-call]
-
-    assert marked(train) == {"optimizer step (LBFGS)": 9}
 
 
 def in_thread(work: Callable[[], object]) -> Callable[[], None]:
@@ -454,21 +452,6 @@ def test_backward_marks_the_steps_of_a_loop_without_optimizer() -> None:
     assert marked(train, "backward") == {BACKWARD.words: 1}
 
 
-def step_by_hand(parameter: Tensor, batch: Tensor) -> None:
-    (parameter * batch).sum().backward()  # type: ignore[no-untyped-call]
-    parameter.data.add_(cast("Tensor", parameter.grad), alpha=-0.1)
-
-
-def test_one_call_of_backward_per_batch_is_marked_by_the_draw() -> None:
-    def train() -> None:
-        parameter = weight()
-        for _ in range(2):
-            for batch in loader():
-                step_by_hand(parameter, batch)
-
-    assert marked(train) == {BATCH: 24 - 11}
-
-
 def test_a_backward_pass_within_another_is_a_part_of_it() -> None:
     class Checkpointed(torch.autograd.Function):
         @staticmethod
@@ -489,28 +472,6 @@ def test_a_backward_pass_within_another_is_a_part_of_it() -> None:
             Checkpointed.apply(parameter).sum().backward()  # type: ignore[no-untyped-call]
 
     assert marked(train) == {BACKWARD.words: 4}
-
-
-def test_autograd_grad_counts_as_backward() -> None:
-    def train() -> None:
-        parameter = weight()
-        for batch in BATCHES:
-            (grad,) = torch.autograd.grad((parameter * batch).sum(), parameter)
-            parameter.data.add_(grad, alpha=-0.1)
-
-    assert marked(train) == {BACKWARD.words: 1}
-
-
-def test_an_optimizer_goes_before_backward() -> None:
-    def train() -> None:
-        parameter = weight()
-        optimizer = SGD([parameter], lr=0.1)
-        for number, batch in enumerate(BATCHES * 2, start=1):
-            (parameter * batch).sum().backward()  # type: ignore[no-untyped-call]
-            if number % 2 == 0:
-                optimizer.step()
-
-    assert marked(train) == {"optimizer step (SGD)": 12 - 3}
 
 
 class Outer(torch.nn.Module):

@@ -288,7 +288,7 @@ def settled() -> Iterator[None]:
 def test_a_race_is_found_with_its_rule_and_both_lines(program: Program) -> None:
     with Guard("collect") as guard:
         program()
-    print(guard)  # noqa: T201  on failure it tells most
+    print(guard)  # noqa: T201  it shows most if the test fails
     (violation,) = guard.violations
     access = line_of(program, f"access: {violation.rule.id}")
     assert (violation.copy.line, violation.access.line) == (line_of(program, "copy"), access), str(guard)
@@ -668,7 +668,7 @@ def test_a_race_while_a_graph_is_captured_does_not_end_the_capture() -> None:
         graph: Any = cuda.CUDAGraph()
         with cuda.graph(graph):
             y.add_(x)
-            with cuda.stream(side):  # is no part of the graph
+            with cuda.stream(side):  # not a part of the graph
                 host.copy_(x, non_blocking=True)
             host.sum()
         graph.replay()
