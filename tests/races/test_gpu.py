@@ -132,7 +132,7 @@ def race_event_on_the_wrong_stream() -> None:
         sleep()
         host = x.to("cpu", non_blocking=True)  # copy
     copied.record()
-    copied.synchronize()  # for something else
+    copied.synchronize()  # another wait
     host.sum()  # access: PIN502
 
 
@@ -318,7 +318,7 @@ def test_the_report_names_the_wait_that_was_for_something_else() -> None:
         race_event_on_the_wrong_stream()
     (found,) = guard.violations
     assert found.latest_wait is not None
-    line = line_of(race_event_on_the_wrong_stream, "for something else")
+    line = line_of(race_event_on_the_wrong_stream, "another wait")
     assert (found.latest_wait.how, found.latest_wait.place.line) == ("Event.synchronize", line), str(guard)
 
 
