@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,3 +121,17 @@ def painted(page: Page) -> list[str]:
       return texts;
     }""")
     return found
+
+
+@contextmanager
+def with_scripts(pages: Pages, *names: str) -> Iterator[Page]:
+    """Give an empty page with these scripts of the timeline."""
+    from pinprof.report.timeline.fragment import constants  # noqa: PLC0415  few tests need it
+
+    folder = files("pinprof.report.timeline")
+    page = pages.browser.new_page()
+    page.add_script_tag(
+        content=constants() + "".join(folder.joinpath(f"{name}.js").read_text("utf-8") for name in names)
+    )
+    yield page
+    page.close()

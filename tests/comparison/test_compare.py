@@ -8,7 +8,7 @@ import pytest
 from detector import FOLDER, WAITS, detector
 from quick import slow_but
 from recordings import TRACES, analysis_of
-from trace_builder import SIDE, TraceBuilder, without_known_events
+from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import ComparedFigure, Comparison, compare
@@ -216,15 +216,6 @@ def test_a_trace_of_the_host_alone_is_not_compared_with_one_of_the_gpu(
     both = compare(host, host)
     assert both.verdict == "unknown"
     assert both.is_same_program is None
-
-
-def test_empty_traces_have_nothing_to_compare(tmp_path: Path) -> None:
-    empty = recording(without_known_events().write(tmp_path / "empty.json"))
-    result = compare(empty, empty)
-    assert result.verdict == "unknown"
-    assert not result.waits
-    assert not result.copies
-    assert not result.findings
 
 
 # Recordings of the workloads, and what is known of them

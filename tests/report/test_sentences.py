@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from analysed import analysed
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.analysis import analyse
 from pinprof.comparison import compare
 from pinprof.report.comparison import text as compare_text
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import verdict_sentence
-from pinprof.trace import read_trace
 from pinprof.verdict import UNTOLD
 
 Build = Callable[[TraceBuilder], None]
@@ -51,16 +51,11 @@ def copies_on_the_gpu(builder: TraceBuilder) -> None:
         builder.copy("DtoD (Device -> Device)", start + 816, 180, launch=start + 20)
 
 
-def waits_before_the_steps(builder: TraceBuilder) -> None:
-    builder.call("cudaStreamSynchronize", 0, 40)
-    for number in range(3):
-        builder.step(number, 1000 * number + 100, 990)
-        builder.kernel(1000 * number + 200, 850, launch=1000 * number + 150)
-
-
-def loads_before_the_steps(builder: TraceBuilder) -> None:
-    builder.call("cudaLaunchKernel", 0, 60)
-    builder.overhead("Lazy Function Loading", 5, 50)
+def before_the_steps(builder: TraceBuilder, *, loads: bool) -> None:
+    """A wait before the steps, or a launch there that loads its code."""
+    builder.call("cudaLaunchKernel" if loads else "cudaStreamSynchronize", 0, 60)
+    if loads:
+        builder.overhead("Lazy Function Loading", 5, 50)
     for number in range(3):
         builder.step(number, 1000 * number + 100, 990)
         builder.kernel(1000 * number + 200, 850, launch=1000 * number + 150)
@@ -76,10 +71,6 @@ def two_gpus(builder: TraceBuilder, first_us: int = 500) -> None:
     for start in builder.steps(4):
         builder.kernel(start + 100, first_us, launch=start + 50)
         builder.kernel(start + 100, 300, launch=start + 60, device=1)
-
-
-def two_busy_gpus(builder: TraceBuilder) -> None:
-    two_gpus(builder, first_us=985)
 
 
 def sleeps_on_the_gpu(builder: TraceBuilder) -> None:
@@ -104,7 +95,7 @@ def texts(build: Build, folder: Path) -> tuple[str, str]:
     """Return the report for the terminal in one line, and the text of the page."""
     builder = TraceBuilder()
     build(builder)
-    analysis = analyse(read_trace(builder.write(folder / "trace.json")))
+    analysis = analysed(builder, folder)
     page = Page(to_html([analysis])).text.replace("\N{NO-BREAK SPACE}", " ")
     return " ".join(trace_to_text(analysis.profile, analysis.findings, width=200).split()), page
 
@@ -150,15 +141,12 @@ def test_copies_that_no_rule_is_for_are_not_called_free(tmp_path: Path) -> None:
         assert "no copy or wait costs" not in text.lower()
 
 
-def test_waits_outside_of_the_steps_are_said_to_be_there(tmp_path: Path) -> None:
-    text, _ = texts(waits_before_the_steps, tmp_path)
+def test_waits_and_loads_outside_of_the_steps_are_said_to_be_there(tmp_path: Path) -> None:
+    text, _ = texts(partial(before_the_steps, loads=False), tmp_path)
     assert "of host time in calls that can block; all of them lie outside of the complete steps" in text
     assert "1 site outside of the complete steps: in the JSON and HTML reports" in text
     assert "GPU idle after" not in text
-
-
-def test_launches_held_up_before_the_steps_are_said_to_be_there(tmp_path: Path) -> None:
-    text, _ = texts(loads_before_the_steps, tmp_path)
+    text, _ = texts(partial(before_the_steps, loads=True), tmp_path)
     assert "of host time in launches that wait until their code is loaded, all outside of the complete steps" in text
 
 
@@ -167,15 +155,11 @@ def test_where_no_step_was_searched_nothing_is_not_the_result(tmp_path: Path) ->
         assert "No step has GPU work to search" in text
 
 
-def test_of_several_gpus_the_headline_names_the_one_that_is_idle(tmp_path: Path) -> None:
+def test_of_several_gpus_the_headline_names_the_one_that_is_idle_or_works(tmp_path: Path) -> None:
     builder = TraceBuilder()
     two_gpus(builder)
-    profile = analyse(read_trace(builder.write(tmp_path / "trace.json"))).profile
-    assert "; GPU 0 is idle for" in verdict_sentence(profile, UNTOLD)
-
-
-def test_of_several_gpus_the_headline_names_the_one_that_works(tmp_path: Path) -> None:
-    for text in texts(two_busy_gpus, tmp_path):
+    assert "; GPU 0 is idle for" in verdict_sentence(analysed(builder, tmp_path).profile, UNTOLD)
+    for text in texts(partial(two_gpus, first_us=985), tmp_path):
         assert "; GPU 0 works for" in text
 
 
@@ -195,7 +179,7 @@ def test_the_gpu_is_not_said_to_work_while_what_is_queued_waits(tmp_path: Path) 
 def test_a_comparison_says_of_what_its_figures_are(build: Build, tmp_path: Path) -> None:
     builder = TraceBuilder()
     build(builder)
-    side = analyse(read_trace(builder.write(tmp_path / "trace.json")))
+    side = analysed(builder, tmp_path)
     text = compare_text.comparison_to_text(compare(side, side), width=200)
     per = side.profile.steps.per
     assert f"Figures, {per}" in text

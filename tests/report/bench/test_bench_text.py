@@ -28,12 +28,6 @@ def test_a_bench_reads_as_kept(golden: Callable[[str, str], None]) -> None:
     golden("bench.txt", bench_to_text(example(), width=110))
 
 
-def test_recorded_results_are_marked_as_such() -> None:
-    mark = "Recorded on an NVIDIA H200, 2026-09-30; not this machine."
-    assert mark in bench_to_text(example(), recorded=True)
-    assert mark not in bench_to_text(example())
-
-
 def test_no_results_at_all_are_said() -> None:
     text = bench_to_text(BenchBuilder().build())
     assert "Not run" in text

@@ -4,24 +4,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from analysed import analysed
 from detector import WAITS, detector
 from recordings import TRACES, analysis_of, mostly_slow
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.tables.fragment import grids_of
 from pinprof.report.tables.gpu import collectives, copies, kernels
 from pinprof.report.tables.grid import Grid
 from pinprof.report.tables.host import ops, waits
-from pinprof.trace import read_trace
 
 US = 1000
 SIZED = "HtoD (Pinned -> Device)"
-
-
-def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
-    return analyse(read_trace(builder.write(folder / "trace.json")))
 
 
 @pytest.fixture

@@ -3,18 +3,17 @@
 import gzip
 import json
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Pages
+from analysed import analysed
+from chromium import Pages, with_scripts
 from playwright.sync_api import Page
 from recordings import TRACES
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.timeline.fragment import constants
 from pinprof.report.timeline.page_lanes import lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
@@ -22,7 +21,6 @@ from pinprof.trace import read_trace
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PARTS = ("data", "event_text", "rows", "related", "event_details", "autograd")
 NAMES = """async (text) => {
   const data = await readTimeline(text);
   const nameAt = ({ lane, at }) => nameOf(data, { lane, first: at });
@@ -49,23 +47,19 @@ STARTS = """async (text) => {
 
 @pytest.fixture(scope="module")
 def scripts(pages: Pages) -> Iterator[Page]:
-    folder = files("pinprof.report.timeline")
-    page = pages.browser.new_page()
-    texts = [folder.joinpath(f"{name}.js").read_text("utf-8") for name in PARTS]
-    page.add_script_tag(content=constants() + "".join(texts))
-    yield page
-    page.close()
+    with with_scripts(pages, "data", "event_text", "rows", "related", "event_details", "autograd") as page:
+        yield page
 
 
 def payload(analysis: Analysis) -> str:
+    """Return what the page draws of an analysis."""
     view = choose_window(analysis.trace)
     return packed(analysis.trace, analysis, lanes_of_page(analysis.trace, analysis, view), view)
 
 
 def links(scripts: Page, builder: TraceBuilder, folder: Path) -> dict[str, list[Any]]:
     """Return per event: the forward op that it is the backward of, its backward ops, and the link of the op itself."""
-    text = payload(analyse(read_trace(builder.write(folder / "trace.json"))))
-    of_name: dict[str, list[Any]] = scripts.evaluate(NAMES, text)
+    of_name: dict[str, list[Any]] = scripts.evaluate(NAMES, payload(analysed(builder, folder)))
     return of_name
 
 

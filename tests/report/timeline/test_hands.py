@@ -258,6 +258,7 @@ def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -
     hands.page.mouse.click(*hands.place("stream 7", 1.24))
     details = hands.details()
     assert details.startswith("gemm0")
+    assert hands.page.locator(".labels .mark").all_inner_texts() == ["chosen", "its launch"]
     assert "launched by: cudaLaunchKernel" in details
     assert "asked for by: aten::addmm" in details
     assert "10 of this name, 800 µs in all" in details
@@ -304,6 +305,9 @@ def test_a_wait_leads_to_what_it_waited_for(opened: Opened) -> None:
     assert "waits for: gemm2" in details
     assert "awaited work: gemm2" in details
     assert hands.page.locator(".labels .mark").all_inner_texts() == ["chosen", "awaited work"]
+    hands.press("Escape")
+    assert not hands.page.locator(".chosen").is_visible()
+    hands.page.mouse.click(*hands.place("stalls", 1.5))
     hands.press("]")
     assert hands.details().startswith("gemm2")
 

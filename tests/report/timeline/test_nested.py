@@ -5,9 +5,10 @@ import json
 import zlib
 from pathlib import Path
 
+from analysed import analysed
 from trace_builder import TraceBuilder
 
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import Analysis
 from pinprof.report.timeline import fragment, lanes_that_fit
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import FRAMES, OPS
@@ -15,7 +16,6 @@ from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
 from pinprof.report.timeline.page_lanes import FOLDED_SHARE, PageDrawing, lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
-from pinprof.trace import read_trace
 
 STACK = (
     "train.py(3): <module>",
@@ -39,7 +39,7 @@ def recorded(folder: Path, steps: int = 4, deep: int = 7, frames: int = 20) -> A
             builder.op(f"aten::deep{depth}", 1000 * step + 100 + depth, 200 - 2 * depth)
         for number in range(frames):
             builder.function("train.py(30): inner", 1000 * step + 600 + number, 0.5)
-    return analyse(read_trace(builder.write(folder / "trace.json")))
+    return analysed(builder, folder)
 
 
 def drawn(analysis: Analysis, most: int = 1_000_000) -> PageDrawing:

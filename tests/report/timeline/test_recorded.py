@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from analysed import analysed
 from hypothesis import given
 from hypothesis import strategies as st
 from page_reader import Page
@@ -60,20 +61,9 @@ GRID = "grid 4 x 98 x 1, block 32 x 4 x 1: 392 blocks, 50,176 threads".replace("
 @pytest.mark.parametrize(
     ("args", "lines"),
     [
-        (
-            CONVOLUTION,
-            [
-                INPUTS,
-            ],
-        ),
-        (
-            KERNEL,
-            [GRID],
-        ),
-        (
-            REDUCTION,
-            ["allreduce: elements 6,303,744 (24.0 MiB), float"],
-        ),
+        (CONVOLUTION, [INPUTS]),
+        (KERNEL, [GRID]),
+        (REDUCTION, ["allreduce: elements 6,303,744 (24.0 MiB), float"]),
         (
             REDUCTION | {"Collective name": "_allgather_base", "Out msg nelems": 12607488, "dtype": "odd"},
             ["_allgather_base: elements 6,303,744 in, 12,607,488 out, odd"],
@@ -184,7 +174,7 @@ def trained(steps: int = 3) -> TraceBuilder:
 
 
 def page_of(builder: TraceBuilder, folder: Path) -> str:
-    return fragment(analyse(read_trace(builder.write(folder / "trace.json"))))
+    return fragment(analysed(builder, folder))
 
 
 def test_a_page_has_equal_args_once_and_each_events_own_numbers(tmp_path: Path) -> None:
@@ -206,7 +196,7 @@ def test_a_page_has_equal_args_once_and_each_events_own_numbers(tmp_path: Path) 
 
 
 def test_a_page_without_the_file_says_why_it_tells_no_args(tmp_path: Path) -> None:
-    analysis = analyse(read_trace(trained().write(tmp_path / "trace.json")))
+    analysis = analysed(trained(), tmp_path)
     trained().write(tmp_path / "trace.json").write_text('{"traceEvents": []}')
     assert "changed" in packed(fragment(analysis))["args"]["why"]
     (tmp_path / "trace.json").unlink()

@@ -5,28 +5,26 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from chromium import Pages, Scheme, box_of, come_to_rest, complaints_of, painted
+from analysed import analysed, host_alone
+from chromium import Pages, Scheme, box_of, come_to_rest, complaints_of, painted, with_scripts
 from playwright.sync_api import Locator, Page, expect
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import Analysis
 from pinprof.notebook import analyze
 from pinprof.report.charts.chart import Chart, chart_html, layout
 from pinprof.report.elements import Markup
 from pinprof.report.page import page as page_around
-from pinprof.report.timeline import SharedTimeline, fragment
-from pinprof.report.timeline.fragment import constants
+from pinprof.report.timeline import fragment
 from pinprof.report.timeline.page_lanes import lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.trace.page import to_html
-from pinprof.trace import read_trace
 from pinprof.units import duration, how_many, percent, rate, size
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -123,12 +121,6 @@ def test_a_recording_has_its_lanes_and_hovering_tells_what_ran(opened: Opened) -
     assert re.fullmatch(r"lasts 2\.\d\d ms: 48\.0 MiB at 1\d\.\d GB/s", lines[2])
     assert lines[4:6] == ["stream 7 of GPU 0 (NVIDIA H200)", lines[5]]
     assert re.fullmatch(r"launched [\d.]+ ms earlier by cudaMemcpyAsync", lines[5])
-
-
-def test_wide_rectangles_are_labelled(opened: Opened) -> None:
-    page = opened(TRACES / "pageable_blocking.stack.json.gz")
-    page.locator("select.step").select_option("ProfilerStep#3")
-    view(page)
     assert {"ProfilerStep#3", "blocking copy to the GPU", "aten::to", "HtoD pageable 48.0 MiB"} <= set(painted(page))
 
 
@@ -163,50 +155,19 @@ def test_a_step_is_chosen_by_its_name_and_times_are_relative_to_it(opened: Opene
     assert view(page)[0] > start
     button(page, "previous step").click()
     assert view(page) == pytest.approx((start, end))
+    page.locator(".plot").focus()
+    page.keyboard.press("PageDown")
+    assert view(page)[0] > start
+    page.keyboard.press("PageUp")
+    assert view(page) == pytest.approx((start, end))
     button(page, "all").click()
     assert view(page)[1] - view(page)[0] >= first[1] - first[0]
     assert button(page, "all").get_attribute("aria-pressed") == "true"
 
 
-def test_keys_zoom_move_and_go_from_step_to_step(opened: Opened) -> None:
-    page = opened(TRACES / "loss_item.json.gz")
-    page.locator(".plot").focus()
-    page.keyboard.press("0")
-    whole = view(page)
-    page.keyboard.press("+")
-    closer = view(page)
-    assert whole[0] < closer[0] < closer[1] < whole[1]
-    page.keyboard.press("ArrowRight")
-    moved = view(page)
-    assert moved[0] > closer[0]
-    assert moved[1] - moved[0] == pytest.approx(closer[1] - closer[0])
-    page.keyboard.press("-")
-    page.keyboard.press("0")
-    assert view(page) == whole
-    page.locator("select.step").select_option(index=1)
-    one = view(page)
-    page.locator(".plot").focus()
-    page.keyboard.press("PageDown")
-    assert view(page)[0] > one[0]
-    page.keyboard.press("PageUp")
-    assert view(page) == pytest.approx(one)
-    page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.className") == "find"
-
-
-def test_dragging_moves_and_a_double_click_zooms_to_an_event_or_back(opened: Opened) -> None:
+def test_a_double_click_zooms_to_an_event_or_back(opened: Opened) -> None:
     page = opened(TRACES / "loss_item.json.gz")
     first = view(page)
-    button(page, "zoom in").click()
-    closer = view(page)
-    x, y = place_of(page, "ops", 0.5)
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + 100, y, steps=5)
-    page.mouse.up()
-    start, end = view(page)
-    assert end - start == pytest.approx(closer[1] - closer[0])
-    assert (closer[0] - start) / (end - start) == pytest.approx(100 / rows_of(page)["width"], rel=0.01)
     page.mouse.dblclick(*place_of(page, "host", 0.5))
     step = view(page)
     assert "ProfilerStep" in page.locator(".chosen").inner_text()
@@ -225,25 +186,6 @@ def test_a_finding_zooms_to_its_worst_instance_and_marks_it(opened: Opened) -> N
     details = page.locator(".chosen").inner_text()
     assert "the wait: blocking copy to the GPU" in details
     assert "awaited work: Memcpy HtoD (Pageable -> Device)" in details
-
-
-def test_clicking_gpu_work_shows_its_launch(opened: Opened, tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.step(0, 0, 1000)
-    builder.kernel(500, 400, launch=100, name="gemm")
-    page = opened(builder.write(tmp_path / "launch.json"))
-    assert point_at(page, "stream 7", 0.7).startswith("gemm")
-    page.mouse.down()
-    page.mouse.up()
-    page.wait_for_selector(".chosen:not([hidden])")
-    expect(page.locator(".labels .mark")).to_have_text(["chosen", "its launch"])  # drawn in the next frame
-    details = page.locator(".chosen").inner_text()
-    assert "launched 400 µs earlier by cudaLaunchKernel" in details
-    assert "cudaLaunchKernel\nstarts 100 µs into ProfilerStep#0\nlasts 2.00 µs" in details
-    page.keyboard.press("Escape")
-    page.locator(".plot").focus()
-    page.keyboard.press("Escape")
-    page.wait_for_selector(".chosen", state="hidden")
 
 
 def test_lanes_fold_and_unfold(opened: Opened) -> None:
@@ -318,23 +260,6 @@ def test_the_lanes_of_the_gpu_stay_in_sight_with_details_open_until_they_are_let
     button(page, "GPU on top").click()
     view(page)
     assert lanes.all_inner_texts()[:2] == ["host", "stalls"]
-
-
-def test_timelines_that_share_a_view_move_together(opened: Opened, tmp_path: Path) -> None:
-    page = opened(
-        TRACES / "loss_item.json.gz",
-        made=lambda analysis: 2 * fragment(analysis, shared=SharedTimeline("both", "one", "One")),
-    )
-    second = page.locator(".timeline").nth(1)
-    second.scroll_into_view_if_needed()
-    page.wait_for_function("() => document.querySelectorAll('.timeline[data-drawn]').length == 2")
-    page.locator(".plot").first.focus()
-    page.keyboard.press("+")
-    page.keyboard.press("ArrowRight")
-    shown = view(page)
-    assert second.locator(".plot").evaluate(
-        "plot => plot.dataset.view.split(' ').map((time) => time / 1e6)"
-    ) == pytest.approx(list(shown))
 
 
 def test_what_is_merged_in_the_page_is_drawn_as_blocks(opened: Opened) -> None:
@@ -441,20 +366,12 @@ def hostile(folder: Path) -> Path:
     return builder.write(folder / "hostile.json")
 
 
-def host_alone(folder: Path) -> Path:
-    builder = TraceBuilder()
-    for start in builder.steps(3):
-        for number in range(9):
-            builder.op(f"aten::op{number}", start + 100 * number, 90)
-    return builder.write(folder / "host.json")
-
-
 @pytest.mark.parametrize(
     "written",
     [
         pytest.param(lambda _: TRACES / "pageable_blocking.stack.json.gz", id="recorded"),
         pytest.param(lambda _: TRACES / "small_kernels.json.gz", id="many"),
-        pytest.param(host_alone, id="host"),
+        pytest.param(lambda folder: host_alone().write(folder / "host.json"), id="host"),
         pytest.param(hostile, id="hostile"),
     ],
 )
@@ -567,12 +484,8 @@ def test_a_notebook_has_plotly_once_and_each_report_its_charts(
 @pytest.fixture(scope="module")
 def scripts(pages: Pages) -> Iterator[Page]:
     """Return an empty page with the functions that word what one hovers over."""
-    folder = files("pinprof.report.timeline")
-    texts = [folder.joinpath(f"{name}.js").read_text("utf-8") for name in ("data", "event_text", "rows")]
-    page = pages.browser.new_page()
-    page.add_script_tag(content=constants() + "".join(texts))
-    yield page
-    page.close()
+    with with_scripts(pages, "data", "event_text", "rows") as page:
+        yield page
 
 
 @pytest.mark.parametrize(
@@ -624,7 +537,7 @@ def words_of(scripts: Page, analysis: Analysis) -> list[list[list[str]]]:
 def test_the_page_says_what_an_event_is(scripts: Page, tmp_path: Path) -> None:
     builder = TraceBuilder()
     steps_with_waits(builder)
-    words = words_of(scripts, analyse(read_trace(builder.write(tmp_path / "trace.json"))))
+    words = words_of(scripts, analysed(builder, tmp_path))
     steps, stalls, ops, calls, frames, band, copies, back = (lane[:2] for lane in words)
     assert steps[0] == ["ProfilerStep#0", "900 µs on the host"]
     assert stalls[0] == [
@@ -660,7 +573,7 @@ def test_the_page_counts_from_the_beginning_of_a_trace_without_steps(scripts: Pa
     builder.op("aten::mm", 10, 30)
     builder.kernel(60, 50, launch=20)
     builder.activity("memset", "Memset", 200, 5, correlation=0, device=0, stream=20)
-    words = words_of(scripts, analyse(read_trace(builder.write(tmp_path / "trace.json"))))
+    words = words_of(scripts, analysed(builder, tmp_path))
     assert [lane[0] for lane in words] == [
         ["aten::mm", "starts 0 ns into the trace", "lasts 30.0 µs"],
         ["cudaLaunchKernel", "starts 10.0 µs into the trace", "lasts 2.00 µs", "in aten::mm"],
@@ -745,15 +658,6 @@ def test_a_page_with_all_charts_does_not_scroll_sideways(opened: Opened, width: 
     for canvas in page.locator(".canvas .main-svg").all():
         box = box_of(canvas)
         assert box["x"] + box["width"] <= width
-
-
-def test_a_finding_leads_to_where_it_happens_in_the_timeline(opened: Opened) -> None:
-    page = opened(TRACES / "loss_item_host_work.stack.json.gz")
-    whole = view(page)
-    page.locator("#finding-1-1 .see").click()
-    start, end = view(page)
-    assert end - start < whole[1] - whole[0]
-    assert point_at(page, "stalls", 0.5).startswith(".item()")
 
 
 def test_the_first_key_leads_past_the_header_and_the_next_to_the_parts(opened: Opened) -> None:
