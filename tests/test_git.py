@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import users_git
 
 from pinprof.ab.checkout import Repository
 from pinprof.fix import FixError, Patches, check_patches
 from pinprof.git import NEVER, GitError, git
 
-IDENTITY = ("-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false")
 CONFIG = """
 [core]
     fsmonitor = {canary} fsmonitor
@@ -51,21 +51,16 @@ MORE = """
 """
 
 
-def made(folder: Path, *words: str) -> str:
-    """Run git as the user does."""
-    return subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A repository with three Python files, each changed or only touched since the commit."""
     top = tmp_path / "project"
     top.mkdir()
-    made(top, "init", "-q", "-b", "main")
+    users_git.git(top, "init", "-q", "-b", "main")
     for name in ("a.py", "b.py", "c.py"):
         (top / name).write_text("x = 1\n")
-    made(top, "add", ".")
-    made(top, "commit", "-q", "-m", "All")
+    users_git.git(top, "add", ".")
+    users_git.git(top, "commit", "-q", "-m", "All")
     return top
 
 
@@ -131,13 +126,13 @@ def test_a_filter_that_cannot_be_switched_off_is_an_error(folder: Path, started:
 
 
 def test_what_a_partial_clone_lacks_is_not_fetched(folder: Path, tmp_path: Path) -> None:
-    made(folder, "config", "uploadpack.allowFilter", "true")
+    users_git.git(folder, "config", "uploadpack.allowFilter", "true")
     clone, canary = tmp_path / "clone", tmp_path / "canary"
-    made(tmp_path, "clone", "-q", "--filter=blob:none", "--no-checkout", f"file://{folder}", str(clone))
-    made(clone, "config", "remote.origin.uploadpack", f"touch {canary}; git-upload-pack")
-    made(clone, "config", "protocol.file.allow", "always")
+    users_git.git(tmp_path, "clone", "-q", "--filter=blob:none", "--no-checkout", f"file://{folder}", str(clone))
+    users_git.git(clone, "config", "remote.origin.uploadpack", f"touch {canary}; git-upload-pack")
+    users_git.git(clone, "config", "protocol.file.allow", "always")
     for url in (f"file://{folder}", str(folder)):
-        made(clone, "config", "remote.origin.url", url)
+        users_git.git(clone, "config", "remote.origin.url", url)
         with pytest.raises(GitError):
             git(clone, "show", "HEAD:a.py")
     assert not canary.exists()
@@ -150,7 +145,7 @@ def test_a_repository_that_the_environment_names_is_not_the_one_of_the_folder(
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    made(other, "init", "-q")
+    users_git.git(other, "init", "-q")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other))
     assert git(folder, "rev-parse", "--show-toplevel") == str(folder)

@@ -1,10 +1,10 @@
 """Versions in git: worktrees that come and go, with patches, data and submodules."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from users_git import commit_all, git
 
 from pinprof.ab.checkout import Repository, apply_patch
 from pinprof.errors import MeasureError
@@ -17,13 +17,6 @@ PATCH = """--- a/train.py
 """
 
 
-def git(folder: Path, *words: str) -> str:
-    identity = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false"]
-    return subprocess.run(
-        ["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     top = tmp_path / "project"
@@ -34,8 +27,7 @@ def repository(tmp_path: Path) -> Repository:
     git(top, "init", "-q", "-b", "main")
     for text in ("first", "second"):
         (top / "train.py").write_text(f'print("{text}")\n')
-        git(top, "add", ".")
-        git(top, "commit", "-q", "-m", f"Print {text}")
+        commit_all(top, f"Print {text}")
     return Repository.around(top)
 
 
@@ -72,8 +64,7 @@ def test_a_submodule_is_that_of_the_working_tree(repository: Repository, tmp_pat
     library.mkdir()
     git(library, "init", "-q")
     (library / "code.py").write_text("")
-    git(library, "add", ".")
-    git(library, "commit", "-q", "-m", "Begin")
+    commit_all(library, "Begin")
     git(repository.top, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "library")
     git(repository.top, "commit", "-q", "-m", "Use it")
     assert repository.submodules() == ["library"]
@@ -131,8 +122,7 @@ def test_the_version_runs_in_the_same_folder_of_its_checkout(
 ) -> None:
     (repository.top / "tools").mkdir()
     (repository.top / "tools" / "train.py").write_text("")
-    git(repository.top, "add", ".")
-    git(repository.top, "commit", "-q", "-m", "Add tools")
+    commit_all(repository.top, "Add tools")
     monkeypatch.setenv("PYTHONPATH", f"{repository.top}/src{os.pathsep}/elsewhere")
     below = Repository.around(repository.top / "tools")
     with below.checkout(below.commit("HEAD")) as place:

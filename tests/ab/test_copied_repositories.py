@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from users_git import IDENTITY, commit_all, git
 
 from pinprof.ab.checkout import Repository
 from pinprof.ab.copies import copied
 
-IDENTITY = ("-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false")
 Version = Callable[[Path], AbstractContextManager[Path]]
 CHANGES = (
     "add -A",
@@ -57,15 +57,9 @@ QUESTIONS = (
 )
 
 
-def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
 def commit(folder: Path, text: str) -> None:
     (folder / "train.py").write_text(text)
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", text)
+    commit_all(folder, text)
 
 
 @pytest.fixture
@@ -121,27 +115,27 @@ def at_head(top: Path) -> Iterator[Path]:
 VERSIONS = pytest.mark.parametrize("version", [as_it_is, at_head])
 
 
-@VERSIONS
-def test_what_git_changes_in_a_copy_stays_there(clone: Path, origin: Path, version: Version) -> None:
-    before = state(clone, origin)
-    with version(clone) as place:
-        for change in CHANGES:
-            subprocess.run(["git", *change.split()], cwd=place, check=True, capture_output=True)
-        assert state(clone, origin) == before
-        assert git(place, "rev-parse", "--abbrev-ref", "HEAD") == "side"
-    assert state(clone, origin) == before
+IN_WORKTREE = pytest.mark.parametrize("in_worktree", [False, True], ids=["repository", "worktree"])
+
+
+def worktree(clone: Path) -> Path:
+    """Add a worktree to a clone, and return its folder."""
+    git(clone, "worktree", "add", "-q", "-b", "topic", str(clone.parent / "tree"))
+    return clone.parent / "tree"
 
 
 @VERSIONS
-def test_a_worktree_and_the_repository_around_it_stay_as_they_are(clone: Path, origin: Path, version: Version) -> None:
-    tree = clone.parent / "tree"
-    git(clone, "worktree", "add", "-q", "-b", "topic", str(tree))
-    before = state(clone, origin, tree)
-    with version(tree) as place:
+@IN_WORKTREE
+def test_what_git_changes_in_a_copy_stays_there(clone: Path, origin: Path, version: Version, in_worktree: bool) -> None:
+    top = worktree(clone) if in_worktree else clone
+    before = state(clone, origin, top)
+    with version(top) as place:
         assert (place / ".git").is_dir()
         for change in CHANGES:
             subprocess.run(["git", *change.split()], cwd=place, check=True, capture_output=True)
-        assert state(clone, origin, tree) == before
+        assert state(clone, origin, top) == before
+        assert git(place, "rev-parse", "--abbrev-ref", "HEAD") == "side"
+    assert state(clone, origin, top) == before
 
 
 @VERSIONS
@@ -158,18 +152,13 @@ def test_a_submodule_stays_as_it_is(clone: Path, origin: Path, version: Version)
         assert state(clone, origin) == before
 
 
-def test_a_copy_looks_as_the_repository(clone: Path) -> None:
-    with copied(clone, [], {}) as place:
+@IN_WORKTREE
+def test_a_copy_looks_as_the_original(clone: Path, in_worktree: bool) -> None:
+    top = worktree(clone) if in_worktree else clone
+    with copied(top, [], {}) as place:
         for question in QUESTIONS:
-            assert git(place, *question.split()) == git(clone, *question.split()), question
-
-
-def test_in_a_worktree_a_copy_looks_as_that(clone: Path) -> None:
-    tree = clone.parent / "tree"
-    git(clone, "worktree", "add", "-q", "-b", "topic", str(tree))
-    with copied(tree, [], {}) as place:
-        for question in QUESTIONS:
-            assert git(place, *question.split()).replace("+ ", "  ") == git(tree, *question.split()).replace("+ ", "  ")
+            asked = (git(folder, *question.split()).replace("+ ", "  ") for folder in (place, top))
+            assert next(asked) == next(asked), question
 
 
 def test_what_is_a_link_in_a_copy_is_not_new_to_git(clone: Path) -> None:

@@ -53,41 +53,35 @@ def test_turns_are_read_without_the_steps_that_settle(tmp_path: Path) -> None:
     assert (read.usual_ns, read.mean_ns, read.warmup) == (3.5, 3.5, 3)
 
 
-def test_the_time_of_other_programs_on_the_cpu_does_not_count(tmp_path: Path) -> None:
-    log = run_log([("warm-up", 1), (PLAIN, 4)], [9, 10, 30, 10, 10], gpu=[0, 0, 0, 0, 7])
-    write_times(tmp_path / "times.json", log, delays_ns=[0, 20, 3, 3])
-    assert read_times(tmp_path).steps.tolist() == [10, 10, 7, 7]
-    assert read_times(tmp_path).by_clock == ()  # a GPU works ahead: after a long step comes a short one
+AFTER_ONE = [("warm-up", 1), (PLAIN, 4)]
 
 
-def test_the_time_of_its_own_workers_on_the_cpu_counts(tmp_path: Path) -> None:
-    log = run_log([("warm-up", 1), (PLAIN, 2)], [9, 10, 30])
-    write_times(tmp_path / "times.json", log, delays_ns=[0, 20], children=2)
-    assert read_times(tmp_path).steps.tolist() == [10, 30]
+@pytest.mark.parametrize(
+    ("log", "more", "steps"),
+    [  # the time of other programs on the CPU does not count, and that of its own workers does
+        (run_log(AFTER_ONE, [9, 10, 30, 10, 10], gpu=[0, 0, 0, 0, 7]), {"delays_ns": [0, 20, 3, 3]}, [10, 10, 7, 7]),
+        (run_log(AFTER_ONE, [9, 10, 30, 8, 8]), {"delays_ns": [0, 20], "children": 2}, [10, 30, 8, 8]),
+        # steps with other work do not count, unless most have it
+        (
+            run_log([(PLAIN, 6)], [1, 90, 1, 1, 80, 1], IrregularWork(1, EVALUATION), IrregularWork(4, CHECKPOINT)),
+            {},
+            [1, 1, 1, 1],
+        ),
+        (run_log([(PLAIN, 3)], [7, 8, 9], *(IrregularWork(at, EVALUATION) for at in range(3))), {}, [7, 8, 9]),
+        (run_log([(PLAIN, 3)], [1, 1, 1], gpu=[5, 0, 6]), {}, [5, 1, 6]),  # the times of the GPU come first
+    ],
+)
+def test_the_steps_that_count_are_read(tmp_path: Path, log: RunLog, more: dict[str, object], steps: list[int]) -> None:
+    write_times(tmp_path / "times.json", log, **more)
+    assert read_times(tmp_path).steps.tolist() == steps
+    works_ahead = any(log.gpu_ns)  # after a long step of a GPU comes a short one
+    assert (read_times(tmp_path).by_clock == ()) == works_ahead
 
 
 def test_the_time_by_the_clock_is_kept_beside(tmp_path: Path) -> None:
     write_times(tmp_path / "times.json", run_log([("warm-up", 1), (PLAIN, 2)], [9, 10, 30]), delays_ns=[0, 20])
     read = read_times(tmp_path)
     assert [turn.tolist() for turn in (*read.turns, *read.by_clock)] == [[10, 10], [10, 30]]
-
-
-def test_steps_with_an_evaluation_or_a_checkpoint_do_not_count(tmp_path: Path) -> None:
-    log = run_log([(PLAIN, 6)], [1, 90, 1, 1, 80, 1], IrregularWork(1, EVALUATION), IrregularWork(4, CHECKPOINT))
-    write_times(tmp_path / "times.json", log)
-    assert read_times(tmp_path).steps.tolist() == [1, 1, 1, 1]
-
-
-def test_work_in_most_steps_is_a_part_of_the_step(tmp_path: Path) -> None:
-    write_times(
-        tmp_path / "times.json", run_log([(PLAIN, 3)], [7, 8, 9], *(IrregularWork(at, EVALUATION) for at in range(3)))
-    )
-    assert read_times(tmp_path).steps.tolist() == [7, 8, 9]
-
-
-def test_the_times_of_the_gpu_come_first(tmp_path: Path) -> None:
-    write_times(tmp_path / "times.json", run_log([(PLAIN, 3)], [1, 1, 1], gpu=[5, 0, 6]))
-    assert read_times(tmp_path).steps.tolist() == [5, 1, 6]
 
 
 def test_the_slowest_rank_tells_the_step_of_a_job(tmp_path: Path) -> None:
@@ -140,6 +134,9 @@ def test_the_quickest_step_of_each_turn_counts_by_the_clock() -> None:
     assert pair.quickest.value == pytest.approx(log(6 / 5))
     back = Pair.of(0, [other, one])
     assert back.quickest == Difference(-pair.quickest.value, pair.quickest.error)
+    of_gpu = Pair.of(0, [timed([5.0, 50], [90, 5], [6, 70]), timed([6.0, 9], [8, 6], [9, 9])])
+    assert of_gpu.quickest is not None
+    assert of_gpu.quickest.value == pytest.approx(log(6 / 5))
 
 
 def test_steps_that_wait_for_workers_are_compared_by_their_mean() -> None:
@@ -151,12 +148,6 @@ def test_steps_that_wait_for_workers_are_compared_by_their_mean() -> None:
     assert (pair.usual.value, pair.quickest, pair.usual_ns) == (0, None, (3, 3))
     assert Pair.of(0, [replace(one, turns=one.turns[:1]), other]).usual.value == 0
     assert not Pair.of(0, [one, replace(other, input_fraction=0.1)]).by_mean
-
-
-def test_the_quickest_step_of_each_turn_counts_where_the_gpu_timed_it() -> None:
-    pair = Pair.of(0, [timed([5.0, 50], [90, 5], [6, 70]), timed([6.0, 9], [8, 6], [9, 9])])
-    assert pair.quickest is not None
-    assert pair.quickest.value == pytest.approx(log(6 / 5))
 
 
 def test_runs_are_compared_by_their_usual_step_and_by_their_mean() -> None:
@@ -266,12 +257,6 @@ def test_what_pinprof_refused_is_told_apart_from_a_program_that_failed(printed: 
     with running([sys.executable, "-c", f"print('{printed}')"], tmp_path, {}) as process:
         assert process.wait(30) == 0
         assert process.why_failed(2) == why
-
-
-def test_the_last_lines_of_a_program_are_told(tmp_path: Path) -> None:
-    with running([sys.executable, "-c", "print('one'); raise SystemExit('two')"], tmp_path, {}) as process:
-        assert process.wait(20) == 1
-        assert process.last_lines() == "one | two"
 
 
 TRAIN = """

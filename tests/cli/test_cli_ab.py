@@ -1,30 +1,21 @@
 """`pinprof ab` and `pinprof bisect`: what they compare, print and return; the measurement is replaced."""
 
-import subprocess
 from collections.abc import Callable, Sequence
-from math import log
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from command_line import invoke, is_one_line_error
 from fitting import fitting
+from made_up_pairs import made_up_measurement
+from users_git import commit_all, git
 
 from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes
-from pinprof.ab.plan import Plan
 from pinprof.ab.recording import RecordedChanges
-from pinprof.ab.sequential_test import run_test
-from pinprof.ab.times import Difference, Pair, TimedProcess
 from pinprof.ab.worker import StepOptions
 from pinprof.errors import MeasureError
 
 Speeds = Callable[[ProgramVersion], float]
-
-
-def git(folder: Path, *words: str) -> None:
-    identity = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -33,8 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(tmp_path, "init", "-q", "-b", "main")
     for number, step in enumerate((100, 100, 100, 120, 120)):
         (tmp_path / "train.py").write_text(f"{step} {number}\n")
-        git(tmp_path, "add", ".")
-        git(tmp_path, "commit", "-q", "-m", f"Change {number}")
+        commit_all(tmp_path, f"Change {number}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -61,20 +51,13 @@ class Fake:
     ) -> Measurement:
         self.programs.append(programs)
         self.wishes.append(wishes)
-        steps = [1e6 * self.speed(program) for program in programs]
-        number = 0
-
-        def measure(first: int) -> Pair:
-            nonlocal number
-            number += 1
-            difference = log(steps[1] / steps[0]) + (-1) ** number * self.scatter * ((number - 1) // 2 % 4 + 1)
-            longer = self.busy if number % 4 == 0 else 1.0
-            usual, told = (longer * steps[0], longer * steps[1]), Difference(difference)
-            return Pair(first, usual, usual, told, told)
-
-        test = run_test(measure, Bounds(wishes.bounds.limit, 30 * 60), clock=lambda: 60.0 * number)
-        first = [TimedProcess((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
-        return Measurement(programs, (first[0], first[1]), Plan.of(first, 1.0, 1.0), test)
+        return made_up_measurement(
+            programs,
+            [1e6 * self.speed(program) for program in programs],
+            Bounds(wishes.bounds.limit, 30 * 60),
+            noise=lambda number: (-1) ** number * self.scatter * ((number - 1) // 2 % 4 + 1),
+            longer=lambda number: 1.0 if number % 4 else self.busy,
+        )
 
     def record(self, _made: Measurement, _options: Sequence[str], folder: Path, *_: Any) -> RecordedChanges:
         self.kept_in = folder
@@ -86,7 +69,7 @@ def fake(project: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return Fake(monkeypatch)
 
 
-def test_a_slower_working_tree_fails_the_gate(project: Path, fake: Fake) -> None:
+def test_a_slower_working_tree_fails_the_gate_whatever_becomes_of_its_recording(project: Path, fake: Fake) -> None:
     (project / "train.py").write_text("150 \n")
     result = invoke("ab", "--json", "ab.json", "--no-trace", "--", "train.py", "--lr", "1")
     assert result.exit_code == 1
@@ -101,6 +84,9 @@ def test_a_slower_working_tree_fails_the_gate(project: Path, fake: Fake) -> None
     assert (document["verdict"], document["too_slow"]) == ("slower", True)
     assert document["range"][0] < document["ratio"] < document["range"][1]
     assert document["causes_reason"] == "not recorded"
+    result = invoke("ab", "--", "train.py")
+    assert result.exit_code == 1
+    assert "unknown: the program was not recorded" in result.stdout
 
 
 def test_a_faster_version_passes(project: Path, fake: Fake) -> None:
@@ -148,13 +134,6 @@ def test_on_a_machine_that_makes_steps_ten_times_as_long_no_difference_is_no_ver
     assert sentence.endswith("%), but processes of one version differ twofold")
 
 
-def test_a_recording_that_fails_is_told_and_does_not_change_the_verdict(project: Path, fake: Fake) -> None:
-    (project / "train.py").write_text("150\n")
-    result = invoke("ab", "--", "train.py")
-    assert result.exit_code == 1
-    assert "unknown: the program was not recorded" in result.stdout
-
-
 def test_a_folder_that_cannot_keep_the_traces_is_told_before_anything_is_measured(project: Path, fake: Fake) -> None:
     (project / "train.py").write_text("150\n")
     (project / "kept" / "after").mkdir(parents=True)
@@ -170,9 +149,9 @@ def test_a_folder_that_cannot_keep_the_traces_is_told_before_anything_is_measure
 
 def test_a_patch_is_compared_with_the_revision_without_it(project: Path, fake: Fake) -> None:
     (project / "train.py").write_text("240 4\n")
-    patch = subprocess.run(["git", "diff"], cwd=project, capture_output=True, text=True, check=True).stdout
+    patch = git(project, "diff")
     git(project, "checkout", "-q", ".")
-    (project / "slow.diff").write_text(patch)
+    (project / "slow.diff").write_text(f"{patch}\n")
     result = invoke("ab", "--patch", "slow.diff", "--no-trace", "--", "train.py")
     assert result.exit_code == 1
     assert "100.0 % slower" in result.stdout
@@ -230,10 +209,7 @@ def test_a_version_that_fails_is_one_line(project: Path, monkeypatch: pytest.Mon
     result = invoke("ab", "--", "train.py")
     assert is_one_line_error(result)
     assert "no data" in result.stderr
-    assert (
-        subprocess.run(["git", "worktree", "list"], cwd=project, capture_output=True, check=True).stdout.count(b"\n")
-        == 1
-    )
+    assert "\n" not in git(project, "worktree", "list")
 
 
 # ---------------------------------------------------------------- bisect

@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import invoke
 from fitting import fitting
 from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
-from pinprof.cli import main
 from pinprof.hta.breakdowns import GpuShares, KernelTimes, LaunchTimes, StreamTimes, breakdown_of
 from pinprof.report.trace.hta import hta_to_text
 
@@ -46,14 +45,6 @@ def test_figures_are_those_of_hta_in_nanoseconds(tmp_path: Path) -> None:
     assert found.failed == ()
 
 
-def test_the_overlap_of_communication_is_told(tmp_path: Path) -> None:
-    builder = two_steps()
-    correlation = builder.call("cudaLaunchKernel", 4, 2)
-    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-    builder.activity("kernel", name, 30, 40, correlation=correlation, device=0, stream=SIDE)
-    assert breakdown_of(str(builder.write(tmp_path / "trace.json"))).overlapped == 0.5
-
-
 def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.op("aten::mm", 0, 10)
@@ -64,6 +55,10 @@ def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
 
 def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> None:
     builder = two_steps()
+    correlation = builder.call("cudaLaunchKernel", 4, 2)
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    builder.activity("kernel", name, 30, 40, correlation=correlation, device=0, stream=SIDE)
+    assert breakdown_of(str(builder.write(tmp_path / "trace.json"))).overlapped == 0.5
     builder.activity("kernel", "again", 120, 10, correlation=1, device=0, stream=COMPUTE)
     builder.call("cudaLaunchKernel", 100, 2, correlation=1)  # a counter wrapped
     found = breakdown_of(str(builder.write(tmp_path / "trace.json")))
@@ -75,37 +70,26 @@ def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> No
 # ---------------------------------------------------------------- the command
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["report", *arguments])
-
-
-def report(*arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(main, ["report", *arguments, "--json", "-"])
+def report(*arguments: object) -> list[dict[str, Any]]:
+    """Return the traces of a report."""
+    result = invoke("report", *arguments, "--json", "-")
     assert result.exit_code == 0
-    return fitting(result.stdout)
+    traces: list[dict[str, Any]] = fitting(result.stdout)["traces"]
+    return traces
 
 
-def test_the_report_has_a_section_with_hta_only(tmp_path: Path) -> None:
-    path = str(two_steps().write(tmp_path / "trace.json"))
-    assert "HolisticTraceAnalysis" not in run(path).stdout
-    lines = run(path, "--hta").stdout.partition("HolisticTraceAnalysis")[2]
+def test_a_report_has_its_figures_only_if_asked(tmp_path: Path) -> None:
+    path = two_steps().write(tmp_path / "trace.json")
+    assert "HolisticTraceAnalysis" not in invoke("report", path).stdout
+    lines = invoke("report", path, "--hta").stdout.partition("HolisticTraceAnalysis")[2]
     assert "70 %" in lines  # 70.5 of 100.5 µs
     assert "30.5 µs" in lines
     assert "all but the last step" in lines
-
-
-def test_json_has_its_figures_in_milliseconds(tmp_path: Path) -> None:
-    path = str(two_steps().write(tmp_path / "trace.json"))
-    assert report(path)["traces"][0]["hta"] is None
-    told = report(path, "--hta")["traces"][0]["hta"]
+    assert report(path)[0]["hta"] is None
+    told = report(path, "--hta")[0]["hta"]
     assert told["times"] == {"idle_ms": 0.01, "compute_ms": 0.0705, "other_ms": 0.02, "span_ms": 0.1005}
-    assert told["kernels"][1] == {
-        "name": "reduce",
-        "kind": "COMPUTATION",
-        "time_ms": 0.0305,
-        "mean_ms": 0.0305,
-        "max_ms": 0.0305,
-    }
+    reduce = {"name": "reduce", "kind": "COMPUTATION", "time_ms": 0.0305, "mean_ms": 0.0305, "max_ms": 0.0305}
+    assert told["kernels"][1] == reduce
     assert told["launches"] == {"count": 3, "longer_than_work": 1, "slow": 1, "late": 0}
     assert told["streams"][0]["host_wait_ms"] == 0.01
     assert (told["overlapped"], told["failed"]) == (None, [])
@@ -113,11 +97,9 @@ def test_json_has_its_figures_in_milliseconds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_rank_of_a_job_has_its_own() -> None:
-    paths = [str(TRACES / f"ranks/pageable_ranks.rank{rank}.before.json.gz") for rank in (0, 1)]
-    found = report(*paths, "--hta")
-    assert [trace["hta"]["times"]["span_ms"] > 0 for trace in found["traces"]] == [True, True]
-    assert found["ranks"]["rows"]
-    text = run(*paths, "--hta").stdout.partition("HolisticTraceAnalysis")[2]
+    paths = [TRACES / f"ranks/pageable_ranks.rank{rank}.before.json.gz" for rank in (0, 1)]
+    assert [trace["hta"]["times"]["span_ms"] > 0 for trace in report(*paths, "--hta")] == [True, True]
+    text = invoke("report", *paths, "--hta").stdout.partition("HolisticTraceAnalysis")[2]
     assert "the JSON report has the kernels of each rank" in text
 
 
@@ -125,12 +107,12 @@ def test_every_rank_of_a_job_has_its_own() -> None:
 def test_a_folder_with_other_files_is_told_of_what_is_a_trace(tmp_path: Path) -> None:
     two_steps().write(tmp_path / "a.json")
     (tmp_path / "b.json").write_text("{}")
-    (trace,) = report(str(tmp_path), "--hta")["traces"]
+    (trace,) = report(tmp_path, "--hta")
     assert trace["hta"]["times"]
 
 
 def test_standard_input_cannot_be_read_twice() -> None:
-    result = run("-", "--hta")
+    result = invoke("report", "-", "--hta")
     assert result.exit_code == 2
     assert "--hta reads a trace twice, and standard input can be read once; name a file" in result.stderr
 
@@ -140,12 +122,6 @@ def test_many_traces_are_not_all_listed() -> None:
     one = breakdown_of(str(TRACES / "loss_item.json.gz"))
     many = [type(one)("x", rank, one.times, None, (), (stream,), None, ()) for rank in range(20)]
     assert "these are 16 of 20 traces; the JSON report has all" in hta_to_text(many)
-
-
-def test_without_a_trace_it_fails_as_ever(tmp_path: Path) -> None:
-    result = run(str(tmp_path / "none.json"), "--hta")
-    assert result.exit_code == 2
-    assert "none.json: no such file" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["loss_item", "small_kernels", "prefetch.stack"])

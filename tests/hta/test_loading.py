@@ -17,6 +17,9 @@ import pinprof
 from pinprof.errors import PinprofError, TraceError
 
 RECORDING = TRACES / "pageable_blocking.json.gz"
+
+
+METADATA = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "main"}}
 pytestmark = pytest.mark.filterwarnings("ignore:::hta", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
 
@@ -70,23 +73,16 @@ def test_frames_are_those_of_htas_loader(name: str, monkeypatch: pytest.MonkeyPa
     assert found.t.get_trace_start_unixtime_ns(0) == pytest.approx(expected.t.get_trace_start_unixtime_ns(0), abs=2)
 
 
-def test_shapes_that_were_recorded_are_there(tmp_path: Path) -> None:
+def test_shapes_and_cuptis_counters_that_were_recorded_are_there(tmp_path: Path) -> None:
     builder = steps()
     dims: dict[str, Any] = {"Input Dims": [[32, 128], []], "Input type": ["float", ""], "Input Strides": [[128, 1], []]}
     builder.event("cpu_op", "aten::mm", 5, 3, **dims, **{"External id": 7})
-    path = builder.write(tmp_path / "trace.json")
-    expected, found = own(path).t.get_trace(0), pinprof.hta.trace_analysis({0: path}).t.get_trace(0)
-    for column in ("input_dims", "input_type", "input_strides", "external_id"):
-        assert expected[column].tolist() == found[column].tolist()
-    assert found["input_dims"].tolist().count([[32, 128], []]) == 1
-
-
-def test_columns_of_cuptis_counters_are_there(tmp_path: Path) -> None:
-    builder = steps()
     builder.event("cuda_profiler_range", "gemm", 20, 40, dram__bytes_read=4096)
     path = builder.write(tmp_path / "trace.json")
     expected, found = own(path).t.get_trace(0), pinprof.hta.trace_analysis({0: path}).t.get_trace(0)
-    assert expected["dram__bytes_read"].tolist() == found["dram__bytes_read"].tolist()
+    for column in ("input_dims", "input_type", "input_strides", "external_id", "dram__bytes_read"):
+        assert expected[column].tolist() == found[column].tolist()
+    assert found["input_dims"].tolist().count([[32, 128], []]) == 1
     assert sorted(set(found["dram__bytes_read"])) == [-1, 4096]
 
 
@@ -102,20 +98,19 @@ def test_a_file_packed_with_zstd_does_and_can_be_written_back(tmp_path: Path) ->
     }
 
 
-def test_a_file_that_is_cut_off_does_but_cannot_be_copied(tmp_path: Path) -> None:
-    path = tmp_path / "cut.json.gz"
-    path.write_bytes(RECORDING.read_bytes()[:-5000])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("cut.json.gz", r"cut\.json\.gz: HTA copies the whole file, and the gzip data ends too early"),
+        ("broken.json", r"broken\.json: HTA copies the whole file, which is not JSON"),
+    ],
+)
+def test_a_file_that_is_cut_off_does_but_cannot_be_copied(tmp_path: Path, name: str, why: str) -> None:
+    path, data = tmp_path / name, RECORDING.read_bytes()
+    path.write_bytes(data[:-5000] if name.endswith(".gz") else gzip.decompress(data)[:-50_000])
     analysis = pinprof.hta.trace_analysis(path)
     assert 0 < len(analysis.t.get_trace(0)) < len(pinprof.hta.trace_analysis(RECORDING).t.get_trace(0))
-    with pytest.raises(TraceError, match=r"cut\.json\.gz: HTA copies the whole file, and the gzip data ends too early"):
-        analysis.generate_trace_with_counters()
-
-
-def test_broken_json_cannot_be_copied(tmp_path: Path) -> None:
-    path = tmp_path / "broken.json"
-    path.write_bytes(gzip.decompress(RECORDING.read_bytes())[:-5000])
-    analysis = pinprof.hta.trace_analysis(path)
-    with pytest.raises(TraceError, match=r"broken\.json: HTA copies the whole file, which is not JSON"):
+    with pytest.raises(TraceError, match=why):
         analysis.generate_trace_with_counters()
 
 
@@ -143,44 +138,26 @@ def test_ranks_are_as_recorded_else_as_named(tmp_path: Path) -> None:
     assert pinprof.hta.trace_analysis([named, recorded]).t.get_ranks() == [5, 7]
     assert pinprof.hta.trace_analysis(tmp_path).t.trace_files == {5: str(recorded), 7: str(named)}
     assert pinprof.hta.trace_analysis({1: named, 0: recorded}).t.get_ranks() == [0, 1]
-
-
-def test_one_trace_without_a_rank_is_rank_0(tmp_path: Path) -> None:
     assert pinprof.hta.trace_analysis(steps().write(tmp_path / "trace.json")).t.get_ranks() == [0]
 
 
-def test_two_traces_without_ranks_are_refused(tmp_path: Path) -> None:
-    paths = [steps().write(tmp_path / name) for name in ("a.json", "b.json")]
-    with pytest.raises(PinprofError, match=r"the rank of .*a\.json is unknown; say which is which: \{0: path"):
-        pinprof.hta.trace_analysis(paths)
-
-
-def test_a_rank_that_comes_twice_is_refused(tmp_path: Path) -> None:
-    paths = [steps().write(tmp_path / name) for name in ("rank1.json", "rank1.json.gz")]
-    with pytest.raises(PinprofError, match=r"rank1\.json and .*rank1\.json\.gz are both of rank 1"):
-        pinprof.hta.trace_analysis(paths)
-
-
-def test_no_trace_is_refused() -> None:
-    nothing: tuple[list[str], dict[int, str]] = ([], {})
-    for traces in nothing:
-        with pytest.raises(PinprofError, match="no trace to analyze"):
-            pinprof.hta.trace_analysis(traces)
-
-
-def test_a_file_that_is_no_trace_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "other.json"
-    path.write_text("{}")
-    with pytest.raises(TraceError, match=r"other\.json: is JSON but no trace"):
-        pinprof.hta.trace_analysis(path)
-
-
-def test_a_trace_without_duration_events_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "empty.json"
-    name = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "main"}}
-    path.write_text(json.dumps({"traceEvents": [name]}))
-    with pytest.raises(TraceError, match=r"empty\.json: has no duration events"):
-        pinprof.hta.trace_analysis(path)
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"a.json": None, "b.json": None}, r"the rank of .*a\.json is unknown; say which is which: \{0: path"),
+        ({"rank1.json": None, "rank1.json.gz": None}, r"rank1\.json and .*rank1\.json\.gz are both of rank 1"),
+        ({}, "no trace to analyze"),
+        ({"other.json": "{}"}, r"other\.json: is JSON but no trace"),
+        ({"empty.json": json.dumps({"traceEvents": [METADATA]})}, r"empty\.json: has no duration events"),
+    ],
+)
+def test_what_is_no_job_is_refused(tmp_path: Path, files: dict[str, str | None], why: str) -> None:
+    for name, text in files.items():
+        path = steps().write(tmp_path / name)
+        if text is not None:
+            path.write_text(text)
+    with pytest.raises(PinprofError, match=why):
+        pinprof.hta.trace_analysis([tmp_path / name for name in files])
 
 
 def test_a_trace_that_was_read_is_read_again(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from agent import Agent
 from anyio.from_thread import start_blocking_portal
 from recordings import ROOT
+from users_git import git
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("report", {"traces": ["images.json.gz"]}),
@@ -69,9 +70,8 @@ def canary(folder: Path, tmp_path: Path) -> Iterator[Path]:
     """Fill the folder of traces with programs; each makes a file next to the one that is given."""
     made = tmp_path / "started"
     before = set(folder.iterdir())
-    identity = ("-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false")
-    for words in (["init", "-q"], ["add", "slow.py"], [*identity, "commit", "-q", "-m", "All"]):
-        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+    for words in (["init", "-q"], ["add", "slow.py"], ["commit", "-q", "-m", "All"]):
+        git(folder, *words)
     (folder / ".gitattributes").write_text("*.py filter=one\n")
     with (folder / ".git" / "config").open("a") as config:
         config.write(CONFIG.format(canary=made))

@@ -1,24 +1,20 @@
 """`pinprof try` from end to end on a CPU, with the recording of a GPU; in most tests only the speed is made up."""
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from math import log
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from command_line import invoke, is_one_line_error
 from cpu_program import SLOW_ITEM, program, recorded
 from fitting import fitting
+from made_up_pairs import made_up_measurement
+from users_git import git
 
 from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes
-from pinprof.ab.plan import Plan
-from pinprof.ab.sequential_test import run_test
-from pinprof.ab.times import Difference, Pair, TimedProcess
 from pinprof.ab.worker import GuardCopies
 from pinprof.errors import MeasureError
 from pinprof.trial import trial
@@ -31,8 +27,7 @@ OTHER_NUMBERS = (
 """A program that computes something else once its copies do not block."""
 Speeds = Callable[[str], float]
 WITHOUT_WAITS = "pin_memory=True, non_blocking=True"
-IDENTITY = {**os.environ, **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "n")}
-IDENTITY |= dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "n@example.org")
+
 KNOWN: dict[tuple[object, ...], Any] = {}
 RACE = {
     "rule": "PIN503",
@@ -69,8 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     recorded(place, program())
     for words in (("init", "-q"), ("add", "slow.py"), ("commit", "-q", "-m", "All")):
-        identity = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", *identity, *words], cwd=place, check=True)
+        git(place, *words)
     monkeypatch.setattr(trial, "run_all", known_runs)
     return place
 
@@ -98,18 +92,8 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Speeds], list[tuple[str
             assert folders not in measured, "no two versions are measured twice"
             measured.add(folders)
             steps = [1e6 * speed(text_of(version)) for version in versions]
-            number = 0
-
-            def measure(first: int) -> Pair:
-                nonlocal number
-                number += 1
-                difference = log(steps[1] / steps[0]) + 0.002 * (-1) ** number * (number % 5)
-                told = Difference(difference)
-                return Pair(first, (steps[0], steps[1]), (steps[0], steps[1]), told, told)
-
-            test = run_test(measure, Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms), clock=lambda: 60.0 * number)
-            first = [TimedProcess((np.array([step] * 50),), 10, "optimizer", None, (), 1, 0, None) for step in steps]
-            return Measurement(versions, (first[0], first[1]), Plan.of(first, 1.0, 1.0), test)
+            bounds = Bounds(0.02, 20 * 60.0, wishes.bounds.false_alarms)
+            return made_up_measurement(versions, steps, bounds, lambda number: 0.002 * (-1) ** number * (number % 5))
 
         monkeypatch.setattr(trial, "measure_versions", measure_versions)
         return compared
@@ -135,15 +119,11 @@ def test_a_proven_patch_is_printed_and_applies(folder: Path, speeds: Made, tmp_p
     document = fitting((folder / "try.json").read_text())
     assert (document["verdict"], document["numbers"]["verdict"]) == ("take_it", "equal")
     assert [fix["fate"] for fix in document["fixes"]] == ["kept", "kept"]
-    assert (
-        compared
-        == [
-            ("original", "changed"),
-            ("changed without PIN201", "changed"),
-            ("changed without PIN104", "changed"),
-        ][: len(compared)]
-    )
-    assert len(compared) == 3
+    assert compared == [
+        ("original", "changed"),
+        ("changed without PIN201", "changed"),
+        ("changed without PIN104", "changed"),
+    ]
 
 
 @pytest.mark.slow
@@ -198,7 +178,7 @@ def test_proposals_are_taken_where_they_are_proven(folder: Path, speeds: Made) -
     assert result.exit_code == 0, result.stdout + result.stderr
     assert result.stdout.splitlines()[-1].endswith("numbers equal, no copy that could race: take it")
     assert "#   not certain: line 5 reads a clock, which needs the wait" in result.stdout
-    subprocess.run(["git", "commit", "-qam", "Time steps"], cwd=folder, check=True, env=IDENTITY)
+    git(folder, "commit", "-qam", "Time steps")
     subprocess.run(["git", "apply"], cwd=folder, input=result.stdout.encode(), check=True)
     assert {"pin_memory=True", "float(total)"} <= set(re.findall(r"pin_memory=True|\w+\(total\)", text_at(folder)))
     assert "int(right)" not in text_at(folder), "it brings nothing"
