@@ -1,15 +1,18 @@
-"""Made-up data in the formats that the examined scripts read: of the real sizes where a step depends on them."""
+"""Made-up data in the formats that the examined scripts read: of the real sizes where a step depends on them.
 
+And stand-ins for packages that some of them import.
+"""
+
+import json
 import pickle
 import shutil
 import struct
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-
-from scripts.examination.unseen_data import UNSEEN_MAKERS, Maker
 
 MNIST_IMAGES = {"train": 60_000, "t10k": 10_000}
 CIFAR_IMAGES = {"train": 50_000, "test": 10_000}
@@ -23,7 +26,16 @@ TRAIN_PICTURES, VALIDATION_PICTURES = 640, 256  # of timm: epochs of ten steps o
 GRAPHS = 188
 SHARE_OF_WORDS = 0.0127  # of Cora's dictionary, in a paper
 
+RATERS, RATED, RATINGS = 600, 900, 20_000
+SENTENCES, VOCABULARY = 2_000, 500
+HOURS = 20 * 30 * 24  # twenty months, as the reader cuts them
+SPEAKERS, UTTERANCES, MELS, FRAMES = 40, 8, 40, 180
+SHAPES, POINTS = 60, 400
+NEGATIVES = 99
+DICTIONARY, SHARE_OF_WORDS = 200, 0.05  # of a paper
+
 Generator = np.random.Generator
+Maker = Callable[[Path, Path, Generator], None]
 
 
 def mnist(_repository: Path, folder: Path, made_up: Generator) -> None:
@@ -42,10 +54,12 @@ def wikitext(_repository: Path, folder: Path, made_up: Generator) -> None:
     texts = folder / "data/wikitext-2"
     texts.mkdir(parents=True, exist_ok=True)
     for split, lines in (("train", LINES), ("valid", LINES // 40), ("test", LINES // 40)):
-        words = made_up.integers(0, WORDS, (lines, WORDS_PER_LINE))
-        (texts / f"{split}.txt").write_text(
-            "".join(" " + " ".join(f"w{word}" for word in line) + " \n" for line in words)
-        )
+        (texts / f"{split}.txt").write_text("".join(f" {line} \n" for line in _lines(made_up, WORDS, lines)))
+
+
+def _lines(made_up: Generator, words: int, lines: int) -> list[str]:
+    """Return lines of made-up words, `words` of them different."""
+    return [" ".join(f"w{word}" for word in line) for line in made_up.integers(0, words, (lines, WORDS_PER_LINE))]
 
 
 def airbench(repository: Path, _folder: Path, made_up: Generator) -> None:
@@ -54,9 +68,8 @@ def airbench(repository: Path, _folder: Path, made_up: Generator) -> None:
     for split, count in CIFAR_IMAGES.items():
         images = torch.from_numpy(made_up.integers(0, 256, (count, 32, 32, 3), np.uint8))
         labels = torch.from_numpy(made_up.integers(0, 10, count))
-        torch.save(
-            {"images": images, "labels": labels, "classes": list(CLASSES)}, repository / "cifar10" / f"{split}.pt"
-        )
+        known = {"images": images, "labels": labels, "classes": list(CLASSES)}
+        torch.save(known, repository / "cifar10" / f"{split}.pt")
 
 
 def cifar(_repository: Path, folder: Path, made_up: Generator) -> None:
@@ -64,11 +77,9 @@ def cifar(_repository: Path, folder: Path, made_up: Generator) -> None:
     batches = folder / "cifar-10-batches-py"
     batches.mkdir(parents=True)
     for name in CIFAR_FILES:
-        batch = {
-            "data": made_up.integers(0, 256, (10_000, 3072), np.uint8),
-            "labels": made_up.integers(0, 10, 10_000).tolist(),
-        }
-        (batches / name).write_bytes(pickle.dumps(batch))
+        data = made_up.integers(0, 256, (10_000, 3072), np.uint8)
+        labels = made_up.integers(0, 10, 10_000).tolist()
+        (batches / name).write_bytes(pickle.dumps({"data": data, "labels": labels}))
     (batches / "batches.meta").write_bytes(pickle.dumps({"label_names": list(CLASSES)}))
 
 
@@ -86,16 +97,14 @@ def cifar100(_repository: Path, folder: Path, made_up: Generator) -> None:
 def penn_treebank(_repository: Path, folder: Path, made_up: Generator) -> None:
     """Write a text of as many different words as the Penn Treebank's."""
     folder.mkdir(parents=True, exist_ok=True)
-    words = made_up.integers(0, TREEBANK_WORDS, (LINES, WORDS_PER_LINE))
-    (folder / "train.txt").write_text("".join(" ".join(f"w{word}" for word in line) + "\n" for line in words))
+    (folder / "train.txt").write_text("".join(f"{line}\n" for line in _lines(made_up, TREEBANK_WORDS, LINES)))
 
 
 def shakespeare_char(repository: Path, _folder: Path, made_up: Generator) -> None:
     """Write tokens of nanoGPT's characters."""
     _nanogpt(repository / "data/shakespeare_char", 65, made_up)
-    (repository / "data/shakespeare_char/meta.pkl").write_bytes(
-        pickle.dumps({"vocab_size": 65, "itos": {}, "stoi": {}})
-    )
+    known = pickle.dumps({"vocab_size": 65, "itos": {}, "stoi": {}})
+    (repository / "data/shakespeare_char/meta.pkl").write_bytes(known)
 
 
 def openwebtext(repository: Path, _folder: Path, made_up: Generator) -> None:
@@ -225,6 +234,147 @@ def resnet50d(_repository: Path, folder: Path, _made_up: Generator) -> None:
     save_file(model.state_dict(), kept / "snapshots" / revision / "model.safetensors")
 
 
+GAMES = '''"""A made-up game under the name of an old package: its states and rewards are random."""
+
+import numpy as np
+
+
+class Box:
+    def __init__(self, size):
+        self.shape, self.low, self.high = (size,), -np.ones(size, np.float32), np.ones(size, np.float32)
+        self.drawn = np.random.RandomState(0)
+
+    def seed(self, seed):
+        self.drawn = np.random.RandomState(seed)
+
+    def sample(self):
+        return self.drawn.uniform(-1, 1, self.shape).astype(np.float32)
+
+
+class Game:
+    _max_episode_steps = 50
+
+    def __init__(self):
+        self.observation_space, self.action_space, self.steps = Box(8), Box(2), 0
+
+    def seed(self, seed):
+        self.observation_space.seed(seed)
+
+    def reset(self):
+        self.steps = 0
+        return self.observation_space.sample()
+
+    def step(self, action):
+        self.steps += 1
+        return self.observation_space.sample(), float(np.sum(action)), self.steps >= self._max_episode_steps, {}
+
+    def close(self):
+        pass
+
+
+def make(_name):
+    return Game()
+'''
+
+START = '''"""Starts the training as its console script does, after the words of the corpus were counted."""
+
+import os
+
+from bert_pytorch.__main__ import train
+from bert_pytorch.dataset.vocab import WordVocab
+
+if not os.path.exists("words"):
+    with open("corpus.txt") as corpus:
+        WordVocab(corpus).save_vocab("words")
+train()
+'''
+
+
+def games(repository: Path, _folder: Path, _made_up: Generator) -> None:
+    """Write packages of games that need nothing."""
+    _stand_in(repository, "gym", GAMES)
+    _stand_in(repository, "roboschool", "")
+
+
+def utterances(repository: Path, folder: Path, made_up: Generator) -> None:
+    """Write spectrograms of speakers, and a package of sounds that is only imported."""
+    _stand_in(repository, "librosa", "")
+    (folder / "train_tisv").mkdir()
+    for speaker in range(SPEAKERS):
+        spoken = made_up.standard_normal((UTTERANCES, MELS, FRAMES)).astype(np.float32)
+        np.save(folder / f"train_tisv/speaker{speaker}.npy", spoken)
+
+
+def _stand_in(repository: Path, package: str, text: str) -> None:
+    place = repository / "stand_ins" / package
+    place.mkdir(parents=True)
+    (place / "__init__.py").write_text(text)
+
+
+def citations(repository: Path, _folder: Path, made_up: Generator) -> None:
+    """Write the words of the papers whose citations the repository has."""
+    cora = repository / "data/cora"
+    papers = sorted({paper for line in (cora / "cora.cites").read_text().splitlines() for paper in line.split()})
+    words = made_up.random((len(papers), DICTIONARY)) < SHARE_OF_WORDS
+    topics = made_up.integers(0, 7, len(papers))
+    rows = zip(papers, words.astype(int).tolist(), topics.tolist(), strict=True)
+    (cora / "cora.content").write_text(
+        "".join(f"{paper}\t{' '.join(map(str, row))}\ttopic{topic}\n" for paper, row, topic in rows)
+    )
+
+
+def ratings(_repository: Path, folder: Path, made_up: Generator) -> None:
+    """Write ratings of films as MovieLens has them."""
+    rows = np.stack([made_up.integers(1, most + 1, RATINGS) for most in (RATERS, RATED, 5, 10**9)], axis=1)
+    (folder / "ratings.dat").write_text("".join("::".join(map(str, row)) + "\n" for row in rows.tolist()))
+
+
+def rated_pairs(_repository: Path, folder: Path, made_up: Generator) -> None:
+    """Write who rated what, and for each of some raters what they did not."""
+    rows = np.stack([made_up.integers(0, most, RATINGS) for most in (RATERS, RATED, 5, 10**9)], axis=1)
+    (folder / "ml-1m.train.rating").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows.tolist()))
+    films = made_up.integers(0, RATED, (RATERS, NEGATIVES)).tolist()
+    lines = [f"({rater}, {rater})\t" + "\t".join(map(str, films[rater])) + "\n" for rater in range(RATERS)]
+    (folder / "ml-1m.test.negative").write_text("".join(lines))
+
+
+def sentence_pairs(_repository: Path, folder: Path, made_up: Generator) -> None:
+    """Write pairs of sentences, and what starts the training."""
+    words = made_up.integers(0, VOCABULARY, (SENTENCES, 2, 8)).tolist()
+    lines = ["\t".join(" ".join(f"w{word}" for word in part) for part in pair) for pair in words]
+    (folder / "corpus.txt").write_text("\n".join(lines) + "\n")
+    (folder / "start.py").write_text(START)
+
+
+def hours(_repository: Path, folder: Path, made_up: Generator) -> None:
+    """Write seven hourly readings of a transformer station."""
+    import pandas as pd  # noqa: PLC0415  # only this maker needs it
+
+    place = folder / "data/ETT"
+    place.mkdir(parents=True)
+    columns = ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
+    table = pd.DataFrame(made_up.standard_normal((HOURS, len(columns))), columns=list(columns))
+    table.insert(0, "date", pd.date_range("2016-07-01", periods=HOURS, freq="h").astype(str))
+    table.to_csv(place / "ETTh1.csv", index=False)
+
+
+def shapes(_repository: Path, folder: Path, made_up: Generator) -> None:
+    """Write clouds of points of two kinds of things, as ShapeNet has them."""
+    kinds = {"Airplane": "02691156", "Chair": "03001627"}
+    place = folder / "shapes"
+    (place / "train_test_split").mkdir(parents=True)
+    (place / "synsetoffset2category.txt").write_text("".join(f"{name}\t{code}\n" for name, code in kinds.items()))
+    names = [f"shape_data/{code}/{number}" for code in kinds.values() for number in range(SHAPES)]
+    for split in ("train", "test"):
+        (place / f"train_test_split/shuffled_{split}_file_list.json").write_text(json.dumps(names))
+    for code in kinds.values():
+        (place / code / "points").mkdir(parents=True)
+        (place / code / "points_label").mkdir()
+        for number in range(SHAPES):
+            np.savetxt(place / code / f"points/{number}.pts", made_up.standard_normal((POINTS, 3)))
+            np.savetxt(place / code / f"points_label/{number}.seg", made_up.integers(1, 4, POINTS), fmt="%d")
+
+
 HUB = "hub"
 """The folder that HF_HOME names, in the program's."""
 
@@ -233,7 +383,7 @@ MAKERS: dict[str, Maker] = {
     for maker in (
         *(mnist, wikitext, penn_treebank, airbench, cifar, cifar100, shakespeare_char, openwebtext, tokens),
         *(tokenizer, cora, mutag, pets, image_folder, resnet50d),
-        *UNSEEN_MAKERS,
+        *(games, utterances, citations, ratings, rated_pairs, sentence_pairs, hours, shapes),
     )
 }
 

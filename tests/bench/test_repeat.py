@@ -8,7 +8,7 @@ from bench_builder import BenchBuilder, count, gbps, ms
 from pinprof.bench.catalogue import verdicts
 from pinprof.bench.results import Bench, by_line
 from pinprof.units import percent
-from scripts.bench_repeat import flips, main, repeats
+from scripts.bench_results import flips, print_repeats, repeats
 
 
 def bench(pinned: float, rate: float) -> Bench:
@@ -52,9 +52,9 @@ def test_the_share_of_verdicts_that_repeat_is_told_of_each_pair_and_of_all(
         path = tmp_path / f"{number}.json"
         path.write_text(by_line(bench(pinned, 50)))
         files.append(str(path))
-    main(*files[:2])
+    print_repeats(*files[:2])
     assert "all pairs" not in capsys.readouterr().out
-    main(*files)
+    print_repeats(*files)
     total = len(verdicts(bench(1.0, 50)))
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == f"{total} of {total} verdicts repeat (100 %)"

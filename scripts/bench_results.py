@@ -1,16 +1,32 @@
-"""How well `pinprof bench` repeats: which verdicts of two benches differ, and how many medians of one the other holds.
+"""What recorded benches say: the page and the tables of traces/BENCH.md of one, and how well two repeat each other.
 
-PYTHONPATH=. python scripts/bench_repeat.py first.json second.json [first.json second.json ...]
+PYTHONPATH=. python scripts/bench_results.py page traces/bench.json traces/bench.html > bench.md
+PYTHONPATH=. python scripts/bench_results.py repeat first.json second.json [first.json second.json ...]
+
+The tables have verdicts, and figures with the published ones. `repeat` says which verdicts of two benches differ, and
+how many medians of one the other holds.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pinprof.bench.catalogue import verdicts
 from pinprof.bench.figures import shown, spread
 from pinprof.bench.results import Bench, Figure, from_json
+from pinprof.report.bench.page import to_html
+from pinprof.report.bench.view import (
+    OUTCOMES,
+    claimed_by,
+    experiments_run,
+    figure_rows,
+    machine_line,
+    other_published,
+    reason_of,
+    tables_by_size,
+)
+from pinprof.report.words import NOTHING
 from pinprof.units import percent, size
 
 MEASURED = ("ms", "GB/s")
@@ -56,7 +72,7 @@ def flips(first: Bench, second: Bench) -> Iterator[str]:
             yield f"{one.number} {one.claim}: {one.outcome}, then {other.outcome}"
 
 
-def main(*files: str) -> None:
+def print_repeats(*files: str) -> None:
     """Print of each pair of files what does not repeat, then how much does; of several pairs also how much in all."""
     benches = [from_json(Path(file).read_bytes(), file) for file in files]
     pairs = list(zip(benches[::2], benches[1::2], strict=True))
@@ -86,5 +102,45 @@ def compare(first: Bench, second: Bench) -> int:
     return same
 
 
+def write_page(source: str, page: str) -> None:
+    """Write the page, and print the tables."""
+    bench = from_json(Path(source).read_bytes(), source)
+    Path(page).write_text(to_html(bench, recorded=True), encoding="utf-8")
+    print("\n".join(_markdown(bench)))
+
+
+def _markdown(bench: Bench) -> Iterator[str]:
+    yield f"{machine_line(bench)}\n"
+    yield from _table(("", "claim", "by", "published", "measured", "here", "why"), _claims(bench))
+    figures = [
+        (known.number, row.name, row.here, row.spread, row.published)
+        for known, result in experiments_run(bench)
+        for row in figure_rows(bench, known, result)
+        if row.published != NOTHING
+    ]
+    yield ""
+    yield from _table(("", "figure", "measured", "spread", "published"), figures)
+    for known, result in experiments_run(bench):
+        published = other_published(known, result)
+        for grid in tables_by_size(bench, result):
+            yield f"\n{known.number} {known.name}" + (f" (published: {published})" if published else "")
+            yield ""
+            yield from _table([column.title for column in grid.columns], [list(map(str, row)) for row in grid.rows])
+
+
+def _claims(bench: Bench) -> Iterator[Sequence[str]]:
+    for verdict in verdicts(bench):
+        figures = (verdict.published or NOTHING, verdict.measured or NOTHING)
+        outcome = OUTCOMES[verdict.outcome]
+        yield verdict.number, verdict.claim, claimed_by(verdict), *figures, outcome, reason_of(verdict)
+
+
+def _table(columns: Sequence[str], lines: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for line in lines:
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in line)} |"
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    {"page": write_page, "repeat": print_repeats}[sys.argv[1]](*sys.argv[2:])
