@@ -97,32 +97,22 @@ __all__ = [
     "whatif",
 ]
 
-_MODULE_OF = {
-    "ComparisonReport": "pinprof.notebook",
-    "Finding": "pinprof.rules",
-    "Guard": "pinprof.races.guard",
-    "JobReport": "pinprof.notebook",
-    "Profile": "pinprof.measurement.profile",
-    "Report": "pinprof.notebook",
-    "Scenario": "pinprof.prediction",
-    "Trace": "pinprof.trace",
-    "UnsafeCopyWarning": "pinprof.races.guard",
-    "analyze": "pinprof.notebook",
-    "analyze_job": "pinprof.notebook",
-    "compare": "pinprof.notebook",
-    "find": "pinprof.rules",
-    "guard": "pinprof.races.guard",
-    "load": "pinprof.notebook",
-    "log": "pinprof.logbook",
-    "measure": "pinprof.measurement.measure",
-    "predict": "pinprof.prediction",
-    "profile": "pinprof.capture.window.recording",
-    "profile_step": "pinprof.notebook",
-    "read_trace": "pinprof.trace",
-    "step": "pinprof.capture.steps.sources",
-    "timeline": "pinprof.notebook",
-    "whatif": "pinprof.notebook",
+_NAMES_IN = {
+    "pinprof.capture.steps.sources": ("step",),
+    "pinprof.capture.window.recording": ("profile",),
+    "pinprof.logbook": ("log",),
+    "pinprof.measurement.measure": ("measure",),
+    "pinprof.measurement.profile": ("Profile",),
+    "pinprof.notebook": (
+        *("ComparisonReport", "JobReport", "Report", "analyze", "analyze_job", "compare", "load", "profile_step"),
+        *("timeline", "whatif"),
+    ),
+    "pinprof.prediction": ("Scenario", "predict"),
+    "pinprof.races.guard": ("Guard", "UnsafeCopyWarning", "guard"),
+    "pinprof.rules": ("Finding", "find"),
+    "pinprof.trace": ("Trace", "read_trace"),
 }
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
 """The modules of the names that are imported on first use: torch, plotly and rich are slow to load, and reading and
 measuring a trace need none of them; the plugin, which pytest loads in every run, does not even need numpy."""
 

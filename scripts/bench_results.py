@@ -143,4 +143,8 @@ def _table(columns: Sequence[str], lines: Iterator[Sequence[str]] | Sequence[Seq
 
 
 if __name__ == "__main__":
-    {"page": write_page, "repeat": print_repeats}[sys.argv[1]](*sys.argv[2:])
+    what, *files = sys.argv[1:]
+    if what == "page":
+        write_page(*files)
+    else:
+        print_repeats(*files)
