@@ -30,7 +30,7 @@ from pinprof.report.comparison.words import verdict
 from pinprof.report.job.page import page_of_files
 from pinprof.report.job.text import job_to_text
 from pinprof.report.job.view import verdict_line
-from pinprof.report.objects import Contents, PageObject
+from pinprof.report.objects import Contents, ReportObject
 from pinprof.report.trace import dataframes
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
@@ -54,7 +54,7 @@ Times: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Report(PageObject):
+class Report(ReportObject):
     """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook."""
 
     analysis: Analysis
@@ -88,23 +88,23 @@ class Report(PageObject):
 
     @property
     def kernels(self) -> "pd.DataFrame":
-        """The kernels by name; see `pinprof.report.trace.dataframes`, as for all tables."""
-        return dataframes.kernels(self._document)
+        """A row for each name of a kernel, per step: `count`, `ms`, `mean_us`, `share` of the time of kernels."""
+        return dataframes.table(self._document, "kernels")
 
     @property
     def ops(self) -> "pd.DataFrame":
-        """The ops by name."""
-        return dataframes.ops(self._document)
+        """A row for each name of an op, per step and as traced: `count`, `ms` on the host, `kernel_ms`."""
+        return dataframes.table(self._document, "ops")
 
     @property
     def copies(self) -> "pd.DataFrame":
-        """The copies by direction and host memory."""
-        return dataframes.copies(self._document)
+        """A row for each direction and host memory, of the whole recording: `count`, `bytes`, `exposed_ms`."""
+        return dataframes.table(self._document, "copies")
 
     @property
     def waits(self) -> "pd.DataFrame":
-        """The places where the host waits."""
-        return dataframes.waits(self._document)
+        """A row for each place of waits, of the whole recording: `file`, `line`, `cause`, `stall_ms`."""
+        return dataframes.table(self._document, "waits")
 
     @property
     def steps(self) -> "pd.DataFrame":
@@ -113,13 +113,13 @@ class Report(PageObject):
 
     @property
     def phases(self) -> "pd.DataFrame":
-        """Forward, backward, optimizer, and the rest."""
-        return dataframes.phases(self._document)
+        """A row for each phase of the step, per step and as traced: `launches`, `host_ms`, `kernel_ms`."""
+        return dataframes.table(self._document, "phases")
 
     @property
     def findings(self) -> "pd.DataFrame":
-        """The findings of the rules; `analysis.findings` has them as objects."""
-        return dataframes.findings(self._document)
+        """A row for each finding, the best saving first; `analysis.findings` has them as objects."""
+        return dataframes.table(self._document, "findings")
 
     def whatif(self, scenario: Scenario | None = None, **changes: Any) -> Prediction:
         """Return the step after a change of the code; see `pinprof.whatif`."""
@@ -199,7 +199,7 @@ def whatif(source: Source | Report, scenario: Scenario | None = None, **changes:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ComparisonReport(PageObject):
+class ComparisonReport(ReportObject):
     """Two traces and what changed; prints the text of the command, and shows the page in a notebook."""
 
     before: Report
@@ -241,7 +241,7 @@ def compare(before: Source | Report, after: Source | Report) -> ComparisonReport
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JobReport(PageObject):
+class JobReport(ReportObject):
     """The ranks of a job side by side; prints the text of the command, with the report on the shown rank."""
 
     ranks: Ranks

@@ -113,10 +113,10 @@ def _markdown(bench: Bench) -> Iterator[str]:
     yield f"{machine_line(bench)}\n"
     yield from _table(("", "claim", "by", "published", "measured", "here", "why"), _claims(bench))
     figures = [
-        (known.number, row.name, row.here, row.spread, row.published)
+        (known.number, *row)
         for known, result in experiments_run(bench)
         for row in figure_rows(bench, known, result)
-        if row.published != NOTHING
+        if row[-1] != NOTHING
     ]
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)

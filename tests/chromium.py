@@ -126,7 +126,7 @@ def painted(page: Page) -> list[str]:
 @contextmanager
 def with_scripts(pages: Pages, *names: str) -> Iterator[Page]:
     """Give an empty page with these scripts of the timeline."""
-    from pinprof.report.timeline.fragment import constants  # noqa: PLC0415  few tests need it
+    from pinprof.report.timeline import constants  # noqa: PLC0415  few tests need it
 
     folder = files("pinprof.report.timeline")
     page = pages.browser.new_page()

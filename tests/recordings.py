@@ -13,7 +13,7 @@ from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.replay import Replay
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.trace import text
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html

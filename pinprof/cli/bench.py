@@ -67,7 +67,7 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
     if "-" not in (json_file, html_file):
         print_bench(results)
     if json_file:
-        from pinprof.report.bench.json import bench_to_json
+        from pinprof.report.bench.view import bench_to_json
 
         write(json_file, bench_to_json(results))
     if html_file:

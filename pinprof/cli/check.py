@@ -167,10 +167,10 @@ def _unknown(checked: "Sequence[Checked]") -> str:
 def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> str:
     """Return the check in a format; text fits the terminal that shows it."""
     if form != "text":
-        from pinprof.report.check.formats import to_github, to_junit, to_sarif
+        from pinprof.report.check import to_github, to_junit, to_sarif
 
         return {"github": to_github, "sarif": to_sarif, "junit": to_junit}[form](checked)
-    from pinprof.report.check.text import check_to_text
+    from pinprof.report.check import check_to_text
 
     width, color = page_options() if to_terminal else (PIPED_WIDTH, False)
     return check_to_text(checked, width=width, color=color)

@@ -67,7 +67,8 @@ def _export(file: str, name: str, output: str) -> None:
 
     from pinprof.analysis import analyse
     from pinprof.errors import TraceError
-    from pinprof.report.perfetto import CATEGORY, events, notes
+    from pinprof.report.perfetto import events, notes
+    from pinprof.report.perfetto.tracks import CATEGORY
     from pinprof.report.words import capitalized
     from pinprof.trace import read_trace
     from pinprof.trace.files import open_trace

@@ -124,8 +124,7 @@ def _again(trace: str, scripts: Sequence[str], wanted: "Chosen") -> str:
 def _tell(patches: "Patches", analysis: "Analysis", json_file: str | None, *, writes: bool, backup: bool) -> None:
     """Write the changed files, if that is wanted, and show what was changed."""
     from pinprof.fix import write_patches
-    from pinprof.report.fix.json import fix_to_json
-    from pinprof.report.fix.text import fix_to_text
+    from pinprof.report.fix import fix_to_json, fix_to_text
 
     backups = write_patches(patches, backup=backup) if writes and patches.patches else []
     written = list(patches.after) if writes else []

@@ -196,8 +196,8 @@ def print_report(
     `again` and `has_page` are as for `to_brief`.
     """
     from pinprof.report.trace.actions import has_diffs
-    from pinprof.report.trace.by_name import FEW
     from pinprof.report.trace.text import to_brief, trace_to_text
+    from pinprof.report.trace.work import FEW
 
     width, color = page_options()
     profile, findings = measured.profile, measured.findings

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.report.layout import laid_out, section
+from pinprof.report.terminal import laid_out, section
 from pinprof.rules import Rule
 from pinprof.rules.rule import FAMILIES
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from pinprof.errors import PinprofError
 from pinprof.measurement.profile import Profile
 from pinprof.outputs import check_outputs, write_whole
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.page import framed
 from pinprof.urls import local_path
 
@@ -22,12 +22,13 @@ class Contents(NamedTuple):
     profiles: Iterable[Profile]
     """Of the traces that it is about."""
     json: Callable[[], str]
-    page: Callable[[], str] = str
-    """Only of a `PageObject`."""
+    page: Callable[[], str]
 
 
 class ReportObject(ABC):
-    """A report that prints as text, and writes itself as JSON."""
+    """A report that prints as text, shows itself as a page in a notebook, and writes itself as JSON or as a page."""
+
+    _title: ClassVar[str]
 
     @property
     @abstractmethod
@@ -37,7 +38,7 @@ class ReportObject(ABC):
         return f"<pinprof {self._contents.summary}; print it>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython's protocol
-        """Print the text where IPython runs in a terminal, or the report has no page."""
+        """Print the text where IPython runs in a terminal."""
         printer.text(str(self))
 
     def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -50,26 +51,16 @@ class ReportObject(ABC):
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the report, as what the path ends with: .html or .json. Raises PinprofError as `json()` does."""
+        formats = {".html": self._contents.page, ".json": self._contents.json}
         suffix = Path(path).suffix.lower()
-        if suffix not in self._formats:
-            known = " or ".join(self._formats)
-            raise PinprofError(f"{os.fspath(path)}: give a name that ends with {known}")
-        self._write(Path(path), self._formats[suffix], force=force)
-
-    @property
-    def _formats(self) -> dict[str, Callable[[], str]]:
-        return {".json": self._contents.json}
+        if suffix not in formats:
+            raise PinprofError(f"{os.fspath(path)}: give a name that ends with {' or '.join(formats)}")
+        self._write(Path(path), formats[suffix], force=force)
 
     def _write(self, path: Path, render: Callable[[], str], *, force: bool) -> None:
         traces = [trace for profile in self._contents.profiles if (trace := local_path(profile.path))]
         check_outputs([str(path.absolute())], traces, force=force, way="overwrite it with force=True")
         write_whole(path, render())
-
-
-class PageObject(ReportObject):
-    """A report that is also a page."""
-
-    _title: ClassVar[str]
 
     def _repr_html_(self) -> Markup:
         """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
@@ -78,10 +69,6 @@ class PageObject(ReportObject):
     def to_html(self) -> str:
         """Return the page with its interactive timelines."""
         return str(self._contents.page())  # not as Markup, which escapes what is compared with it
-
-    @property
-    def _formats(self) -> dict[str, Callable[[], str]]:
-        return {".html": self._contents.page, **super()._formats}
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page with its interactive timelines; raises PinprofError as `json()` does."""

@@ -11,8 +11,8 @@ from typing import Any
 from markupsafe import escape
 from plotly.offline import get_plotlyjs
 
-from pinprof.report.elements import Markup, inline_html
-from pinprof.report.timeline.fragment import constants
+from pinprof.report.html import Markup, inline_html
+from pinprof.report.timeline import constants
 
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
@@ -24,10 +24,10 @@ PARTS = (
     *("related", "event_details", "autograd", "selection_sums"),
     *("drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
-SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame/flame.js", "job/ranks.js", "page.js")
+SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
-STYLES = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame/flame.css", "job/ranks.css")
+STYLES = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
 """The page's styles, one sheet together."""
 
 TABLES = ("tables/grid.js", "tables/tables.js")
@@ -57,6 +57,15 @@ def top(name: str, title: str, remark: str, links: Iterable[tuple[str, str]]) ->
         '<div class="top"><h2 id="{}">{} <span class="note">{}</span></h2>\n'
         '<nav class="contents" aria-label="Parts of the report"><ul>{}</ul></nav></div>'
     ).format(name, title, inline_html(remark), items)
+
+
+def report_page(title: str, heading: str, content: Markup) -> Markup:
+    """Return the page of a report; its heading is for screen readers."""
+    body = Markup(
+        '<a class="skip" href="#report">Skip to the report</a>\n<h1 class="unseen">{}</h1>\n'
+        '<main id="report" tabindex="-1">\n{}</main>'
+    )
+    return page(title, body.format(heading, content))
 
 
 def page(title: str, body: Markup) -> Markup:

@@ -8,10 +8,10 @@ import msgspec
 from pinprof.documents.brief import ReportBrief
 from pinprof.documents.report import ReportJson
 from pinprof.report.ab.json import Ab, Bisect
-from pinprof.report.bench.json import BenchDocument
+from pinprof.report.bench.view import BenchDocument
 from pinprof.report.comparison.brief_json import CompareBrief
 from pinprof.report.comparison.json import Compare
-from pinprof.report.fix.json import FixJson
+from pinprof.report.fix import FixJson
 from pinprof.report.trial.json import Try
 from pinprof.report.whatif.json import Verify, Whatif
 

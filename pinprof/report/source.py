@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from pinprof.errors import PinprofError
-from pinprof.report.elements import Markup, note
+from pinprof.report.html import Markup, note
 from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place

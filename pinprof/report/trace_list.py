@@ -12,7 +12,7 @@ from rich.text import Text
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart
-from pinprof.report.layout import laid_out, unwrapped
+from pinprof.report.terminal import laid_out, unwrapped
 from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.host import named_lines, share_of
 from pinprof.report.trace.verdict import known_length

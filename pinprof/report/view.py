@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.report import elements, layout
-from pinprof.report.elements import Column, Markup
+from pinprof.report import html, terminal
+from pinprof.report.html import Column, Markup
 from pinprof.report.source import Quoting
 from pinprof.report.words import MAX_CELL, capitalized, cut, printable
 from pinprof.trace.lines import Place
@@ -108,24 +108,24 @@ class PageContext(NamedTuple):
 
 def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Iterator[RenderableType]:
     """Yield a section as a terminal shows it; what is `drawn` stands above its facts."""
-    yield layout.section(section.title)
+    yield terminal.section(section.title)
     yield from map(sentence_text, section.sentences)
     yield from drawn
     for fact in section.facts:
         meaning = f"{fact.name}: {fact.meaning}" if fact.is_named else fact.meaning
-        yield layout.fact(fact.number, f"{fact.mark} {meaning}".lstrip())
+        yield terminal.fact(fact.number, f"{fact.mark} {meaning}".lstrip())
     for table in section.tables:
         rows = table.rows if table.listed is None else table.listed
         if rows:
             yield _grid(table.columns, rows, is_named=table.is_named)
     for note in (*section.left_out, *section.notes):
-        yield layout.hanging(Text("  - "), sentence_text(note))
+        yield terminal.hanging(Text("  - "), sentence_text(note))
 
 
 def _grid(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, is_named: bool) -> RenderableType:
     texts = next((place for place, column in enumerate(columns) if column.is_number), len(columns))
     first, *others = (printable(column.title) for column in columns)
-    grid = layout.table(first if is_named else "", *others, text_columns=texts)
+    grid = terminal.table(first if is_named else "", *others, text_columns=texts)
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, str) else cell.text for cell in map(_short, row)))
     return grid
@@ -152,15 +152,15 @@ def on_page(section: Section, drawn: Markup | str = "", shown: PageContext | Non
     title = Markup(' id="{}"').format(section.name) if section.name else ""
     cards = [fact for fact in section.facts if fact.is_named]
     listed = [(Styled(fact.number, "strong"), f" {fact.meaning}") for fact in section.facts if not fact.is_named]
-    return elements.lines(
+    return html.lines(
         (
             Markup("<h3{}>{}</h3>").format(title, section.title),
             *(Markup('<p class="note">{}</p>').format(sentence_html(sentence)) for sentence in section.sentences),
-            elements.facts(fact[:3] for fact in cards) if cards else "",
-            elements.remarks("", map(sentence_html, listed)),
+            html.facts(fact[:3] for fact in cards) if cards else "",
+            html.remarks("", map(sentence_html, listed)),
             drawn,
             *(_page_table(table, shown) for table in section.tables if table.rows),
-            elements.remarks("", map(sentence_html, map(capitalized_sentence, section.notes))),
+            html.remarks("", map(sentence_html, map(capitalized_sentence, section.notes))),
         )
     )
 
@@ -171,7 +171,7 @@ def _page_table(table: ReportTable, shown: PageContext) -> Markup:
         link = Markup('<p class="note"><a href="#{}" data-tab="{}">{}</a></p>')
         return link.format(shown.grids_at, table.grid, f"All {table.grid}, sorted and searched")
     rows = [[sentence_html(_short(cell), shown.quoting) for cell in row] for row in table.rows]
-    return elements.table(table.caption, table.columns, rows)
+    return html.table(table.caption, table.columns, rows)
 
 
 def capitalized_sentence(sentence: Sentence) -> Sentence:
@@ -187,13 +187,13 @@ def capitalized_sentence(sentence: Sentence) -> Sentence:
 def sentence_html(sentence: Sentence, quoting: Quoting | None = None) -> Markup:
     """Return a sentence or a cell as HTML; a place of the code is a link where `quoting` has one."""
     if isinstance(sentence, str):
-        return elements.inline_html(sentence)
+        return html.inline_html(sentence)
     if isinstance(sentence, CodeText):
-        where = elements.inline_html(quoting.linked(sentence.place, sentence.text) if quoting else sentence.text)
-        return elements.details(where, sentence.stack) if sentence.stack else where
+        where = html.inline_html(quoting.linked(sentence.place, sentence.text) if quoting else sentence.text)
+        return html.details(where, sentence.stack) if sentence.stack else where
     if not isinstance(sentence, Styled):
         return Markup().join(map(sentence_html, sentence))
     if sentence.style == "code":
         return Markup("<code>{}</code>").format(sentence.text)
     tag = Markup("strong") if sentence.style in STRONG else Markup("span")
-    return Markup('<{0} class="{1}">{2}</{0}>').format(tag, sentence.style, elements.inline_html(sentence.text))
+    return Markup('<{0} class="{1}">{2}</{0}>').format(tag, sentence.style, html.inline_html(sentence.text))

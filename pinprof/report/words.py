@@ -228,6 +228,11 @@ def place(at: Place) -> str:
     return f"{function} ({file})" if line is None else f"{file}:{line} ({function})"
 
 
+def copies_named(direction: str, host_memory: str) -> str:
+    """Return a kind of copies: "HtoD pageable", or "DtoD" where no memory of the host is involved."""
+    return direction if host_memory == "none" else f"{direction} {host_memory}"
+
+
 def with_more(name: str, count: int) -> str:
     """Return a name, and how many more there are; empty for an empty name."""
     return f"{name} and {count - 1} more" if name and count > 1 else name

@@ -13,7 +13,7 @@ from pinprof.prediction.edits import NO_EDITS
 from pinprof.prediction.graphs import Blocker
 from pinprof.trace.lines import Placed
 from pinprof.units import counted, duration, uncoded
-from pinprof.verdict import UNTOLD, LimitName, Verdict
+from pinprof.verdict import UNKNOWN_CAUSE, LimitName, Verdict
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         findings: Iterable[Finding] = (),
         joint: Joint | None = None,
         machine: str | None = None,
-        verdict: Verdict = UNTOLD,
+        verdict: Verdict = UNKNOWN_CAUSE,
         blockers: tuple[Blocker, ...] | None = None,
     ) -> "Findings":
         """Return findings, and what is to be said of all of them."""

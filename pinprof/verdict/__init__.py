@@ -15,7 +15,7 @@ from pinprof.verdict.limits import (
     LimitCost,
     LimitName,
 )
-from pinprof.verdict.verdict import UNTOLD, Verdict, judge
+from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict, judge
 
 __all__ = [
     "AWAITED",
@@ -28,7 +28,7 @@ __all__ = [
     "INPUT",
     "IRREGULAR",
     "LIMITS",
-    "UNTOLD",
+    "UNKNOWN_CAUSE",
     "Limit",
     "LimitCost",
     "LimitName",

@@ -59,14 +59,14 @@ class Verdict:
         return tuple(sorted(may, key=lambda cost: -cost.range_ns[1])[:MOST_NAMED])
 
 
-UNTOLD = Verdict(None, None)
+UNKNOWN_CAUSE = Verdict(None, None)
 
 
 def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     """Return the verdict on a trace; `replay` is of it alone."""
     step = replay.step.step_ns
     if profile.withheld.estimate or profile.withheld.step or not step or not replay.runs or not replay.before.step_ns:
-        return UNTOLD
+        return UNKNOWN_CAUSE
     costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
     return Verdict(_cause(by_cause, step), step, costs, awaited_copies(details, profile, by_cause[COPY]))

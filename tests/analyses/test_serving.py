@@ -10,7 +10,7 @@ from pinprof.analyses.serving import MarkedBatch, ServingPhase, batch_of
 from pinprof.details import details_of
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import trace_of
-from pinprof.report.trace.serving import serving_section
+from pinprof.report.trace.view import serving_section
 from pinprof.rules import Findings
 from pinprof.trace import Trace, read_trace
 

@@ -72,7 +72,7 @@ def test_a_trace_that_was_cut_off_is_closed_and_said(tmp_path: Path) -> None:
 def test_nothing_is_left_behind_if_it_fails_half_way(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinprof.report.perfetto.compose.ROOM", 2)
+    monkeypatch.setattr("pinprof.report.perfetto.ROOM", 2)
     result = invoke("export", trace, "-o", tmp_path / "out.json.gz")
     assert is_one_line_error(result)
     assert f"{trace}: needs more than" in result.stderr

@@ -228,7 +228,7 @@ pinprof.cli.main()
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
-    ["pinprof.trace.reader.read.read_rows", "pinprof.replay.replay.pace", "pinprof.report.timeline.fragment.packed"],
+    ["pinprof.trace.reader.read.read_rows", "pinprof.replay.replay.pace", "pinprof.report.timeline.packed"],
 )
 def test_ctrl_c_ends_each_phase_at_once_and_leaves_nothing(trace: Path, tmp_path: Path, where: str) -> None:
     command = [sys.executable, "-c", STILL, where, "report", str(trace), "--html", str(tmp_path / "out.html")]

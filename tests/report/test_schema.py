@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from recordings import ROOT, TRACES
 
 from pinprof.bench.results import from_json
-from pinprof.report.bench.json import bench_to_json
+from pinprof.report.bench.view import bench_to_json
 from pinprof.report.schema import DEFINED, DOCUMENTS, to_schema
 
 GUIDES = ROOT / "pinprof" / "guides"

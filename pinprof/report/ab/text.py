@@ -12,7 +12,7 @@ from pinprof.ab.causes import LikelyCause
 from pinprof.ab.recording import Clocks
 from pinprof.ab.sequential_test import ComparedBy, compared_by
 from pinprof.ab.statistics import pairs_for
-from pinprof.report.layout import bullet, fact, laid_out, section
+from pinprof.report.terminal import bullet, fact, laid_out, section
 from pinprof.report.words import cut, printable
 from pinprof.units import NS_PER_MS, counted, duration
 

@@ -1,11 +1,8 @@
-"""The sections of a bench, one for each experiment, and the whole bench for the terminal.
-
-The page and traces/BENCH.md use the same words.
-"""
+"""The bench of a machine in words: a section for each experiment, the whole bench for the terminal, and its JSON."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -13,10 +10,12 @@ from rich.text import Text
 from pinprof.bench.advice import Advice, advice
 from pinprof.bench.catalogue import EXPERIMENTS, ClaimVerdict, verdicts
 from pinprof.bench.experiment import SOURCES, Experiment
-from pinprof.bench.figures import MATTERS, SAME, amount, refused, shown, spread
-from pinprof.bench.results import Bench, Figure, Result
-from pinprof.report.elements import Column, number_columns
-from pinprof.report.layout import bullet, laid_out, section
+from pinprof.bench.figures import MATTERS, SAME, Refused, amount, refused, shown, spread
+from pinprof.bench.results import Bench, Figure, Result, by_line
+from pinprof.document import doc, filled
+from pinprof.pci_express import Link
+from pinprof.report.html import Column, number_columns
+from pinprof.report.terminal import bullet, laid_out, section
 from pinprof.report.view import ReportTable, Section, Sentence, Styled, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
 from pinprof.units import counted, percent, size
@@ -67,12 +66,13 @@ def experiments(bench: Bench) -> Iterator[tuple[Experiment, Result, Section]]:
 
 
 def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[ClaimVerdict]) -> Section:
-    sizes = sizes_line(known, result)
-    sentences: list[Sentence] = [as_sentence(known.summary) + (f" Sizes: {sizes}." if sizes else "")]
+    means = {option.name: option.means for option in known.sizes}
+    sizes = "; ".join(f"{name} {value:,} ({means[name]})" for name, value in result.sizes.items() if name in means)
+    sentences: list[Sentence] = [f"{capitalized(known.summary)}." + (f" Sizes: {sizes}." if sizes else "")]
     sentences += [Styled(f"Different from the text: {known.changed}.", "dim")] if known.changed else []
     sentences += [Styled(f"Problem: {result.problem}", "problem")] if result.problem else []
     columns = [Column("figure"), *number_columns("here", "spread", "published")]
-    notes: list[Sentence] = [f"not used: {reason}" for reason in not_used(bench, result)]
+    notes: list[Sentence] = [f"not used: {rate.text}" for rate in refused(bench) if rate.number == result.number]
     published = other_published(known, result)
     notes += [f"published: {published}"] if published else []
     notes += [
@@ -135,15 +135,6 @@ def _first(text: str) -> str:
     return (first if first.count("(") == first.count(")") else first.rpartition(" (")[0]) or NOTHING
 
 
-class FigureRow(NamedTuple):
-    """A figure with the published one."""
-
-    name: str
-    here: str
-    spread: str
-    published: str
-
-
 def machine_line(bench: Bench) -> str:
     """Return the machine and the date of a bench in a line."""
     machine, link = bench.machine, bench.machine.link
@@ -166,29 +157,25 @@ def recorded_elsewhere(bench: Bench) -> str:
     return f"Recorded on an {bench.machine.gpu}, {bench.date}; not this machine."
 
 
-def as_sentence(text: str) -> str:
-    """Return a text of the catalogue as a sentence."""
-    return f"{capitalized(text)}."
-
-
 def experiments_run(bench: Bench) -> list[tuple[Experiment, Result]]:
     """Return the experiments that ran, in the order of the catalogue."""
     return [(known, result) for known in EXPERIMENTS if (result := bench.result(known.number)) is not None]
 
 
-def figure_rows(bench: Bench, known: Experiment, result: Result) -> list[FigureRow]:
-    """Return the figures without a size, each with the published one of the same name."""
+def figure_rows(bench: Bench, known: Experiment, result: Result) -> list[tuple[str, ...]]:
+    """Return the figures without a size: name, value, spread, and the published value of the same name."""
     marks = _marks(bench, result)
     published = {} if known.texts_sizes(result.sizes) else {figure.figure: figure.value for figure in known.published}
     return [
-        FigureRow(figure.name, shown(figure) + marks(figure), spread(figure) or NOTHING, _published(figure, published))
+        (
+            figure.name,
+            shown(figure) + marks(figure),
+            spread(figure) or NOTHING,
+            amount(figure.unit, published[figure.name]) if figure.name in published else NOTHING,
+        )
         for figure in result.figures
         if figure.size is None
     ]
-
-
-def _published(figure: Figure, values: Mapping[str, float]) -> str:
-    return amount(figure.unit, values[figure.name]) if figure.name in values else NOTHING
 
 
 def other_published(known: Experiment, result: Result) -> str:
@@ -225,11 +212,6 @@ def _marks(bench: Bench, result: Result) -> Callable[[Figure], str]:
     return lambda figure: f" {NOT_USED}" if (figure.name, figure.size) in of_this else ""
 
 
-def not_used(bench: Bench, result: Result) -> list[str]:
-    """Return why rates of an experiment are not used."""
-    return [rate.text for rate in refused(bench) if rate.number == result.number]
-
-
 def tables_by_size(bench: Bench, result: Result) -> list[ReportTable]:
     """Return the figures with sizes, one table for those of the same sizes: rows are sizes, columns figures."""
     names = dict.fromkeys(figure.name for figure in result.figures if figure.size is not None)
@@ -259,12 +241,6 @@ def _cell(figure: Figure | None, marks: Callable[[Figure], str]) -> str:
     return f"{shown(figure)} ±{percent(most)}{marks(figure)}"
 
 
-def sizes_line(known: Experiment, result: Result) -> str:
-    """Return the sizes that an experiment ran with, and what they mean."""
-    means = {option.name: option.means for option in known.sizes}
-    return "; ".join(f"{name} {value:,} ({means[name]})" for name, value in result.sizes.items() if name in means)
-
-
 def advice_value(piece: Advice) -> str:
     """Return the value of a piece of advice as its headline."""
     if piece.value is None:
@@ -283,3 +259,18 @@ def advice_value(piece: Advice) -> str:
 def not_run(bench: Bench) -> str:
     """Return the experiments that did not run."""
     return ", ".join(known.number for known in EXPERIMENTS if bench.result(known.number) is None)
+
+
+class BenchDocument(Bench, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.bench/1"):
+    """What `pinprof bench --json` writes, and `--machine` reads."""
+
+    link: Annotated[Link | None, doc("the link; null where it is not known")]
+    refused: Annotated[Sequence[Refused], doc("rates that are not used")]
+    verdicts: Annotated[Sequence[ClaimVerdict], doc("on each claim")]
+    advice: Annotated[Sequence[Advice], doc("what to do")]
+
+
+def bench_to_json(bench: Bench) -> str:
+    """Return the bench as JSON text that `results.from_json` reads again."""
+    of_bench = {"refused": refused(bench), "verdicts": verdicts(bench), "advice": advice(bench)}
+    return by_line(filled(BenchDocument, bench, link=bench.machine.link, **of_bench)) + "\n"

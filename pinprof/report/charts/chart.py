@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pinprof.hues import HATCHES
-from pinprof.report.elements import Markup, inline_html
+from pinprof.report.html import Markup, inline_html
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.units import ms
 

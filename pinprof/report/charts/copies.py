@@ -10,6 +10,7 @@ from pinprof.measurement.trust.doubt import given
 from pinprof.pci_express import Link, link_of_gpus
 from pinprof.report.charts.chart import Chart, Key, layout, legend_key, line_across, points, stacked, stacked_layout
 from pinprof.report.timeline.kinds import BOTH, COPY, COPY_ONLY, KINDS
+from pinprof.report.words import copies_named
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
 from pinprof.units import counted, duration, rate, size, sizes
 
@@ -36,7 +37,7 @@ def copy_times_chart(profile: Profile) -> Chart | None:
     ]
     if not groups:
         return None
-    rows = [_copy_kind(group.direction, group.host_memory) for group, *_ in groups]
+    rows = [copies_named(group.direction, group.host_memory) for group, *_ in groups]
     hover = [
         f"{row}: {_counted_copies(copied.count)}, {sizes(copied.bytes, group.unsized)}"
         + (f" at {rate(copied.bandwidth_gbps)}" if copied.bandwidth_gbps else "")
@@ -67,7 +68,7 @@ def copies_chart(trace: Trace) -> Chart | None:
     data, keys = [], []
     for kind in np.unique(kinds).tolist():
         direction, memory = DIRECTIONS[kind // len(HOST_MEMORIES)], HOST_MEMORIES[kind % len(HOST_MEMORIES)]
-        label = _copy_kind(direction, memory)
+        label = copies_named(direction, memory)
         members = rows[kinds == kind]
         symbol = SYMBOL_OF_MEMORY[memory] + ("-open" if direction == "DtoH" else "")
         key = Key(f"{label}: {_counted_copies(len(members))}", KINDS[COPY + kind].colour, symbol)
@@ -123,10 +124,6 @@ def _copies_caption(rows: Int64s, copies: int, drawable: int, best: float, link:
     without += f" Not drawn: {copies - drawable:,} that are not between host and GPU." if copies > drawable else ""
     merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_MARKS else ""
     return f"{_counted_copies(len(rows))}, the fastest at {rate(best)}{reached}. {SMALL}{merged}{without}"
-
-
-def _copy_kind(direction: str, memory: str) -> str:
-    return direction if memory == "none" else f"{direction} {memory}"
 
 
 def _counted_copies(count: int) -> str:

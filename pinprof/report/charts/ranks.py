@@ -14,7 +14,7 @@ from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
 from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, end_of, layout, points
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.job.view import PAUSED, TIMES, longest_alone_first, slowest_of, spread
 from pinprof.units import NS_PER_MS, duration, percent
 

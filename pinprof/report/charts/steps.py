@@ -24,7 +24,7 @@ from pinprof.report.charts.chart import (
     stacked,
     stacked_layout,
 )
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_PART
 from pinprof.report.timeline.steps import shown_numbers

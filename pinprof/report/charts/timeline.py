@@ -14,12 +14,12 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.report.charts.chart import Chart, bars, layout, legend_key
-from pinprof.report.elements import Markup, bold
+from pinprof.report.html import Markup, bold
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.facts import Facts
+from pinprof.report.timeline.drawn_lanes import MAX_BARS, in_words, lanes_that_fit
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS
-from pinprof.report.timeline.lane import CALLS, GPU_STEPS, STALLS, STEPS, WORK, Drawing, Lane, Names
-from pinprof.report.timeline.plotly_lanes import MAX_BARS, in_words, lanes_that_fit
+from pinprof.report.timeline.lane import GPU_STEPS, STALLS, STEPS, WORK, Columns, Drawing, Lane, Names
+from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
 from pinprof.report.words import cut
 from pinprof.trace.links import follow
@@ -146,8 +146,8 @@ def _row_texts(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
 
 def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[Bars]:
     """Yield the bars of each kind; in the legend the kinds come in their own order."""
-    facts = Facts(trace, analysis)
-    words = [list(_hover_texts(facts, lane, drawing.window.start_ns)) for lane in drawing.lanes]
+    context = LaneContext(trace, analysis)
+    words = [list(_hover_texts(context, lane, drawing.window.start_ns)) for lane in drawing.lanes]
     used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
     zero = drawing.window.start_ns
     for kind in used:
@@ -159,16 +159,22 @@ def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int])
             of_kind.length_ms.extend(ms(int(lane.end_ns[at] - lane.start_ns[at])) for at in chosen)
             of_kind.hover.extend(texts[at] for at in chosen)
             if kind == kinds.STEP:
-                of_kind.text.extend(facts.steps[lane.row[at]] for at in chosen)
+                of_kind.text.extend(context.steps[lane.row[at]] for at in chosen)
             elif kind in NAMED:
                 of_kind.text.extend([KINDS[kind].label] * len(chosen))
         yield of_kind
 
 
-def _hover_texts(facts: Facts, lane: Lane, zero_ns: int) -> Iterator[Markup]:
+def _hover_texts(context: LaneContext, lane: Lane, zero_ns: int) -> Iterator[Markup]:
     """Yield the hover text of each rectangle: name, length, start, stream, and surroundings."""
-    gpu, times = facts.trace.gpu, (lane.start_ns, lane.end_ns, lane.busy_ns, lane.count, lane.kind, lane.row)
-    rows = zip(_names(facts, lane), _surroundings(facts, lane), *(column.tolist() for column in times), strict=True)
+    gpu, times = context.trace.gpu, (lane.start_ns, lane.end_ns, lane.busy_ns, lane.count, lane.kind, lane.row)
+    columns = lane.source.columns(context, lane)
+    known = columns.get("around")
+    around = known if isinstance(known, np.ndarray) else np.zeros(len(lane), np.int64)
+    if lane.source is WORK:  # without a place of its own it has that of its launch
+        of_launch = follow(context.around.call.astype(np.int32), context.trace.links.launch[lane.row])
+        around = np.where(around > 0, around, np.maximum(of_launch, 0))
+    rows = zip(_names(context, lane, columns), around.tolist(), *(column.tolist() for column in times), strict=True)
     for name, around, start, end, busy, count, kind, row in rows:
         heading, lasts = name, duration(end - start)
         if count > 1:
@@ -178,34 +184,20 @@ def _hover_texts(facts: Facts, lane: Lane, zero_ns: int) -> Iterator[Markup]:
         if lane.source is WORK:
             moved = f"{size(int(gpu.bytes[row]))}, " if gpu.bytes[row] != NONE else ""
             lines.append(f"{moved}stream {gpu.stream[row]} of {lane.group}")
-        yield Markup("<br>").join((bold(lines[0]), *lines[1:], *facts.around.lines[around]))
+        yield Markup("<br>").join((bold(lines[0]), *lines[1:], *context.around.lines[around]))
 
 
-def _names(facts: Facts, lane: Lane) -> list[str]:
+def _names(context: LaneContext, lane: Lane, columns: Columns) -> list[str]:
     """Return the name of each rectangle; names of waits and of parts of copies begin with their kind."""
     if lane.source in {STEPS, GPU_STEPS}:
-        return [facts.steps[row] for row in lane.row.tolist()]
-    named = lane.source.columns(facts, lane).get("name")
+        return [context.steps[row] for row in lane.row.tolist()]
+    named = columns.get("name")
     labels = [KINDS[kind].label for kind in lane.kind.tolist()]
     if not isinstance(named, Names):
         return labels
     names = [cut(named.names[code]) for code in named.codes.tolist()]
     prefixed = (lane.source is STALLS) | np.isin(lane.kind, (COPY_ONLY, BOTH))
     return [f"{label}: {name}" if both else name for label, name, both in zip(labels, names, prefixed, strict=True)]
-
-
-def _surroundings(facts: Facts, lane: Lane) -> list[int]:
-    """Return the surroundings of each rectangle as indices of lines; GPU work may have its launch's."""
-    around, rows = facts.around, lane.row
-    if lane.source is STALLS:
-        return list(around.stall[rows].tolist())
-    if lane.source is CALLS:
-        return list(around.call[rows].tolist())
-    if lane.source is not WORK:
-        return [0] * len(lane)
-    of_launch = follow(around.call.astype(np.int32), facts.trace.links.launch[rows])
-    own = around.activity[rows]
-    return list(np.where(own > 0, own, np.maximum(of_launch, 0)).tolist())
 
 
 def _layout(

@@ -83,31 +83,26 @@ def _document(comparison: Comparison, document: whole.Compare, room: int) -> Com
     waits, copies = differing(comparison.waits), differing(comparison.copies)
     findings = differing(comparison.findings)
     return CompareBrief(
-        before=_side(document.before),
-        after=_side(document.after),
+        before=filled(whole.BriefSide, document.before, path=cut(document.before.path, LONGEST)),
+        after=filled(whole.BriefSide, document.after, path=cut(document.after.path, LONGEST)),
         verdict=document.verdict,
         sentence=cut(document.sentence, LONGEST),
         same_program=document.same_program,
         figures=[filled(BriefStepFigure, document.figures[place], id=f"/figures/{place}") for place in of_step[:room]],
         waits=[_brief_wait(place, document.waits[place]) for place in waits[:room]],
-        copies=[_brief_copies(place, document.copies[place]) for place in copies[:room]],
+        copies=[
+            filled(BriefCopies, copy, id=f"/copies/{place}", time_ms=filled(whole.BriefFigure, copy.time_ms))
+            for place, copy in ((place, document.copies[place]) for place in copies[:room])
+        ],
         findings=[_brief_finding(place, document.findings[place]) for place in findings[:room]],
         more_changes=sum(max(len(places) - room, 0) for places in (of_step, waits, copies, findings)),
-        cannot_tell=[cut(sentence, LONGEST) for sentence in _untold(comparison)][:room],
+        cannot_tell=[cut(sentence, LONGEST) for sentence in _not_known(comparison)][:room],
     )
-
-
-def _side(side: whole.SideJson) -> whole.BriefSide:
-    return filled(whole.BriefSide, side, path=cut(side.path, LONGEST))
 
 
 def _brief_wait(place: int, wait: whole.WaitChangeJson) -> BriefWait:
     stall = filled(whole.BriefFigure, wait.stall_ms)
     return filled(BriefWait, wait, id=f"/waits/{place}", **_place_fields(wait), stall_ms=stall)
-
-
-def _brief_copies(place: int, copies: whole.CopyChangeJson) -> BriefCopies:
-    return filled(BriefCopies, copies, id=f"/copies/{place}", time_ms=filled(whole.BriefFigure, copies.time_ms))
 
 
 def _brief_finding(place: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
@@ -126,7 +121,7 @@ def _place_fields(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dic
     }
 
 
-def _untold(comparison: Comparison) -> Iterator[str]:
+def _not_known(comparison: Comparison) -> Iterator[str]:
     """Yield what is not compared, and the notes on the traces."""
     yield from (f"{kind} are not compared: {reason}" for kind, reason in comparison.reasons.items())
     yield from notes(comparison)

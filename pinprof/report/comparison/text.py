@@ -12,7 +12,7 @@ from pinprof.comparison.changes import GONE, NEW
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.report.comparison.view import ChangeTable, copies, events, findings, summary, waits
 from pinprof.report.comparison.words import ARROW, notes_on_certainty, verdict
-from pinprof.report.layout import hanging, laid_out, note, unwrapped
+from pinprof.report.terminal import hanging, laid_out, note, unwrapped
 from pinprof.report.trace.step import bar_text, legend_lines, step_parts
 from pinprof.report.view import in_terminal
 from pinprof.report.words import capitalized, doubts, printable

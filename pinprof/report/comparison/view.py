@@ -27,11 +27,11 @@ from pinprof.report.comparison.words import (
     saving_of,
     step_of,
 )
-from pinprof.report.elements import Column, number_columns
+from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.step import bound_fact
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.wait_groups import cause_with_verdict
-from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, cut, doubts, effect_and_remedy
+from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, copies_named, cut, doubts, effect_and_remedy
 from pinprof.units import counted
 
 DISTRUST_BOTH = "Before you trust these traces"
@@ -210,7 +210,7 @@ def copies(comparison: Comparison) -> ChangeTable:
 
 def _copy_row(change: CopyChange, per: str) -> ChangeRow:
     memory = NOTHING if change.host_memory == "none" else change.host_memory
-    named = change.direction if memory == NOTHING else f"{change.direction} {memory}"
+    named = copies_named(change.direction, change.host_memory)
     return ChangeRow(
         change.status,
         (_status(change), change.direction, memory, *map(before_to_after, change.figures)),

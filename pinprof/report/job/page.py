@@ -12,7 +12,7 @@ from pinprof.analysis import Analysis
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
 from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.ranks import ranks_chart
-from pinprof.report.elements import Column, Markup, facts, inline_html, lines, note, number_columns, table
+from pinprof.report.html import Column, Markup, facts, inline_html, lines, note, number_columns, table
 from pinprof.report.job.view import (
     GPU_IDLE,
     MAX_ROWS,
@@ -31,15 +31,15 @@ from pinprof.report.job.view import (
     slowest_of,
     summary,
     title,
-    traffic_line,
     verdict_line,
     why_long,
 )
-from pinprof.report.page import top
+from pinprof.report.page import report_page, top
 from pinprof.report.source import PLAIN, Code
-from pinprof.report.timeline import MAX_EVENTS, SharedTimeline, Zero, fragment, framed
+from pinprof.report.timeline import SharedTimeline, Zero, fragment, framed
+from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.steps import choose_window, step_names
-from pinprof.report.trace.page import report_page, section
+from pinprof.report.trace.page import section
 from pinprof.report.view import Section, on_page
 from pinprof.report.words import NOTHING, capitalized, complete_steps
 from pinprof.units import duration, percent
@@ -67,7 +67,7 @@ def to_html(
     own = section(1, entry, MAX_EVENTS, code)
     return report_page(
         f"pinprof: {title(ranks)}",
-        "who holds up the job",
+        "pinprof: who holds up the job",
         _job(ranks, parts, {ranks.shown_rank: entry, **(others or {})}) + own,
     )
 
@@ -101,7 +101,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     pieces = [
         top("heading-job", title(ranks), _recorded_on(parts), links),
         _headline(ranks),
-        *(note(f"{capitalized(words)}.") for words in (why_long(ranks, parts), traffic_line(ranks)) if words),
+        note(f"{capitalized(reason)}.") if (reason := why_long(ranks, parts)) else "",
         *_choice(ranks),
         on_page(unsure) if unsure.notes else "",
         facts(fact[:3] for fact in summary(ranks)),

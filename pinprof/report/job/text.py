@@ -23,7 +23,7 @@ from pinprof.report.job.view import (
     verdict_line,
     why_long,
 )
-from pinprof.report.layout import bullet, hanging, laid_out, note, section, table
+from pinprof.report.terminal import bullet, hanging, laid_out, note, section, table
 from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
 from pinprof.units import counted, duration, milliseconds, percent

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
-from pinprof.report.elements import Column, number_columns
+from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.verdict import known_verdict
 from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, capitalized, effect_and_remedy, place, with_more_sites
@@ -266,11 +266,10 @@ def collectives(ranks: Ranks) -> Section:
         "Takes: how long it runs once all ranks have come. Others waited: the wait of the rank that waited longest. "
         "Bus: the bandwidth of a rank's link in that time, as nccl-tests counts it"
     )
-    aligned = clocks_line(ranks)
     return Section(
         "Collectives",
         tables=[ReportTable(caption, columns, rows, rows[:MAX_COLLECTIVES])] if rows else [],
-        notes=[words for words in (traffic_line(ranks), aligned) if words and rows],
+        notes=[words for words in (traffic_line(ranks), clocks_line(ranks)) if words and rows],
         name="job-collectives",
     )
 

@@ -44,9 +44,9 @@ MEAN = Field("mean", "mean", TIME, ratio=("total", "count"))
 LONGEST = Field("most", "longest", TIME, "press it to see the longest in the timeline")
 
 
-def timed(*more: Field, total: str = "total", meaning: str = "") -> tuple[Field, ...]:
+def timed(*more: Field, total: str = "total") -> tuple[Field, ...]:
     """Return the columns of events: count, total, mean and longest time, and `more`."""
-    return COUNTED, Field("total", total, TIME, meaning, adds=True), MEAN, LONGEST, *more
+    return COUNTED, Field("total", total, TIME, adds=True), MEAN, LONGEST, *more
 
 
 @dataclass(frozen=True)

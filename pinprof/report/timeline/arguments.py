@@ -1,8 +1,8 @@
 """The args of events for the page: texts that many events share are stored once, ids of single events in columns."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -129,20 +129,6 @@ class SharedKeys(NamedTuple):
 SHARED_NUMBER, SHARED_KEYS = map(attrgetter, SharedKeys._fields)
 
 
-class KeysByText(dict[bytes, SharedKeys]):
-    """The `SharedKeys` of events by the text that `split` leaves of their args; `look_at` reads a new text."""
-
-    def __init__(self, look_at: Callable[[bytes], SharedKeys]) -> None:
-        super().__init__()
-        self._look_at = look_at
-
-    def __missing__(self, text: bytes) -> SharedKeys:
-        if len(self) >= MOST_SHARED:
-            self.clear()
-        self[text] = shared = self._look_at(text)
-        return shared
-
-
 class Arguments:
     """The args of the events of some lanes, read from the trace's file."""
 
@@ -157,7 +143,8 @@ class Arguments:
         self._sets = {table: np.zeros(len(rows), np.int32) for table, rows in wanted.items()}
         self._own: dict[str, dict[str, Int32s | Int64s]] = {table: {} for table in wanted}
         """The ids of each table by key, plus one; 0 is none."""
-        self._shared = {table: KeysByText(partial(self._look_at, table)) for table in wanted}
+        self._shared = {table: lru_cache(MOST_SHARED)(partial(self._look_at, table)) for table in wanted}
+        """Of each table what events share by the text that `split` leaves of their args."""
         try:
             for events in look_up(trace, wanted):
                 self._take(events)
@@ -171,7 +158,7 @@ class Arguments:
         except ValueError:
             texts, numbers = [], np.empty(0, np.int64)
         of_text, unusual = self._shared[events.table], SharedKeys(NONE, ())
-        shared = list(map(of_text.__getitem__, texts)) or [unusual] * len(events.args)
+        shared = list(map(of_text, texts)) or [unusual] * len(events.args)
         keys_of = list(map(SHARED_KEYS, shared))
         kinds = {keys: code for code, keys in enumerate(dict.fromkeys(keys_of))}
         kind = np.fromiter(map(kinds.__getitem__, keys_of), np.int64, len(shared))

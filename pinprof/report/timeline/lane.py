@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.report.timeline.facts import Facts
+from pinprof.report.timeline.lane_context import LaneContext, awaited_rows
 from pinprof.report.timeline.steps import Window
 from pinprof.trace.tables import NONE, Bools, Int64s, Table
 
@@ -41,7 +41,7 @@ class LaneSource:
     """What the rectangles of a lane stand for; `STEPS` to `WORK` below are all there are."""
 
     name: str
-    columns: Callable[[Facts, "Lane"], Columns]
+    columns: Callable[[LaneContext, "Lane"], Columns]
     """The columns that the page gets; `event_text.js` makes sentences of them."""
     table: str = ""
     """The table of a trace whose rows they are, with names and args."""
@@ -99,47 +99,47 @@ def _names_of(table: Table, rows: Int64s) -> Names:
     return Names(table.names, table.name[rows])
 
 
-def columns_of_events(facts: Facts, lane: Lane) -> Columns:
+def columns_of_events(context: LaneContext, lane: Lane) -> Columns:
     """Return the names of events of a thread, and what is around calls."""
-    around = {"around": facts.around.call[lane.row]} if lane.source.table == "calls" else {}
-    return {"name": _names_of(getattr(facts.trace, lane.source.table), lane.row), **around}
+    around = {"around": context.around.call[lane.row]} if lane.source.table == "calls" else {}
+    return {"name": _names_of(getattr(context.trace, lane.source.table), lane.row), **around}
 
 
-def columns_of_stalls(facts: Facts, lane: Lane) -> Columns:
+def columns_of_stalls(context: LaneContext, lane: Lane) -> Columns:
     """Return the calls of stalls, what is around them, and what the host waits for unless that is withheld."""
-    stalls, rows, why = facts.analysis.details.syncs.stalls, lane.row, facts.analysis.profile.withheld
-    columns: Columns = {"name": _names_of(facts.trace.calls, stalls.call[rows]), "around": facts.around.stall[rows]}
+    stalls, rows, why = context.analysis.details.syncs.stalls, lane.row, context.analysis.profile.withheld
+    columns: Columns = {"name": _names_of(context.trace.calls, stalls.call[rows]), "around": context.around.stall[rows]}
     if why.stalls or why.drain:
         return columns
-    columns["awaited"] = RowLinks("gpu", facts.awaited(rows))
+    columns["awaited"] = RowLinks("gpu", awaited_rows(context.trace, stalls, rows))
     return {**columns, "drain": stalls.drain_ns[rows], "own": stalls.own_ns[rows], "bubble": stalls.bubble_ns[rows]}
 
 
-def columns_of_work(facts: Facts, lane: Lane) -> Columns:
+def columns_of_work(context: LaneContext, lane: Lane) -> Columns:
     """Return names, launches, steps, sizes and surroundings of GPU work, and of copies the exposed time and why.
 
     Steps, sizes, times and reasons are stored plus one; 0 is none.
     """
-    gpu, links, rows, why = facts.trace.gpu, facts.trace.links, lane.row, facts.analysis.profile.withheld
+    gpu, links, rows, why = context.trace.gpu, context.trace.links, lane.row, context.analysis.profile.withheld
     columns: Columns = {
         "name": _names_of(gpu, rows),
         "launch": RowLinks("calls", links.launch[rows]),
         "step": links.activity_step[rows] + 1,
         "bytes": gpu.bytes[rows] + 1,
-        "around": facts.around.activity[rows],
+        "around": context.around.activity[rows],
     }
     if why.overlap:
         return columns
     exposed, reason = np.zeros(len(gpu), np.int64), np.zeros(len(gpu), np.int64)
-    overlap = facts.analysis.details.overlap
+    overlap = context.analysis.details.overlap
     exposed[overlap.row] = overlap.exposed_ns + 1
     reason[overlap.row] = 0 if why.causes else overlap.reason + 1
     return {**columns, "exposed": exposed[rows], "reason": reason[rows]}
 
 
-def columns_of_memory(facts: Facts, lane: Lane) -> Columns:
+def columns_of_memory(context: LaneContext, lane: Lane) -> Columns:
     """Return the most bytes that were allocated and reserved in each stretch; of the latter one more, 0 is none."""
-    memory = facts.trace.memory
+    memory = context.trace.memory
     rows = np.flatnonzero(memory.device == memory.device[lane.row[0]])
     first = np.searchsorted(memory.at_ns[rows], lane.start_ns, side="right") - 1
     end = np.searchsorted(memory.at_ns[rows], lane.end_ns, side="left")
@@ -208,17 +208,6 @@ class Drawing:
     narrow_ns: int
     """Neighbours shorter than this are merged; 0 if nothing is merged."""
     left_out: tuple[HiddenEvents, ...]
-
-
-def narrow_limit(count: Callable[[int], int], max_rectangles: int, finest_ns: int, window: Window) -> int:
-    """Return the length in ns below which events must be merged to leave at most `max_rectangles`.
-
-    `count` returns the number of rectangles left for a length, which starts at `finest_ns` and doubles.
-    """
-    narrow = finest_ns
-    while count(narrow) > max_rectangles and narrow < window.span_ns:
-        narrow *= 2
-    return narrow
 
 
 def length_merged(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> int:

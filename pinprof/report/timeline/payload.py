@@ -16,12 +16,13 @@ from pinprof.analyses.copies import EXPOSED
 from pinprof.analysis import Analysis
 from pinprof.hues import faded, in_the_dark, ink, shades
 from pinprof.report.timeline.arguments import Arguments
-from pinprof.report.timeline.facts import Facts
+from pinprof.report.timeline.drawn_lanes import PageDrawing
 from pinprof.report.timeline.kinds import KINDS, short
 from pinprof.report.timeline.lane import WORK, Column, Columns, Lane, Names, Rising, RowLinks
-from pinprof.report.timeline.page_lanes import PageDrawing
+from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut
+from pinprof.trace.links import work_ends
 from pinprof.trace.tables import NONE, Int64s, Trace
 
 Packed: TypeAlias = "list[int]"
@@ -77,22 +78,27 @@ def packed(
     `since` names that start if the axis counts from it in all views. A timeline that shares its axis (`is_shared`)
     folds all host threads but the main one at first.
     """
-    block, names, facts, args = PackedColumns(), _Interned(), Facts(trace, analysis), Arguments(trace, detail.lanes)
+    block, names, context, args = (
+        PackedColumns(),
+        _Interned(),
+        LaneContext(trace, analysis),
+        Arguments(trace, detail.lanes),
+    )
     numbers = {table: _numbers(detail.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
     lanes = []
     for lane in detail.lanes:
-        columns = {**_times(lane, view.start_ns), **lane.source.columns(facts, lane), **args.columns(lane)}
+        columns = {**_times(lane, view.start_ns), **lane.source.columns(context, lane), **args.columns(lane)}
         added = {name: _added(block, names, numbers, column) for name, column in columns.items()}
         lanes.append({**_about(trace, lane, is_shared=is_shared), "columns": added})
     header = {
         **({"since": cut(since)} if since else {}),
         "names": [cut(name) for name in names.numbers],
         "shorts": [short(name) for name in names.numbers],
-        "around": facts.around.lines,
+        "around": context.around.lines,
         "args": args.header,
         "kinds": _kinds(detail),
         "reasons": [exposure.label for exposure in EXPOSED.values()],
-        "steps": _steps(facts, view.start_ns),
+        "steps": _steps(context, view.start_ns),
         "whole": [detail.window.start_ns - view.start_ns, detail.window.end_ns - view.start_ns],
         "view": [0, view.span_ns],
         "lanes": lanes,
@@ -186,16 +192,14 @@ def _colours(colour: str) -> dict[str, Any]:
     return {"shades": shades(colour), "faded": faded(colour), "ink": ink(colour)}
 
 
-def _steps(facts: Facts, zero_ns: int) -> dict[str, Any]:
+def _steps(context: LaneContext, zero_ns: int) -> dict[str, Any]:
     """Return the steps; `last` is when their work on the GPU ends."""
-    trace, steps = facts.trace, facts.trace.steps
-    if not facts.steps:
+    trace, steps = context.trace, context.trace.steps
+    if not context.steps:
         return {"names": [], "start": [], "end": [], "last": [], "complete": [], "unlike": [], "where": ""}
-    last = steps.end_ns.copy()
-    own = trace.links.activity_step != NONE
-    np.maximum.at(last, trace.links.activity_step[own], trace.gpu.end_ns[own])
+    last = np.maximum(steps.end_ns, work_ends(trace))
     return {
-        "names": facts.steps,
+        "names": context.steps,
         "start": (steps.start_ns - zero_ns).tolist(),
         "end": (steps.end_ns - zero_ns).tolist(),
         "last": (last - zero_ns).tolist(),

@@ -9,8 +9,8 @@ from markupsafe import escape
 from pinprof.analyses.idle import IDLE
 from pinprof.analysis import Analysis
 from pinprof.details import Details
-from pinprof.report.elements import Markup
-from pinprof.report.timeline.facts import awaited_rows
+from pinprof.report.html import Markup
+from pinprof.report.timeline.lane_context import awaited_rows
 from pinprof.report.timeline.steps import choose_window
 from pinprof.rules import Finding
 from pinprof.rules.sums import in_complete_steps

@@ -1,6 +1,6 @@
 """The tables of a report as pandas DataFrames: the rows of the JSON document, with its names, in milliseconds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
@@ -20,45 +20,36 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def kernels(document: TraceJson) -> "pd.DataFrame":
-    """Return a row for each name of a kernel, per step: `count`, `ms`, `mean_us`, `share` of the time of kernels."""
-    return _frame(document.kernels, KernelJson, "name", "count", "ms", "share")
+TABLES: Mapping[str, tuple[Callable[[TraceJson], Iterable[Struct]], type[Struct], tuple[str, ...]]] = {
+    "kernels": (lambda document: document.kernels, KernelJson, ("name", "count", "ms", "share")),
+    "ops": (lambda document: document.ops, Op, ("name", "count", "ms", "kernel_ms")),
+    "copies": (lambda document: document.copies, CopiesJson, ()),
+    "waits": (lambda document: document.syncs.sites, SiteJson, ("file", "line", "cause", "count", "stall_ms")),
+    "phases": (lambda document: document.launches.phases if document.launches else (), Phase, ("phase",)),
+    "findings": (
+        lambda document: document.findings,
+        FindingJson,
+        ("rule", "title", "file", "line", "saving_ms", "fix"),
+    ),
+}
+"""By name: the rows of a table of the document, their class, and the columns that stand first."""
 
 
-def ops(document: TraceJson) -> "pd.DataFrame":
-    """Return a row for each name of an op, per step and as traced: `count`, `ms` on the host, `kernel_ms`."""
-    return _frame(document.ops, Op, "name", "count", "ms", "kernel_ms")
-
-
-def copies(document: TraceJson) -> "pd.DataFrame":
-    """Return a row for each direction and host memory, of the whole recording: `count`, `bytes`, `exposed_ms`."""
-    return _frame(document.copies, CopiesJson)
-
-
-def waits(document: TraceJson) -> "pd.DataFrame":
-    """Return a row for each place where the host waits, of the whole recording: `file`, `line`, `cause`, `stall_ms`."""
-    return _frame(document.syncs.sites, SiteJson, "file", "line", "cause", "count", "stall_ms")
-
-
-def phases(document: TraceJson) -> "pd.DataFrame":
-    """Return a row for each phase of the step, per step and as traced: `launches`, `host_ms`, `kernel_ms`."""
-    return _frame(document.launches.phases if document.launches else (), Phase, "phase")
-
-
-def findings(document: TraceJson) -> "pd.DataFrame":
-    """Return a row for each finding, the best saving first: `rule`, `file`, `line`, `saving_ms`, `fix`."""
-    return _frame(document.findings, FindingJson, "rule", "title", "file", "line", "saving_ms", "fix")
+def table(document: TraceJson, name: str) -> "pd.DataFrame":
+    """Return a row for each entry of a table of a report, one of TABLES."""
+    rows_of, kind, first = TABLES[name]
+    return frame(rows_of(document), kind, *first)
 
 
 def figures(comparison: Comparison) -> "pd.DataFrame":
     """Return a row for each figure of two traces: `name`, which ends with the unit, `before`, `after`, `outcome`."""
     rows = compared(comparison).figures
-    return _frame(rows, StepFigure, "name", "device", "before", "after", "difference", "fraction", "outcome")
+    return frame(rows, StepFigure, "name", "device", "before", "after", "difference", "fraction", "outcome")
 
 
 def ranks(job: Ranks) -> "pd.DataFrame":
     """Return a row for each rank of a job: `rank`, `step_ms`, and `alone_ms`, its step if it waited for no other."""
-    return _frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms")
+    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms")
 
 
 def steps(analysis: Analysis) -> "pd.DataFrame":
@@ -97,7 +88,7 @@ def steps(analysis: Analysis) -> "pd.DataFrame":
     return on_host.join(pd.concat(on_devices)) if on_devices else on_host
 
 
-def _frame(rows: Iterable[Struct], kind: type[Struct], *first: str) -> "pd.DataFrame":
+def frame(rows: Iterable[Struct], kind: type[Struct], *first: str) -> "pd.DataFrame":
     """Return the rows of a document, these columns first."""
     import pandas as pd  # noqa: PLC0415  slow to load
 

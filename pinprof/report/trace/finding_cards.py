@@ -3,9 +3,9 @@
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
-from pinprof.report.elements import Markup, inline_html, lines, note
+from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.source import Quoting
-from pinprof.report.timeline import zoom_attribute
+from pinprof.report.timeline.worst_instance import zoom_attribute
 from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.verdict import advice, why_no_finding
 from pinprof.report.words import (

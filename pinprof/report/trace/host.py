@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from pinprof.analyses.host_samples import KINDS, CalledLine, HostPlace, HostSums, Kind
 from pinprof.measurement.profile import Profile
-from pinprof.report.elements import Column, number_columns
+from pinprof.report.html import Column, number_columns
 from pinprof.report.view import ReportTable, Section
 from pinprof.report.words import NOTHING, place, printable
-from pinprof.trace.lines import Place
 from pinprof.units import counted, duration, percent
 
 TITLE = "Where the host's time goes, sampled without the profiler"
@@ -44,7 +43,10 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
     lines = ReportTable(
         f"The innermost of your lines, which add up to the time of the main thread{first}",
         [Column("your line"), Column("in"), *number_columns("of the time", "of the step", "samples")],
-        cells := [_called_cells(profile, sums, row) for row in sums.called[:MAX_ROWS]],
+        cells := [
+            (place(row.place) or "no line of yours", running_code(row), *_share_cells(profile, sums, row.count))
+            for row in sums.called[:MAX_ROWS]
+        ],
         cells[:rows],
     )
     functions = ReportTable(
@@ -64,15 +66,10 @@ def shares_by_kind(sums: HostSums) -> str:
     return ", ".join(f"{percent(sums.share(count))} in {KIND_NAMES[kind]}" for kind, count in sums.kinds)
 
 
-def _called_cells(profile: Profile, sums: HostSums, row: CalledLine) -> tuple[str, ...]:
-    """Return the cells of a line of the program: where, what runs there, share, time of the step, and samples."""
-    return (place(row.place) or "no line of yours", running_code(row), *_share_cells(profile, sums, row.count))
-
-
 def _function_cells(profile: Profile, sums: HostSums, row: HostPlace) -> tuple[str, ...]:
-    """Return the cells of a line or function: where, whose; share, time, samples of its own; its whole share."""
-    at = place(row.place) if row.line is not None else place(Place(row.file, None, row.function))
-    return (at, KIND_NAMES[row.origin], *_share_cells(profile, sums, row.own), percent(sums.share(row.total)))
+    """Return the cells of a function: where, whose; share, time, samples of its own; its whole share."""
+    shares = *_share_cells(profile, sums, row.own), percent(sums.share(row.total))
+    return (place(row.place), KIND_NAMES[row.origin], *shares)
 
 
 def _share_cells(profile: Profile, sums: HostSums, count: int) -> tuple[str, str, str]:

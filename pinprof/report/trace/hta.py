@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 
 from pinprof.hta.breakdowns import LATE_US, SLOW_CALL_US, Breakdown, KernelTimes
-from pinprof.report.elements import Column, number_columns
-from pinprof.report.layout import laid_out
+from pinprof.report.html import Column, number_columns
+from pinprof.report.terminal import laid_out
 from pinprof.report.view import ReportTable, Section, in_terminal
 from pinprof.report.words import NOTHING
 from pinprof.units import duration, percent, shortened
@@ -26,16 +26,8 @@ def hta_to_text(breakdowns: Sequence[Breakdown], *, width: int = 100, color: boo
 def _section(breakdowns: Sequence[Breakdown]) -> Section:
     chosen, notes = breakdowns[:MAX_TRACES], []
     streams = [row for breakdown in chosen for row in _stream_rows(breakdown)]
-    kernels = [
-        (
-            shortened(kernel.name, MAX_NAME),
-            kernel.kind.lower(),
-            *map(duration, (kernel.time_ns, kernel.mean_ns, kernel.max_ns)),
-        )
-        for kernel in breakdowns[0].kernels[:MAX_KERNELS]
-    ]
+    kernels = [] if len(breakdowns) > 1 else list(map(_kernel_row, breakdowns[0].kernels[:MAX_KERNELS]))
     if len(breakdowns) > 1:
-        kernels = []
         notes.append("the JSON report has the kernels of each rank; the report on one trace has those of its rank")
     if len(breakdowns) > len(chosen):
         notes.append(f"these are {len(chosen)} of {len(breakdowns)} traces; the JSON report has all")
@@ -50,7 +42,7 @@ def _section(breakdowns: Sequence[Breakdown]) -> Section:
     return Section("HolisticTraceAnalysis", tables=tables, notes=notes)
 
 
-def _kernel(kernel: KernelTimes) -> tuple[str, ...]:
+def _kernel_row(kernel: KernelTimes) -> tuple[str, ...]:
     times = map(duration, (kernel.time_ns, kernel.mean_ns, kernel.max_ns))
     return shortened(kernel.name, MAX_NAME), kernel.kind.lower(), *times
 

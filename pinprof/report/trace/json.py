@@ -12,7 +12,6 @@ from pinprof.analyses.host_samples import HostPlace, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.syncs import Stalled
-from pinprof.analyses.whole_run.ledger import WholeRun
 from pinprof.document import encoded, filled, maybe_ms
 from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
@@ -24,10 +23,10 @@ from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, given
 from pinprof.prediction.graphs import Blocker
 from pinprof.ranks.rank import Ranks
-from pinprof.report.trace.by_name import step_share, without_profiler_ns
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
 from pinprof.report.trace.host import MOST_PARTS, measured_step_ns
 from pinprof.report.trace.waits import seen_elsewhere
+from pinprof.report.trace.work import step_share, without_profiler_ns
 from pinprof.rules import Findings
 from pinprof.step_statistics import CONFIDENCE
 from pinprof.units import ms
@@ -96,7 +95,9 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         kernels=[_kernel(profile, kernels, row) for row in kernels.rows] if kernels else [],
         kernel_sums=_kernel_sums(profile, kernels) if kernels else None,
         ops=[_op(profile, ops, row) for row in ops.rows] if ops else [],
-        op_sums=_op_sums(profile, ops) if ops else None,
+        op_sums=filled(by_name.OpSumsJson, _sums(profile, ops, ops.own_ns), host_ms=_ms(profile, ops.host_ns))
+        if ops
+        else None,
         host_profile=_host_profile(profile),
         host_memory=filled(by_name.HostMemoryJson, info.host_memory) if info.host_memory else None,
         findings=[finding_of(finding, step_ns) for finding in findings],
@@ -137,13 +138,10 @@ def _steps(profile: Profile) -> documents.StepsJson:
             filled(documents.IrregularJson, row, sites=[documents.Point(*place) for place in row.places])
             for row in profile.unlike
         ],
-        ledger=_ledger(course) if course else None,
+        ledger=[filled(documents.Entry, entry, fraction=entry.ns / course.wall_ns) for entry in course.ledger]
+        if course
+        else None,
     )
-
-
-def _ledger(course: WholeRun) -> list[documents.Entry]:
-    """Return where the time of the whole run went."""
-    return [filled(documents.Entry, entry, fraction=entry.ns / course.wall_ns) for entry in course.ledger]
 
 
 def _per_step(profile: Profile) -> documents.PerStep | None:
@@ -285,10 +283,6 @@ def _kernel_sums(profile: Profile, sums: KernelSums) -> by_name.KernelSumsJson:
             for kind in sums.kinds
         ],
     )
-
-
-def _op_sums(profile: Profile, sums: OpSums) -> by_name.OpSumsJson:
-    return filled(by_name.OpSumsJson, _sums(profile, sums, sums.own_ns), host_ms=_ms(profile, sums.host_ns))
 
 
 def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> by_name.Sums:

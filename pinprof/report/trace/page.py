@@ -1,4 +1,4 @@
-"""The report as a page: the step and what costs it time, what to do, a timeline, and the tables."""
+"""The report as a page: the step and what costs it time, what to do, a timeline, tables, and sections with charts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,21 +9,26 @@ from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
 from pinprof.measurement.profile import Profile, busiest
-from pinprof.report.charts.chart import chart_html
-from pinprof.report.charts.steps import part_times
+from pinprof.measurement.trust.doubt import Withheld
+from pinprof.report.charts.chart import Chart, chart_html
+from pinprof.report.charts.copies import copies_chart
+from pinprof.report.charts.flame import fragment as flame
+from pinprof.report.charts.flame import host_flame, waits_flame
+from pinprof.report.charts.steps import idle_chart, overlap_chart, part_times, steps_chart, syncs_chart
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.elements import Column, Markup, Share, inline_html, lines, note, remarks, shares, table
-from pinprof.report.page import page, top
+from pinprof.report.html import Column, Markup, Share, inline_html, lines, note, remarks, shares, table
+from pinprof.report.page import page, report_page, top
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.tables.fragment import grids_of, tables
-from pinprof.report.timeline import MAX_EVENTS, fragment
+from pinprof.report.tables import grids_of, tables
+from pinprof.report.timeline import fragment
+from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
-from pinprof.report.trace.charts import charts_of, lengths_of_steps, overlap_of_steps
+from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.finding_cards import changes
-from pinprof.report.trace.kinds import kinds_in_short, phases_in_short
 from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, main_idle_cause, step_fact
 from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
+from pinprof.report.trace.work import kinds_figure, kinds_in_short, phases_in_short
 from pinprof.report.view import Fact, PageContext, Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, recording_line
 from pinprof.units import counted, duration
@@ -35,6 +40,10 @@ GROUPS = {
     **dict.fromkeys(("steps", "course"), "Steps"),
 }
 """The group of each section below the timeline, in order; a link at the top leads to each group."""
+MAX_GPUS = 4
+"""GPUs of a trace with a chart of their steps."""
+COPIES, SIZES, SITES, GPUS, STEPS, LENGTHS = 4, 3, 2, 2, 3, 5
+"""The least numbers of each with which a chart shows more than the numbers next to it."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
@@ -44,16 +53,7 @@ def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
     most = MAX_EVENTS // max(len(entries), 1)
     sections = (section(number, entry, most, code) for number, entry in enumerate(entries, start=1))
     overview = _overview(entries) if len(entries) > 1 else Markup()
-    return report_page(title, "where the step's time goes", overview + Markup().join(sections))
-
-
-def report_page(title: str, subject: str, sections: Markup) -> Markup:
-    """Return a page of these sections; `subject` is a heading for screen readers."""
-    body = Markup(
-        '<a class="skip" href="#report">Skip to the report</a>\n<h1 class="unseen">pinprof: {}</h1>\n'
-        '<main id="report" tabindex="-1">\n{}</main>'
-    )
-    return page(title, body.format(subject, sections))
+    return report_page(title, "pinprof: where the step's time goes", overview + Markup().join(sections))
 
 
 def timeline_page(analysis: Analysis) -> Markup:
@@ -180,11 +180,7 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
     for part in sorted(
         (*event_sections(entry.profile, entry.findings), lengths), key=lambda part: order.index(part.name)
     ):
-        drawn = (
-            lines((*overlap_of_steps(entry), *lengths_of_steps(entry)))
-            if part is lengths
-            else charts_of(part.name, entry)
-        )
+        drawn = lines(_charts_of_steps(entry)) if part is lengths else _charts_of(part.name, entry)
         named = replace(part, name=f"{part.name}-{number}" if part.name else "")
         yield PagePart(GROUPS.get(part.name, ""), named.name, on_page(named, drawn, shown))
 
@@ -222,3 +218,42 @@ def division_bar(
         if time >= SMALLEST * mean.length_ns
     )
     return shares(caption, list(parts), longest)
+
+
+def _charts_of(section: str, analysis: Analysis) -> Markup:
+    """Return the charts of a section of the report by its name; empty if it has none."""
+    profile = analysis.profile
+    if section == "copies":
+        chart = None if profile.withheld.copies else copies_chart(analysis.trace)
+        sizes = {size for series in chart.data for size in series["x"]} if chart else ()
+        return _chart(chart if len(sizes) >= SIZES else None, COPIES)
+    if section == "kernels":
+        return kinds_figure(profile)
+    if section == "waits":
+        graph = waits_flame(profile)
+        return lines((_chart(syncs_chart(profile), SITES), flame(graph) if graph else ""))
+    if section == "host" and profile.host is not None:
+        graph = host_flame(profile)
+        return flame(graph) if graph else Markup()
+    if section == "idle":
+        why = profile.withheld
+        return _chart(None if why.busy or why.causes else idle_chart(profile), GPUS)
+    return Markup()
+
+
+def _charts_of_steps(analysis: Analysis) -> Iterator[Markup]:
+    """Yield how each step divides on a GPU, and how long the steps are."""
+    profile, numbers = analysis.profile, shown_numbers(analysis.trace)
+    parts = () if isinstance(profile.mean_steps, Withheld) else analysis.details.parts
+    yield from (_chart(overlap_chart(of_gpu, numbers), STEPS) for of_gpu in parts[:MAX_GPUS])
+    if len(parts) > MAX_GPUS:
+        yield note(f"The first {MAX_GPUS} of {len(parts)} GPUs are drawn.")
+    if not profile.withheld.step:
+        longest = max(parts, key=lambda of_gpu: int(of_gpu.length_ns.sum()), default=None)
+        yield _chart(steps_chart(analysis.trace, profile, longest), LENGTHS)
+
+
+def _chart(chart: Chart | None, fewest: int) -> Markup:
+    """Return a chart as HTML; empty if all of its series have fewer values than `fewest`."""
+    longest = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
+    return chart_html(chart) if chart and longest >= fewest else Markup()

@@ -10,9 +10,9 @@ from pinprof.hues import BLUE, CARD, GREEN, LINE, MUTED, ORANGE, PALE, PURPLE, S
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import STANDOFF, Chart, escaped
 from pinprof.report.charts.copies import copy_times_chart
+from pinprof.report.charts.flame import host_flame, icicle
 from pinprof.report.charts.steps import idle_chart, syncs_chart
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.flame import host_flame, icicle
 from pinprof.report.timeline.steps import window_of_steps, window_of_times
 
 _AXIS = {

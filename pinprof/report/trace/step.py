@@ -1,4 +1,4 @@
-"""The step and where its time goes: as facts, and as one bar for the terminal."""
+"""The step: where its time goes, as facts and as one bar for the terminal, and the peak of the GPUs' memory."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -11,14 +11,15 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.analyses.idle import IDLE as CAUSES_OF_IDLE
+from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
 from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, idle_times, idle_times_of
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
 from pinprof.report.view import Fact
-from pinprof.report.words import NOTHING, not_shown, step_known
-from pinprof.units import counted, duration, percent
+from pinprof.report.words import NOTHING, cut, not_shown, step_known
+from pinprof.units import counted, duration, percent, size
 
 AS_TRACED = "as traced, with the profiler's cost in it"
 LAUNCHING = "the GPU waits most for what the host launches"
@@ -57,6 +58,8 @@ NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
 """Causes of most idle time, other than late launches, although the host sets the pace."""
 BETWEEN = "   "
 """Separates the entries of a legend."""
+MOST_PEAKS = 2
+"""GPUs in the line of the short report; those with the most memory."""
 
 
 class BarPart(NamedTuple):
@@ -275,3 +278,34 @@ def _long_parts(parts: Sequence[BarPart], always: str = "") -> list[BarPart]:
     """Return the parts that are long enough to be named, and those whose marks are in `always`."""
     whole = sum(part.ns for part in parts)
     return [part for part in parts if part.mark in always or (part.ns > 0 and part.ns >= SMALLEST * whole)]
+
+
+def memory_in_short(profile: Profile) -> str:
+    """Return the peaks in a line; empty if no memory was recorded."""
+    by_size = sorted(profile.memory, key=lambda peak: -peak.allocated_bytes)
+    several = len(by_size) > 1
+    peaks = [
+        (f"GPU {peak.device} " if several else "")
+        + f"peak {size(peak.allocated_bytes)} allocated{_reserved(peak)}, {_when(peak)}"
+        for peak in by_size[:MOST_PEAKS]
+    ]
+    return f"GPU memory: {'; '.join(peaks)}" if peaks else ""
+
+
+def memory_facts(profile: Profile) -> Iterator[Fact]:
+    """Yield the peak of each GPU."""
+    for peak in profile.memory:
+        name = f"peak memory of GPU {peak.device}" if len(profile.memory) > 1 else "peak GPU memory"
+        yield Fact(name, size(peak.allocated_bytes), f"allocated{_reserved(peak)}, {_when(peak)}")
+
+
+def _reserved(peak: MemoryPeak) -> str:
+    return "" if peak.reserved_bytes is None else f", {size(peak.reserved_bytes)} reserved"
+
+
+def _when(peak: MemoryPeak) -> str:
+    """Return the step and the op of the peak."""
+    step = "outside of the steps"
+    if peak.step is not None and peak.step_fraction is not None:
+        step = f"at {percent(peak.step_fraction)} of step {peak.step}"
+    return f"{step}, in {cut(peak.op)}" if peak.op else step

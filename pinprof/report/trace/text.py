@@ -9,14 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.measurement.profile import Profile
-from pinprof.report.layout import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
 from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
 from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, trace_argument
-from pinprof.report.trace.by_name import FEW
 from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
-from pinprof.report.trace.kinds import collectives_in_short, kind_sections, kinds_in_short, phases_in_short
-from pinprof.report.trace.memory import memory_in_short
-from pinprof.report.trace.step import step_bar
+from pinprof.report.trace.step import memory_in_short, step_bar
 from pinprof.report.trace.verdict import (
     advice,
     evidence,
@@ -32,6 +29,7 @@ from pinprof.report.trace.verdict import (
 )
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
+from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short, phases_in_short
 from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.wait_groups import LINE
 from pinprof.report.words import (

@@ -1,29 +1,29 @@
 """The sections of the full report on a trace, in the order of the terminal and the page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
+from pinprof.analyses.serving import DECODE, ServingPhase
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
-from pinprof.report.elements import Column, number_columns
+from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.actions import brief_actions
-from pinprof.report.trace.by_name import kernel_sections, op_sections
 from pinprof.report.trace.host import host_section
-from pinprof.report.trace.memory import memory_facts
-from pinprof.report.trace.serving import serving_section
 from pinprof.report.trace.step import (
     AS_TRACED,
     bound_fact,
     division_facts,
     division_title,
+    memory_facts,
     share_of_step,
     stall_facts,
     step_fact,
 )
 from pinprof.report.trace.waits import wait_sections
 from pinprof.report.trace.whole_run import course_sections, precision
+from pinprof.report.trace.work import kernel_sections, op_sections
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.wait_groups import LINE
 from pinprof.report.words import (
@@ -36,7 +36,7 @@ from pinprof.report.words import (
     not_shown,
 )
 from pinprof.rules import Findings
-from pinprof.units import counted, duration, percent, rate, sizes
+from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
 
 PARTS = "parts"
 """The section with the bar of the step."""
@@ -44,6 +44,11 @@ LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
 MAX_DEVICES = 16
 """The most GPUs that are listed; further ones are counted."""
+LEAST_IDLE = 0.02
+"""A smaller share of a batch without GPU work is not explained."""
+NAMES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
+LONGEST_MARK = 60
+SECOND_NS = 1e9
 
 
 def doubt_sections(profile: Profile) -> Iterator[Section]:
@@ -247,3 +252,26 @@ def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
     if outside:
         whole = profile.steps.whole
         yield f"{of}another {duration(outside)} of the {whole} lie before its first work or after its last"
+
+
+def serving_section(phases: Sequence[ServingPhase]) -> Section:
+    """Return a server's batches by phase."""
+    facts = [Fact(NAMES[phase.name], duration(phase.step_ns), "; ".join(_words(phase))) for phase in phases]
+    decode = next((fact for phase, fact in zip(phases, facts, strict=True) if phase.name == DECODE), facts[0])
+    brief = f"Batches of {decode.name}: {decode.number} as traced, {decode.meaning}."
+    return Section("Batches of the server, as traced", facts=facts, brief=[brief], name="serving")
+
+
+def _words(phase: ServingPhase) -> Iterator[str]:
+    tokens = ""
+    if phase.tokens:
+        tokens = (
+            f" and {how_many(phase.tokens)} tokens, {phase.tokens / phase.step_ns * SECOND_NS:,.0f} tokens per second"
+        )
+    yield f"{counted(phase.count, 'batch', 'batches')} of {how_many(phase.requests)} requests{tokens}"
+    graphs = f"{how_many(phase.graphs)} of them of CUDA graphs" if phase.graphs else "none of a CUDA graph"
+    yield f"{how_many(phase.launches)} launches, {graphs}"
+    if phase.idle_ns >= LEAST_IDLE * phase.step_ns:
+        fills = [f"{duration(ns)} in {shortened(mark, LONGEST_MARK)}" for mark, ns in phase.fills]
+        within = f", of it {', '.join(fills)}" if fills else ""
+        yield f"no GPU work for {duration(phase.idle_ns)} ({percent(phase.idle_ns / phase.step_ns)}){within}"

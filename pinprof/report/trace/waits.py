@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pinprof.analyses.syncs import WAITS, WaitCost, by_line
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
-from pinprof.report.elements import Column, number_columns
+from pinprof.report.html import Column, number_columns
 from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styled
 from pinprof.report.wait_groups import (
     LIBRARY,

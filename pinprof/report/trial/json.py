@@ -21,7 +21,7 @@ from pinprof.document import (
     one_of,
 )
 from pinprof.report.ab.json import AbJudgement, AbPair, judgement, pairs
-from pinprof.report.fix.json import FixChange, FixRefused, change_json, refused
+from pinprof.report.fix import FixChange, FixRefused, change_json, refused
 from pinprof.report.trial.text import milliseconds, sentence
 from pinprof.report.whatif.json import Verify, verification
 from pinprof.trial import selection

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from math import inf
 
-from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Judgement, Measurement
+from pinprof.ab import CANNOT_TELL, FASTER, SLOWER, Judgement
 from pinprof.report.ab.text import advice, how_measured, usual_ns
-from pinprof.report.fix.text import commented, folded, lines_of_change, not_changed, on_one_line
+from pinprof.report.fix import commented, folded, lines_of_change, not_changed, on_one_line
 from pinprof.report.words import NO_GPU_WORK
 from pinprof.trial.certificate import Certificate, CheckResults
 from pinprof.trial.numbers import NumbersComparison
@@ -83,11 +83,8 @@ def sentence(certificate: Certificate) -> str:
 def _speed(certificate: Certificate) -> str:
     """Return the result on the speed, and that it was measured without a GPU if so."""
     measurement = certificate.measurement
-    return speed(certificate.judgement) + ("" if measurement is None or _is_on_gpu(measurement) else " without a GPU")
-
-
-def _is_on_gpu(measurement: Measurement) -> bool:
-    return any(first.gpu for first in measurement.first)
+    is_on_host = measurement is not None and not any(first.gpu for first in measurement.first)
+    return speed(certificate.judgement) + (" without a GPU" if is_on_host else "")
 
 
 def _by_itself(certificate: Certificate) -> str:

@@ -12,8 +12,8 @@ from pinprof.prediction.edits import pinned_rate
 from pinprof.prediction.options import OPTIONS, OptionChange
 from pinprof.prediction.verification import Verification
 from pinprof.replay.bound import BOUNDS
-from pinprof.report.elements import Column, number_columns
-from pinprof.report.layout import bullet, fact, laid_out, section, unwrapped
+from pinprof.report.html import Column, number_columns
+from pinprof.report.terminal import bullet, fact, laid_out, section, unwrapped
 from pinprof.report.view import Fact, ReportTable, Section, in_terminal
 from pinprof.report.words import capitalized, place, printable, saves_or_costs
 from pinprof.rules.sums import at, within

@@ -16,9 +16,8 @@ from pinprof import hues
 from pinprof.bench.advice import advice
 from pinprof.bench.catalogue import verdicts
 from pinprof.bench.results import Bar, Picture
-from pinprof.report.bench.page import to_html
+from pinprof.report.bench.page import bandwidth_chart, picture_chart, times_chart, to_html
 from pinprof.report.bench.view import ADVICE, OUTCOMES, advice_value, claimed_by, experiments, reason_of
-from pinprof.report.charts.bench import bandwidth_chart, picture_chart, times_chart
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

@@ -14,8 +14,7 @@ from pinprof.bench import recorded
 from pinprof.bench.catalogue import verdicts
 from pinprof.bench.judging import Outcome
 from pinprof.bench.results import from_json
-from pinprof.report.bench.json import bench_to_json
-from pinprof.report.bench.view import bench_to_text
+from pinprof.report.bench.view import bench_to_json, bench_to_text
 
 HOSTILE = "\x1b[31mout of\nmemory"
 

@@ -31,9 +31,8 @@ from pinprof.report.charts.steps import (
     steps_chart,
     syncs_chart,
 )
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.timeline.steps import shown_numbers
-from pinprof.report.trace.charts import parts_table
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import advice, verdict_sentence, why_no_finding
 from pinprof.rules import find
@@ -216,7 +215,6 @@ def test_steps_have_one_number_in_all_charts_that_of_their_names(tmp_path: Path)
     assert lengths
     assert [series["x"] for series in lengths.data] == [[7, 8], [8, 9]]  # to the next start, from the end before
     assert overlap_chart(of_gpu, shown_numbers(trace)).data[0]["x"] == [8, 9]
-    assert parts_table(of_gpu, shown_numbers(trace)).count('<th scope="row">8</th>') == 1
 
 
 # on the page
@@ -252,7 +250,7 @@ def test_what_the_trace_is_not_fit_for_is_not_drawn(
     monkeypatch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (lost,))
     assert figure in FIGURE_KINDS
     text = Page(to_html([analyse(trace)])).text
-    assert "The chart is not shown (a test)" in text
+    assert "a test" in text
     for words in absent:
         assert words in whole
         assert words not in text

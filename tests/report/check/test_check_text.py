@@ -7,7 +7,7 @@ from trace_builder import without_known_events
 from pinprof.check.judge import Checked, LimitVerdict
 from pinprof.check.limits import Limits
 from pinprof.check.places import CodePlace
-from pinprof.report.check.text import MAX_PLACES, check_to_text
+from pinprof.report.check import MAX_PLACES, check_to_text
 
 ALL = Limits(
     max_hidden_syncs=0, max_stall_ms=0.1, max_exposed_ms=1, min_overlap=0.5, max_pageable_bytes=0, max_step_ms=0.5

@@ -7,7 +7,7 @@ from trace_builder import without_known_events
 from pinprof.check.judge import Checked, LimitVerdict, Status
 from pinprof.check.limits import Limits
 from pinprof.check.places import CodePlace
-from pinprof.report.check.formats import to_github
+from pinprof.report.check import to_github
 
 
 def commands(file: str | None, line: int | None, function: str | None, message: str = "m") -> str:

@@ -6,7 +6,7 @@ from check_traces import checked, with_waits
 from pinprof.check.judge import Checked, LimitVerdict
 from pinprof.check.limits import Limits
 from pinprof.check.places import CodePlace
-from pinprof.report.check.formats import to_junit
+from pinprof.report.check import to_junit
 
 
 def test_a_trace_is_a_suite_and_a_limit_a_case(tmp_path: Path) -> None:

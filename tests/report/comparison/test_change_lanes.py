@@ -8,8 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
-from pinprof.report.comparison.change_lanes import AFTER, BEFORE, GROUP, changed_lanes
-from pinprof.report.comparison.page import to_html
+from pinprof.report.comparison.page import GROUP, changed_lanes, to_html
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.trace import read_trace
 
@@ -45,7 +44,7 @@ def looped(folder: Path, name: str, *, kernel: float, extra: bool = False) -> An
 
 def test_a_prefetch_takes_away_the_wait_and_the_pageable_copies() -> None:
     before, after = (analysis_of(TRACES / f"{name}.stack.json.gz") for name in ("pageable_blocking", "prefetch"))
-    old, new = told(before, after, BEFORE), told(before, after, AFTER)
+    old, new = told(before, after, 0), told(before, after, 1)
     assert old["waits"] == [
         ("gone after: blocking copy to the GPU at workloads/copies.py:23, 10.9 ms per step", 6)
     ]  # the copy and its wait
@@ -58,13 +57,13 @@ def test_a_prefetch_takes_away_the_wait_and_the_pageable_copies() -> None:
 
 def test_kernels_are_marked_if_they_are_new_or_take_longer(tmp_path: Path) -> None:
     before, after = looped(tmp_path, "a", kernel=100), looped(tmp_path, "b", kernel=150, extra=True)
-    assert told(before, after, BEFORE) == {"kernels": [("longer after: work, 100 \u00b5s -> 150 \u00b5s per step", 4)]}
-    new = told(before, after, AFTER)["kernels"]
+    assert told(before, after, 0) == {"kernels": [("longer after: work, 100 \u00b5s -> 150 \u00b5s per step", 4)]}
+    new = told(before, after, 1)["kernels"]
     assert sorted(new) == [
         ("longer after: work, 100 \u00b5s -> 150 \u00b5s per step", 4),
         ("new: extra, 50.0 \u00b5s per step", 4),
     ]
-    assert sorted(told(after, before, BEFORE)["kernels"]) == [
+    assert sorted(told(after, before, 0)["kernels"]) == [
         ("gone after: extra, 50.0 \u00b5s per step", 4),
         ("shorter after: work, 150 \u00b5s -> 100 \u00b5s per step", 4),
     ]
@@ -73,7 +72,7 @@ def test_kernels_are_marked_if_they_are_new_or_take_longer(tmp_path: Path) -> No
 @pytest.mark.parametrize("kernel", [100.0, 105.0])
 def test_what_is_alike_is_not_marked(tmp_path: Path, kernel: float) -> None:
     before, after = looped(tmp_path, "a", kernel=100), looped(tmp_path, "b", kernel=kernel)
-    assert told(before, after, BEFORE) == told(before, after, AFTER) == {}
+    assert told(before, after, 0) == told(before, after, 1) == {}
 
 
 def test_the_page_has_them_on_top(tmp_path: Path) -> None:

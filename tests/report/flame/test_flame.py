@@ -12,9 +12,8 @@ from recordings import TRACES, analysis_of
 from wait_builder import HOSTILE, waiting
 
 from pinprof.report.charts.chart import Key
-from pinprof.report.flame import FlameGraph, fragment, host_flame, waits_flame
-from pinprof.report.flame.graph import LEAST, FlameFrame, boxes_of_paths
-from pinprof.report.flame.graph import Path as CallPath
+from pinprof.report.charts.flame import LEAST, FlameFrame, FlameGraph, boxes_of_paths, fragment, host_flame, waits_flame
+from pinprof.report.charts.flame import Path as CallPath
 from pinprof.report.trace.page import to_html
 
 OWN = Key("your code", "#ffffff")

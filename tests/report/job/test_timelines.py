@@ -12,8 +12,8 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Ranks, measure_rank
 from pinprof.report.job.page import AT_FIRST, MAX_TIMELINES, rank_timelines, ranks_to_draw, to_html
+from pinprof.report.timeline.drawn_lanes import lanes_of_page
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND
-from pinprof.report.timeline.page_lanes import lanes_of_page
 from pinprof.report.timeline.steps import choose_window
 from pinprof.trace import read_trace
 

@@ -24,9 +24,8 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.details import details_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.perfetto import CATEGORY, events, notes
-from pinprof.report.perfetto.slices import SHORT_GAP_NS
-from pinprof.report.perfetto.tracks import APART_NS, rows_of
+from pinprof.report.perfetto import SHORT_GAP_NS, events, notes
+from pinprof.report.perfetto.tracks import APART_NS, CATEGORY, rows_of
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.reader.append import WithEvents
 from pinprof.trace.reader.unpack import Unpacked

@@ -11,7 +11,7 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import given
-from pinprof.report.tables.fragment import grids_of
+from pinprof.report.tables import grids_of
 from pinprof.report.tables.gpu import collectives, copies, kernels
 from pinprof.report.tables.grid import Grid
 from pinprof.report.tables.host import ops, waits

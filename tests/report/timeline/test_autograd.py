@@ -14,7 +14,7 @@ from recordings import TRACES
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.timeline.page_lanes import lanes_of_page
+from pinprof.report.timeline.drawn_lanes import lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
 from pinprof.trace import read_trace

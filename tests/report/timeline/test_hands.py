@@ -13,7 +13,7 @@ from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
 from pinprof.report.trace.page import timeline_page, to_html

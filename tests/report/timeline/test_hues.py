@@ -9,8 +9,7 @@ import pytest
 
 from pinprof import hues
 from pinprof.analyses.idle import IDLE
-from pinprof.report.charts import steps
-from pinprof.report.flame import graph
+from pinprof.report.charts import flame, steps
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND, KERNEL_KIND, KINDS, LegendEntry
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
@@ -80,7 +79,7 @@ SIDE_BY_SIDE: dict[str, Colours] = {
     ),
 }
 CHARTED: dict[str, Colours] = {
-    "Python": {kind.label: (kind.colour, "") for kind in graph.OF_CODE.values()},
+    "Python": {kind.label: (kind.colour, "") for kind in flame.OF_CODE.values()},
     "idle time": {name: (cause.colour, cause.pattern) for name, cause in IDLE.items()},
     "parts of stalls": {
         key.label: (key.colour, key.pattern) for key in (steps.DRAIN, steps.OWN, steps.OVERHEAD, steps.BUBBLE)

@@ -9,11 +9,11 @@ from analysed import analysed
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis
-from pinprof.report.timeline import fragment, lanes_that_fit
+from pinprof.report.timeline import fragment
+from pinprof.report.timeline.drawn_lanes import FOLDED_SHARE, PageDrawing, lanes_of_page, lanes_that_fit
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.report.timeline.lane import FRAMES, OPS
 from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
-from pinprof.report.timeline.page_lanes import FOLDED_SHARE, PageDrawing, lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
 

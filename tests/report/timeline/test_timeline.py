@@ -17,14 +17,13 @@ from pinprof import hues
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.timeline import Drawing, Lane, fragment, kinds, lanes_that_fit
-from pinprof.report.timeline.facts import Facts
+from pinprof.report.timeline import fragment, kinds
+from pinprof.report.timeline.drawn_lanes import PageDrawing, in_words, lanes_of_page, lanes_that_fit
 from pinprof.report.timeline.kinds import short
-from pinprof.report.timeline.lane import BAND, OPS, HiddenEvents, levels, merge_narrow
-from pinprof.report.timeline.page_lanes import PageDrawing, lanes_of_page
+from pinprof.report.timeline.lane import BAND, OPS, Drawing, HiddenEvents, Lane, levels, merge_narrow
+from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.payload import PackedColumns
-from pinprof.report.timeline.plotly_lanes import in_words
-from pinprof.report.timeline.steps import choose_window, step_names, window_of_steps
+from pinprof.report.timeline.steps import choose_window, window_of_steps
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Trace
 
 HOSTILE = "</script><img src=x onerror=alert(1)><b>%{x}"
@@ -92,11 +91,6 @@ def test_the_window_lasts_until_the_work_of_its_steps_has_ended(tmp_path: Path) 
     builder.kernel(1500, 400, launch=950)
     trace, _ = measured(builder, tmp_path)
     assert choose_window(trace).span_ns == 1_900_000
-
-
-def test_what_is_drawn_is_said(tmp_path: Path) -> None:
-    _, analysis, drawing = drawn(loop(7), tmp_path)
-    assert in_words(analysis, drawing) == "All 7 complete steps, 6.99 ms."
 
 
 # lanes
@@ -225,15 +219,6 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     assert "Not drawn: 2 ops nested deeper than 4." in sentences
 
 
-def test_there_are_no_more_rectangles_than_asked_for(tmp_path: Path) -> None:
-    trace, analysis = measured(loop(3, kernels=11), tmp_path)
-    window = window_of_steps(trace, 0, 2)
-    whole, few = lanes_that_fit(trace, analysis), lanes_that_fit(trace, analysis, window, max_bars=60)
-    assert sum(map(len, few.lanes)) <= 60 < sum(map(len, whole.lanes))
-    assert sum(lane.count.sum() for lane in few.lanes) == sum(lane.count.sum() for lane in whole.lanes)
-    assert few.narrow_ns > whole.narrow_ns
-
-
 def test_threads_and_streams_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     builder = loop(1)
     for number in range(20):
@@ -260,7 +245,7 @@ def with_memory() -> TraceBuilder:
 
 
 def memory_of(analysis: Analysis, lane: Lane) -> tuple[list[int], list[int]]:
-    columns = lane.source.columns(Facts(analysis.trace, analysis), lane)
+    columns = lane.source.columns(LaneContext(analysis.trace, analysis), lane)
     allocated, reserved = (columns[name] for name in ("allocated", "reserved"))
     assert isinstance(allocated, np.ndarray)
     assert isinstance(reserved, np.ndarray)
@@ -350,15 +335,6 @@ def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path
 
 def lane_in(detail: PageDrawing, label: str) -> Lane:
     return next(lane for lane in detail.lanes if lane.label == label)
-
-
-def test_steps_have_the_names_of_the_trace(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for step in range(3):
-        builder.step(step + 7, 1000 * step, 990)
-        builder.kernel(1000 * step + 10, 50, launch=1000 * step + 5)
-    trace, _ = measured(builder, tmp_path)
-    assert step_names(trace) == ["ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"]
 
 
 # texts of the figure

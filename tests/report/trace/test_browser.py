@@ -18,10 +18,10 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 from pinprof.analysis import Analysis
 from pinprof.notebook import analyze
 from pinprof.report.charts.chart import Chart, chart_html, layout
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
-from pinprof.report.timeline.page_lanes import lanes_of_page
+from pinprof.report.timeline.drawn_lanes import lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.trace.page import to_html

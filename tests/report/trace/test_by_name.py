@@ -8,11 +8,11 @@ from command_line import invoke
 from fitting import fitting
 from trace_builder import TraceBuilder
 
-from pinprof.report.tables.fragment import grids_of
-from pinprof.report.trace.by_name import FEW, kernel_label
+from pinprof.report.tables import grids_of
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
+from pinprof.report.trace.work import FEW, kernel_label
 
 WHERE = {"file": None, "line": None, "function": None, "places": 0, "module": None, "modules": 0}
 

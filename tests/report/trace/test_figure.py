@@ -6,14 +6,13 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
-from page_reader import Page
 from recordings import ROOT, TRACES
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.errors import PinprofError, TraceError
 from pinprof.notebook import Report, analyze
-from pinprof.report.trace.page import to_html
+from pinprof.report.timeline.kinds import KINDS
 
 RECORDED = TRACES / "readback_async.stack.json.gz"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -131,11 +130,10 @@ def test_a_report_has_figures_of_its_numbers(report: Report) -> None:
 
 def test_figures_have_the_looks_and_the_labels_of_the_page(report: Report) -> None:
     figures = report.figures()
-    page = Page(to_html([report.analysis])).text
     for figure in figures.values():
         assert figure.layout.template.layout.font.family == "system-ui, sans-serif"
         assert figure.layout.template.layout.plot_bgcolor == "#ffffff"
-    assert all(one.name in page for one in figures["copies"].data)
+    assert {one.name for one in figures["copies"].data} <= {kind.label for kind in KINDS}
     assert [one.marker.pattern.shape for one in figures["stalls"].data] == [None, "/", "-", "\\"]
 
 

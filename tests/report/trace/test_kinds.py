@@ -8,9 +8,9 @@ from recordings import TRACES, analysis_of
 from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Known
-from pinprof.report.trace.kinds import kinds_in_short, on_cores, phases_in_short
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import input_uncertain, next_cause
+from pinprof.report.trace.work import kinds_in_short, on_cores, phases_in_short
 from pinprof.trace.constructors import Made, MadeLoader, batches_held
 
 

@@ -13,7 +13,7 @@ from recordings import TRACES, analysis_of
 from pinprof.analysis import analyse
 from pinprof.comparison import compare
 from pinprof.report.comparison.page import to_html as compared
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 

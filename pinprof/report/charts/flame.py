@@ -13,7 +13,7 @@ from pinprof.analyses.host_samples import LOADER, Kind
 from pinprof.analyses.syncs import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Chart, Key, in_script, layout, legend
-from pinprof.report.elements import Markup
+from pinprof.report.html import Markup
 from pinprof.report.timeline.kinds import KINDS, OF_ORIGIN
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.words import cut

@@ -1,4 +1,4 @@
-"""Facts of a trace that all lanes share: names of steps, the surroundings of calls, and the work that stalls await."""
+"""What the lanes of a trace share: names of steps, the surroundings of calls, and the work that stalls await."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ MAX_PLACE = 200
 
 
 @dataclass(frozen=True)
-class Facts:
+class LaneContext:
     """A trace and its measurements, with facts that are looked up when first needed."""
 
     trace: Trace
@@ -37,10 +37,6 @@ class Facts:
     def around(self) -> "Surroundings":
         """The surroundings of calls, stalls and GPU work."""
         return Surroundings.of(self.trace, self.analysis)
-
-    def awaited(self, stalls: Int64s) -> Int64s:
-        """Return the GPU work that stalls wait for to its end, -1 for none; see `awaited_rows`."""
-        return awaited_rows(self.trace, self.analysis.details.syncs.stalls, stalls)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,19 @@
-"""The lanes of the plotly timeline: whole steps from the first complete one on, as many as a browser takes."""
+"""Which lanes and steps are drawn: on a page up to a million rectangles, in plotly's figure up to 20,000 bars."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 import numpy as np
 
 from pinprof.analyses.step_parts import steps_on_gpu
 from pinprof.analysis import Analysis
-from pinprof.intervals import divided, union
+from pinprof.intervals import Intervals, divided, union
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.kinds import BOTH, COPY_ONLY
+from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, PARTS
 from pinprof.report.timeline.lane import (
+    BAND,
     GPU_STEPS,
     STEPS,
     WORK,
@@ -21,21 +23,30 @@ from pinprof.report.timeline.lane import (
     lane_at,
     length_merged,
     merge_narrow,
-    narrow_limit,
 )
 from pinprof.report.timeline.lanes import in_blocks, lay_out, what_is_drawn, why_no_band
 from pinprof.report.timeline.steps import (
     Window,
     all_steps_text,
     step_names,
+    step_range,
     usable_steps,
     whole_window,
     window_of_steps,
 )
 from pinprof.trace.links import work_ends
-from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Trace
+from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Bools, Trace
 from pinprof.units import counted, duration
 
+MAX_EVENTS = 1_000_000
+"""Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
+FOLDED_SHARE = 0.15
+"""The share of a page's rectangles for lanes that are folded at first: a recording has far more Python frames
+than other events."""
+FULL_SHARE = 0.7
+"""The share of a page's rectangles for the steps that are there in full."""
+FINEST_NS = 1_000
+"""Merging begins with what is shorter than this."""
 MAX_BARS = 20_000
 """Chromium without a GPU on two cores opens 20,000 bars in 0.7 s and zooms in 0.5 s; 50,000 take it 2 s each, 100,000
 4 and 6 s. WebGL (`scattergl`) is not faster there, and shows the hover text at the ends of a bar only."""
@@ -44,6 +55,126 @@ PIXELS = 1200
 FRACTION = 1 / 16
 """If a single step has too many bars, events narrower than this part of a pixel of the full view are merged, so that
 one can zoom in 16 times and still see each; the part doubles until what is drawn is few enough."""
+
+
+@dataclass(frozen=True)
+class PageDrawing(Drawing):
+    """All that is drawn of a whole trace, each lane sorted by start."""
+
+    full: tuple[int, ...]
+    """Steps whose events are all there, folded lanes apart; all steps if nothing is merged."""
+    folded_narrow_ns: int = 0
+    """Neighbours shorter than this are merged in lanes that are folded at first; 0 if nothing is merged."""
+    folded_full: tuple[int, ...] = ()
+    """Steps whose events are all in the folded lanes, if some events are merged."""
+
+
+def lanes_of_page(
+    trace: Trace,
+    analysis: Analysis,
+    view: Window,
+    max_events: int = MAX_EVENTS,
+    wanted_ns: Iterable[int] = (),
+    more: Sequence[Lane] = (),
+) -> PageDrawing:
+    """Return the lanes of a trace with at most `max_events` rectangles, unless there are more lanes.
+
+    The steps around `wanted_ns` are kept in full. Lanes that are folded at first have a share of their own, so that
+    they take nothing from the others. `more` lanes stand below the steps.
+    """
+    window = whole_window(trace)
+    laid_out, left_out = lay_out(trace, analysis, window, nested=True)
+    steps, others = ([lane for lane in laid_out if (lane.source is STEPS) == is_step] for is_step in (True, False))
+    lanes = [*steps, *more, *others]
+    del laid_out, steps, others  # each lane is given up as soon as a sorted or thinner one takes its place
+    for place, lane in enumerate(lanes):
+        lanes[place] = lane.by_start()
+    inner = [place for place, lane in enumerate(lanes) if lane.folded]
+    outer = [place for place, lane in enumerate(lanes) if not lane.folded]
+    few = int(FOLDED_SHARE * max_events)
+    rest = max_events - min(few, sum(len(lanes[place]) for place in inner))
+    seen, wanted = list(range(view.first, view.last + 1)), list(wanted_ns)
+    folded_ns, folded_full = _thin(lanes, inner, few, window, trace, lambda limit: seen if len(seen) <= limit else [])
+    narrow_ns, full = _thin(
+        lanes, outer, rest, window, trace, lambda limit: _full_steps(trace, analysis, view, limit, wanted)
+    )
+    return PageDrawing(
+        window, tuple(lanes), narrow_ns, tuple(left_out), full, folded_ns, folded_full if folded_ns else ()
+    )
+
+
+def _thin(
+    lanes: list[Lane],
+    places: list[int],
+    most: int,
+    window: Window,
+    trace: Trace,
+    full_steps: Callable[[int], list[int]],
+) -> tuple[int, tuple[int, ...]]:
+    """Merge narrow events of the lanes at these places, to `most` rectangles; keep as many steps in full as fit.
+
+    Return the length below which events are merged, 0 if none is, and the steps in full.
+    """
+    total = sum(len(lanes[place]) for place in places)
+    if total <= most:
+        return 0, tuple(range(len(trace.steps)))
+    full = full_steps(int(len(trace.steps) * FULL_SHARE * most / total))
+    spans = union(*np.array([step_range(trace, step, step) for step in full], np.int64).reshape(-1, 2).T)
+    keep = {place: _within(spans, lanes[place]) for place in places}
+
+    return _merge(lanes, keep, most, FINEST_NS, window, mixed=True), tuple(full)
+
+
+def _merge(
+    lanes: list[Lane],
+    keep: Mapping[int, Bools | None],
+    most: int,
+    finest_ns: int,
+    window: Window,
+    *,
+    mixed: bool = False,
+) -> int:
+    """Merge events of the lanes at these places until `most` rectangles are left, but those to `keep`.
+
+    Return the length in ns below which they are merged: `finest_ns`, or that doubled as often as needed.
+    """
+    narrow = finest_ns
+    while narrow < window.span_ns and most < sum(
+        length_merged(lanes[place], narrow, kept, mixed=mixed) for place, kept in keep.items()
+    ):
+        narrow *= 2
+    for place, kept in keep.items():
+        shares = PARTS if mixed and lanes[place].source is BAND else ()
+        lanes[place] = merge_narrow(lanes[place], narrow, kept, mixed=mixed, shares=shares)
+    return narrow
+
+
+def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
+    """Return about `limit` steps: those of the first view, of the worst waits and copies, then the middle ones."""
+    if trace.steps.source == WHOLE_TRACE:
+        return []
+    syncs = analysis.details.syncs
+    cost = syncs.stalls.bubble_ns + syncs.stalls.stall_ns
+    worst = [rows[cost[rows].argmax()] for rows in syncs.rows]
+    overlap = analysis.details.overlap
+    exposed = (np.flatnonzero(overlap.reason == code) for code in np.unique(overlap.reason))
+    copies = [overlap.row[rows[overlap.exposed_ns[rows].argmax()]] for rows in exposed]
+    wanted = [*range(view.first, view.last + 1)]
+    wanted += [int(trace.steps.start_ns.searchsorted(time, side="right")) - 1 for time in wanted_ns]
+    wanted += [int(syncs.stalls.call_step[row]) for row in worst]
+    wanted += [int(trace.links.activity_step[row]) for row in copies]
+    middle = (view.first + view.last) // 2
+    nearest = np.argsort(np.abs(np.arange(len(trace.steps)) - middle), kind="stable").tolist()
+    chosen = dict.fromkeys(step for step in (*wanted, *nearest) if step >= 0)
+    return sorted(list(chosen)[: max(limit, view.last - view.first + 1)])
+
+
+def _within(spans: Intervals, lane: Lane) -> Bools:
+    """Return which events begin in these spans."""
+    if not len(spans.start):
+        return np.zeros(len(lane), bool)
+    place = np.searchsorted(spans.start, lane.start_ns, side="right") - 1
+    return (place >= 0) & (lane.start_ns < spans.end[np.clip(place, 0, None)])
 
 
 def lanes_that_fit(trace: Trace, analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
@@ -57,11 +188,8 @@ def lanes_that_fit(trace: Trace, analysis: Analysis, window: Window | None = Non
     if sum(map(len, lanes)) <= max_bars:
         return Drawing(window, tuple(lanes), 0, tuple(left_out))
     finest_ns = max(int(window.span_ns * FRACTION / PIXELS), 1)
-    narrow = narrow_limit(
-        lambda narrow: sum(length_merged(lane, narrow) for lane in lanes), max_bars, finest_ns, window
-    )
-    thin = tuple(merge_narrow(lane, narrow) for lane in lanes)
-    return Drawing(window, thin, narrow, tuple(left_out))
+    narrow = _merge(lanes, dict.fromkeys(range(len(lanes))), max_bars, finest_ns, window)
+    return Drawing(window, tuple(lanes), narrow, tuple(left_out))
 
 
 def first_steps(trace: Trace, analysis: Analysis, max_bars: int) -> Window:

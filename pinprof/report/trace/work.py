@@ -1,28 +1,165 @@
-"""Kernels by GPU time and ops by host time: the sections of a report that list them by name."""
+"""What the GPU and the host work on: phases, kinds of kernels, kernels by GPU time, ops by host time."""
 
 import re
 from collections.abc import Iterator, Sequence
 
+from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
 from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
+from pinprof.hues import KERNEL, in_the_dark, shades
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Withheld
-from pinprof.report.elements import Column
+from pinprof.measurement.trust.doubt import Withheld, given
+from pinprof.report.html import Column, Markup, hue, inline_html, number_columns, table
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
+from pinprof.trace.phases import OTHER, PHASES
 from pinprof.units import counted, duration, how_many, percent
 
+MOST_KINDS = 3
+"""Kinds of kernels that the short report names."""
+DIGITS = 2
+"""Digits of the times of phases, which include the profiler's cost."""
+LEAST_KIND, LEAST_OTHER = 0.08, 0.1
+"""The least shares of the time of a kind of kernels, and of work in no phase, that the short report names."""
+ALL, NONE = 0.95, 0.05
+"""A kind runs on tensor cores from the first share of its time on, and not on them up to the second."""
+FEWEST = 2
+"""The least number of kinds for a comparison."""
+MOST_NAMES = 10
+"""Names with a part of a bar each; the others share one."""
+NAMED = 2
+"""Names next to a bar, the costliest first."""
 FEW = 5
 """Rows of a table in a terminal, unless more are asked for."""
 MAX_LABEL = 48
 """Longest label of a kernel in characters."""
 DECORATION = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|std)::")
 """Parts that the names of many kernels share."""
-
 WITHOUT = "without profiler"
 OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT, "stall")
 OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
+
+
+def phases_in_short(profile: Profile) -> str:
+    """Return the host's and the GPU's time of each phase, as traced; empty if that is not known."""
+    if profile.launches is None:
+        return ""
+    phases = profile.launches.phases
+    host_ns, gpu_ns = sum(phase.host_ns for phase in phases), sum(phase.kernel_ns for phase in phases)
+    named = [
+        f"{phase.name} {_both(phase.host_ns, phase.kernel_ns)}"
+        for phase in phases
+        if phase.name != PHASES[OTHER]
+        or phase.host_ns >= LEAST_OTHER * host_ns
+        or phase.kernel_ns >= LEAST_OTHER * gpu_ns
+    ]
+    return f"Host / GPU, traced: {', '.join(named)}"
+
+
+def _both(host_ns: float, gpu_ns: float) -> str:
+    """Return two times, with the unit only once if they share it."""
+    host, gpu = duration(host_ns, DIGITS), duration(gpu_ns, DIGITS)
+    number, unit = host.split(" ")
+    return f"{number if gpu.endswith(f' {unit}') else host} / {gpu}"
+
+
+def kinds_in_short(profile: Profile) -> str:
+    """Return the kinds of kernels with the most time; empty if that is not known."""
+    kernels = given(profile.kernels)
+    if kernels is None or not kernels.time_ns:
+        return ""
+    named = [kind for kind in kernels.kinds[:MOST_KINDS] if kind.time_ns >= LEAST_KIND * kernels.time_ns]
+    shares = [
+        f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({cores})" if (cores := on_cores(kind)) else "")
+        for kind in named
+    ]
+    return f"Kernels: {', '.join(shares)}"
+
+
+def collectives_in_short(profile: Profile) -> str:
+    """Return how long collectives run, and how much of that is hidden; empty if there are none."""
+    kernels, sums = given(profile.kernels), profile.communication
+    if kernels is None or not sums.time_ns:
+        return ""
+    hidden = percent(1 - sums.exposed_ns / sums.time_ns)
+    time = duration(sums.time_ns / profile.steps.divisor)
+    return f"Collectives: {time} {profile.steps.per}, waiting included; {hidden} of it behind other kernels"
+
+
+def on_cores(kind: KindTime) -> str:
+    """Return whether kernels of this kind run on tensor cores; empty for kinds that cannot use them."""
+    if kind.tensor_core_ns is None or not kind.time_ns:
+        return ""
+    share = kind.tensor_core_ns / kind.time_ns
+    if share >= ALL:
+        return "on tensor cores"
+    return "no tensor cores" if share <= NONE else f"{percent(share)} on tensor cores"
+
+
+def kind_sections(profile: Profile) -> Iterator[Section]:
+    """Yield the phases, and the kinds of kernels, as tables."""
+    if profile.launches:
+        title = f"Phases, {profile.steps.per} as traced, with the profiler's cost in it"
+        rows = [
+            [phase.name or NOTHING, how_many(phase.launches), duration(phase.host_ns), duration(phase.kernel_ns)]
+            for phase in profile.launches.phases
+        ]
+        columns = [Column("phase"), *number_columns("launches", "host", "GPU")]
+        yield Section(title, tables=[ReportTable("The host's time until each launch", columns, rows)])
+    kernels = given(profile.kernels)
+    if kernels is None or not kernels.time_ns:
+        return
+    title, steps = f"Kinds of kernels, {profile.steps.per}", profile.steps.divisor
+    rows = [
+        [
+            kind.kind,
+            how_many(kind.count / steps),
+            duration(kind.time_ns / steps),
+            percent(kind.time_ns / kernels.time_ns),
+            on_cores(kind) or NOTHING,
+        ]
+        for kind in kernels.kinds
+    ]
+    columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
+    notes = list(filter(None, [collectives_in_short(profile)]))
+    yield Section(title, tables=[ReportTable("Kernels by what they do", columns, rows)], notes=notes)
+
+
+def kinds_figure(profile: Profile) -> Markup:
+    """Return the kernels by kind, with the share on tensor cores; empty with fewer than two kinds."""
+    sums = given(profile.kernels)
+    if sums is None or len(sums.kinds) < FEWEST or not sums.time_ns:
+        return Markup()
+    longest, bar = sums.kinds[0].time_ns or 1, Markup('<div class="parts">{}</div>')
+    rows = []
+    for kind in sums.kinds:
+        names = [row for row in sums.rows if row.kind == kind.kind]
+        time = f"{duration(kind.time_ns / profile.steps.divisor)}, {percent(kind.time_ns / sums.time_ns)}"
+        drawn = bar.format(Markup().join(_kind_bar(names, kind, longest)))
+        rows.append((kind.kind, drawn, time, _what(names, kind)))
+    columns = [Column("kind"), Column("names by time"), *number_columns("time"), Column("costliest")]
+    return table(f"Kernels by what they do, {profile.steps.per}", columns, rows)
+
+
+def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator[Markup]:
+    """Yield a part of the bar for each of the costliest names, and one for all others."""
+    part = Markup('<span class="hue" style="width:{:.2f}%;{}" title="{}"></span>')
+    colours = [hue(*both) for both in zip(shades(KERNEL), shades(in_the_dark(KERNEL)), strict=True)]
+    for number, row in enumerate(names[:MOST_NAMES]):
+        name = f"{printable(row.name)}: {duration(row.time_ns)}"
+        yield part.format(100 * row.time_ns / longest, colours[number % len(colours)], name)
+    rest = kind.time_ns - sum(row.time_ns for row in names[:MOST_NAMES])
+    if rest > 0:
+        yield part.format(100 * rest / longest, hue("var(--muted)"), f"others: {duration(rest)}")
+
+
+def _what(names: list[KernelTime], kind: KindTime) -> Markup:
+    """Return the share on tensor cores, for kinds that can use them, and the costliest names."""
+    cores = kind.tensor_core_ns
+    share = "" if cores is None or not kind.time_ns else f"{percent(cores / kind.time_ns)} on tensor cores"
+    codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]
+    return Markup(", ").join([*([Markup("<strong>{}</strong>").format(inline_html(share))] if share else []), *codes])
 
 
 def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:

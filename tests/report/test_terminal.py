@@ -6,7 +6,7 @@ import pytest
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.report.layout import bullet, fact, hanging, laid_out, shorten_words, table, unwrapped
+from pinprof.report.terminal import bullet, fact, hanging, laid_out, shorten_words, table, unwrapped
 
 PLACE = "pinprof/workloads/loaders.py:45 (step)"
 

@@ -1,1 +1,0 @@
-"""The check as text, and as GitHub, SARIF and JUnit read it."""
