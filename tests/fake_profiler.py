@@ -30,13 +30,15 @@ class FakeClock(Clock):
 class FakeProfiler:
     """Notes what was asked of it, in order."""
 
-    def __init__(self, *, stop_fails: bool = False) -> None:
+    def __init__(self, *, start_fails: bool = False, stop_fails: bool = False) -> None:
         self.calls: list[str] = []
         self.metadata: dict[str, Any] = {}
-        self.stop_fails = stop_fails
+        self.start_fails, self.stop_fails = start_fails, stop_fails
 
     def start(self) -> None:
         self.calls.append("start")
+        if self.start_fails:
+            raise RuntimeError("Profiler is already enabled on this thread")
 
     def step(self) -> None:
         self.calls.append("step")

@@ -3,8 +3,12 @@
 import gzip
 import json
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from pinprof.trace import Trace, read_trace
 
 MAIN, AUTOGRAD = 100, 101
 """Thread ids of the host; the process is MAIN too."""
@@ -12,6 +16,8 @@ COMPUTE, SIDE = 7, 20
 """Streams."""
 LAUNCH_US = 2
 """Length of a call that launches something, unless given."""
+_FOLDER = TemporaryDirectory(prefix="pinprof-traces-")
+_NUMBERS = count()
 
 
 class TraceBuilder:
@@ -170,6 +176,10 @@ class TraceBuilder:
         data = json.dumps(self.document()).encode()
         path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
         return path
+
+    def read(self) -> Trace:
+        """Return the trace as pinprof reads it from a file that stays, as parts of it are read later."""
+        return read_trace(self.write(Path(_FOLDER.name) / f"{next(_NUMBERS)}.json"))
 
 
 def without_known_events() -> TraceBuilder:

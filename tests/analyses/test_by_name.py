@@ -28,8 +28,8 @@ MOMENTS = 40
 HOUR_US = 3_600_000_000
 
 
-def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
-    return measure(read_trace(builder.write(folder / "trace.json")))
+def profile_of(builder: TraceBuilder) -> Profile:
+    return measure(builder.read())
 
 
 def known(figure: KnownOrWithheld[OpSums] | KnownOrWithheld[KernelSums]) -> OpSums | KernelSums:
@@ -84,54 +84,54 @@ def training() -> TraceBuilder:
 # ---------------------------------------------------------------- ops
 
 
-def test_each_moment_counts_to_the_innermost_op(tmp_path: Path) -> None:
-    profile = profile_of(training(), tmp_path)
+def test_each_moment_counts_to_the_innermost_op() -> None:
+    profile = profile_of(training())
     assert own(profile) == {"aten::linear": (2, 120), "aten::addmm": (2, 80), "aten::relu": (2, 60)}
     sums = ops_of(profile)
     assert (sums.own_ns, sums.host_ns, sums.names, sums.left_ns) == (260 * US, 2000 * US, 3, 0)
 
 
-def test_kernels_count_to_the_op_that_launches_them_itself(tmp_path: Path) -> None:
-    rows = ops_of(profile_of(training(), tmp_path)).rows
+def test_kernels_count_to_the_op_that_launches_them_itself() -> None:
+    rows = ops_of(profile_of(training())).rows
     launched = {row.name: (row.kernels, row.kernel_ns) for row in rows}
     assert launched == {"aten::linear": (0, 0), "aten::addmm": (2, 600 * US), "aten::relu": (4, 200 * US)}
 
 
-def test_the_time_in_calls_that_block_is_told_apart(tmp_path: Path) -> None:
+def test_the_time_in_calls_that_block_is_told_apart() -> None:
     builder = training()
     for start in (0, 1000):
         builder.op("aten::_local_scalar_dense", start + 350, 400)
         builder.call("cudaStreamSynchronize", start + 360, 380)
-    (waiting, *others) = ops_of(profile_of(builder, tmp_path)).rows
+    (waiting, *others) = ops_of(profile_of(builder)).rows
     assert (waiting.name, waiting.own_ns, waiting.stall_ns) == ("aten::_local_scalar_dense", 800 * US, 760 * US)
     assert {row.stall_ns for row in others} == {0}
 
 
-def test_ops_of_autograd_and_of_threads_that_launch_count_and_no_others(tmp_path: Path) -> None:
+def test_ops_of_autograd_and_of_threads_that_launch_count_and_no_others() -> None:
     builder = training()
     builder.op("autograd::engine::evaluate_function: MmBackward0", 400, 100, thread=AUTOGRAD)
     builder.op("aten::mm", 410, 60, thread=AUTOGRAD)
     builder.op("aten::pin_memory", 400, 500, thread=OTHER)
     builder.op("replica", 400, 30, thread=OTHER + 1)
     builder.kernel(710, 10, launch=410, thread=OTHER + 1)
-    found = own(profile_of(builder, tmp_path))
+    found = own(profile_of(builder))
     assert found["autograd::engine::evaluate_function: MmBackward0"] == (1, 40)
     assert found["aten::mm"] == (1, 60)
     assert found["replica"] == (1, 30)
     assert "aten::pin_memory" not in found
 
 
-def test_ops_outside_of_the_complete_steps_do_not_count(tmp_path: Path) -> None:
+def test_ops_outside_of_the_complete_steps_do_not_count() -> None:
     builder = training()
     builder.op("aten::late", 2100, 10)
-    assert "aten::late" not in own(profile_of(builder, tmp_path))
+    assert "aten::late" not in own(profile_of(builder))
 
 
-def test_ops_that_a_rounded_trace_lets_overlap_count_once(tmp_path: Path) -> None:
+def test_ops_that_a_rounded_trace_lets_overlap_count_once() -> None:
     builder = training()
     builder.op("first", 700, 10)
     builder.op("second", 709, 11)
-    found = own(profile_of(builder, tmp_path))
+    found = own(profile_of(builder))
     assert found["first"][1] + found["second"][1] == 20
 
 
@@ -182,8 +182,8 @@ def test_own_times_of_recordings_add_up_to_the_covered_time(name: str) -> None:
 # ---------------------------------------------------------------- kernels
 
 
-def test_kernels_are_counted_by_name_with_what_launches_them(tmp_path: Path) -> None:
-    profile = profile_of(training(), tmp_path)
+def test_kernels_are_counted_by_name_with_what_launches_them() -> None:
+    profile = profile_of(training())
     assert gpu_time(profile) == {"gemm": (2, 600), "relu": (4, 200)}
     gemm, relu = kernels_of(profile).rows
     assert (gemm.op, relu.op) == ("aten::linear", "aten::relu")  # the outermost
@@ -192,57 +192,57 @@ def test_kernels_are_counted_by_name_with_what_launches_them(tmp_path: Path) -> 
     assert gemm.origin == UNKNOWN
 
 
-def test_copies_make_the_gpu_busy_and_are_no_kernels(tmp_path: Path) -> None:
-    sums = kernels_of(profile_of(training(), tmp_path))
+def test_copies_make_the_gpu_busy_and_are_no_kernels() -> None:
+    sums = kernels_of(profile_of(training()))
     assert (sums.time_ns, sums.busy_ns, sums.devices, sums.names) == (800 * US, 1000 * US, 1, 2)
 
 
-def test_kernels_that_no_complete_step_launched_do_not_count(tmp_path: Path) -> None:
+def test_kernels_that_no_complete_step_launched_do_not_count() -> None:
     builder = training()
     builder.kernel(2200, 100, launch=2100, name="late")
-    assert "late" not in gpu_time(profile_of(builder, tmp_path))
+    assert "late" not in gpu_time(profile_of(builder))
 
 
-def test_streams_come_with_the_longest_time_first(tmp_path: Path) -> None:
+def test_streams_come_with_the_longest_time_first() -> None:
     builder = steps()
     builder.kernel(110, 10, launch=100, stream=COMPUTE)
     builder.kernel(130, 50, launch=120, stream=SIDE)
     builder.kernel(1110, 20, launch=1100, stream=3, device=1)
-    (row,) = kernels_of(profile_of(builder, tmp_path)).rows
+    (row,) = kernels_of(profile_of(builder)).rows
     assert row.lanes == (GpuStream(0, SIDE), GpuStream(1, 3), GpuStream(0, COMPUTE))
 
 
-def test_collectives_are_told_apart_by_what_the_trace_calls_them(tmp_path: Path) -> None:
+def test_collectives_are_told_apart_by_what_the_trace_calls_them() -> None:
     builder = training()
     builder.collective(700, 100, launch=600)
-    assert [(row.name, row.communication) for row in kernels_of(profile_of(builder, tmp_path)).rows] == [
+    assert [(row.name, row.communication) for row in kernels_of(profile_of(builder)).rows] == [
         ("gemm", False),
         ("relu", False),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", True),
     ]
 
 
-def test_all_kernels_of_a_graph_belong_to_its_launch(tmp_path: Path) -> None:
+def test_all_kernels_of_a_graph_belong_to_its_launch() -> None:
     builder = steps()
     for start in (0, 1000):
         builder.op("replay", start + 100, 50)
         graph = builder.call("cudaGraphLaunch", start + 110, 20)
         for at, name in ((150, "a"), (250, "b"), (350, "b")):
             builder.activity("kernel", name, start + at, 100, correlation=graph, device=0, stream=COMPUTE)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert gpu_time(profile) == {"a": (2, 200), "b": (4, 400)}
     assert {row.op for row in kernels_of(profile).rows} == {"replay"}
     (op,) = ops_of(profile).rows
     assert (op.count, op.kernels, op.kernel_ns) == (2, 6, 600 * US)
 
 
-def test_launches_of_amd_count_alike(tmp_path: Path) -> None:
+def test_launches_of_amd_count_alike() -> None:
     builder = steps()
     for start in (0, 1000):
         builder.op("aten::mm", start + 100, 50)
         launch = builder.call("hipLaunchKernel", start + 110, 20)
         builder.activity("kernel", "Cijk_Ailk", start + 200, 70, correlation=launch, device=0, stream=0)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     (row,) = kernels_of(profile).rows
     assert (row.name, row.count, row.time_ns, row.op) == ("Cijk_Ailk", 2, 140 * US, "aten::mm")
 
@@ -262,7 +262,7 @@ def test_kernels_of_recordings_add_up(name: str) -> None:
 # ---------------------------------------------------------------- where they come from
 
 
-def test_the_costliest_place_and_module_stand_for_all(tmp_path: Path) -> None:
+def test_the_costliest_place_and_module_stand_for_all() -> None:
     builder = steps(1)
     builder.function("train.py(1): step", 50, 800)
     for number, at in enumerate((100, 300, 500)):
@@ -271,7 +271,7 @@ def test_the_costliest_place_and_module_stand_for_all(tmp_path: Path) -> None:
         builder.function("torch/nn/modules/linear.py(120): forward", at + 2, 80)
         builder.op("aten::linear", at + 10, 40 + number)
         builder.kernel(at + 40, 50 + number, launch=at + 20)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     (kernel,), (op,) = kernels_of(profile).rows, ops_of(profile).rows
     assert kernel.origin == Origin("model.py", None, "forward_0", 2, "Linear_2", 3)
     assert op.origin == kernel.origin
@@ -284,13 +284,13 @@ def test_the_line_is_told_where_the_source_has_only_one(tmp_path: Path) -> None:
     builder.function("<built-in method relu of Tensor object at 0x7f>", 90, 50)
     builder.op("aten::relu", 100, 30)
     builder.kernel(150, 50, launch=110)
-    profile = profile_of(builder, tmp_path)
+    profile = measure(read_trace(builder.write(tmp_path / "trace.json")))
     expected = Origin("train.py", 3, "step", 1, None, 0)
     (kernel,), (op,) = kernels_of(profile).rows, ops_of(profile).rows
     assert (kernel.origin, op.origin) == (expected, expected)
 
 
-def test_backward_belongs_to_the_line_that_runs_it(tmp_path: Path) -> None:
+def test_backward_belongs_to_the_line_that_runs_it() -> None:
     builder = steps(1)
     builder.function("train.py(1): step", 50, 800)
     builder.function("<built-in method run_backward of torch._C._EngineBase object at 0x7f>", 200, 500)
@@ -298,13 +298,9 @@ def test_backward_belongs_to_the_line_that_runs_it(tmp_path: Path) -> None:
     builder.op("aten::mm", 310, 50, thread=AUTOGRAD)
     builder.kernel(400, 50, launch=320, thread=AUTOGRAD)
     builder.op("outside", 720, 10, thread=AUTOGRAD)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     origins = {row.name: row.origin.function for row in ops_of(profile).rows}
-    assert origins == {
-        "autograd::engine::evaluate_function: MmBackward0": "step",
-        "aten::mm": "step",
-        "outside": None,
-    }
+    assert origins == {"autograd::engine::evaluate_function: MmBackward0": "step", "aten::mm": "step", "outside": None}
     (kernel,) = kernels_of(profile).rows
     assert (kernel.op, kernel.origin.function) == ("aten::mm", "step")
 
@@ -312,47 +308,47 @@ def test_backward_belongs_to_the_line_that_runs_it(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- little, much, and withheld
 
 
-def test_a_trace_without_events_has_no_rows(tmp_path: Path) -> None:
-    profile = profile_of(without_known_events(), tmp_path)
+def test_a_trace_without_events_has_no_rows() -> None:
+    profile = profile_of(without_known_events())
     assert isinstance(profile.kernels, Withheld)
     assert ops_of(profile).rows == ()
 
 
-def test_a_trace_of_the_host_alone_has_ops_and_no_kernels(tmp_path: Path) -> None:
+def test_a_trace_of_the_host_alone_has_ops_and_no_kernels() -> None:
     builder = steps()
     builder.op("aten::mm", 100, 30)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert isinstance(profile.kernels, Withheld)
     (row,) = ops_of(profile).rows
     assert (row.name, row.own_ns, row.stall_ns, row.kernels) == ("aten::mm", 30 * US, None, None)
 
 
-def test_a_trace_of_the_gpu_alone_has_kernels_and_no_ops(tmp_path: Path) -> None:
+def test_a_trace_of_the_gpu_alone_has_kernels_and_no_ops() -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "gemm", 10, 20, correlation=1, device=0, stream=COMPUTE)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     (row,) = kernels_of(profile).rows
     assert (row.name, row.time_ns, row.op, row.origin) == ("gemm", 20 * US, None, UNKNOWN)
     assert ops_of(profile).rows == ()
 
 
-def test_without_steps_the_whole_trace_counts(tmp_path: Path) -> None:
+def test_without_steps_the_whole_trace_counts() -> None:
     builder = TraceBuilder()
     builder.op("aten::mm", 0, 30)
     builder.kernel(20, 70, launch=10)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert own(profile) == {"aten::mm": (1, 30)}
     assert gpu_time(profile) == {"gemm": (1, 70)}
     assert ops_of(profile).host_ns == pytest.approx(90 * US, abs=2)
 
 
-def test_the_cheapest_of_many_names_are_left_out(tmp_path: Path) -> None:
+def test_the_cheapest_of_many_names_are_left_out() -> None:
     builder = steps(1)
     more = 30
     for number in range(MOST_NAMES + more):
         builder.op(f"op {number}", 3 * number, 2)
         builder.kernel(4 * number + 1, 1 + (number >= more), launch=3 * number, name=f"kernel {number} {'x' * 5000}")
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     kernels, ops = kernels_of(profile), ops_of(profile)
     assert len(kernels.rows) == len(ops.rows) == MOST_NAMES
     assert kernels.names == ops.names == MOST_NAMES + more
@@ -361,18 +357,18 @@ def test_the_cheapest_of_many_names_are_left_out(tmp_path: Path) -> None:
     assert max(len(row.name) for row in kernels.rows) <= LONGEST_NAME
 
 
-def test_kernels_are_withheld_where_some_are_lost(tmp_path: Path) -> None:
+def test_kernels_are_withheld_where_some_are_lost() -> None:
     builder = training()
     for at in (110, 113, 116):  # before other work of the step: its length is known
         builder.call("cudaLaunchKernel", at, 2)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert isinstance(profile.kernels, Withheld)
     assert {(row.kernels, row.kernel_ns) for row in ops_of(profile).rows} == {(None, None)}
 
 
-def test_ops_are_withheld_where_steps_are_of_several_recordings(tmp_path: Path) -> None:
+def test_ops_are_withheld_where_steps_are_of_several_recordings() -> None:
     builder = training()
     builder.step(2, 2 * HOUR_US, 1000)
     builder.op("aten::relu", 2 * HOUR_US + 10, 10)
     builder.kernel(2 * HOUR_US + 30, 10, launch=2 * HOUR_US + 12)
-    assert isinstance(profile_of(builder, tmp_path).ops, Withheld)
+    assert isinstance(profile_of(builder).ops, Withheld)

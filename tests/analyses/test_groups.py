@@ -1,20 +1,18 @@
 """Sites whose waits only move when one of them goes: those that follow each other while the GPU has nothing to do."""
 
 from itertools import permutations
-from pathlib import Path
 
 import pytest
 from trace_builder import AUTOGRAD, MAIN, SIDE, TraceBuilder
 
 from pinprof.analyses.syncs import measure_syncs
-from pinprof.trace import read_trace
 
 TO_HOST = "DtoH (Device -> Pinned)"
 
 
-def groups(builder: TraceBuilder, folder: Path) -> dict[str | None, int | None]:
+def groups(builder: TraceBuilder) -> dict[str | None, int | None]:
     """Return the group of each site by its function."""
-    sites = measure_syncs(read_trace(builder.write(folder / "trace.json"))).sites
+    sites = measure_syncs(builder.read()).sites
     return {site.function: site.group for site in sites}
 
 
@@ -45,22 +43,22 @@ def waits(builder: TraceBuilder, *functions: str, start: float = 0, thread: int 
     ],
 )
 def test_sites_whose_waits_follow_each_other_with_nothing_between_are_one_group(
-    tmp_path: Path, functions: tuple[str, ...], expected: dict[str, int | None]
+    functions: tuple[str, ...], expected: dict[str, int | None]
 ) -> None:
     builder = TraceBuilder()
     waits(builder, *functions)
     builder.kernel(800, 100, launch=790)
-    assert groups(builder, tmp_path) == expected
+    assert groups(builder) == expected
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_a_chain_is_one_group_in_whatever_order_the_file_has_it(tmp_path: Path, order: tuple[int, ...]) -> None:
+def test_a_chain_is_one_group_in_whatever_order_the_file_has_it(order: tuple[int, ...]) -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     for place in order:
         read(builder, f"f{place}", 510 + 20 * place, ready=516 + 20 * place)
     builder.kernel(800, 100, launch=790)
-    assert groups(builder, tmp_path) == {"f0": 0, "f1": 0, "f2": 0, "f3": 0}
+    assert groups(builder) == {"f0": 0, "f1": 0, "f2": 0, "f3": 0}
 
 
 @pytest.mark.parametrize(
@@ -72,27 +70,27 @@ def test_a_chain_is_one_group_in_whatever_order_the_file_has_it(tmp_path: Path, 
     ],
 )
 def test_a_kernel_between_them_parts_them_unless_it_is_short(
-    tmp_path: Path, start: float, length: float, ready: float, expected: set[int | None]
+    start: float, length: float, ready: float, expected: set[int | None]
 ) -> None:
     builder = TraceBuilder()
     waits(builder, "first")
     builder.kernel(start, length, launch=508)
     read(builder, "second", start + 2, ready=ready)
     builder.kernel(ready + 82, 100, launch=ready + 70)
-    assert set(groups(builder, tmp_path).values()) == expected
+    assert set(groups(builder).values()) == expected
 
 
 @pytest.mark.parametrize(
     ("pairs", "expected"), [(("ab", "cd"), {("a", "b"), ("c", "d")}), (("ab", "cb", "ca"), {("a", "b", "c")})]
 )
 def test_pairs_are_a_group_each_unless_they_share_a_site(
-    tmp_path: Path, pairs: tuple[str, ...], expected: set[tuple[str, ...]]
+    pairs: tuple[str, ...], expected: set[tuple[str, ...]]
 ) -> None:
     builder = TraceBuilder()
     for number, pair in enumerate(pairs):
         waits(builder, *pair, start=1000 * number)
     builder.kernel(1000 * len(pairs) + 20, 100, launch=1000 * len(pairs) + 10)
-    group_of = groups(builder, tmp_path)
+    group_of = groups(builder)
     members = {
         number: tuple(site for site in sorted(map(str, group_of)) if group_of[site] == number) for number in (0, 1)
     }
@@ -103,39 +101,35 @@ def test_pairs_are_a_group_each_unless_they_share_a_site(
 @pytest.mark.parametrize(
     ("border", "thread", "expected"), [(508.5, MAIN, {None}), (900, MAIN, {0}), (900, AUTOGRAD, {None})]
 )
-def test_waits_of_two_steps_or_threads_are_no_group(
-    tmp_path: Path, border: float, thread: int, expected: set[int | None]
-) -> None:
+def test_waits_of_two_steps_or_threads_are_no_group(border: float, thread: int, expected: set[int | None]) -> None:
     builder = TraceBuilder()
     builder.step(1, 0, border)
     builder.step(2, border, 1000 - border)
     waits(builder, "first", "second", thread=thread)
     builder.kernel(600, 100, launch=590)
     builder.kernel(920, 10, launch=910)
-    assert set(groups(builder, tmp_path).values()) == expected
+    assert set(groups(builder).values()) == expected
 
 
-def test_a_wait_without_a_bubble_is_in_no_group(tmp_path: Path) -> None:
+def test_a_wait_without_a_bubble_is_in_no_group() -> None:
     builder = TraceBuilder()
     waits(builder, "first", "second")
     builder.kernel(20, 1000, launch=12, stream=SIDE)  # goes on all the time
     builder.kernel(1100, 100, launch=590)
-    assert groups(builder, tmp_path) == {"first": None, "second": None}
+    assert groups(builder) == {"first": None, "second": None}
 
 
 @pytest.mark.parametrize(("next_kernel", "expected"), [(631, None), (632, None), (633, 0)])
-def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(
-    tmp_path: Path, next_kernel: float, expected: int | None
-) -> None:
+def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(next_kernel: float, expected: int | None) -> None:
     """The second wait takes 60 µs, 2 of them for its copy: without it the host would be there 60 µs earlier."""
     builder = TraceBuilder()
     waits(builder, "first")
     read(builder, "second", 510, ready=570)  # from 515 to 575
     builder.kernel(next_kernel, 100, launch=600)  # idle from 572
-    assert groups(builder, tmp_path) == {"first": expected, "second": expected}
+    assert groups(builder) == {"first": expected, "second": expected}
 
 
-def test_the_two_calls_of_a_blocking_copy_are_one_wait(tmp_path: Path) -> None:
+def test_the_two_calls_of_a_blocking_copy_are_one_wait() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     builder.function("train.py(3): load", 90, 500)
@@ -143,10 +137,10 @@ def test_the_two_calls_of_a_blocking_copy_are_one_wait(tmp_path: Path) -> None:
     builder.copy("HtoD (Pageable -> Device)", 510, 60, launch=100, call=430)  # both await the copy: to 530, to 575
     builder.call("cudaStreamSynchronize", 531, 44)
     builder.kernel(1600, 100, launch=1590)
-    assert groups(builder, tmp_path) == {"load": None}
+    assert groups(builder) == {"load": None}
 
 
-def test_a_blocking_copy_behind_a_wait_is_in_its_group(tmp_path: Path) -> None:
+def test_a_blocking_copy_behind_a_wait_is_in_its_group() -> None:
     builder = TraceBuilder()
     waits(builder, "first")
     builder.function("train.py(3): load", 510, 90)
@@ -154,13 +148,11 @@ def test_a_blocking_copy_behind_a_wait_is_in_its_group(tmp_path: Path) -> None:
     builder.copy("HtoD (Pageable -> Device)", 520, 60, launch=515, call=45)
     builder.call("cudaStreamSynchronize", 561, 24)
     builder.kernel(1600, 100, launch=1590)  # 60 of 1098 µs are busy
-    assert groups(builder, tmp_path) == {"first": 0, "load": 0}
+    assert groups(builder) == {"first": 0, "load": 0}
 
 
 @pytest.mark.parametrize(("followed", "expected"), [(1, None), (2, 0), (3, 0)])
-def test_a_site_is_in_a_group_if_at_least_half_of_its_waits_are(
-    tmp_path: Path, followed: int, expected: int | None
-) -> None:
+def test_a_site_is_in_a_group_if_at_least_half_of_its_waits_are(followed: int, expected: int | None) -> None:
     """Of four waits of the second site N follow one of the first on a dry GPU, the others a kernel."""
     builder = TraceBuilder()
     for number in range(4):
@@ -171,18 +163,18 @@ def test_a_site_is_in_a_group_if_at_least_half_of_its_waits_are(
             builder.kernel(start + 20, 480, launch=start + 10)
             read(builder, "second", start + 510, ready=start + 516)
     builder.kernel(4100, 100, launch=4090)
-    assert groups(builder, tmp_path) == {"first": expected, "second": expected}
+    assert groups(builder) == {"first": expected, "second": expected}
 
 
-def test_a_wait_for_nothing_between_them_does_not_matter(tmp_path: Path) -> None:
+def test_a_wait_for_nothing_between_them_does_not_matter() -> None:
     builder = TraceBuilder()
     waits(builder, "first", "second")
     builder.call("cudaMalloc", 508, 1)
     builder.kernel(600, 100, launch=590)
-    assert groups(builder, tmp_path) == {"first": 0, None: None, "second": 0}
+    assert groups(builder) == {"first": 0, None: None, "second": 0}
 
 
-def test_waits_for_two_gpus_are_no_group(tmp_path: Path) -> None:
+def test_waits_for_two_gpus_are_no_group() -> None:
     builder = TraceBuilder()
     waits(builder, "first")
     builder.kernel(20, 600, launch=508, device=1)
@@ -190,12 +182,12 @@ def test_waits_for_two_gpus_are_no_group(tmp_path: Path) -> None:
     builder.call("cudaDeviceSynchronize", 512, 110)
     builder.kernel(1000, 100, launch=990)
     builder.kernel(1000, 100, launch=995, device=1)
-    assert groups(builder, tmp_path) == {"first": None, "second": None}
+    assert groups(builder) == {"first": None, "second": None}
 
 
 @pytest.mark.parametrize("call", ["cudaMalloc", "cudaStreamSynchronize"])
-def test_a_trace_without_gpu_work_has_no_groups(tmp_path: Path, call: str) -> None:
+def test_a_trace_without_gpu_work_has_no_groups(call: str) -> None:
     builder = TraceBuilder()
     builder.call(call, 0, 30)
     builder.call("cudaStreamSynchronize", 50, 30)
-    assert set(groups(builder, tmp_path).values()) == {None}
+    assert set(groups(builder).values()) == {None}

@@ -134,10 +134,7 @@ def test_what_a_trainer_does_below_the_line_that_calls_it_is_told_by_phase() -> 
             (44, f"{TRAINER}lib/trainer.py:3:step > {CALL}lib/bert.py:4:forward > torch/nn/linear.py:5:forward"),
             (25, f"{TRAINER}lib/trainer.py:4:step > torch/_tensor.py:6:backward > torch/autograd/graph.py:7:run"),
             # recomputed in the backward pass
-            (
-                2,
-                f"{TRAINER}torch/autograd/__init__.py:6:backward > torch/utils/checkpoint.py:8:f > {CALL}lib/x.py:1:f",
-            ),
+            (2, f"{TRAINER}torch/autograd/__init__.py:6:backward > torch/utils/checkpoint.py:8:f > {CALL}lib/x.py:1:f"),
             (15, f"{TRAINER}torch/optim/adam.py:8:step > torch/optim/adam.py:9:_fused"),
             # the optimizer calls the step that it is given
             (4, f"{TRAINER}torch/optim/adam.py:8:step > lib/trainer.py:5:closure > {CALL}lib/bert.py:4:forward"),

@@ -26,12 +26,12 @@ def steps_of(*lengths: float, work: tuple[float, ...] = ()) -> TraceBuilder:
     return builder
 
 
-def details(builder: TraceBuilder, folder: Path) -> Details:
-    return details_of(read_trace(builder.write(folder / "trace.json")))
+def details(builder: TraceBuilder) -> Details:
+    return details_of(builder.read())
 
 
-def test_a_long_step_among_usual_ones_is_left_out(tmp_path: Path) -> None:
-    found = details(steps_of(1000, 1010, 9000, 990, 1000, 1000), tmp_path)
+def test_a_long_step_among_usual_ones_is_left_out() -> None:
+    found = details(steps_of(1000, 1010, 9000, 990, 1000, 1000))
     (long,) = found.irregular
     assert (long.step, long.time_ns, long.reason) == (2, 9_000_000, "host")
     assert found.trace.steps.complete.tolist() == [True, True, False, True, True, True]
@@ -40,9 +40,9 @@ def test_a_long_step_among_usual_ones_is_left_out(tmp_path: Path) -> None:
     assert found.steps.device_ns == pytest.approx(1_000_000, rel=0.01)
 
 
-def test_a_step_with_more_work_of_the_gpu_says_so(tmp_path: Path) -> None:
+def test_a_step_with_more_work_of_the_gpu_says_so() -> None:
     work = (500.0, 500.0, 500.0, 8500.0, 500.0, 500.0)
-    found = details(steps_of(1000, 1000, 1000, 9000, 1000, 1000, work=work), tmp_path)
+    found = details(steps_of(1000, 1000, 1000, 9000, 1000, 1000, work=work))
     (long,) = found.irregular
     assert (long.step, long.reason) == (3, "gpu")
 
@@ -56,20 +56,20 @@ def test_a_step_with_more_work_of_the_gpu_says_so(tmp_path: Path) -> None:
         (1000, 9000),  # too few
     ],
 )
-def test_steps_that_only_scatter_all_count(lengths: tuple[float, ...], tmp_path: Path) -> None:
-    found = details(steps_of(*lengths), tmp_path)
+def test_steps_that_only_scatter_all_count(lengths: tuple[float, ...]) -> None:
+    found = details(steps_of(*lengths))
     assert found.irregular == ()
     assert found.trace.steps.complete.all()
 
 
-def test_input_that_comes_in_bursts_belongs_to_the_steps(tmp_path: Path) -> None:
+def test_input_that_comes_in_bursts_belongs_to_the_steps() -> None:
     builder = steps_of(1000, 1000, 9000, 1000, 1000, 1000)
     builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 2200, 8000)
-    assert details(builder, tmp_path).irregular == ()
+    assert details(builder).irregular == ()
 
 
-def test_the_report_tells_of_it(tmp_path: Path) -> None:
-    profile = measure(read_trace(steps_of(1000, 1010, 9000, 990, 1000, 1000).write(tmp_path / "trace.json")))
+def test_the_report_tells_of_it() -> None:
+    profile = measure(steps_of(1000, 1010, 9000, 990, 1000, 1000).read())
     (doubt,) = (doubt for doubt in profile.doubts if doubt.check == "irregular_steps")
     assert doubt.what == "1 step of 6 unlike the others (step #2 takes 9.00 ms instead of 1.00 ms)"
     assert "adds 1.33 ms per step to the mean" in doubt.effect

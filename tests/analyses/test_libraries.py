@@ -1,22 +1,20 @@
 """Waits in libraries: each function of a library that one line of the user calls is a site of its own."""
 
 from collections import Counter
-from pathlib import Path
 
 from detector import FOLDER, LOSS, NMS, STEPS, WAITS, Wait, detector, in_detector
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import Site, measure_syncs
-from pinprof.trace import read_trace
 from pinprof.trace.lines import Place
 
 
-def sites_of(builder: TraceBuilder, folder: Path) -> tuple[Site, ...]:
-    return measure_syncs(read_trace(builder.write(folder / "trace.json"))).sites
+def sites_of(builder: TraceBuilder) -> tuple[Site, ...]:
+    return measure_syncs(builder.read()).sites
 
 
-def test_each_library_function_that_a_line_calls_is_a_site(tmp_path: Path) -> None:
-    sites = sites_of(detector(), tmp_path)
+def test_each_library_function_that_a_line_calls_is_a_site() -> None:
+    sites = sites_of(detector())
     assert Counter((site.line, str(site.library) if site.library else None, site.cause) for site in sites) == Counter(
         [
             (30, f"{FOLDER}/transform.py:245", "item"),
@@ -32,8 +30,8 @@ def test_each_library_function_that_a_line_calls_is_a_site(tmp_path: Path) -> No
     assert {site.total.count for site in sites} == {STEPS}
 
 
-def test_the_path_leads_from_the_users_line_to_the_library(tmp_path: Path) -> None:
-    paths = {(site.line, str(site.library)): site.path for site in sites_of(detector(), tmp_path)}
+def test_the_path_leads_from_the_users_line_to_the_library() -> None:
+    paths = {(site.line, str(site.library)): site.path for site in sites_of(detector())}
     forward = f"{FOLDER}/generalized_rcnn.py:104:forward"
     assert paths[30, "torchvision/ops/boxes.py:83"] == (
         "train.py:30:main",
@@ -45,15 +43,15 @@ def test_the_path_leads_from_the_users_line_to_the_library(tmp_path: Path) -> No
     assert paths[32, "None"] == ()
 
 
-def test_one_library_line_that_is_reached_in_two_ways_is_one_site(tmp_path: Path) -> None:
+def test_one_library_line_that_is_reached_in_two_ways_is_one_site() -> None:
     ways = [in_detector("aten::nonzero", "nonzero", NMS, f"{FOLDER}/{file}") for file in ("rpn.py:1:f", "ssd.py:2:g")]
-    (site,) = sites_of(detector(ways), tmp_path)
+    (site,) = sites_of(detector(ways))
     assert site.total.count == 2 * STEPS
     assert site.path[-1] == NMS
 
 
-def test_a_place_is_taken_by_line_or_function_of_the_user_or_the_library(tmp_path: Path) -> None:
-    (site,) = sites_of(detector(WAITS[3:4]), tmp_path)
+def test_a_place_is_taken_by_line_or_function_of_the_user_or_the_library() -> None:
+    (site,) = sites_of(detector(WAITS[3:4]))
     assert site.names == (
         "train.py:30",
         "train.py:main",
@@ -62,24 +60,24 @@ def test_a_place_is_taken_by_line_or_function_of_the_user_or_the_library(tmp_pat
     )
 
 
-def test_a_line_that_moved_is_the_same_wait_and_another_function_is_not(tmp_path: Path) -> None:
+def test_a_line_that_moved_is_the_same_wait_and_another_function_is_not() -> None:
     moved = in_detector("aten::nonzero", "nonzero", LOSS.replace(":32:", ":99:"), line=31)
     other = in_detector("aten::nonzero", "nonzero", LOSS.replace("fastrcnn", "maskrcnn"))
-    same, again, unlike = (sites_of(detector([wait]), tmp_path)[0].identity for wait in (WAITS[3], moved, other))
+    same, again, unlike = (sites_of(detector([wait]))[0].identity for wait in (WAITS[3], moved, other))
     assert same == again
     assert same != unlike
 
 
-def test_lines_that_were_recorded_without_stacks_have_no_library(tmp_path: Path) -> None:
+def test_lines_that_were_recorded_without_stacks_have_no_library() -> None:
     bare = [Wait(wait.op, wait.cause, (), wait.line, wait.function) for wait in WAITS]
-    sites = sites_of(detector(bare), tmp_path)
+    sites = sites_of(detector(bare))
     assert {site.library for site in sites} == {None}
     assert {site.path for site in sites} == {()}
     assert len(sites) == 5  # three causes at line 30, one at 32 and one at 60
 
 
-def test_a_trace_without_lines_and_functions_has_no_library(tmp_path: Path) -> None:
-    assert {(site.place, site.library) for site in sites_of(detector(with_lines=False), tmp_path)} == {(Place(), None)}
+def test_a_trace_without_lines_and_functions_has_no_library() -> None:
+    assert {(site.place, site.library) for site in sites_of(detector(with_lines=False))} == {(Place(), None)}
 
 
 def with_functions(call: str = "cudaStreamSynchronize") -> TraceBuilder:
@@ -98,8 +96,8 @@ def with_functions(call: str = "cudaStreamSynchronize") -> TraceBuilder:
     return builder
 
 
-def test_without_recorded_lines_the_functions_of_a_trace_tell_the_library_without_a_line(tmp_path: Path) -> None:
-    sites = sites_of(with_functions(), tmp_path)
+def test_without_recorded_lines_the_functions_of_a_trace_tell_the_library_without_a_line() -> None:
+    sites = sites_of(with_functions())
     assert {(site.place, site.library) for site in sites} == {
         (Place("train.py", None, "train"), Place("torchvision/ops/boxes.py", None, name)) for name in ("nms", "clip")
     }
@@ -108,10 +106,10 @@ def test_without_recorded_lines_the_functions_of_a_trace_tell_the_library_withou
     }
 
 
-def test_launches_that_are_held_up_are_not_told_apart_by_library(tmp_path: Path) -> None:
+def test_launches_that_are_held_up_are_not_told_apart_by_library() -> None:
     builder = with_functions("cudaLaunchKernel")
     for start in range(0, 3000, 1000):
         for at in (100, 400):
             builder.overhead("Command Buffer Full", start + at + 42, 40)
-    (site,) = sites_of(builder, tmp_path)
+    (site,) = sites_of(builder)
     assert (site.cause, site.total.count, site.library, site.path) == ("queue_full", 6, None, ())

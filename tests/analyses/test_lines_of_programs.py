@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -14,10 +13,8 @@ from trace_builder import TraceBuilder
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
-from pinprof.trace import read_trace
 from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY, Contexts, DebugModeWaits, SourceLine, WatchedWait
 from pinprof.trace.run_log import EVALUATION, RECORDED, RUN_KEY, WATCH, IrregularWork, RunLog
-from pinprof.trace.tables import Trace
 
 CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero", "aten::to": "to"}
 
@@ -93,13 +90,8 @@ def watched(program: Program, steps: range) -> DebugModeWaits:
     )
 
 
-def read(builder: TraceBuilder, folder: Path) -> Trace:
-    return read_trace(builder.write(folder / "trace.json"))
-
-
 def given(
     program: Program,
-    folder: Path,
     *,
     lines: int = 3,
     watching: int = 200,
@@ -114,7 +106,7 @@ def given(
     """
     builder, truth = built(program, RECORDED_STEPS)
     begin = RECORDED_STEPS.stop + 2
-    marked = read(built(program, range(begin, begin + lines), marked=True)[0], folder)
+    marked = built(program, range(begin, begin + lines), marked=True)[0].read()
     stalls = measure_stalls(marked)
     lines_at = [line_at(number) for number in range(len(program))]
     learned = lines_of_stalls(marked, stalls, lines_at if numbered else [replace(at, line=None) for at in lines_at])
@@ -135,7 +127,7 @@ def given(
         work = tuple(IrregularWork(step, EVALUATION) for step in evaluations)
         run = RunLog(0, windows, (1,) * count, *((0,) * count,) * 3, 0, work=work)
         builder.metadata[RUN_KEY] = msgspec.to_builtins(run)
-    trace = read(builder, folder)
+    trace = builder.read()
     stalls = measure_stalls(trace)
     found = [line.line if line else None for line in lines_of_waits(trace, stalls)]
     assert len(found) == len(truth)
@@ -159,17 +151,17 @@ def any_program(seed: int) -> list[Statement]:
 
 
 @pytest.mark.parametrize("first", slow_but([0], range(0, 120, 20)))
-def test_no_wait_gets_the_line_of_another(first: int, tmp_path: Path) -> None:
+def test_no_wait_gets_the_line_of_another(first: int) -> None:
     for seed in range(first, first + 20):
-        wrong = [(true, got) for true, got in given(any_program(seed), tmp_path) if got not in {None, true}]
+        wrong = [(true, got) for true, got in given(any_program(seed)) if got not in {None, true}]
         assert not wrong, f"seed {seed}: {wrong}"
 
 
 @pytest.mark.slow
-def test_most_waits_get_their_line(tmp_path: Path) -> None:
+def test_most_waits_get_their_line() -> None:
     found: Counter[bool] = Counter()
     for seed in range(40):
-        found.update(got is not None for _, got in given(any_program(seed), tmp_path))
+        found.update(got is not None for _, got in given(any_program(seed)))
     assert found[True] > 0.7 * found.total()
 
 
@@ -182,55 +174,55 @@ EACH_STEP = Statement("aten::item")
 EVERY_TEN = Statement("aten::item", 10, 7)  # step 37 is recorded; lines are learned in steps 42 to 44
 
 
-def test_a_read_every_ten_steps_has_the_line_that_was_watched(tmp_path: Path) -> None:
-    pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:]], tmp_path)
+def test_a_read_every_ten_steps_has_the_line_that_was_watched() -> None:
+    pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:]])
     assert pairs == [(8, 8)]
 
 
-def test_a_read_every_ten_steps_beside_another_of_each_step_has_its_line(tmp_path: Path) -> None:
-    pairs = given([*OPS[:8], EVERY_TEN, EACH_STEP, *OPS[8:]], tmp_path)
+def test_a_read_every_ten_steps_beside_another_of_each_step_has_its_line() -> None:
+    pairs = given([*OPS[:8], EVERY_TEN, EACH_STEP, *OPS[8:]])
     assert pairs == [(9, 9), (9, 9), (8, 8), (9, 9), (9, 9), (9, 9)]
 
 
-def test_without_watching_a_read_every_ten_steps_has_none_and_the_others_keep_theirs(tmp_path: Path) -> None:
-    pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:16], EACH_STEP, *OPS[16:]], tmp_path, watching=0)
+def test_without_watching_a_read_every_ten_steps_has_none_and_the_others_keep_theirs() -> None:
+    pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:16], EACH_STEP, *OPS[16:]], watching=0)
     assert lines_of(pairs, 8) == {None}
     assert lines_of(pairs, 17) == {17}
 
 
 @pytest.mark.parametrize(("evaluations", "line"), [(None, None), ([], None), ([100], 8), ([37, 100], None)])
 def test_a_line_that_waits_only_in_evaluations_is_no_rival_where_none_was_recorded(
-    tmp_path: Path, evaluations: list[int] | None, line: int | None
+    evaluations: list[int] | None, line: int | None
 ) -> None:
     loop = [Statement("aten::nonzero"), *OPS]
     evaluation = [replace(statement, period=200, phase=100) for statement in loop]
     began = Statement("aten::op31", 200, 37)  # so that no wait with lines was among just these ops
     program = [*OPS[:7], began, *loop, *evaluation]
-    pairs = given(program, tmp_path, evaluations=evaluations, in_order=False)
+    pairs = given(program, evaluations=evaluations, in_order=False)
     assert [got for _, got in pairs] == [8, 8, line, 8, 8]
-    assert [got for _, got in given(program, tmp_path, evaluations=evaluations)] == [8, 8, 8, 8, 8]
+    assert [got for _, got in given(program, evaluations=evaluations)] == [8, 8, 8, 8, 8]
 
 
-def test_waits_of_which_only_the_function_was_recorded_have_the_lines_that_were_watched(tmp_path: Path) -> None:
+def test_waits_of_which_only_the_function_was_recorded_have_the_lines_that_were_watched() -> None:
     program = [Statement("aten::op0"), Statement("aten::item"), Statement("aten::op1"), Statement("aten::item")]
-    assert {truth == found for truth, found in given(program, tmp_path, numbered=False)} == {True}
-    assert {found for _, found in given(program, tmp_path, numbered=False, watching=0)} == {None}
+    assert {truth == found for truth, found in given(program, numbered=False)} == {True}
+    assert {found for _, found in given(program, numbered=False, watching=0)} == {None}
 
 
-def test_two_lines_that_take_turns_have_their_own(tmp_path: Path) -> None:
+def test_two_lines_that_take_turns_have_their_own() -> None:
     turns = [Statement("aten::item", 2, 0), *OPS[8:16], Statement("aten::item", 2, 1)]
-    pairs = given([*OPS[:8], *turns, *OPS[16:]], tmp_path)
+    pairs = given([*OPS[:8], *turns, *OPS[16:]])
     assert lines_of(pairs, 8) == {8}
     assert lines_of(pairs, 17) == {17}
 
 
-def test_two_lines_that_take_turns_at_one_place_have_none_where_only_one_was_recorded(tmp_path: Path) -> None:
+def test_two_lines_that_take_turns_at_one_place_have_none_where_only_one_was_recorded() -> None:
     turns = [Statement("aten::item", 4, 2), Statement("aten::item", 4, 1)]  # step 45 would be the other's
-    pairs = given([*OPS[:8], *turns, *OPS[8:]], tmp_path, lines=1)
+    pairs = given([*OPS[:8], *turns, *OPS[8:]], lines=1)
     assert {got for _, got in pairs} == {None}
 
 
-def test_a_library_line_that_may_read_too_makes_no_line_certain(tmp_path: Path) -> None:
+def test_a_library_line_that_may_read_too_makes_no_line_certain() -> None:
     """What a watched line called is not known, so the read may be its own."""
     program = [*OPS[:8], EVERY_TEN, *OPS[8:]]
     builder, _ = built(program, range(35, 40))
@@ -240,47 +232,47 @@ def test_a_library_line_that_may_read_too_makes_no_line_certain(tmp_path: Path) 
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(Contexts())
     for waits, expected in ((seen, [8]), (both, [None])):
         builder.metadata[WATCHED_KEY] = msgspec.to_builtins(waits)
-        trace = read(builder, tmp_path)
+        trace = builder.read()
         assert [line.line if line else None for line in lines_of_waits(trace, measure_stalls(trace))] == expected
 
 
-def test_a_program_that_was_watched_for_few_steps_gets_no_line_from_that(tmp_path: Path) -> None:
-    assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], tmp_path, watching=19) == [(8, None)]
-    assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], tmp_path, watching=20) == [(8, 8)]
+def test_a_program_that_was_watched_for_few_steps_gets_no_line_from_that() -> None:
+    assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], watching=19) == [(8, None)]
+    assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], watching=20) == [(8, 8)]
 
 
 SAME = [Statement("aten::op0")] * 20
 """Too many for the ops around a wait to identify it."""
 
 
-def test_reads_have_their_line_where_an_evaluation_calls_what_may_read_too(tmp_path: Path) -> None:
+def test_reads_have_their_line_where_an_evaluation_calls_what_may_read_too() -> None:
     """What `inverse` runs is not known, but it comes in other steps than those that were recorded."""
     inverse = Statement("aten::inverse", 100, 60)
-    pairs = given([*SAME, EACH_STEP, *SAME, EACH_STEP, *SAME, EACH_STEP, *SAME, inverse], tmp_path)
+    pairs = given([*SAME, EACH_STEP, *SAME, EACH_STEP, *SAME, EACH_STEP, *SAME, inverse])
     assert {got == true for true, got in pairs} == {True}
 
 
 @pytest.mark.parametrize("evaluations", [None, [60]])
 def test_layers_among_the_same_ops_have_their_lines_by_the_order_of_all_their_waits(
-    tmp_path: Path, evaluations: list[int] | None
+    evaluations: list[int] | None,
 ) -> None:
     """A subscript may read a number, too: the waits of one kind cannot be counted by themselves."""
     layer = [*SAME, Statement("aten::item"), *SAME, Statement("aten::index"), Statement("aten::index")]
-    pairs = given([*layer, *layer, *layer], tmp_path, evaluations=evaluations)
+    pairs = given([*layer, *layer, *layer], evaluations=evaluations)
     assert len(pairs) == 45
     assert {got == true for true, got in pairs} == {True}
 
 
-def test_layers_that_take_turns_among_the_same_ops_have_no_line(tmp_path: Path) -> None:
+def test_layers_that_take_turns_among_the_same_ops_have_no_line() -> None:
     turns = [Statement("aten::index", 2, phase) for phase in (0, 1)]
-    pairs = given([*SAME, turns[0], *SAME, *SAME, turns[1], *SAME], tmp_path, lines=1)
+    pairs = given([*SAME, turns[0], *SAME, *SAME, turns[1], *SAME], lines=1)
     assert {got for _, got in pairs} == {None}
 
 
-def test_what_pinprof_asks_while_it_records_lines_is_no_op_of_the_program(tmp_path: Path) -> None:
+def test_what_pinprof_asks_while_it_records_lines_is_no_op_of_the_program() -> None:
     first, second = ([Statement(PINS), Statement("aten::type_as")] for _ in range(2))
     program = [*first, *OPS[:2], *second, *OPS[2:4]]
-    pairs = given(program, tmp_path, watching=0)
+    pairs = given(program, watching=0)
     assert {got == true for true, got in pairs} == {True}
 
 
@@ -305,13 +297,13 @@ def loops(steps: int, seed: int, *, marked: bool = False) -> tuple[TraceBuilder,
     return builder, truth
 
 
-def test_waits_in_loops_of_any_length_have_their_lines(tmp_path: Path) -> None:
-    marked = read(loops(3, seed=1, marked=True)[0], tmp_path)
+def test_waits_in_loops_of_any_length_have_their_lines() -> None:
+    marked = loops(3, seed=1, marked=True)[0].read()
     stalls = measure_stalls(marked)
     learned = lines_of_stalls(marked, stalls, [line_at(number) for number in range(400)])
     builder, truth = loops(5, seed=2)
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     found = lines_of_waits(trace, measure_stalls(trace))
     assert [line.line if line else None for line in found] == truth
 
@@ -346,9 +338,9 @@ def plays(rollouts: Sequence[int], *, writes: int | None = None, marked: bool = 
     return builder, truth
 
 
-def given_of_plays(folder: Path, *, silent: bool = False) -> list[tuple[int, int | None]]:
+def given_of_plays(*, silent: bool = False) -> list[tuple[int, int | None]]:
     """Return the true line of each wait of five steps, and the one that it gets; no step with an action has lines."""
-    marked = read(plays([0], marked=True)[0], folder)
+    marked = plays([0], marked=True)[0].read()
     stalls = measure_stalls(marked)
     learned = lines_of_stalls(marked, stalls, [line_at(number) for number in range(4)])
     builder, truth = plays([0, 1, 2, 1, 0], writes=3, silent=silent)
@@ -357,48 +349,48 @@ def given_of_plays(folder: Path, *, silent: bool = False) -> list[tuple[int, int
     sequences = [(OBSERVATION, ACTION) * actions + (BATCH,) * 5 for actions in range(4)]
     seen = DebugModeWaits(200, tuple(waits), (*sequences, *((*sequence, WRITTEN) for sequence in sequences)))
     builder.metadata[WATCHED_KEY] = msgspec.to_builtins(seen)
-    trace = read(builder, folder)
+    trace = builder.read()
     found = [line.line if line else None for line in lines_of_waits(trace, measure_stalls(trace))]
     return list(zip(truth, found, strict=True))
 
 
-def test_copies_whose_number_varies_have_their_lines_where_each_waits(tmp_path: Path) -> None:
-    pairs = given_of_plays(tmp_path)
+def test_copies_whose_number_varies_have_their_lines_where_each_waits() -> None:
+    pairs = given_of_plays()
     assert len(pairs) == 5 * 5 + 4 * 2 + 1
     assert [got for _, got in pairs] == [true for true, _ in pairs]
 
 
-def test_copies_that_sync_debug_mode_does_not_tell_of_cannot_be_counted(tmp_path: Path) -> None:
-    pairs = given_of_plays(tmp_path, silent=True)
+def test_copies_that_sync_debug_mode_does_not_tell_of_cannot_be_counted() -> None:
+    pairs = given_of_plays(silent=True)
     assert all(got in {None, true} for true, got in pairs)
     assert [got for true, got in pairs if true == OBSERVATION] == [None] * 4
 
 
 @pytest.mark.parametrize("section", [5, {"names": 3}, {"waits": [{"op": "x"}]}, {"lines": [], "waits": [
     {"op": "aten::item", "thread": "main", "before": [0], "after": [], "line": 0, "most": 1}]}])  # fmt: skip
-def test_malformed_contexts_are_none(tmp_path: Path, section: object) -> None:
+def test_malformed_contexts_are_none(section: object) -> None:
     builder, _ = built([*OPS[:3], EACH_STEP], range(2))
     builder.metadata[CONTEXTS_KEY] = section
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert trace.info.contexts is None
     assert lines_of_waits(trace, measure_stalls(trace)) == [None, None]
 
 
-def test_a_trace_without_waits_has_no_lines(tmp_path: Path) -> None:
+def test_a_trace_without_waits_has_no_lines() -> None:
     builder, _ = built(OPS[:3], range(2))
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(Contexts())
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert lines_of_waits(trace, measure_stalls(trace)) == []
     assert learn_contexts(trace, measure_stalls(trace), []) == Contexts()
 
 
-def test_a_line_whose_own_waits_are_of_another_op_is_no_rival(tmp_path: Path) -> None:
+def test_a_line_whose_own_waits_are_of_another_op_is_no_rival() -> None:
     """An index may read a number where it is one; at the last line it was seen to wait as an index."""
     read = "aten::item"
     program = [
         *(Statement(read), Statement(read, 2, 0), Statement(read), Statement(read, 2, 1), Statement(read, 2, 0)),
         Statement("aten::index"),
     ]
-    waits = given(program, tmp_path)
+    waits = given(program)
     assert {true for true, _ in waits} == set(range(6))
     assert all(got == true for true, got in waits)

@@ -1,7 +1,6 @@
 """The peak of each GPU's memory: how much, when, and in which op."""
 
 import json
-from pathlib import Path
 
 import pytest
 from trace_builder import AUTOGRAD, TraceBuilder
@@ -10,7 +9,6 @@ from pinprof.analyses.memory import MemoryPeak, measure_memory
 from pinprof.analysis import analyse
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import to_brief, trace_to_text
-from pinprof.trace import read_trace
 
 GIB = 1 << 30
 
@@ -28,55 +26,55 @@ def stepping() -> TraceBuilder:
     return builder
 
 
-def peaks(tmp_path: Path, builder: TraceBuilder) -> list[MemoryPeak]:
-    return list(measure_memory(read_trace(builder.write(tmp_path / "trace.json"))))
+def peaks(builder: TraceBuilder) -> list[MemoryPeak]:
+    return list(measure_memory(builder.read()))
 
 
-def test_peak_stands_in_a_step_and_in_the_op_that_allocates_for_itself(tmp_path: Path) -> None:
-    (peak,) = peaks(tmp_path, stepping())
+def test_peak_stands_in_a_step_and_in_the_op_that_allocates_for_itself() -> None:
+    (peak,) = peaks(stepping())
     assert (peak.device, peak.allocated_bytes, peak.reserved_bytes) == (0, 3 * GIB, 6 * GIB)
     assert (peak.step, peak.op) == (2, "aten::mm")
     assert peak.step_fraction == pytest.approx(0.45)
 
 
-def test_of_equal_peaks_the_first_is_taken(tmp_path: Path) -> None:
+def test_of_equal_peaks_the_first_is_taken() -> None:
     builder = stepping()
     builder.memory(260, 3 * GIB, 6 * GIB)
-    (peak,) = peaks(tmp_path, builder)
+    (peak,) = peaks(builder)
     assert peak.step == 2
 
 
-def test_an_allocation_of_no_other_op_is_named_itself(tmp_path: Path) -> None:
+def test_an_allocation_of_no_other_op_is_named_itself() -> None:
     builder = stepping()
     builder.op("aten::empty", 270, 5)
     builder.memory(272, 5 * GIB, 6 * GIB)
     builder.op("aten::emptying", 280, 10)
     builder.op("aten::empty", 282, 4)
     builder.memory(283, 6 * GIB, 6 * GIB)
-    (peak,) = peaks(tmp_path, builder)
+    (peak,) = peaks(builder)
     assert peak.op == "aten::emptying"
     builder.events[-1]["args"]["Total Allocated"] = 0
-    (peak,) = peaks(tmp_path, builder)
+    (peak,) = peaks(builder)
     assert peak.op == "aten::empty"
 
 
-def test_a_peak_outside_of_steps_and_ops(tmp_path: Path) -> None:
+def test_a_peak_outside_of_steps_and_ops() -> None:
     builder = stepping()
     builder.op("aten::relu", 320, 20)
     builder.memory(310, 7 * GIB, thread=AUTOGRAD)
-    (peak,) = peaks(tmp_path, builder)
+    (peak,) = peaks(builder)
     assert (peak.step, peak.step_fraction, peak.op) == (None, None, None)
 
 
-def test_each_gpu_has_its_own_and_the_host_none(tmp_path: Path) -> None:
+def test_each_gpu_has_its_own_and_the_host_none() -> None:
     builder = stepping()
     builder.memory(10, 9 * GIB, device=3)
     builder.memory(20, 90 * GIB, device=None)
-    assert [(peak.device, peak.allocated_bytes) for peak in peaks(tmp_path, builder)] == [(0, 3 * GIB), (3, 9 * GIB)]
+    assert [(peak.device, peak.allocated_bytes) for peak in peaks(builder)] == [(0, 3 * GIB), (3, 9 * GIB)]
 
 
-def test_report_says_it_in_all_forms(tmp_path: Path) -> None:
-    analysis = analyse(read_trace(stepping().write(tmp_path / "trace.json")))
+def test_report_says_it_in_all_forms() -> None:
+    analysis = analyse(stepping().read())
     entry = (analysis.profile, analysis.findings)
     said = "3.00 GiB allocated, 6.00 GiB reserved, at 45 % of step 2, in aten::mm"
     assert f"GPU memory: peak {said}" in to_brief(*entry)
@@ -94,19 +92,19 @@ def test_report_says_it_in_all_forms(tmp_path: Path) -> None:
     ]
 
 
-def test_report_says_nothing_where_it_was_not_recorded(tmp_path: Path) -> None:
+def test_report_says_nothing_where_it_was_not_recorded() -> None:
     builder = stepping()
     builder.events = [event for event in builder.events if event["ph"] == "X"]
-    analysis = analyse(read_trace(builder.write(tmp_path / "trace.json")))
+    analysis = analyse(builder.read())
     assert analysis.profile.memory == ()
     assert "memory:" not in trace_to_text(analysis.profile, analysis.findings)
 
 
-def test_short_report_names_the_fullest_of_many_gpus(tmp_path: Path) -> None:
+def test_short_report_names_the_fullest_of_many_gpus() -> None:
     builder = stepping()
     for device in range(1, 5):
         builder.memory(device, device * GIB, device=device)
-    analysis = analyse(read_trace(builder.write(tmp_path / "trace.json")))
+    analysis = analyse(builder.read())
     text = " ".join(to_brief(analysis.profile, analysis.findings).split())
     assert "GPU memory: GPU 4 peak 4.00 GiB allocated" in text
     assert "; GPU 0 peak 3.00 GiB allocated" in text

@@ -159,7 +159,7 @@ def test_a_hook_of_the_backward_pass_is_named_and_the_thread_that_waits_is_not(t
         builder.function("train.py(30): clip", start + 150, 600, thread=AUTOGRAD)
         builder.op("aten::mul", start + 200, 100, thread=AUTOGRAD)
         builder.kernel(start + 220, 50, launch=start + 210, thread=AUTOGRAD)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = builder.read()
     idle = long_pauses(trace, launching_threads(trace))
     assert (idle.end - idle.start).tolist() == [50_000, 450_000, 110_000] * (STEPS - 1) + [50_000, 450_000]
     (hook, own) = places(code_in_pauses(trace, Sources(str(tmp_path)), idle))

@@ -1,16 +1,13 @@
-from pathlib import Path
-
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.analyses.launches import Pause
 from pinprof.measurement.measure import measure
-from pinprof.trace import read_trace
 
 MS = 1_000_000
 
 
-def pause_of(builder: TraceBuilder, folder: Path) -> Pause | None:
-    return measure(read_trace(builder.write(folder / "trace.json"))).pause
+def pause_of(builder: TraceBuilder) -> Pause | None:
+    return measure(builder.read()).pause
 
 
 def sleeping(sleeps: float) -> TraceBuilder:
@@ -23,21 +20,21 @@ def sleeping(sleeps: float) -> TraceBuilder:
     return builder
 
 
-def test_a_pause_lies_between_the_ops_around_it(tmp_path: Path) -> None:
-    found = pause_of(sleeping(5000), tmp_path)
+def test_a_pause_lies_between_the_ops_around_it() -> None:
+    found = pause_of(sleeping(5000))
     assert found == Pause(5 * MS, "aten::mm", "aten::add")
     assert found.between == "after aten::mm and before aten::add"
 
 
-def test_a_pause_may_reach_from_an_end_of_the_step_to_the_other(tmp_path: Path) -> None:
+def test_a_pause_may_reach_from_an_end_of_the_step_to_the_other() -> None:
     builder = TraceBuilder()
     for start in range(0, 3000, 1000):
         builder.step(start // 1000, start, 1000)
     builder.op("aten::mm", 3100, 10)
-    assert pause_of(builder, tmp_path) == Pause(MS, "", "")
+    assert pause_of(builder) == Pause(MS, "", "")
 
 
-def test_backward_and_the_wait_for_a_batch_are_no_pause(tmp_path: Path) -> None:
+def test_backward_and_the_wait_for_a_batch_are_no_pause() -> None:
     builder = sleeping(5000)
     for start in range(0, 30_000, 10_000):
         builder.op("MmBackward0", start + 2500, 1500, thread=AUTOGRAD)
@@ -45,31 +42,31 @@ def test_backward_and_the_wait_for_a_batch_are_no_pause(tmp_path: Path) -> None:
         name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
         builder.event("user_annotation", name, start + 4200, 2000)
     # from 6.2 to 7 ms, but the longest is now before the first op and after the last
-    assert pause_of(builder, tmp_path) == Pause(MS, "", "aten::mm")
+    assert pause_of(builder) == Pause(MS, "", "aten::mm")
 
 
-def test_a_gap_inside_an_op_is_no_pause_wherever_the_op_began(tmp_path: Path) -> None:
+def test_a_gap_inside_an_op_is_no_pause_wherever_the_op_began() -> None:
     builder = TraceBuilder()
     for start in builder.steps(3, 10_000, length=10_000):
         # maps memory for 8 ms of it, which nothing shows, and runs on into the next step
         builder.op("aten::empty", start + 1500, 9000)
         builder.op("aten::add", start + 11_000, 100)
     # from 0.5 to 1 ms; from the second step on, 0.4 ms before and after aten::add at 1 ms
-    assert pause_of(builder, tmp_path) == Pause(MS // 2, "aten::empty", "aten::add")
+    assert pause_of(builder) == Pause(MS // 2, "aten::empty", "aten::add")
 
 
-def test_a_step_within_one_op_has_no_pause(tmp_path: Path) -> None:
+def test_a_step_within_one_op_has_no_pause() -> None:
     builder = TraceBuilder()
     builder.op("aten::empty", 500, 40_000)
     builder.op("aten::add", 11_500, 100)
     for start in range(1000, 31_000, 10_000):
         builder.step(start // 10_000, start, 10_000)
-    pause = pause_of(builder, tmp_path)
+    pause = pause_of(builder)
     assert pause
     assert pause.time_ns == 0
 
 
-def test_without_ops_and_calls_no_pause_is_known(tmp_path: Path) -> None:
+def test_without_ops_and_calls_no_pause_is_known() -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "gemm", 0, 10, correlation=0, device=0, stream=7)
-    assert pause_of(builder, tmp_path) is None
+    assert pause_of(builder) is None

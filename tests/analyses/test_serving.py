@@ -1,7 +1,6 @@
 """Batches of a server by phase: steps of 1000 us, each with a mark of 600 us that says the batch."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from trace_builder import COMPUTE, TraceBuilder
@@ -12,7 +11,7 @@ from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import trace_of
 from pinprof.report.trace.view import serving_section
 from pinprof.rules import Findings
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 
 PREFILL, DECODE = "execute_context_2(512)_generation_0(0)", "execute_context_0(0)_generation_32(32)"
 MIXED = "execute_context_1(100)_generation_32(32)"
@@ -45,7 +44,7 @@ def test_a_mark_says_the_phase_and_how_many_requests_and_tokens(mark: str, batch
     assert batch_of(mark) == batch
 
 
-def served(folder: Path, marks: Sequence[str], *, around: str = "") -> Trace:
+def served(marks: Sequence[str], *, around: str = "") -> Trace:
     """Make batches in turn: decodes launch a graph of 700 us, others a kernel of 900 us; then one more kernel."""
     builder = TraceBuilder()
     for number, mark in enumerate(marks):
@@ -58,11 +57,11 @@ def served(folder: Path, marks: Sequence[str], *, around: str = "") -> Trace:
         builder.activity("kernel", "gemm", start + 40, length, correlation=call, device=0, stream=COMPUTE)
         builder.event("user_annotation", "Scheduler: process_outputs", start + 760, 200)
         builder.kernel(start + 970, 20, launch=start + 962)
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
-def test_batches_are_summed_by_phase(tmp_path: Path) -> None:
-    trace = served(tmp_path, [PREFILL, *[DECODE] * 6, MIXED, MIXED])
+def test_batches_are_summed_by_phase() -> None:
+    trace = served([PREFILL, *[DECODE] * 6, MIXED, MIXED])
     prefill, decode, mixed = details_of(trace).serving
     assert decode == ServingPhase(
         name="decode",
@@ -79,31 +78,31 @@ def test_batches_are_summed_by_phase(tmp_path: Path) -> None:
     assert (mixed.name, mixed.count, mixed.requests) == ("mixed", 1, 33)  # the last batch is not complete
 
 
-def test_marks_within_those_of_a_scheduler_say_the_batch(tmp_path: Path) -> None:
-    trace = served(tmp_path, ["step[DECODE bs=4]"] * 5, around="scheduler.run_batch")
+def test_marks_within_those_of_a_scheduler_say_the_batch() -> None:
+    trace = served(["step[DECODE bs=4]"] * 5, around="scheduler.run_batch")
     assert trace.steps.marker == "SGLang's scheduler.run_batch"
     (phase,) = details_of(trace).serving
     assert (phase.name, phase.count, phase.requests) == ("decode", 4, 4)
 
 
-def test_steps_of_a_training_are_no_batches(tmp_path: Path) -> None:
+def test_steps_of_a_training_are_no_batches() -> None:
     builder = TraceBuilder()
     for number in range(4):
         builder.step(number, 1000 * number, 990)
         builder.kernel(1000 * number + 40, 700, launch=1000 * number + 20)
-    assert details_of(read_trace(builder.write(tmp_path / "trace.json"))).serving == ()
+    assert details_of(builder.read()).serving == ()
 
 
-def test_the_document_holds_the_phases_in_milliseconds(tmp_path: Path) -> None:
-    document = trace_of(measure(served(tmp_path, [PREFILL, *[DECODE] * 6])), Findings())
+def test_the_document_holds_the_phases_in_milliseconds() -> None:
+    document = trace_of(measure(served([PREFILL, *[DECODE] * 6])), Findings())
     prefill, decode = document.serving
     assert (prefill.phase, prefill.tokens, prefill.graphs) == ("prefill", 512, 0)
     assert (decode.phase, decode.count, decode.step_ms, decode.idle_ms) == ("decode", 5, 1.0, 0.28)
     assert [(fill.mark, fill.ms) for fill in decode.fills] == [("Scheduler: process_outputs", 0.2)]
 
 
-def test_the_report_says_how_fast_tokens_are_made_and_what_fills_the_idle_time(tmp_path: Path) -> None:
-    section = serving_section(measure(served(tmp_path, [PREFILL, *[DECODE] * 6])).serving)
+def test_the_report_says_how_fast_tokens_are_made_and_what_fills_the_idle_time() -> None:
+    section = serving_section(measure(served([PREFILL, *[DECODE] * 6])).serving)
     assert [fact.name for fact in section.facts] == ["prefill", "decode"]
     (brief,) = section.brief
     assert brief == (

@@ -1,21 +1,18 @@
-from pathlib import Path
-
 import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.steps import StepTimes, measure_steps
-from pinprof.trace import read_trace
 
 
-def steps_of(builder: TraceBuilder, folder: Path) -> StepTimes:
-    return measure_steps(read_trace(builder.write(folder / "trace.json")))
+def steps_of(builder: TraceBuilder) -> StepTimes:
+    return measure_steps(builder.read())
 
 
-def test_a_host_that_runs_ahead_issues_steps_faster_than_the_gpu_does_them(tmp_path: Path) -> None:
+def test_a_host_that_runs_ahead_issues_steps_faster_than_the_gpu_does_them() -> None:
     builder = TraceBuilder()
     for number, start in enumerate(builder.steps(4, 100)):
         builder.kernel(50 + 1000 * number, 1000, launch=10 + start)
-    times = steps_of(builder, tmp_path)
+    times = steps_of(builder)
     assert times.host_ns == 100_000
     assert times.device_ns == 1_000_000
     assert times.traced_ns == 1_000_000
@@ -23,25 +20,25 @@ def test_a_host_that_runs_ahead_issues_steps_faster_than_the_gpu_does_them(tmp_p
     assert times.count == 4
 
 
-def test_the_gpu_has_no_pace_where_the_work_of_the_first_step_ends_last(tmp_path: Path) -> None:
+def test_the_gpu_has_no_pace_where_the_work_of_the_first_step_ends_last() -> None:
     builder = TraceBuilder()
     for number, start in enumerate(builder.steps(4)):
         builder.kernel(50 + start, 100 if number else 9000, launch=10 + start)
-    times = steps_of(builder, tmp_path)
+    times = steps_of(builder)
     assert times.device_ns is None
     assert times.traced_ns == times.host_ns == 1_000_000
 
 
-def test_a_late_host_sets_the_pace_of_both(tmp_path: Path) -> None:
+def test_a_late_host_sets_the_pace_of_both() -> None:
     builder = TraceBuilder()
     for start in builder.steps(4, 500):
         builder.kernel(20 + start, 100, launch=10 + start)
-    times = steps_of(builder, tmp_path)
+    times = steps_of(builder)
     assert times.host_ns == times.device_ns == times.traced_ns == 500_000
     assert times.busy_ns == 100_000
 
 
-def test_a_step_that_is_cut_off_does_not_count(tmp_path: Path) -> None:
+def test_a_step_that_is_cut_off_does_not_count() -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 100)  # only one of four kernels was recorded
     builder.kernel(20, 10, launch=10)
@@ -49,50 +46,50 @@ def test_a_step_that_is_cut_off_does_not_count(tmp_path: Path) -> None:
         builder.step(number, 1000 * number, 1000)
         for kernel in range(4):
             builder.kernel(20 + 1000 * number + 100 * kernel, 50, launch=10 + 1000 * number + 100 * kernel)
-    times = steps_of(builder, tmp_path)
+    times = steps_of(builder)
     assert times.count == 3
     assert times.host_ns == times.device_ns == 1_000_000
 
 
-def test_a_single_step_is_as_long_as_its_range(tmp_path: Path) -> None:
+def test_a_single_step_is_as_long_as_its_range() -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 400)
     builder.kernel(100, 50, launch=90)
     builder.kernel(200, 50, launch=190)
-    times = steps_of(builder, tmp_path)
+    times = steps_of(builder)
     assert (times.host_ns, times.device_ns) == (400_000, 150_000)
 
 
-def test_work_left_over_from_before_the_recording_belongs_to_no_step(tmp_path: Path) -> None:
+def test_work_left_over_from_before_the_recording_belongs_to_no_step() -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "backlog", 0, 5000, correlation=0, device=0, stream=7)
     for number, start in enumerate(builder.steps(3, 100)):
         builder.kernel(5000 + 1000 * number, 1000, launch=10 + start)
-    times = steps_of(builder, tmp_path)
+    times = steps_of(builder)
     assert times.device_ns == times.busy_ns == 1_000_000
 
 
-def test_copies_of_pageable_memory_are_not_the_gpus_own_work(tmp_path: Path) -> None:
+def test_copies_of_pageable_memory_are_not_the_gpus_own_work() -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 1000)
     builder.copy("HtoD (Pageable -> Device)", 100, 500, launch=90, call=500)
     builder.kernel(700, 100, launch=600)
-    assert steps_of(builder, tmp_path).busy_ns == 100_000
+    assert steps_of(builder).busy_ns == 100_000
 
 
-def test_a_trace_of_the_gpu_alone_has_no_host_time(tmp_path: Path) -> None:
+def test_a_trace_of_the_gpu_alone_has_no_host_time() -> None:
     builder = TraceBuilder()
     for number in range(40):
         builder.activity("kernel", f"k{number % 10}", 100 * number, 90, correlation=0, device=0, stream=7)
-    times = steps_of(builder, tmp_path)
+    times = steps_of(builder)
     assert times.source == "repetition"
     assert times.host_ns is None
     assert times.device_ns == pytest.approx(1_000_000)
 
 
-def test_a_trace_of_the_host_alone_has_no_device_time(tmp_path: Path) -> None:
+def test_a_trace_of_the_host_alone_has_no_device_time() -> None:
     builder = TraceBuilder()
     for start in builder.steps(3, 100):
         builder.op("aten::add", start + 10, 5)
-    times = steps_of(builder, tmp_path)
+    times = steps_of(builder)
     assert (times.host_ns, times.device_ns, times.busy_ns, times.traced_ns) == (100_000, None, None, 100_000)

@@ -1,25 +1,22 @@
 """Whether a wait is a problem: hidden in another call, asked for, harmless, or the profiler's own."""
 
-from pathlib import Path
-
 import pytest
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.syncs import Site, measure_syncs
-from pinprof.trace import read_trace
 
 CUDA = "torch/cuda/__init__.py(1083): synchronize"
 BUILTIN = "<built-in function _cuda_synchronize>"
 TRAIN = "train.py(3): train"
 
 
-def only_site(builder: TraceBuilder, folder: Path) -> Site:
-    (site,) = measure_syncs(read_trace(builder.write(folder / "trace.json"))).sites
+def only_site(builder: TraceBuilder) -> Site:
+    (site,) = measure_syncs(builder.read()).sites
     return site
 
 
-def verdict(builder: TraceBuilder, folder: Path) -> str:
-    return only_site(builder, folder).verdict
+def verdict(builder: TraceBuilder) -> str:
+    return only_site(builder).verdict
 
 
 def synchronize(*functions: str, call: str = "cudaDeviceSynchronize", op: str | None = None) -> TraceBuilder:
@@ -36,13 +33,10 @@ def synchronize(*functions: str, call: str = "cudaDeviceSynchronize", op: str | 
 
 
 @pytest.mark.parametrize(
-    ("op", "call", "cause"),
-    [("aten::foo", "cudaStreamSynchronize", "other"), (None, "cudaMalloc", "device_malloc")],
+    ("op", "call", "cause"), [("aten::foo", "cudaStreamSynchronize", "other"), (None, "cudaMalloc", "device_malloc")]
 )
-def test_a_wait_that_no_line_of_the_program_names_is_hidden(
-    tmp_path: Path, op: str | None, call: str, cause: str
-) -> None:
-    site = only_site(synchronize(TRAIN, call=call, op=op), tmp_path)
+def test_a_wait_that_no_line_of_the_program_names_is_hidden(op: str | None, call: str, cause: str) -> None:
+    site = only_site(synchronize(TRAIN, call=call, op=op))
     assert (site.cause, site.verdict) == (cause, "hidden")
 
 
@@ -50,13 +44,13 @@ CALLS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_without_stacks_a_synchronize_is_taken_to_be_asked_for(tmp_path: Path, call: str) -> None:
-    assert verdict(synchronize(call=call), tmp_path) == "explicit"
+def test_without_stacks_a_synchronize_is_taken_to_be_asked_for(call: str) -> None:
+    assert verdict(synchronize(call=call)) == "explicit"
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_synchronize_in_an_op_is_hidden(tmp_path: Path, call: str) -> None:
-    assert verdict(synchronize(call=call, op="aten::foo"), tmp_path) == "hidden"
+def test_a_synchronize_in_an_op_is_hidden(call: str) -> None:
+    assert verdict(synchronize(call=call, op="aten::foo")) == "hidden"
 
 
 @pytest.mark.parametrize(
@@ -76,8 +70,8 @@ def test_a_synchronize_in_an_op_is_hidden(tmp_path: Path, call: str) -> None:
         (BUILTIN,),
     ],
 )
-def test_a_synchronize_that_the_users_code_calls_is_explicit(tmp_path: Path, functions: tuple[str, ...]) -> None:
-    assert verdict(synchronize(*functions), tmp_path) == "explicit"
+def test_a_synchronize_that_the_users_code_calls_is_explicit(functions: tuple[str, ...]) -> None:
+    assert verdict(synchronize(*functions)) == "explicit"
 
 
 @pytest.mark.parametrize(
@@ -91,40 +85,38 @@ def test_a_synchronize_that_the_users_code_calls_is_explicit(tmp_path: Path, fun
         ("mypackage/loop.py(3): train", "lightning/pytorch/loops/fit_loop.py(7): run", CUDA),
     ],
 )
-def test_a_synchronize_that_a_library_calls_is_hidden(tmp_path: Path, functions: tuple[str, ...]) -> None:
-    assert verdict(synchronize(*functions), tmp_path) == "hidden"
+def test_a_synchronize_that_a_library_calls_is_hidden(functions: tuple[str, ...]) -> None:
+    assert verdict(synchronize(*functions)) == "hidden"
 
 
 @pytest.mark.parametrize("folder", [".venv/lib/python3.12/site-packages/", "/usr/lib/python3/dist-packages/"])
-def test_torchs_own_synchronize_is_known_wherever_torch_is_installed(tmp_path: Path, folder: str) -> None:
-    assert verdict(synchronize(TRAIN, folder + CUDA), tmp_path) == "explicit"
-    assert verdict(synchronize("accelerate/a.py(3): wait", folder + CUDA), tmp_path) == "hidden"
+def test_torchs_own_synchronize_is_known_wherever_torch_is_installed(folder: str) -> None:
+    assert verdict(synchronize(TRAIN, folder + CUDA)) == "explicit"
+    assert verdict(synchronize("accelerate/a.py(3): wait", folder + CUDA)) == "hidden"
 
 
-def test_a_file_of_the_user_that_is_called_like_torchs_is_theirs(tmp_path: Path) -> None:
-    assert (
-        verdict(synchronize(TRAIN, "accelerate/a.py(3): f", "mytorch/cuda/a.py(7): wait", CUDA), tmp_path) == "explicit"
-    )
-    assert verdict(synchronize("accelerate/a.py(3): f", "torch/cuda/a.py(7): wait"), tmp_path) == "hidden"
+def test_a_file_of_the_user_that_is_called_like_torchs_is_theirs() -> None:
+    assert verdict(synchronize(TRAIN, "accelerate/a.py(3): f", "mytorch/cuda/a.py(7): wait", CUDA)) == "explicit"
+    assert verdict(synchronize("accelerate/a.py(3): f", "torch/cuda/a.py(7): wait")) == "hidden"
 
 
-def test_a_full_queue_is_benign(tmp_path: Path) -> None:
+def test_a_full_queue_is_benign() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     correlation = builder.call("cudaLaunchKernel", 100, 350)
     builder.activity("kernel", "gemm", 500, 10, correlation=correlation, device=0, stream=COMPUTE)
     builder.overhead("Command Buffer Full", 101, 340)
-    site = only_site(builder, tmp_path)
+    site = only_site(builder)
     assert (site.cause, site.verdict) == ("queue_full", "benign")
 
 
 @pytest.mark.parametrize("overhead", ["Lazy Function Loading", "Driver Compiler"])
-def test_loading_of_code_is_benign_for_no_later_step_pays_for_it(tmp_path: Path, overhead: str) -> None:
+def test_loading_of_code_is_benign_for_no_later_step_pays_for_it(overhead: str) -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     builder.call("cudaFuncSetAttribute", 100, 350)
     builder.overhead(overhead, 101, 340)
-    site = only_site(builder, tmp_path)
+    site = only_site(builder)
     assert (site.cause, site.verdict) == ("module_load", "benign")
 
 
@@ -141,50 +133,50 @@ def side_wait(call: str, *, queued_until: float, launch: float = 14) -> TraceBui
 
 
 @pytest.mark.parametrize("call", ["cudaEventSynchronize", "cudaStreamSynchronize"])
-def test_a_wait_is_benign_while_the_kernels_queued_before_keep_the_gpu_busy(tmp_path: Path, call: str) -> None:
-    assert verdict(side_wait(call, queued_until=500), tmp_path) == "benign"
+def test_a_wait_is_benign_while_the_kernels_queued_before_keep_the_gpu_busy(call: str) -> None:
+    assert verdict(side_wait(call, queued_until=500)) == "benign"
 
 
 @pytest.mark.parametrize("call", ["cudaEventSynchronize", "cudaStreamSynchronize"])
 @pytest.mark.parametrize("queued_until", [150, 208, 212])
-def test_a_wait_after_which_the_kernels_are_done_is_not(tmp_path: Path, call: str, queued_until: float) -> None:
+def test_a_wait_after_which_the_kernels_are_done_is_not(call: str, queued_until: float) -> None:
     """It returns at 210, and the clocks of host and GPU agree to 2 µs."""
-    assert verdict(side_wait(call, queued_until=queued_until), tmp_path) == "explicit"
+    assert verdict(side_wait(call, queued_until=queued_until)) == "explicit"
 
 
-def test_a_wait_is_not_benign_for_kernels_that_another_thread_queued_meanwhile(tmp_path: Path) -> None:
+def test_a_wait_is_not_benign_for_kernels_that_another_thread_queued_meanwhile() -> None:
     builder = side_wait("cudaEventSynchronize", queued_until=150)
     builder.kernel(150, 400, launch=130, thread=321)
-    assert verdict(builder, tmp_path) == "explicit"
+    assert verdict(builder) == "explicit"
 
 
-def test_a_wait_is_not_benign_while_only_a_stream_with_less_work_is_busy(tmp_path: Path) -> None:
+def test_a_wait_is_not_benign_while_only_a_stream_with_less_work_is_busy() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)  # the compute stream: dry at 500
     builder.kernel(20, 600, launch=12, stream=SIDE)
     builder.call("cudaEventSynchronize", 100, 405)
     builder.kernel(700, 1000, launch=690)
-    assert verdict(builder, tmp_path) == "explicit"
+    assert verdict(builder) == "explicit"
 
 
-def test_a_wait_is_not_benign_for_the_kernels_of_another_gpu(tmp_path: Path) -> None:
+def test_a_wait_is_not_benign_for_the_kernels_of_another_gpu() -> None:
     builder = TraceBuilder()
     builder.kernel(15, 2000, launch=5, device=1)
     builder.kernel(20, 180, launch=10)
     builder.call("cudaEventSynchronize", 100, 105)
     builder.kernel(700, 10, launch=690)
-    assert verdict(builder, tmp_path) == "explicit"
+    assert verdict(builder) == "explicit"
 
 
-def test_waits_of_a_site_are_benign_only_if_all_are(tmp_path: Path) -> None:
+def test_waits_of_a_site_are_benign_only_if_all_are() -> None:
     builder = side_wait("cudaEventSynchronize", queued_until=500)
     builder.call("cudaEventSynchronize", 2100, 905)  # until 3005, when the kernel has ended
     builder.kernel(4000, 10, launch=3990)
-    site = only_site(builder, tmp_path)
+    site = only_site(builder)
     assert (site.total.count, site.verdict) == (2, "explicit")
 
 
-def test_an_item_is_hidden_although_a_side_stream_is_busy(tmp_path: Path) -> None:
+def test_an_item_is_hidden_although_a_side_stream_is_busy() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     builder.kernel(20, 5000, launch=12, stream=SIDE)
@@ -192,7 +184,7 @@ def test_an_item_is_hidden_although_a_side_stream_is_busy(tmp_path: Path) -> Non
     builder.copy("DtoH (Device -> Pageable)", 500, 2, launch=102, call=3, size=4)
     builder.call("cudaStreamSynchronize", 106, 404)
     builder.kernel(600, 10, launch=590)
-    site = only_site(builder, tmp_path)
+    site = only_site(builder)
     assert (site.cause, site.verdict) == ("item", "hidden")
 
 
@@ -209,16 +201,14 @@ LIMITER = "FullyShardedDataParallel.rate_limiter"
         (((LIMITER, 520, 60),), "explicit"),
     ],
 )
-def test_the_limiter_of_fsdp_is_benign(
-    tmp_path: Path, annotations: tuple[tuple[str, float, float], ...], expected: str
-) -> None:
+def test_the_limiter_of_fsdp_is_benign(annotations: tuple[tuple[str, float, float], ...], expected: str) -> None:
     builder = synchronize(call="cudaEventSynchronize")
     for name, start, duration in annotations:
         builder.event("user_annotation", name, start, duration)
-    assert verdict(builder, tmp_path) == expected
+    assert verdict(builder) == expected
 
 
-def test_the_profilers_synchronize_and_buffers_are_its_own(tmp_path: Path) -> None:
+def test_the_profilers_synchronize_and_buffers_are_its_own() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 400)
     builder.kernel(20, 480, launch=10)
@@ -226,14 +216,15 @@ def test_the_profilers_synchronize_and_buffers_are_its_own(tmp_path: Path) -> No
     builder.activity("kernel", "gemm", 500, 10, correlation=correlation, device=0, stream=COMPUTE)
     builder.overhead("Activity Buffer Request", 101, 240)
     builder.call("cudaDeviceSynchronize", 450, 65)
-    site = only_site(builder, tmp_path)
+    site = only_site(builder)
     assert (site.cause, site.verdict, site.total.count, site.total.idle_ns) == ("profiler", "profiler", 2, 0)
 
 
-def test_only_the_last_synchronize_without_steps_is_the_profilers(tmp_path: Path) -> None:
+def test_only_the_last_synchronize_without_steps_is_the_profilers() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)
     builder.call("cudaDeviceSynchronize", 100, 405)
     builder.call("cudaDeviceSynchronize", 600, 5)
-    sites = measure_syncs(read_trace(builder.write(tmp_path / "trace.json"))).sites
-    assert [site.verdict for site in sites] == ["explicit", "profiler"]
+    assert [site.verdict for site in measure_syncs(builder.read()).sites] == ["explicit", "profiler"]
+    builder.step(0, 0, 550)  # the first is at its end
+    assert [site.verdict for site in measure_syncs(builder.read()).sites] == ["explicit", "profiler"]

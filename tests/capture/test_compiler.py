@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,6 @@ from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last
 from pinprof.capture.steps.sources import Observer, StepEvent, reporting_modules
 from pinprof.measurement.measure import measure
 from pinprof.rules import Findings, find
-from pinprof.trace import read_trace
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import RUN_KEY, CompilerNote, RunLog
 
@@ -132,12 +130,7 @@ def test_nothing_is_imported_to_find_that_nothing_was_compiled(monkeypatch: pyte
 
 
 def found(
-    folder: Path,
-    *,
-    kernel: float = 2,
-    pieces: int = 3,
-    breaks: tuple[CompilerNote, ...] = (BRANCH,),
-    sampled: str = "Net.forward",
+    *, kernel: float = 2, pieces: int = 3, breaks: tuple[CompilerNote, ...] = (BRANCH,), sampled: str = "Net.forward"
 ) -> Findings:
     """Steps of 1000 us: pieces of compiled code of 100 us that launch a kernel each, 200 us apart."""
     builder = TraceBuilder()
@@ -152,7 +145,7 @@ def found(
     none = (0,) * STEPS
     log = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, graph_breaks=breaks)
     builder.metadata[RUN_KEY] = msgspec.to_builtins(log)
-    trace = read_trace(builder.write(folder / "trace.json"))
+    trace = builder.read()
     host = measure_host(host_profile((90, f"train.py:9:main > net.py:13:{sampled}")))
     return find(replace(measure(trace), host=host), trace)
 
@@ -161,13 +154,13 @@ def found(
     ("pieces", "ends"),
     [(3, "3 pieces of it run per step, with 400 µs between them"), (0, "no compiled code runs in the steps")],
 )
-def test_lines_at_which_compiled_code_ends_are_a_finding(tmp_path: Path, pieces: int, ends: str) -> None:
-    (finding,) = [one for one in found(tmp_path, pieces=pieces) if one.rule.id == "PIN612"]
+def test_lines_at_which_compiled_code_ends_are_a_finding(pieces: int, ends: str) -> None:
+    (finding,) = [one for one in found(pieces=pieces) if one.rule.id == "PIN612"]
     where = "compiled code ends at net.py:12 (a branch on the value of a tensor)"
     assert finding.evidence.text == f"{where}: {ends}"
     assert finding.evidence.place == BRANCH.place
 
 
 @pytest.mark.parametrize("options", [{"breaks": ()}, {"kernel": 330}, {"pieces": 0, "sampled": "Net.other"}])
-def test_without_a_break_in_a_step_that_waits_there_is_no_finding(tmp_path: Path, options: Any) -> None:
-    assert "PIN612" not in {one.rule.id for one in found(tmp_path, **options)}
+def test_without_a_break_in_a_step_that_waits_there_is_no_finding(options: Any) -> None:
+    assert "PIN612" not in {one.rule.id for one in found(**options)}

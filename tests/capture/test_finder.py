@@ -1,7 +1,7 @@
 """What one step of a program is, told from made-up sequences of what programs do."""
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, pairwise, repeat
+from itertools import pairwise, repeat
 
 import pytest
 
@@ -40,22 +40,13 @@ def test_one_batch_per_optimizer_step_is_marked_by_the_draw() -> None:
     assert ends == [8, 10, 12, 14, 16, 18]  # from the fifth batch on, each before its draw
 
 
-def test_gradient_accumulation_is_marked_by_the_optimizer_with_the_number_of_batches() -> None:
-    finder, ends = follow(times(10, TRAIN, TRAIN, TRAIN, TRAIN, ADAM))
-    assert finder.marker == "optimizer step (Adam), every 4 batches"
-    assert ends == [19, 24, 29, 34, 39, 44, 49]
-
-
-def test_sixty_four_batches_per_optimizer_step_need_two_steps_only() -> None:
-    finder, ends = follow(times(4, *times(64, TRAIN), ADAM))
-    assert finder.marker == "optimizer step (Adam), every 64 batches"
-    assert len(ends) == 3
-
-
-def test_no_loader_is_marked_by_the_optimizer() -> None:
-    finder, ends = follow(times(6, ADAM))
-    assert finder.marker == "optimizer step (Adam)"
-    assert ends == [3, 4, 5]
+@pytest.mark.parametrize(("cycles", "batches", "first"), [(10, 4, 19), (4, 64, 129)])
+def test_gradient_accumulation_is_marked_by_the_optimizer_after_two_steps(
+    cycles: int, batches: int, first: int
+) -> None:
+    finder, ends = follow(times(cycles, *times(batches, TRAIN), ADAM))
+    assert finder.marker == f"optimizer step (Adam), every {batches} batches"
+    assert ends == list(range(first, cycles * (batches + 1), batches + 1))
 
 
 PROGRAMS: dict[str, tuple[list[StepEvent], int, StepEvent, StepEvent | None, int]] = {
@@ -192,14 +183,6 @@ def test_an_evaluation_with_an_unused_optimizer_is_recognised_later() -> None:
     assert chosen(times(200, VALID)) == BATCH
 
 
-def test_a_new_loader_in_every_epoch_is_followed() -> None:
-    epochs = (times(10, StepEvent(LOADER, epoch), ADAM) for epoch in range(5))
-    finder, ends = follow(chain.from_iterable(epochs))
-    assert finder.choice is not None
-    assert finder.choice.event == StepEvent(LOADER, 4)
-    assert len(ends) >= 6 + 4 * 8
-
-
 def run_epochs(finder: StepFinder, epochs: Iterable[StepEvent], batches: int) -> Iterator[int]:
     """Draw as a `for` loop does: once more than there are batches."""
     for draw in epochs:
@@ -239,17 +222,27 @@ def test_epochs_of_one_batch_have_one_step_each() -> None:
     assert 20 - 5 <= ends <= 20
 
 
+ALL_SOURCES = times(20, TRAIN, MODEL, BACKWARD_PASS, ADAM)
+
+
 @pytest.mark.parametrize(
     ("wanted", "events", "text"),
     [
+        (LOADER, ALL_SOURCES, BATCH),
         (LOADER, times(5, TRAIN, TRAIN, ADAM), BATCH),
         (LOADER, times(20, TRAIN), BATCH),
         (LOADER, times(50, ADAM), None),
-        (OPTIMIZER, times(5, TRAIN, ADAM), "optimizer step (Adam)"),
+        (OPTIMIZER, ALL_SOURCES, "optimizer step (Adam)"),
         (OPTIMIZER, times(500, TRAIN), None),
+        (BACKWARD, ALL_SOURCES, "call of backward"),
+        (BACKWARD, times(300, TRAIN, ADAM), None),
+        (MODULE, ALL_SOURCES, "call of Model"),
+        (MODULE, times(300, TRAIN, ADAM), None),
     ],
 )
-def test_a_marker_that_was_asked_for_is_kept(wanted: Source | None, events: list[StepEvent], text: str | None) -> None:
+def test_a_marker_that_was_asked_for_is_kept_and_not_replaced(
+    wanted: Source, events: list[StepEvent], text: str | None
+) -> None:
     assert chosen(events, wanted=wanted) == text
 
 
@@ -270,9 +263,10 @@ def test_the_optimizers_are_counted_only_when_it_matters() -> None:
     assert choose(times(12, TRAIN, ADAM), fail) is not None
 
 
-def test_without_an_optimizer_calls_of_backward_mark_the_steps() -> None:
-    finder, ends = follow(times(20, BACKWARD_PASS), optimizers=0)
-    assert finder.marker == "call of backward"
+@pytest.mark.parametrize(("event", "marker"), [(BACKWARD_PASS, "call of backward"), (MODEL, "call of Model")])
+def test_without_an_optimizer_other_calls_mark_the_steps(event: StepEvent, marker: str) -> None:
+    finder, ends = follow(times(20, event), optimizers=0)
+    assert finder.marker == marker
     assert ends == list(range(11, 20))
     assert finder.place == 20
 
@@ -298,33 +292,9 @@ def test_beside_an_optimizer_neither_backward_nor_modules_change_anything() -> N
     assert len(ends) == 6
 
 
-def test_calls_of_a_module_mark_the_steps_of_an_inference() -> None:
-    finder, ends = follow(times(20, MODEL), optimizers=0)
-    assert finder.marker == "call of Model"
-    assert ends == list(range(11, 20))
-
-
 def test_of_several_modules_the_least_frequent_that_recurs_marks_the_step() -> None:
     assert chosen(times(5, ENCODER, *times(10, MODEL)), optimizers=0) == "call of Encoder"
     assert chosen([ENCODER, *times(50, MODEL)], optimizers=0) == "call of Model"
-
-
-@pytest.mark.parametrize(
-    ("wanted", "text"),
-    [
-        (BACKWARD, "call of backward"),
-        (MODULE, "call of Model"),
-        (OPTIMIZER, "optimizer step (Adam)"),
-        (LOADER, BATCH),
-    ],
-)
-def test_each_marker_can_be_asked_for(wanted: Source | None, text: str) -> None:
-    assert chosen(times(20, TRAIN, MODEL, BACKWARD_PASS, ADAM), wanted=wanted) == text
-
-
-@pytest.mark.parametrize("wanted", [BACKWARD, MODULE])
-def test_a_marker_that_was_asked_for_and_does_not_come_is_not_replaced(wanted: Source | None) -> None:
-    assert chosen(times(300, TRAIN, ADAM), wanted=wanted) is None
 
 
 def play(finder: StepFinder, iterations: int, *, calls: int = 100, draws: bool = False) -> list[int]:

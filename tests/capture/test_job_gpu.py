@@ -14,10 +14,7 @@ import torch
 ROOT = Path(__file__).parents[2]
 NAP_MS = 20.0
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")]
 
 TRAIN = """
 import os, sys, time

@@ -259,7 +259,9 @@ def train() -> None:
 @pytest.mark.parametrize(("name", "with_stack"), [("out.json", False), ("out.json.gz", True)])
 def test_trace_of_torch_has_named_steps_and_our_metadata(tmp_path: Path, name: str, *, with_stack: bool) -> None:
     path = tmp_path / name
-    with profile(path, steps=2, warmup=1, plain_steps=3, plain_seconds=0.0, with_stack=with_stack) as recording:
+    with profile(
+        path, steps=2, warmup=1, plain_steps=3, plain_seconds=0.0, plain_precision=1, with_stack=with_stack
+    ) as recording:
         while not recording.done:
             train()
             recording.step()

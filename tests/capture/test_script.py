@@ -34,13 +34,6 @@ def test_script_is_stopped_politely_after_the_last_window(tmp_path: Path) -> Non
     assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
 
 
-def test_keep_going_lets_the_script_finish(tmp_path: Path) -> None:
-    ran = run(tmp_path, TRAIN + "train(12)", keep_going=True)
-    assert (ran.status, ran.out) == (0, "finished\n")
-    assert not ran.result["stopped"]
-    assert ran.result["recorded_steps"] == 2
-
-
 def test_script_sees_what_python_would_show_it(tmp_path: Path) -> None:
     show = "print(sys.argv, sys.path[0], os.getcwd(), __name__, __file__, sys.modules['__main__'].train)"
     source = f"import os, sys\ndef train(): pass\n{show}\nsys.exit(7)"
@@ -267,21 +260,6 @@ def test_a_thread_may_exit_and_goes_on_while_python_waits_for_it(tmp_path: Path)
     assert (ran.status, ran.out, ran.err) == (0, "thread done\n", "")
 
 
-def test_a_named_function_marks_the_steps(tmp_path: Path) -> None:
-    body = "def one(step):\n    import time; time.sleep(0.001)\n\nfor step in range(100):\n    one(step)\n"
-    ran = run(tmp_path, body, step_marker="one")
-    assert ran.result["marker"] == "one()"
-    assert ran.result["stopped"]
-    trace = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
-    assert trace["pinprof"]["marker"] == "one()"
-
-
-def test_steps_marked_by_hand_need_no_optimizer(tmp_path: Path) -> None:
-    ran = run(tmp_path, "import pinprof\nfor step in range(9):\n    pinprof.step()\n")
-    assert ran.result["marker"] == "pinprof.step()"
-    assert ran.result["recorded_steps"] == 2
-
-
 def test_a_wrong_marker_is_refused_before_the_script_runs(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('ran')")
     with pytest.raises(CaptureError, match="does not define this function"):
@@ -305,26 +283,6 @@ def test_nothing_of_the_run_is_left_behind(tmp_path: Path) -> None:
     assert ended.stopped
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
     assert not torch_optimizer._global_optimizer_post_hooks
-
-
-BY_HAND = """
-import torch
-
-weight = torch.ones(4, requires_grad=True)
-for step in range(1000):
-    (weight * 2).sum().backward()
-    weight.data.add_(weight.grad, alpha=-0.1)
-    weight.grad = None
-print("finished")
-"""
-
-
-def test_a_training_without_optimizer_and_loader_is_marked_by_backward(tmp_path: Path) -> None:
-    ran = run(tmp_path, BY_HAND)
-    assert (ran.status, ran.out, ran.err) == (0, "", "")
-    assert ran.result["marker"] == "call of backward"
-    assert ran.result["stopped"]
-    assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
 
 
 INFER = """

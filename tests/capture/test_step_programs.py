@@ -1,14 +1,12 @@
 """A step is the same to the finder of a running program and to that of its trace, which has no marks."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.capture.steps.finder import StepFinder
 from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, StepEvent
-from pinprof.trace import read_trace
 
 DRAW = StepEvent(LOADER, "train")
 MODEL, CRITIC_CALL = (StepEvent(MODULE, name, name) for name in ("Model", "Critic"))
@@ -39,7 +37,7 @@ def test_the_finder_of_a_program_ends_a_step_once_per_round(step: tuple[StepEven
 
 
 @programs
-def test_the_finder_of_a_trace_ends_a_step_once_per_round(step: tuple[StepEvent, ...], tmp_path: Path) -> None:
+def test_the_finder_of_a_trace_ends_a_step_once_per_round(step: tuple[StepEvent, ...]) -> None:
     builder = TraceBuilder()
     launches = [
         f"{event.source.option}{event.key}{number}"
@@ -50,6 +48,6 @@ def test_the_finder_of_a_trace_ends_a_step_once_per_round(step: tuple[StepEvent,
     for place, name in enumerate(launches * 8):
         at = APART_US * (place + place // len(launches))  # with a pause after each round
         builder.kernel(at + 5, 4, launch=at, name=name)
-    steps = read_trace(builder.write(tmp_path / "trace.json")).steps
+    steps = builder.read().steps
     assert steps.source == "repetition"
     assert set((steps.end_ns - steps.start_ns).tolist()) == {1000 * APART_US * (len(launches) + 1)}

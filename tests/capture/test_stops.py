@@ -24,7 +24,7 @@ LOG = RunLog(1, (("plain", 100),), (1_000_000,) * 100, (0,) * 100, (0,) * 100, (
 
 
 @pytest.fixture
-def stops() -> Iterator[Stops]:
+def stops(no_recording: None) -> Iterator[Stops]:
     noted = Stops()
     gc.disable()
     with noted.watching():
@@ -140,7 +140,7 @@ def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing(tmp_path: Path
     assert findings_with(tmp_path, builder, stops) == []
 
 
-def test_calls_that_were_recorded_are_found_without_a_run(tmp_path: Path) -> None:
+def test_calls_that_were_recorded_are_found_without_a_run() -> None:
     builder = TraceBuilder()
     for start in builder.steps(5, length=1000):
         builder.function("train.py(3): train", start + 1, 998)
@@ -149,7 +149,7 @@ def test_calls_that_were_recorded_are_found_without_a_run(tmp_path: Path) -> Non
         builder.function("<built-in function collect>", start + 50, 790)
         builder.op("aten::add", start + 850, 100)
         builder.kernel(start + 870, 100, launch=start + 860)
-    trace = read_trace(builder.write(tmp_path / "t.json.gz"))
+    trace = builder.read()
     findings = {each.rule.id: each for each in find(measure(trace), trace)}
     assert "PIN603" not in findings
     assert findings["PIN608"].evidence.text == (

@@ -1,11 +1,11 @@
 """A stretch of time as the recording, with an injected profiler."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from fake_profiler import FakeProfiler
 
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.lean import SHORTEST_KEPT_S, Stretch
@@ -13,41 +13,14 @@ from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
 
 
-class FakeProfiler:
-    def __init__(self, steps: int) -> None:
-        self.steps, self.metadata, self.running = steps, dict[str, Any](), False
-
-    def start(self) -> None:
-        if self.steps < 0:
-            raise RuntimeError("Profiler is already enabled on this thread")
-        self.running = True
-
-    def step(self) -> None:
-        assert self.running
-
-    def stop(self) -> None:
-        self.running = False
-
-    def add_metadata_json(self, key: str, value: str) -> None:
-        assert self.running  # torch takes metadata only while it records
-        self.metadata[key] = json.loads(value)
-
-    def export_chrome_trace(self, path: str) -> None:
-        assert not self.running
-        Path(path).write_text(json.dumps(self.metadata))
-
-
-def stretch_of(tmp_path: Path) -> Stretch:
-    return Stretch(tmp_path / "out.json", cast("Any", FakeProfiler), lambda marker: {"marker": marker})
+def stretch_of(tmp_path: Path, profiler: FakeProfiler | None = None) -> Stretch:
+    make = cast("Any", lambda _: profiler or FakeProfiler())
+    return Stretch(tmp_path / "out.json", make, lambda marker: {"marker": marker})
 
 
 def recording_of(tmp_path: Path) -> Recording:
     options = RecordingOptions(warmup=2, max_warmup=2, plain_steps=0, steps=2, line_steps=0)
-    return Recording(tmp_path / "out.json", options, cast("Any", FakeProfiler))
-
-
-def stored_marker(tmp_path: Path) -> str:
-    return str(json.loads((tmp_path / "out.json").read_text())["pinprof"]["marker"])
+    return Recording(tmp_path / "out.json", options, cast("Any", lambda _: FakeProfiler()))
 
 
 def record(stretch: Stretch) -> None:
@@ -56,14 +29,16 @@ def record(stretch: Stretch) -> None:
 
 
 def test_a_stretch_is_written_with_its_length_as_the_marker(tmp_path: Path) -> None:
-    stretch = stretch_of(tmp_path)
+    profiler = FakeProfiler()
+    stretch = stretch_of(tmp_path, profiler)
     record(stretch)
     assert stretch.is_open
     assert not stretch.is_written
     stretch.end()
     assert not stretch.is_open
     assert stretch.is_written
-    assert stored_marker(tmp_path) == stretch.marker
+    assert profiler.calls == ["start", "metadata", "stop", "export"]  # torch takes metadata only while it records
+    assert profiler.metadata["pinprof"] == {"marker": stretch.marker}
     assert stretch.marker.endswith(" s; nothing marked a step")
 
 
@@ -82,7 +57,7 @@ def test_a_moment_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_profiler_that_does_not_start_is_an_error_of_capture(tmp_path: Path) -> None:
-    stretch = Stretch(tmp_path / "out.json", cast("Any", lambda _: FakeProfiler(-1)), lambda _: {})
+    stretch = stretch_of(tmp_path, FakeProfiler(start_fails=True))
     with pytest.raises(CaptureError, match="already enabled"):
         stretch.begin()
     assert not stretch.is_open

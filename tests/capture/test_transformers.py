@@ -63,11 +63,7 @@ def test_steps_are_recorded_and_the_training_goes_on(trainer: Make, library: Any
 
 
 def test_a_long_training_is_looked_at_again_and_goes_on(
-    trainer: Make,
-    library: Any,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    trainer: Make, library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pinprof.capture.window.lean.MOST_SHARE", 1e3)  # whatever a look costs here
     training = trainer(library.PinprofCallback(tmp_path / "out.json", every=10, **SHORT), count=40)

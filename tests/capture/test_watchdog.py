@@ -8,15 +8,7 @@ from types import FrameType
 import pytest
 import torch
 
-from pinprof.capture.steps.watchdog import (
-    Activity,
-    Due,
-    Situation,
-    due,
-    is_in_program,
-    is_preparing,
-    tensors,
-)
+from pinprof.capture.steps.watchdog import Activity, Due, Situation, due, is_in_program, is_preparing, tensors
 
 QUIET = Situation(0.0, 0.0, has_marker=False, watches_modules=False)
 WATCHED = replace(QUIET, watches_modules=True)

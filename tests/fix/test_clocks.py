@@ -61,10 +61,7 @@ AROUND = {
         "from contextlib import contextmanager\n@contextmanager\ndef timed():\n    now()\n    yield\n    now()\n",
         "with timed():\n    train(model, loader)",
     ),
-    "a partial function": (
-        "from functools import partial\n",
-        "run = partial(train, model)\nnow()\nrun(loader)\nnow()",
-    ),
+    "a partial function": ("from functools import partial\n", "run = partial(train, model)\nnow()\nrun(loader)\nnow()"),
     "a loader": (
         "def timed(batches):\n    for each in batches:\n        now()\n        yield each\n",
         "train(model, timed(loader))",

@@ -41,14 +41,8 @@ MISSES_OF_FOR: dict[str, tuple[str, str]] = {
         loop(COPY, after="else:\n    x.add_(1)\n"),
         "x is used outside of its loop, in line 7",
     ),
-    "a function that sees the batch": (
-        loop(COPY, "def augment():\n    x.add_(1)\n"),
-        "x is used in a nested function",
-    ),
-    "a function that says so": (
-        loop(COPY, "def augment():\n    global x\n    x = x.add_(1)\n"),
-        "x is global",
-    ),
+    "a function that sees the batch": (loop(COPY, "def augment():\n    x.add_(1)\n"), "x is used in a nested function"),
+    "a function that says so": (loop(COPY, "def augment():\n    global x\n    x = x.add_(1)\n"), "x is global"),
     "what the name means behind a copy": (
         loop("x = x.to(device)  #! copy\nx = staging\nz = x.to(device)  #? PIN102\nx.add_(1)"),
         "x is bound anew in line 4, and the copy is of that",

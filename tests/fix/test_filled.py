@@ -50,14 +50,8 @@ MISSES = {
         "w = torch.tensor([300], dtype=torch.uint8, device=DEVICE)  #? PIN209",
         "its dtype may not hold the number",
     ),
-    "a GPU that may be none": (
-        "w = f(torch.tensor(1.).cuda(gpu))  #? PIN209",
-        "not show that it goes to",
-    ),
-    "what may be a tensor or a type": (
-        "w = f(torch.tensor(1.).to(other))  #? PIN209",
-        "not show that it goes to",
-    ),
+    "a GPU that may be none": ("w = f(torch.tensor(1.).cuda(gpu))  #? PIN209", "not show that it goes to"),
+    "what may be a tensor or a type": ("w = f(torch.tensor(1.).to(other))  #? PIN209", "not show that it goes to"),
     "a copy with a word more": (
         "w = f(torch.tensor(1.).to(DEVICE, torch.half))  #? PIN209",
         "not show that it goes to",

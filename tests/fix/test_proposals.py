@@ -37,35 +37,31 @@ def later(code: str) -> str:
     return SUM.format(code).replace("print(total", "print(float(total)")
 
 
-PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
+PROPOSED: dict[str, tuple[str, str, str, dict[str, Any]] | tuple[str, str, str]] = {
     "a sum of what may be a whole number": (
         SUM.format("total += step_of(model, x).item()  #? PIN201"),
         later("total += step_of(model, x).detach().double()"),
-        {},
         "the source does not show whether step_of(model, x) is a whole number",
     ),
     "a sum times what may be a tensor": (
         SUM.format("total += x.mean().item() * args.n  #? PIN201"),
         later("total += x.mean().detach().double() * args.n"),
-        {},
         "args.n may not be a number on the host",
     ),
     "a sum on several GPUs": (
         SUM.format("total += x.mean().item()  #? PIN201"),
         later("total += x.mean().detach().double()"),
-        {"gpus": 2},
         "the process uses several GPUs",
+        {"gpus": 2},
     ),
     "a sum before a clock of each step": (
         "import time\n" + SUM.format("total += x.mean().item()  #? PIN201\n    times.append(time.time())"),
         "import time\n" + later("total += x.mean().detach().double()\n    times.append(time.time())"),
-        {},
         "line 5 reads a clock, which needs the wait",
     ),
     "a list over several loops": (
         LIST.format("item())  #? PIN201", ""),
         LIST.format("detach().clone())", "losses = [value.item() for value in losses]\n"),
-        {},
         "the list grows over several loops",
     ),
     "a number where an error is caught": (
@@ -77,31 +73,26 @@ PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
             "for step, x in enumerate(loader):\n    try:\n        v = x.mean().detach().clone()\n"
             "        if step % 10 == 0:\n            log(v.item())\n    except RuntimeError:\n        pass\n"
         ),
-        {},
         "line 2 may catch an error of the read",
     ),
     "a condition that may change something": (
         "for step, x in enumerate(loader):\n    if check(x) and step % 50 == 0:  #? PIN202\n        print(x)\n",
         "for step, x in enumerate(loader):\n    if step % 50 == 0 and check(x):\n        print(x)\n",
-        {},
         "check(x) may change something",
     ),
     "a condition on what may be no number": (
         "import torch\ndef f(loss, step=0):\n    if torch.isnan(loss) and step % 50 == 0:  #? PIN202\n        pass\n",
         "import torch\ndef f(loss, step=0):\n    if step % 50 == 0 and torch.isnan(loss):\n        pass\n",
-        {},
         "step may not be a number each time",
     ),
     "a single synchronization": (
         "import torch\nfor x in loader:\n    train(x)\n    torch.cuda.synchronize()  #? PIN210\n",
         "import torch\nfor x in loader:\n    train(x)\n",
-        {},
         "the source does not show what relies on the wait",
     ),
     "a cache that a program may need to empty": (
         "import torch\nimport cupy\nfor x in loader:\n    train(x)\n    torch.cuda.empty_cache()  #? PIN303\n",
         "import torch\nimport cupy\nfor x in loader:\n    train(x)\n",
-        {},
         "the program may need the memory that torch keeps (cupy)",
     ),
     "a batch that is used on the host": (
@@ -109,7 +100,6 @@ PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         BATCH.format("names.append(label(y))\n    z = y.to(device, non_blocking=True)\n    y.add_(1)")
         .replace("num_workers=2", "num_workers=2, pin_memory=True")
         .replace("x.to(device)", "x.to(device, non_blocking=True)"),
-        {},
         "y is used on the host in line 5",
     ),
     "a DataLoader whose main thread would pin": (
@@ -117,14 +107,14 @@ PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         BATCH.format("model(x)")
         .replace("num_workers=2", "shuffle=True, pin_memory=True")
         .replace("x.to(device)", "x.to(device, non_blocking=True)"),
-        {"loader": replace(LOADER, num_workers=0)},
         "with num_workers=0 the main thread would pin",
+        {"loader": replace(LOADER, num_workers=0)},
     ),
     "memory that the line pins": (
         "for i in range(9):\n    x = take(data, i).pin_memory().to(device)  #? PIN102\n",
         "for i in range(9):\n    x = take(data, i).pin_memory().to(device, non_blocking=True)\n",
-        {"pinned": True},
         "what it copies is not the name of a batch",
+        {"pinned": True},
     ),
     "samples of a data set that nobody knows": (
         (
@@ -135,8 +125,8 @@ PROPOSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
             "from torch.utils.data import DataLoader\nif __name__ == '__main__':\n"
             "    loader = DataLoader(data, num_workers=4)\n    for x in loader:\n        f(x)\n"
         ),
-        {"loader": replace(LOADER, num_workers=0, fixed=True, foreign=("cv2",), length=10**4, begun=1), "cpus": 8},
         "cv2 makes its samples",
+        {"loader": replace(LOADER, num_workers=0, fixed=True, foreign=("cv2",), length=10**4, begun=1), "cpus": 8},
     ),
 }
 
@@ -152,7 +142,8 @@ def applied(folder: Path, outcome: Outcome) -> str:
 
 @pytest.mark.parametrize("name", PROPOSED)
 def test_what_is_not_certain_is_proposed_with_the_reason(name: str, tmp_path: Path) -> None:
-    before, after, told, why = PROPOSED[name]
+    before, after, why, *rest = PROPOSED[name]
+    told: dict[str, Any] = rest[0] if rest else {}
     assert why in mended(tmp_path, before, **told).why, "a plain fix refuses it"
     outcome = mended(tmp_path, before, **told, chosen=PROPOSES)
     (proposal,) = outcome.patches.proposals

@@ -191,12 +191,7 @@ def shown(code: str, steps: int) -> list[str]:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize=EXAMPLES <= 60,
-)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 60)
 @given(programs(), st.sampled_from((5, 5, 1, 0)))
 def test_a_changed_program_shows_the_same(tmp_path_factory: pytest.TempPathFactory, code: str, steps: int) -> None:
     try:

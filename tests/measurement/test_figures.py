@@ -13,16 +13,7 @@ from recordings import ROOT, WORKLOADS, analysis_of, mostly_slow
 
 from pinprof.comparison import compare
 from pinprof.measurement import figures
-from pinprof.measurement.figures import (
-    BUBBLE,
-    DRAIN_MS,
-    FIGURES,
-    HIDDEN_STALL,
-    HIDDEN_SYNCS,
-    STALL,
-    SYNCS,
-    WORKED,
-)
+from pinprof.measurement.figures import BUBBLE, DRAIN_MS, FIGURES, HIDDEN_STALL, HIDDEN_SYNCS, STALL, SYNCS, WORKED
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.json import traces_to_json

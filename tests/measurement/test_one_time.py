@@ -1,13 +1,11 @@
 """What a program does only once is named, and neither a step nor a saving."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.trace import read_trace
 
 STEP_US = 20_000
 Part = Callable[[TraceBuilder], None]
@@ -63,8 +61,8 @@ def marked_capture(builder: TraceBuilder) -> None:
     capture(builder)
 
 
-def analysis(builder: TraceBuilder, folder: Path) -> Analysis:
-    return analyse(read_trace(builder.write(folder / "trace.json")))
+def analysis(builder: TraceBuilder) -> Analysis:
+    return analyse(builder.read())
 
 
 def one_time(found: Analysis) -> str | None:
@@ -82,16 +80,16 @@ def one_time(found: Analysis) -> str | None:
         (capture, "9.01 ms (45 %) of the recorded steps is one-time work (the capture of graphs)"),
     ],
 )
-def test_one_time_work_is_named_and_saves_nothing(tmp_path: Path, part: Part, what: str) -> None:
-    found = analysis(steps(first=part), tmp_path)
+def test_one_time_work_is_named_and_saves_nothing(part: Part, what: str) -> None:
+    found = analysis(steps(first=part))
     assert one_time(found) == what
     assert found.findings.verdict.cause is None
     assert [finding.rule.id for finding in found.findings if finding.rule.id.startswith("PIN6")] == []
     assert all(finding.saving is None for finding in found.findings)
 
 
-def test_a_server_that_captures_is_told_to_be_recorded_later(tmp_path: Path) -> None:
-    found = analysis(steps(first=marked_capture), tmp_path)
+def test_a_server_that_captures_is_told_to_be_recorded_later() -> None:
+    found = analysis(steps(first=marked_capture))
     doubt = found.profile.doubt("one_time")
     assert doubt is not None
     assert doubt.what == "10.0 ms (50 %) of the recorded steps is one-time work (the capture of graphs)"
@@ -107,11 +105,11 @@ def test_a_server_that_captures_is_told_to_be_recorded_later(tmp_path: Path) -> 
         pytest.param(lambda: steps(8, first=slow_launch), id="once in eight steps"),
     ],
 )
-def test_a_near_miss_is_no_one_time_work(tmp_path: Path, builder: Callable[[], TraceBuilder]) -> None:
-    assert one_time(analysis(builder(), tmp_path)) is None
+def test_a_near_miss_is_no_one_time_work(builder: Callable[[], TraceBuilder]) -> None:
+    assert one_time(analysis(builder())) is None
 
 
-def test_graphs_that_are_captured_again_are_not_done_once(tmp_path: Path) -> None:
+def test_graphs_that_are_captured_again_are_not_done_once() -> None:
     builder = steps(6)
     for step in range(6):
         at = STEP_US * step
@@ -119,31 +117,31 @@ def test_graphs_that_are_captured_again_are_not_done_once(tmp_path: Path) -> Non
         builder.call("cudaStreamEndCapture", at + 12_000, 5)
         correlation = builder.call("cudaGraphLaunch", at + 13_000, 5)
         builder.activity("kernel", "gemm", at + 13_010, 10, correlation=correlation, device=0, stream=7)
-    found = analysis(builder, tmp_path)
+    found = analysis(builder)
     assert one_time(found) is None
     assert "PIN605" in {finding.rule.id for finding in found.findings}
 
 
-def test_a_slow_call_behind_launches_whose_work_is_not_recorded_starts_nothing(tmp_path: Path) -> None:
+def test_a_slow_call_behind_launches_whose_work_is_not_recorded_starts_nothing() -> None:
     builder = TraceBuilder()
     for start in builder.steps(4, 10_000, length=9_900):
         builder.call("cudaLaunchKernel", start + 10, 5)
         builder.call("cudaFree", start + 100, 5_000)
-    assert one_time(analysis(builder, tmp_path)) is None
+    assert one_time(analysis(builder)) is None
 
 
-def slow_calls(folder: Path, *, steps_with_one: int) -> Analysis:
+def slow_calls(*, steps_with_one: int) -> Analysis:
     """Return four steps of 20 ms without work of a GPU, the first ones allocate pinned memory for 12 ms."""
     builder = TraceBuilder()
     for step in range(4):
         builder.step(step + 1, STEP_US * step, STEP_US - 10)
         if step < steps_with_one:
             builder.call("cudaHostAlloc", STEP_US * step + 100, 12_000)
-    return analysis(builder, folder)
+    return analysis(builder)
 
 
-def test_a_call_that_is_slow_in_every_step_is_no_start_of_cuda(tmp_path: Path) -> None:
-    assert one_time(slow_calls(tmp_path, steps_with_one=4)) is None
-    assert one_time(slow_calls(tmp_path, steps_with_one=1)) == (
+def test_a_call_that_is_slow_in_every_step_is_no_start_of_cuda() -> None:
+    assert one_time(slow_calls(steps_with_one=4)) is None
+    assert one_time(slow_calls(steps_with_one=1)) == (
         "12.0 ms (15 %) of the recorded steps is one-time work (CUDA's start)"
     )

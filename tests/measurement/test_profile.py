@@ -1,5 +1,4 @@
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 from fixing import LOADER
@@ -14,8 +13,8 @@ from pinprof.trace import read_trace
 from pinprof.trace.constructors import Made
 
 
-def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
-    return measure(read_trace(builder.write(folder / "trace.json")))
+def profile_of(builder: TraceBuilder) -> Profile:
+    return measure(builder.read())
 
 
 def steps(builder: TraceBuilder, *, busy: float, period: float = 1000, count: int = 4) -> TraceBuilder:
@@ -29,24 +28,24 @@ def missing_of(profile: Profile) -> list[str]:
     return [doubt.what for doubt in profile.doubts]
 
 
-def test_a_measured_step_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_measured_step_is_taken_as_it_is() -> None:
     builder = steps(TraceBuilder(), busy=300)
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 0.7, "p10_ms": 0.6, "p90_ms": 0.9}}
-    step = profile_of(builder, tmp_path).estimate
+    step = profile_of(builder).estimate
     assert (step.step_ns, step.source, step.range_ns) == (700_000, "measured", (600_000, 900_000))
 
 
-def test_the_traced_step_is_the_step_when_the_gpu_works_all_the_time(tmp_path: Path) -> None:
-    profile = profile_of(steps(TraceBuilder(), busy=990), tmp_path)
+def test_the_traced_step_is_the_step_when_the_gpu_works_all_the_time() -> None:
+    profile = profile_of(steps(TraceBuilder(), busy=990))
     assert (profile.estimate.step_ns, profile.estimate.source, profile.bound) == (1_000_000, "estimated", "gpu")
 
 
-def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded(tmp_path: Path) -> None:
+def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded() -> None:
     builder = steps(TraceBuilder(), busy=300)
     for at in range(30, 4000):
         if at % 1000 < 900 and at % 3 == 0:
             builder.op("aten::add", at, 1)  # 290 ops in each step
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     step = profile.estimate
     assert step.source == "estimated"
     assert step.range_ns is not None
@@ -58,87 +57,87 @@ def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded(tm
     assert "the step without profiler" in missing_of(profile)
 
 
-def test_workers_may_not_keep_up_without_the_profiler(tmp_path: Path) -> None:
+def test_workers_may_not_keep_up_without_the_profiler() -> None:
     builder = steps(TraceBuilder(), busy=300)
     for at in range(30, 4000, 3):
         builder.op("aten::add", at, 1)
     for number in range(1, 4):
         name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
         builder.event("user_annotation", name, 1000 * number - 20, 5)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert profile.estimate.range_ns is not None
     assert profile.estimate.range_ns[1] == pytest.approx(1.03 * 1_000_000, rel=0.01)
     assert any("may not keep up" in doubt.effect for doubt in profile.doubts)
 
 
-def test_a_step_that_waits_for_batches_is_bound_by_the_input(tmp_path: Path) -> None:
+def test_a_step_that_waits_for_batches_is_bound_by_the_input() -> None:
     builder = steps(TraceBuilder(), busy=300)
     for number in range(1, 4):
         name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
         builder.event("user_annotation", name, 1000 * number - 600, 590)
-    assert profile_of(builder, tmp_path).bound == "input"
+    assert profile_of(builder).bound == "input"
 
 
-def test_blocked_time_belongs_to_the_copies_that_block(tmp_path: Path) -> None:
+def test_blocked_time_belongs_to_the_copies_that_block() -> None:
     builder = TraceBuilder()
     builder.copy("HtoD (Pageable -> Device)", 10, 100, launch=0, call=105)
     builder.copy("HtoD (Pinned -> Device)", 200, 100, launch=190)
     builder.kernel(310, 10, launch=305)
-    blocked = {group.host_memory: group.host_blocked_ns for group in profile_of(builder, tmp_path).copies}
+    blocked = {group.host_memory: group.host_blocked_ns for group in profile_of(builder).copies}
     assert blocked == {"pageable": Known(105_000), "pinned": Known(0)}
 
 
-def test_what_the_trace_lacks_is_said(tmp_path: Path) -> None:
+def test_what_the_trace_lacks_is_said() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 300, launch=10)
     builder.activity("kernel", "lost", 400, 10, correlation=999, device=0, stream=7)
     builder.event("cpu_op", "broken", 10, -5)
-    assert missing_of(profile_of(builder, tmp_path)) == [
+    assert missing_of(profile_of(builder)) == [
         "no launch of 1 of 2 GPU activities",
         "1 unusable event (1 negative duration)",
         "no step marks",
     ]
 
 
-def test_what_was_queued_before_the_recording_is_not_missed(tmp_path: Path) -> None:
+def test_what_was_queued_before_the_recording_is_not_missed() -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "backlog", 0, 10, correlation=0, device=0, stream=7)
     builder.kernel(20, 300, launch=10)
-    assert "launch" not in " ".join(missing_of(profile_of(builder, tmp_path)))
+    assert "launch" not in " ".join(missing_of(profile_of(builder)))
 
 
-def test_unknown_host_memory_is_said(tmp_path: Path) -> None:
+def test_unknown_host_memory_is_said() -> None:
     builder = TraceBuilder()
     builder.copy("HtoD (Host -> Device)", 0, 100, launch=0)
-    assert "the host memory of copies" in missing_of(profile_of(builder, tmp_path))
+    assert "the host memory of copies" in missing_of(profile_of(builder))
 
 
 @pytest.mark.parametrize("gpu", [True, False])
-def test_a_trace_of_one_side_alone_is_measured(tmp_path: Path, gpu: bool) -> None:
+def test_a_trace_of_one_side_alone_is_measured(gpu: bool) -> None:
     builder = TraceBuilder()
     if gpu:
         builder.activity("kernel", "k", 0, 10, correlation=0, device=0, stream=7)
     else:
         builder.op("aten::add", 0, 10)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert profile.span_ns == 10_000
     assert ("no GPU activities" in missing_of(profile)) is not gpu
     assert ("no runtime calls" in missing_of(profile)) is gpu
 
 
-def test_a_trace_without_any_known_event_is_measured(tmp_path: Path) -> None:
-    profile = profile_of(without_known_events(), tmp_path)
+def test_a_trace_without_any_known_event_is_measured() -> None:
+    profile = profile_of(without_known_events())
     assert (profile.span_ns, profile.gpus, profile.copies, profile.bound) == (0, (), (), None)
 
 
-def test_a_step_that_is_longer_without_the_profiler_waited_for_input(tmp_path: Path) -> None:
+def test_a_step_that_is_longer_without_the_profiler_waited_for_input() -> None:
     builder = steps(TraceBuilder(), busy=990)
     for number in range(4):
         builder.event(
             "user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1000 * number, 5
         )
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 4.5, "p10_ms": 4, "p90_ms": 5}}
-    assert profile_of(builder, tmp_path).bound == "input"
+    assert profile_of(builder).bound == "input"
 
 
 WORKERS, IN_PROCESS = (
@@ -166,16 +165,16 @@ PIN_OP = "aten::pin_memory"
     ],
 )
 def test_whether_a_loader_pins_is_told_as_far_as_the_trace_shows_it(
-    tmp_path: Path, loader: str, seen: list[tuple[int, str]], pins: bool | None
+    loader: str, seen: list[tuple[int, str]], pins: bool | None
 ) -> None:
     builder = steps(TraceBuilder(), busy=300)
     builder.event("user_annotation", loader, 400, 100)
     for number, (thread, name) in enumerate(seen):
         builder.on_thread(thread, "python_function" if "(" in name else "cpu_op", name, 410 + 20 * number, 10)
-    assert profile_of(builder, tmp_path).loader.pins is pins
+    assert profile_of(builder).loader.pins is pins
     for recorded in (True, False):
         builder.metadata["pinprof"] = {"loaders_pin": recorded}
-        assert profile_of(builder, tmp_path).loader.pins is recorded
+        assert profile_of(builder).loader.pins is recorded
 
 
 @pytest.mark.parametrize(
@@ -195,19 +194,17 @@ def test_whether_the_loader_of_a_recording_pins(name: str, pins: bool | None) ->
 
 
 @pytest.mark.parametrize(("batch", "pinned"), [(["tensor"], False), ("data.Text", None), (None, None)])
-def test_small_copies_alone_are_batches_where_a_loader_yields_tensors(
-    tmp_path: Path, batch: object, pinned: bool | None
-) -> None:
+def test_small_copies_alone_are_batches_where_a_loader_yields_tensors(batch: object, pinned: bool | None) -> None:
     builder = steps(TraceBuilder(), busy=300)
     builder.copy("HtoD (Pageable -> Device)", 700, 1, launch=690, size=2048)
-    assert profile_of(builder, tmp_path).loader.pinned is None
+    assert profile_of(builder).loader.pinned is None
     builder.metadata["pinprof"] = {"made": asdict(Made((replace(LOADER, batch=batch),)))}
-    assert profile_of(builder, tmp_path).loader.pinned is pinned
+    assert profile_of(builder).loader.pinned is pinned
 
 
 @pytest.mark.parametrize(("memory", "pinned"), [("Pinned", True), ("Pageable", False), ("Host", None)])
-def test_the_memory_of_batches_is_told(tmp_path: Path, memory: str, pinned: bool | None) -> None:
+def test_the_memory_of_batches_is_told(memory: str, pinned: bool | None) -> None:
     builder = steps(TraceBuilder(), busy=300)
     builder.copy(f"HtoD ({memory} -> Device)", 500, 100, launch=450, call=120)
     builder.copy("HtoD (Pageable -> Device)", 700, 1, launch=690, size=8)  # a label
-    assert profile_of(builder, tmp_path).loader.pinned is pinned
+    assert profile_of(builder).loader.pinned is pinned

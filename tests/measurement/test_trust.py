@@ -30,7 +30,7 @@ from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import RULES, unsearched
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import read_trace
 from pinprof.trace.info import Cut
 from pinprof.trace.tables import MEMCPY, NONE
 
@@ -242,13 +242,9 @@ def broken_events() -> TraceBuilder:
     return builder
 
 
-def read(builder: TraceBuilder, folder: Path) -> Trace:
-    return read_trace(builder.write(folder / "trace.json"))
-
-
-def entries(builder: TraceBuilder, folder: Path) -> dict[str, set[str]]:
+def entries(builder: TraceBuilder) -> dict[str, set[str]]:
     """Return what each check that fires invalidates."""
-    return {entry.check: set(entry.withholds) for entry in measure(read(builder, folder)).doubts}
+    return {entry.check: set(entry.withholds) for entry in measure(builder.read()).doubts}
 
 
 FIRES: dict[str, tuple[Recording, str, set[str]]] = {
@@ -293,10 +289,8 @@ FIRES: dict[str, tuple[Recording, str, set[str]]] = {
 
 
 @pytest.mark.parametrize(("recording", "check", "invalid"), FIRES.values(), ids=FIRES)
-def test_a_check_fires_and_says_which_figures_are_wrong(
-    tmp_path: Path, recording: Recording, check: str, invalid: set[str]
-) -> None:
-    assert entries(recording(), tmp_path)[check] == invalid
+def test_a_check_fires_and_says_which_figures_are_wrong(recording: Recording, check: str, invalid: set[str]) -> None:
+    assert entries(recording())[check] == invalid
 
 
 NEAR_MISSES: dict[str, Recording] = {
@@ -323,33 +317,31 @@ NEAR_MISSES: dict[str, Recording] = {
 
 
 @pytest.mark.parametrize("recording", NEAR_MISSES.values(), ids=NEAR_MISSES)
-def test_a_near_miss_is_not_reported(tmp_path: Path, recording: Recording) -> None:
+def test_a_near_miss_is_not_reported(recording: Recording) -> None:
     assert (
-        not entries(recording(), tmp_path).keys()
-        - ALWAYS_RIGHT
-        - ({"same_stream_overlap"} if recording is captured else set())
+        not entries(recording()).keys() - ALWAYS_RIGHT - ({"same_stream_overlap"} if recording is captured else set())
     )
 
 
-def test_what_lost_work_may_explain_is_not_called_another_program(tmp_path: Path) -> None:
-    assert "shared_gpu" not in entries(held_up_by_what_is_lost(), tmp_path)
+def test_what_lost_work_may_explain_is_not_called_another_program() -> None:
+    assert "shared_gpu" not in entries(held_up_by_what_is_lost())
 
 
-def test_kernels_that_are_held_up_are_counted_and_timed(tmp_path: Path) -> None:
-    (what,) = (doubt.what for doubt in measure(read(held_up(700), tmp_path)).doubts if doubt.check == "shared_gpu")
+def test_kernels_that_are_held_up_are_counted_and_timed() -> None:
+    (what,) = (doubt.what for doubt in measure(held_up(700).read()).doubts if doubt.check == "shared_gpu")
     span = 3 * STEP_US + 7722 - 110  # from the first kernel to the end of the last late one
     assert what.startswith(f"12 kernels started 700 µs late on average, {12 * 700 / span:.0%}".replace("%", " %"))
 
 
-def test_a_single_wrong_time_does_not_mean_that_clocks_are_apart(tmp_path: Path) -> None:
+def test_a_single_wrong_time_does_not_mean_that_clocks_are_apart() -> None:
     builder = early(-10)  # 120 kernels, none early
     kernels = [event for event in builder.events if event["cat"] == "kernel"]
     kernels[50]["ts"] -= 110
-    assert entries(builder, tmp_path)["clock_skew"] == set()
+    assert entries(builder)["clock_skew"] == set()
 
 
-def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
-    trace = read(steps(), tmp_path)
+def test_a_file_that_was_cut_is_said() -> None:
+    trace = steps().read()
     (entry,) = (
         entry
         for entry in measure(replace(trace, cut=Cut("the JSON ends too early; copy it again", None))).doubts
@@ -360,21 +352,21 @@ def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
     assert "truncated" not in {entry.check for entry in measure(trace).doubts}
 
 
-def test_the_host_alone_lacks_no_launches(tmp_path: Path) -> None:
+def test_the_host_alone_lacks_no_launches() -> None:
     builder = TraceBuilder()
     for start in builder.steps(4, 100):
         builder.call("cudaLaunchKernel", start + 10, 2)
-    assert entries(builder, tmp_path).keys() == {"no_gpu"}
+    assert entries(builder).keys() == {"no_gpu"}
 
 
-def remedies(builder: TraceBuilder, folder: Path) -> dict[str, str]:
+def remedies(builder: TraceBuilder) -> dict[str, str]:
     """Return the way out that each check names."""
-    return {entry.check: entry.remedy for entry in measure(read(builder, folder)).doubts}
+    return {entry.check: entry.remedy for entry in measure(builder.read()).doubts}
 
 
-def test_lines_are_missed_only_where_there_is_a_wait_or_a_copy_to_locate(tmp_path: Path) -> None:
+def test_lines_are_missed_only_where_there_is_a_wait_or_a_copy_to_locate() -> None:
     def effect(builder: TraceBuilder) -> list[str]:
-        return [entry.effect for entry in measure(read(builder, tmp_path)).doubts if entry.check == "source_lines"]
+        return [entry.effect for entry in measure(builder.read()).doubts if entry.check == "source_lines"]
 
     builder = steps()
     assert effect(builder) == []
@@ -384,60 +376,60 @@ def test_lines_are_missed_only_where_there_is_a_wait_or_a_copy_to_locate(tmp_pat
     assert effect(builder) == ["files and functions of waits and copies are unknown"]
 
 
-def test_who_recorded_with_pinprof_is_not_told_to_do_so(tmp_path: Path) -> None:
+def test_who_recorded_with_pinprof_is_not_told_to_do_so() -> None:
     builder = steps()
     builder.call("cudaStreamSynchronize", 50, 1)
-    assert "pinprof run" in remedies(builder, tmp_path)["source_lines"]
+    assert "pinprof run" in remedies(builder)["source_lines"]
     builder.metadata["pinprof"] = {"pinprof_version": "0", "marker": "step()", "plain": None}
-    assert "--windows" in remedies(builder, tmp_path)["source_lines"]
+    assert "--windows" in remedies(builder)["source_lines"]
     host = TraceBuilder()
     host.op("aten::add", 0, 10)
-    assert "ProfilerActivity.CUDA" in remedies(host, tmp_path)["no_gpu"]
+    assert "ProfilerActivity.CUDA" in remedies(host)["no_gpu"]
     host.metadata["pinprof"] = builder.metadata["pinprof"]
-    assert "ProfilerActivity" not in remedies(host, tmp_path)["no_gpu"]
+    assert "ProfilerActivity" not in remedies(host)["no_gpu"]
 
 
-def test_no_gpu_is_asked_for_where_there_is_one_or_another_accelerator(tmp_path: Path) -> None:
+def test_no_gpu_is_asked_for_where_there_is_one_or_another_accelerator() -> None:
     launched = TraceBuilder()
     launched.call("cudaLaunchKernel", 10, 2)
-    assert "so there is a GPU" in remedies(launched, tmp_path)["no_gpu"]
+    assert "so there is a GPU" in remedies(launched)["no_gpu"]
     other = TraceBuilder()
     other.event("mtia_ccp_events", "x", 0, 1)
-    assert "mtia_ccp_events" in remedies(other, tmp_path)["no_gpu"]
+    assert "mtia_ccp_events" in remedies(other)["no_gpu"]
 
 
-def test_an_estimate_that_is_not_given_is_not_announced(tmp_path: Path) -> None:
+def test_an_estimate_that_is_not_given_is_not_announced() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 100)
     builder.step(2, 100, 100)
     builder.kernel(500, 50, launch=450)
-    (effect,) = [entry.effect for entry in measure(read(builder, tmp_path)).doubts if entry.check == "profiler_cost"]
+    (effect,) = [entry.effect for entry in measure(builder.read()).doubts if entry.check == "profiler_cost"]
     assert effect.startswith("the trace does not show it")
 
 
-def test_the_gravest_comes_first(tmp_path: Path) -> None:
+def test_the_gravest_comes_first() -> None:
     builder = steps(lost=5)
     builder.event("cpu_op", "broken", 10, -5)
     builder.call("cudaStreamSynchronize", 50, 1)  # its line is unknown
-    levels = [LEVELS.index(entry.level) for entry in measure(read(builder, tmp_path)).doubts]
+    levels = [LEVELS.index(entry.level) for entry in measure(builder.read()).doubts]
     assert levels == sorted(levels)
     assert set(levels) == {0, 1, 2}
 
 
-def test_an_empty_trace_is_looked_at(tmp_path: Path) -> None:
-    assert entries(without_known_events(), tmp_path).keys() == {"no_gpu", "no_step_marks"}
+def test_an_empty_trace_is_looked_at() -> None:
+    assert entries(without_known_events()).keys() == {"no_gpu", "no_step_marks"}
 
 
-def test_every_check_says_who_found_it(tmp_path: Path) -> None:
+def test_every_check_says_who_found_it() -> None:
     for recording in (steps(lost=5), early(100), without_known_events(), two_processes(device=0)):
-        assert entries(recording, tmp_path).keys() <= CHECKS.keys()
+        assert entries(recording).keys() <= CHECKS.keys()
 
 
 # ---------------------------------------------------------------- recordings
 
 
-def test_half_an_hour_between_steps_is_a_step_unlike_the_others_and_no_second_recording(tmp_path: Path) -> None:
-    assert entries(after_a_pause(HOUR_US // 2), tmp_path).keys() - ALWAYS_RIGHT == {"irregular_steps"}
+def test_half_an_hour_between_steps_is_a_step_unlike_the_others_and_no_second_recording() -> None:
+    assert entries(after_a_pause(HOUR_US // 2)).keys() - ALWAYS_RIGHT == {"irregular_steps"}
 
 
 @pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
@@ -481,8 +473,8 @@ def copying(*, every_second_is_lost: bool) -> TraceBuilder:
     return builder
 
 
-def reports(builder: TraceBuilder, folder: Path) -> tuple[Profile, str, str, dict[str, Any]]:
-    analysis = analyse(read(builder, folder))
+def reports(builder: TraceBuilder) -> tuple[Profile, str, str, dict[str, Any]]:
+    analysis = analyse(builder.read())
     profile, findings = analysis.profile, analysis.findings
     document = fitting(traces_to_json([(profile, findings)]))["traces"][0]
     page = to_html([analysis]).replace("\N{NO-BREAK SPACE}", " ")
@@ -493,8 +485,8 @@ def withheld(profile: Profile) -> set[str]:
     return {figure for figure in FIGURE_KINDS if getattr(profile.withheld, figure)}
 
 
-def test_what_is_wrong_is_not_printed(tmp_path: Path) -> None:
-    profile, text, page, document = reports(copying(every_second_is_lost=True), tmp_path)
+def test_what_is_wrong_is_not_printed() -> None:
+    profile, text, page, document = reports(copying(every_second_is_lost=True))
     assert withheld(profile) == LOST
     assert profile.bound is None
     assert profile.estimate.step_ns is None
@@ -535,8 +527,8 @@ def test_a_recording_that_was_cut_before_its_steps_is_not_held_against_its_step(
     assert doubts["no_gpu"].remedy == doubts["no_step_marks"].remedy == doubts["truncated"].remedy
 
 
-def test_a_whole_trace_is_printed_as_it_is(tmp_path: Path) -> None:
-    profile, text, page, document = reports(copying(every_second_is_lost=False), tmp_path)
+def test_a_whole_trace_is_printed_as_it_is() -> None:
+    profile, text, page, document = reports(copying(every_second_is_lost=False))
     assert withheld(profile) == set()
     assert "not shown" not in text
     assert "not shown (" not in page
@@ -544,10 +536,10 @@ def test_a_whole_trace_is_printed_as_it_is(tmp_path: Path) -> None:
     assert document["findings"]
 
 
-def test_a_trace_without_problems_shows_nothing(tmp_path: Path) -> None:
+def test_a_trace_without_problems_shows_nothing() -> None:
     builder = timed(9.5)
     builder.function("train.py(1): step", 0, 4 * STEP_US)
-    profile, text, page, document = reports(builder, tmp_path)
+    profile, text, page, document = reports(builder)
     assert profile.doubts == ()
     assert "Before you trust" not in text + page
     assert "Not in this trace" not in text + page
@@ -566,8 +558,8 @@ def test_a_trace_without_problems_shows_nothing(tmp_path: Path) -> None:
         without_known_events,
     ],
 )
-def test_withheld_figures_of_every_kind_have_reports(tmp_path: Path, recording: Recording) -> None:
-    profile, text, page, document = reports(recording(), tmp_path)
+def test_withheld_figures_of_every_kind_have_reports(recording: Recording) -> None:
+    profile, text, page, document = reports(recording())
     assert withheld(profile)
     assert "Before you trust this trace" in text
     assert "Before you trust this trace" in page
@@ -580,18 +572,18 @@ def test_every_rule_says_which_figures_it_rests_on() -> None:
 
 
 @pytest.mark.parametrize("figure", FIGURE_KINDS)
-def test_a_report_says_why_some_rules_are_silent_where_they_are(tmp_path: Path, figure: FigureKind) -> None:
+def test_a_report_says_why_some_rules_are_silent_where_they_are(figure: FigureKind) -> None:
     doubt = Doubt("a doubt", "its effect", "a remedy", frozenset({figure}))
-    profile = replace(measure(read(steps(), tmp_path)), doubts=(doubt,), withheld=withheld_kinds([doubt]))
+    profile = replace(measure(steps().read()), doubts=(doubt,), withheld=withheld_kinds([doubt]))
     are_silent = any(figure in rule.rests_on for rule in RULES)
     assert unsearched(profile) == (doubt if are_silent else None)
 
 
-def test_of_several_reasons_the_gravest_is_given(tmp_path: Path) -> None:
+def test_of_several_reasons_the_gravest_is_given() -> None:
     builder = unlinked(5)  # sums per step are wrong
     for step in range(4):
         builder.call("cudaMemcpyAsync", STEP_US * step + 5000, 5)  # graver: overlap is, too
-    profile, text, page, _ = reports(builder, tmp_path)
+    profile, text, page, _ = reports(builder)
     lost, without_launch = (profile.withheld.overlap, profile.withheld.per_step)
     assert lost
     assert without_launch
@@ -601,18 +593,18 @@ def test_of_several_reasons_the_gravest_is_given(tmp_path: Path) -> None:
     assert f"Some rules were not checked: {lost.what}." in page
 
 
-def test_why_the_timeline_has_no_band_of_overlap_is_the_gravest_reason(tmp_path: Path) -> None:
+def test_why_the_timeline_has_no_band_of_overlap_is_the_gravest_reason() -> None:
     builder = steps(numbers=lambda step: step + (step > 1))  # graver: busy time is wrong, too
     for step in range(4):
         builder.call("cudaMemcpyAsync", STEP_US * step + 8000, 5)  # overlap is wrong
-    profile, _, page, _ = reports(builder, tmp_path)
+    profile, _, page, _ = reports(builder)
     assert profile.withheld.busy != profile.withheld.overlap
     assert profile.withheld.busy == profile.doubts[0]
     assert f"The overlap band is not drawn: {profile.doubts[0].what}." in page
 
 
-def test_idle_time_whose_cause_is_withheld_is_given_as_a_sum(tmp_path: Path) -> None:
-    profile, _, _, document = reports(unlinked(5), tmp_path)
+def test_idle_time_whose_cause_is_withheld_is_given_as_a_sum() -> None:
+    profile, _, _, document = reports(unlinked(5))
     (gpu,) = profile.gpus
     assert profile.withheld.causes
     assert isinstance(gpu.time, Known)
@@ -620,8 +612,8 @@ def test_idle_time_whose_cause_is_withheld_is_given_as_a_sum(tmp_path: Path) -> 
     assert document["idle"][0]["time_ms"] > 0
 
 
-def test_stalls_that_are_withheld_are_not_none_where_there_is_no_wait(tmp_path: Path) -> None:
-    profile, _, _, document = reports(without_known_events(), tmp_path)
+def test_stalls_that_are_withheld_are_not_none_where_there_is_no_wait() -> None:
+    profile, _, _, document = reports(without_known_events())
     assert profile.withheld.stalls
     assert document["syncs"] == {
         "count": None,
@@ -634,14 +626,14 @@ def test_stalls_that_are_withheld_are_not_none_where_there_is_no_wait(tmp_path: 
     }
 
 
-def test_a_gpu_that_was_never_idle_has_no_cause_of_idle_time(tmp_path: Path) -> None:
+def test_a_gpu_that_was_never_idle_has_no_cause_of_idle_time() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 100, launch=10)
-    assert reports(builder, tmp_path)[3]["idle"] == []
+    assert reports(builder)[3]["idle"] == []
 
 
-def test_limits_are_not_kept_by_figures_that_are_withheld(tmp_path: Path) -> None:
-    figures = measure_figures(analyse(read(copying(every_second_is_lost=True), tmp_path))).figures
+def test_limits_are_not_kept_by_figures_that_are_withheld() -> None:
+    figures = measure_figures(analyse(copying(every_second_is_lost=True).read())).figures
     for key in ("max_exposed_ms", "min_overlap", "max_step_ms", "max_hidden_syncs", "max_stall_ms"):
         assert figures[key].value is None
         assert "no GPU work of 4 launches" in figures[key].note
@@ -682,9 +674,9 @@ def waiting_apart(field: str) -> TraceBuilder:
     ],
 )
 def test_limits_are_not_kept_by_events_that_cannot_be_placed_or_have_no_time(
-    tmp_path: Path, recording: Callable[[], TraceBuilder], key: str, why: str
+    recording: Callable[[], TraceBuilder], key: str, why: str
 ) -> None:
-    figure = measure_figures(analyse(read(recording(), tmp_path))).figures[key]
+    figure = measure_figures(analyse(recording().read())).figures[key]
     assert figure.value is None
     assert why in figure.note
 
@@ -709,18 +701,18 @@ def waiting() -> TraceBuilder:
         ),
     ],
 )
-def test_the_way_to_source_lines_fits_the_recording(metadata: dict[str, Any], remedy: str, tmp_path: Path) -> None:
+def test_the_way_to_source_lines_fits_the_recording(metadata: dict[str, Any], remedy: str) -> None:
     builder = waiting()
     builder.metadata |= metadata
-    profile = reports(builder, tmp_path)[0]
+    profile = reports(builder)[0]
     (doubt,) = (entry for entry in profile.doubts if entry.what == "source lines")
     assert doubt.remedy.startswith(remedy)
     assert doubt.effect == "files and functions of waits are unknown"
 
 
-def test_a_trace_with_the_line_of_a_wait_says_nothing_of_source_lines(tmp_path: Path) -> None:
+def test_a_trace_with_the_line_of_a_wait_says_nothing_of_source_lines() -> None:
     builder = waiting()
     line = {"file": "train.py", "line": 7, "function": "train"}
     builder.metadata |= {"pinprof": {"marker": "p.step()"}}
     builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [line]}]
-    assert not [entry for entry in reports(builder, tmp_path)[0].doubts if entry.what == "source lines"]
+    assert not [entry for entry in reports(builder)[0].doubts if entry.what == "source lines"]

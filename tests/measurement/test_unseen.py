@@ -1,7 +1,5 @@
 """Work that was queued before a recording began is neither idle time nor a reason to call the host the limit."""
 
-from pathlib import Path
-
 import pytest
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
@@ -9,14 +7,13 @@ from pinprof.analysis import analyse
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import verdict_sentence
-from pinprof.trace import read_trace
 
 MARK = "execute_context_0(0)_generation_8(8)"
 WITHHELD = {"step", "estimate", "causes", "drain"}
 
 
-def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
-    return analyse(read_trace(builder.write(folder / "trace.json"))).profile
+def profile_of(builder: TraceBuilder) -> Profile:
+    return analyse(builder.read()).profile
 
 
 def found(profile: Profile) -> set[str]:
@@ -35,13 +32,7 @@ def replay(builder: TraceBuilder, launch: float, start: float, kernels: int = 10
     for number in range(kernels):
         stream = SIDE if number % 2 else COMPUTE
         builder.activity(
-            "kernel",
-            f"layer_{number}",
-            start + lasting * number,
-            lasting,
-            correlation=graph,
-            device=0,
-            stream=stream,
+            "kernel", f"layer_{number}", start + lasting * number, lasting, correlation=graph, device=0, stream=stream
         )
 
 
@@ -60,9 +51,9 @@ def apart(mark: str | None = MARK) -> TraceBuilder:
 
 @pytest.mark.parametrize("mark", [MARK, "step[DECODE bs=8]", "ProfilerStep#3", None])
 def test_where_the_gpu_begins_after_the_host_has_ended_no_limit_and_no_idle_time_of_a_step_is_given(
-    mark: str | None, tmp_path: Path
+    mark: str | None,
 ) -> None:
-    profile = profile_of(apart(mark), tmp_path)
+    profile = profile_of(apart(mark))
     assert found(profile) == WITHHELD
     assert profile.bound is None
     assert profile.parts == ()
@@ -72,8 +63,8 @@ def test_where_the_gpu_begins_after_the_host_has_ended_no_limit_and_no_idle_time
     ]
 
 
-def test_the_report_says_for_how_long_the_gpu_works(tmp_path: Path) -> None:
-    analysis = analyse(read_trace(apart().write(tmp_path / "trace.json")))
+def test_the_report_says_for_how_long_the_gpu_works() -> None:
+    analysis = analyse(apart().read())
     text = trace_to_text(analysis.profile, analysis.findings, width=140)
     assert "1.00 ms  GPU work: 100 % of the time from its first work to its last, as traced" in text
     assert "what the host launches" not in text
@@ -82,21 +73,21 @@ def test_the_report_says_for_how_long_the_gpu_works(tmp_path: Path) -> None:
     )
 
 
-def test_a_gpu_that_begins_as_soon_as_it_is_told_is_compared_with_the_host(tmp_path: Path) -> None:
+def test_a_gpu_that_begins_as_soon_as_it_is_told_is_compared_with_the_host() -> None:
     builder = TraceBuilder()
     builder.event("user_annotation", MARK, 0, 300)
     replay(builder, launch=200, start=230)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert not found(profile)
     assert profile.bound == "gpu"
     assert profile.steps.traced_ns == 1_000_000
 
 
-def test_a_launch_that_takes_long_itself_is_no_work_of_before(tmp_path: Path) -> None:
+def test_a_launch_that_takes_long_itself_is_no_work_of_before() -> None:
     builder = TraceBuilder()
     graph = builder.call("cudaGraphLaunch", 0, 5000)  # it loads the code of its kernels
     builder.activity("kernel", "k", 5010, 1000, correlation=graph, device=0, stream=COMPUTE)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert not found(profile)
     assert profile.steps.traced_ns == 6_010_001
 
@@ -104,37 +95,37 @@ def test_a_launch_that_takes_long_itself_is_no_work_of_before(tmp_path: Path) ->
 # ---------------------------------------------------------------- work in flight
 
 
-def test_work_in_flight_counts_where_the_whole_trace_is_the_step(tmp_path: Path) -> None:
+def test_work_in_flight_counts_where_the_whole_trace_is_the_step() -> None:
     builder = TraceBuilder()
     builder.op("aten::mm", 0, 100)
     in_flight(builder, 5, 895)
     builder.kernel(900, 100, launch=50)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     (mean,) = profile.parts
     assert profile.steps.busy_ns == 995_000
     assert mean.work_ns == 995_000
     assert profile.bound == "gpu"
 
 
-def test_work_in_flight_beside_a_single_step_that_the_host_makes_long_is_not_its_idle_time(tmp_path: Path) -> None:
+def test_work_in_flight_beside_a_single_step_that_the_host_makes_long_is_not_its_idle_time() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 1000)
     in_flight(builder, 5, 795)
     builder.kernel(800, 200, launch=50)
     builder.call("cudaDeviceSynchronize", 100, 890)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert found(profile) == WITHHELD
     assert profile.bound is None
     assert profile.doubts[0].what == "no launch of 795 µs of GPU work in the only step"
 
 
-def test_little_work_in_flight_is_no_matter(tmp_path: Path) -> None:
+def test_little_work_in_flight_is_no_matter() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 1000)
     in_flight(builder, 5, 45)
     builder.kernel(50, 400, launch=20)
     builder.call("cudaDeviceSynchronize", 100, 890)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert not found(profile)
     assert profile.bound == "host"
 
@@ -151,23 +142,23 @@ def steps(count: int, host: float, gpu: float, behind: float) -> TraceBuilder:
     return builder
 
 
-def test_a_training_whose_gpu_is_behind_is_bound_by_it_as_before(tmp_path: Path) -> None:
-    profile = profile_of(steps(5, host=50, gpu=700, behind=400), tmp_path)  # all is launched before the GPU begins
+def test_a_training_whose_gpu_is_behind_is_bound_by_it_as_before() -> None:
+    profile = profile_of(steps(5, host=50, gpu=700, behind=400))  # all is launched before the GPU begins
     assert not found(profile)
     assert profile.bound == "gpu"
     assert profile.steps.traced_ns == 700_000
 
 
-def test_a_training_whose_host_is_the_limit_stays_so(tmp_path: Path) -> None:
-    profile = profile_of(steps(5, host=1000, gpu=300, behind=15), tmp_path)
+def test_a_training_whose_host_is_the_limit_stays_so() -> None:
+    profile = profile_of(steps(5, host=1000, gpu=300, behind=15))
     assert not found(profile)
     assert profile.bound == "host"
     (mean,) = profile.parts
     assert mean.compute_ns == 300_000
 
 
-def test_steps_of_a_host_that_is_slow_and_long_ahead_contradict_themselves(tmp_path: Path) -> None:
-    profile = profile_of(steps(4, host=1000, gpu=300, behind=5000), tmp_path)
+def test_steps_of_a_host_that_is_slow_and_long_ahead_contradict_themselves() -> None:
+    profile = profile_of(steps(4, host=1000, gpu=300, behind=5000))
     assert found(profile) == WITHHELD
     assert profile.bound is None
 
@@ -175,12 +166,12 @@ def test_steps_of_a_host_that_is_slow_and_long_ahead_contradict_themselves(tmp_p
 # ---------------------------------------------------------------- batches of a server
 
 
-def test_replays_without_ops_are_work_of_the_batch_that_launches_them(tmp_path: Path) -> None:
+def test_replays_without_ops_are_work_of_the_batch_that_launches_them() -> None:
     builder = TraceBuilder()
     for number in range(5):
         builder.event("user_annotation", f"execute_context_0(0)_generation_{number}({number})", 1200 * number, 300)
         replay(builder, launch=1200 * number + 100, start=1200 * number + 130)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = builder.read()
     profile = analyse(trace).profile
     assert trace.links.activity_step.tolist() == [step for step in range(5) for _ in range(10)]
     assert profile.steps.count == 4
@@ -189,27 +180,27 @@ def test_replays_without_ops_are_work_of_the_batch_that_launches_them(tmp_path: 
     assert profile.bound == "host"  # 0.2 of 1.2 ms: the next batch comes late
 
 
-def test_batches_one_ahead_of_the_gpu_are_bound_by_it(tmp_path: Path) -> None:
+def test_batches_one_ahead_of_the_gpu_are_bound_by_it() -> None:
     builder = TraceBuilder()
     in_flight(builder, 0, 1000)
     for number in range(5):
         builder.event("user_annotation", f"step[DECODE bs={8 + number}]", 1000 * number + 1, 300)
         replay(builder, launch=1000 * number + 100, start=1000 * (number + 1))
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert not found(profile)
     assert profile.bound == "gpu"
     assert profile.steps.traced_ns == profile.steps.busy_ns == 1_000_000
 
 
-def test_graphs_of_other_sizes_are_not_taken_for_one_that_has_lost_work(tmp_path: Path) -> None:
+def test_graphs_of_other_sizes_are_not_taken_for_one_that_has_lost_work() -> None:
     builder = TraceBuilder()
     for number in range(6):
         builder.event("user_annotation", "execute_context_0(0)_generation_8(8)", 2000 * number, 300)
         replay(builder, launch=2000 * number + 100, start=2000 * number + 130, kernels=3 if number == 2 else 10)
-    assert not {doubt.check for doubt in profile_of(builder, tmp_path).doubts} & {"lost_graph_work"}
+    assert not {doubt.check for doubt in profile_of(builder).doubts} & {"lost_graph_work"}
 
 
-def test_a_prefill_among_decodes_is_a_step_unlike_the_others(tmp_path: Path) -> None:
+def test_a_prefill_among_decodes_is_a_step_unlike_the_others() -> None:
     builder = TraceBuilder()
     for number in range(9):
         prefills = number == 4
@@ -217,7 +208,7 @@ def test_a_prefill_among_decodes_is_a_step_unlike_the_others(tmp_path: Path) -> 
         begin = 1200 * number + 9000 * (number > 4)
         builder.event("user_annotation", name, begin, 300)
         replay(builder, launch=begin + 100, start=begin + 130, lasting=1000 if prefills else 100)
-    profile = profile_of(builder, tmp_path)
+    profile = profile_of(builder)
     assert profile.steps.count == 7  # of nine the last is not whole
     assert profile.steps.traced_ns == 1_200_000
     (doubt,) = (doubt for doubt in profile.doubts if doubt.check == "irregular_steps")

@@ -1,14 +1,12 @@
 """Fused optimizers in a replay: which calls become one launch, and what is left of their kernels."""
 
-from pathlib import Path
-
 import pytest
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.graphs import FUSED, LAUNCH_NS, SMALL_NS, calls_to_fuse, capture_of, fused_ns
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 from pinprof.trace.phases import optimizer_steps, phase_of_calls
 
 US = 1000.0
@@ -27,8 +25,8 @@ def mark(builder: TraceBuilder, start: float, duration: float, name: str = "step
     builder.event("user_annotation", f"Optimizer.{name}", start, duration)
 
 
-def written(builder: TraceBuilder, folder: Path) -> Trace:
-    return read_trace(builder.write(folder / "trace.json"))
+def written(builder: TraceBuilder) -> Trace:
+    return builder.read()
 
 
 def saved_us(trace: Trace, step_us: float = STEP_US, **options: object) -> float:
@@ -37,7 +35,7 @@ def saved_us(trace: Trace, step_us: float = STEP_US, **options: object) -> float
     return (step_us * US - predict(trace, scenario, step_us / 1000).predicted_ns) / US
 
 
-def two_optimizers(folder: Path, between: int) -> Trace:
+def two_optimizers(between: int) -> Trace:
     """In each step an optimizer of 8 launches, a network's forward of N launches, and another optimizer of 8."""
     builder = TraceBuilder()
     for start in range(0, STEPS * STEP_US, STEP_US):
@@ -46,18 +44,18 @@ def two_optimizers(folder: Path, between: int) -> Trace:
             mark(builder, begin, 241)
         launching(builder, start + 10, 16 + between)
         builder.op("aten::mul", start + 10 + 30 * (16 + between), STEP_US - 30 - 30 * (16 + between))
-    return written(builder, folder)
+    return written(builder)
 
 
-def test_what_runs_between_two_optimizers_stays(tmp_path: Path) -> None:
+def test_what_runs_between_two_optimizers_stays() -> None:
     """Of each run of 8 launches the host keeps what is before the first; the others, 30 us apart, are gone."""
     for between in (2, 14):
-        trace = two_optimizers(tmp_path, between)
+        trace = two_optimizers(between)
         assert len(calls_to_fuse(trace, details_of(trace).syncs)) == 16 * STEPS
         assert saved_us(trace) == pytest.approx(2 * (7 * 30 - LAUNCH_NS / US), abs=12)
 
 
-def test_gradients_that_are_set_to_zero_are_not_in_a_fused_optimizer(tmp_path: Path) -> None:
+def test_gradients_that_are_set_to_zero_are_not_in_a_fused_optimizer() -> None:
     builder = TraceBuilder()
     for start in range(0, STEPS * STEP_US, STEP_US):
         builder.step(start // STEP_US, start, STEP_US - 10)
@@ -65,12 +63,12 @@ def test_gradients_that_are_set_to_zero_are_not_in_a_fused_optimizer(tmp_path: P
         launching(builder, start + 10, 30)
         mark(builder, start + 608, 302)
         builder.op("aten::mul", start + 910, 75)
-    trace = written(builder, tmp_path)
+    trace = written(builder)
     assert len(calls_to_fuse(trace, details_of(trace).syncs)) == 10 * STEPS
     assert saved_us(trace) == pytest.approx(9 * 30 - LAUNCH_NS / US, abs=12)
 
 
-def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers(tmp_path: Path) -> None:
+def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers() -> None:
     """Lightning gives the optimizer's step a closure, so that torch marks all of a training step as the optimizer's."""
     builder = TraceBuilder()
     for start in range(0, STEPS * STEP_US, STEP_US):
@@ -83,7 +81,7 @@ def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers(tmp_pat
             builder.kernel(at + 24, 2, launch=at + 20, thread=AUTOGRAD)
         launching(builder, start + 460, 15)
         builder.op("aten::mul", start + 910, 75)
-    trace = written(builder, tmp_path)
+    trace = written(builder)
     assert optimizer_steps(trace).start.tolist()[0] - trace.steps.start_ns[0] == (310 + 4 * 30 + 20 + 2) * US
     assert [int((phase_of_calls(trace) == phase).sum()) // STEPS for phase in range(4)] == [10, 5, 15, 0]
     assert saved_us(trace) == pytest.approx(14 * 30 - LAUNCH_NS / US, abs=12)
@@ -92,7 +90,7 @@ def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers(tmp_pat
 @pytest.mark.parametrize(
     ("name", "share"), [("step#Adam.step", 7 / 18), ("step#AdamW.step", 7 / 20), ("step#SGD.step", None)]
 )
-def test_a_fused_adam_reads_and_writes_the_memory_once(tmp_path: Path, name: str, share: float | None) -> None:
+def test_a_fused_adam_reads_and_writes_the_memory_once(name: str, share: float | None) -> None:
     """Of 20 kernels of 37 us 36 us each are for their bytes; nothing is known of other optimizers."""
     builder = TraceBuilder()
     for start in range(0, STEPS * STEP_US, STEP_US):
@@ -101,7 +99,7 @@ def test_a_fused_adam_reads_and_writes_the_memory_once(tmp_path: Path, name: str
         for number in range(20):
             builder.op("aten::_foreach_mul_", start + 10 + 10 * number, 9)
             builder.kernel(start + 20 + 40 * number, 37, launch=start + 15 + 10 * number)
-    trace = written(builder, tmp_path)
+    trace = written(builder)
     left = fused_ns(trace, calls_to_fuse(trace, details_of(trace).syncs))
     assert list(left.values()) == ([pytest.approx(36 * share * US)] * 20 * STEPS if share else [])
     after_us = 20 * 36 * share if share else 20 * 37
@@ -110,20 +108,20 @@ def test_a_fused_adam_reads_and_writes_the_memory_once(tmp_path: Path, name: str
     assert SMALL_NS == US
 
 
-def test_a_fused_optimizer_is_not_fused_again(tmp_path: Path) -> None:
+def test_a_fused_optimizer_is_not_fused_again() -> None:
     builder = TraceBuilder()
     for start in range(0, STEPS * STEP_US, STEP_US):
         builder.step(start // STEP_US, start, STEP_US - 10)
         mark(builder, start + 5, 905)
         launching(builder, start + 10, 30, op="aten::_fused_adamw_")
         builder.op("aten::mul", start + 910, 75)
-    trace = written(builder, tmp_path)
+    trace = written(builder)
     assert calls_to_fuse(trace, details_of(trace).syncs) == frozenset()
     assert saved_us(trace) == pytest.approx(0, abs=1)
 
 
-def test_a_graph_of_the_network_does_not_hold_the_optimizer_between_two_passes(tmp_path: Path) -> None:
-    trace = two_optimizers(tmp_path, 14)
+def test_a_graph_of_the_network_does_not_hold_the_optimizer_between_two_passes() -> None:
+    trace = two_optimizers(14)
     assert capture_of(trace, details_of(trace).syncs, "model").launches == 14
     assert capture_of(trace, details_of(trace).syncs, "optimizer").launches == 16
     assert capture_of(trace, details_of(trace).syncs, "step").launches == 30

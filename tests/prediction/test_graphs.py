@@ -1,7 +1,5 @@
 """CUDA graphs in a replay: many launches become one, and what no graph holds stays."""
 
-from pathlib import Path
-
 import pytest
 from trace_builder import TraceBuilder
 
@@ -9,7 +7,7 @@ from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.graphs import GAP_NS, HANDED_ON_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of, handed_on
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 from pinprof.trace.phases import NODE, TO_WEIGHT
 
 US = 1000.0
@@ -17,7 +15,7 @@ COUNT, KERNEL_US, EVERY_US = 30, 2, 30
 
 
 def recorded(
-    folder: Path, *, item_at: float | None = None, pause_us: float = 0, varying: bool = False, optimizer: bool = False
+    *, item_at: float | None = None, pause_us: float = 0, varying: bool = False, optimizer: bool = False
 ) -> Trace:
     """Six steps, each of 30 ops of 28 us, one every 30 us from 10 us on, each with a kernel of 2 us.
 
@@ -39,10 +37,10 @@ def recorded(
             builder.op("aten::item", start + item_at, 1.8)
             builder.call("cudaStreamSynchronize", start + item_at + 0.2, 1)
         builder.op("aten::mul", start + length - 90, 75)
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
-def with_sizes(folder: Path, *waits: int) -> Trace:
+def with_sizes(*waits: int) -> Trace:
     """Three steps of 20 forward and 10 backward ops, each with a kernel; before these forward ops, nonzero() waits."""
     builder = TraceBuilder()
     for start in builder.steps(3, 4000):
@@ -53,37 +51,37 @@ def with_sizes(folder: Path, *waits: int) -> Trace:
                 builder.call("cudaStreamSynchronize", at - 25, 10)
             builder.op("aten::mul" if launch < 20 else f"{NODE}MulBackward0", at, 40)
             builder.kernel(at + 24, KERNEL_US, launch=at + 20)
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
 def predicted_us(trace: Trace, step_us: float, **options: object) -> float:
     return predict(trace, Scenario(**options), step_us / 1000).predicted_ns / US  # type: ignore[arg-type]
 
 
-def test_one_launch_makes_all_kernels(tmp_path: Path) -> None:
+def test_one_launch_makes_all_kernels() -> None:
     """What is left: the host until the first launch and after the last, the launch, or the kernels with their gaps."""
-    trace = recorded(tmp_path)
+    trace = recorded()
     chain = LATENCY_NS / US + COUNT * KERNEL_US + (COUNT - 1) * GAP_NS / US  # 99 us
     after = predicted_us(trace, 1000, cuda_graph="step")
     host = 30 + 100 + LAUNCH_NS / US  # until the first launch, from the last one to the end, and the graph's
     assert after == pytest.approx(max(chain, host), abs=15)
 
 
-def test_a_pause_in_the_region_stays(tmp_path: Path) -> None:
-    short = predicted_us(recorded(tmp_path), 1000, cuda_graph="step")
-    long = predicted_us(recorded(tmp_path, pause_us=600), 1600, cuda_graph="step")
+def test_a_pause_in_the_region_stays() -> None:
+    short = predicted_us(recorded(), 1000, cuda_graph="step")
+    long = predicted_us(recorded(pause_us=600), 1600, cuda_graph="step")
     assert long - short == pytest.approx(600, abs=60)
 
 
-def test_python_of_a_network_is_in_the_graph(tmp_path: Path) -> None:
+def test_python_of_a_network_is_in_the_graph() -> None:
     """The Python between two ops of a forward pass runs when the graph is captured."""
-    short = predicted_us(recorded(tmp_path), 1000, cuda_graph="step")
-    assert predicted_us(recorded(tmp_path, pause_us=300), 1300, cuda_graph="step") == pytest.approx(short, abs=20)
+    short = predicted_us(recorded(), 1000, cuda_graph="step")
+    assert predicted_us(recorded(pause_us=300), 1300, cuda_graph="step") == pytest.approx(short, abs=20)
 
 
-def test_python_of_an_optimizer_is_in_the_graph_of_the_step(tmp_path: Path) -> None:
+def test_python_of_an_optimizer_is_in_the_graph_of_the_step() -> None:
     """It runs when the graph is captured; a fused optimizer runs it in each step."""
-    trace = recorded(tmp_path, pause_us=600, optimizer=True)
+    trace = recorded(pause_us=600, optimizer=True)
     chain = LATENCY_NS / US + COUNT * KERNEL_US + (COUNT - 1) * GAP_NS / US
     host = 30 + 100 + LAUNCH_NS / US
     assert predicted_us(trace, 1600, cuda_graph="step") == pytest.approx(max(chain, host), abs=20)
@@ -92,7 +90,7 @@ def test_python_of_an_optimizer_is_in_the_graph_of_the_step(tmp_path: Path) -> N
     assert fused == pytest.approx(10 + launches + 600 + LAUNCH_NS / US + 100, abs=60)
 
 
-def with_adam(folder: Path, *, count: int = 40, more: str = "aten::add") -> Trace:
+def with_adam(*, count: int = 40, more: str = "aten::add") -> Trace:
     """Six steps, each of an Adam of N parameters: its count of steps is read twice for each, then it divides."""
     builder = TraceBuilder()
     for start in builder.steps(6):
@@ -102,28 +100,28 @@ def with_adam(folder: Path, *, count: int = 40, more: str = "aten::add") -> Trac
         for op, at in ((more, 700), ("aten::_foreach_div_", 800)):
             builder.op(op, start + at, 20)
             builder.kernel(start + at + 12, 8, launch=start + at + 10, name="multi_tensor_apply_kernel")
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
 @pytest.mark.parametrize("count", [40, 80])
-def test_adam_in_a_graph_divides_each_parameter_by_itself(tmp_path: Path, count: int) -> None:
+def test_adam_in_a_graph_divides_each_parameter_by_itself(count: int) -> None:
     """For each of two divisions one small kernel per parameter, ten small ones, and once more the recorded 8 us."""
-    after = predicted_us(with_adam(tmp_path, count=count), 1000, cuda_graph="step", host_speed=100.0)
+    after = predicted_us(with_adam(count=count), 1000, cuda_graph="step", host_speed=100.0)
     small = (2 * count + 10) * KERNEL_NS / US
     assert after == pytest.approx(LATENCY_NS / US + 8 + GAP_NS / US + 2 * 8 + small, abs=12)
 
 
 @pytest.mark.slow
-def test_adam_that_is_capturable_or_becomes_a_fused_one_adds_nothing(tmp_path: Path) -> None:
+def test_adam_that_is_capturable_or_becomes_a_fused_one_adds_nothing() -> None:
     plain = LATENCY_NS / US + 2 * 8 + GAP_NS / US
-    trace = with_adam(tmp_path, more="aten::_foreach_pow")
+    trace = with_adam(more="aten::_foreach_pow")
     assert predicted_us(trace, 1000, cuda_graph="step", host_speed=100.0) == pytest.approx(plain, abs=12)
-    trace = with_adam(tmp_path)
+    trace = with_adam()
     both = predicted_us(trace, 1000, cuda_graph="step", fused_optimizer=True, host_speed=100.0)
     assert both == pytest.approx(plain, abs=12)
 
 
-def with_gradients(folder: Path, *, gradients: int) -> Trace:
+def with_gradients(*, gradients: int) -> Trace:
     """Six steps: ten ops forward, ten backward, one of SGD; behind each op of backward, a part of the gradients."""
     builder = TraceBuilder()
     for start in builder.steps(6, 3000):
@@ -136,37 +134,37 @@ def with_gradients(folder: Path, *, gradients: int) -> Trace:
         builder.event("user_annotation", "Optimizer.step#SGD.step", start + 2400, 100)
         builder.op("aten::_foreach_add_", start + 2410, 60)
         builder.kernel(start + 2440, KERNEL_US, launch=start + 2430)
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
 @pytest.mark.parametrize(("region", "handed_on_us"), [("model", 60 * HANDED_ON_NS / US), ("step", 0.0)])
-def test_gradients_of_a_graph_are_handed_on_by_the_host(tmp_path: Path, region: str, handed_on_us: float) -> None:
+def test_gradients_of_a_graph_are_handed_on_by_the_host(region: str, handed_on_us: float) -> None:
     """One by one to an optimizer outside of the graph; to one in the graph, not at all."""
-    without = predicted_us(with_gradients(tmp_path, gradients=0), 3000, cuda_graph=region)
-    after = predicted_us(with_gradients(tmp_path, gradients=60), 3000, cuda_graph=region)
+    without = predicted_us(with_gradients(gradients=0), 3000, cuda_graph=region)
+    after = predicted_us(with_gradients(gradients=60), 3000, cuda_graph=region)
     assert after - without == pytest.approx(handed_on_us, abs=40)
 
 
-def test_gradients_of_work_in_no_graph_are_not_handed_on(tmp_path: Path) -> None:
+def test_gradients_of_work_in_no_graph_are_not_handed_on() -> None:
     """Of ten backward ops in each of six steps, graphs hold the last five; behind each op are six gradients."""
-    trace = with_gradients(tmp_path, gradients=60)
+    trace = with_gradients(gradients=60)
     held = [21 * step + launch for step in range(6) for launch in range(20) if not 10 <= launch < 15]
     assert handed_on(trace, held) == {21 * step + launch: 6 for step in range(6) for launch in range(15, 20)}
 
 
-def test_a_fused_optimizer_without_an_optimizer_changes_nothing(tmp_path: Path) -> None:
-    trace = recorded(tmp_path)
+def test_a_fused_optimizer_without_an_optimizer_changes_nothing() -> None:
+    trace = recorded()
     assert predicted_us(trace, 1000, fused_optimizer=True) == pytest.approx(predicted_us(trace, 1000), abs=1)
 
 
-def test_a_wait_cuts_the_region_in_two_and_is_named(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, item_at=308)
+def test_a_wait_cuts_the_region_in_two_and_is_named() -> None:
+    trace = recorded(item_at=308)
     capture = capture_of(trace, details_of(trace).syncs, "step")
     assert capture.launches == COUNT
     assert [(blocker.per_step, blocker.what) for blocker in capture.blockers] == [(1.0, "item")]
     cut = predicted_us(trace, 1000, cuda_graph="step")
     whole = predicted_us(trace, 1000, cuda_graph="step", drop_syncs=("all",))
-    assert predicted_us(recorded(tmp_path), 1000, cuda_graph="step") == pytest.approx(whole, abs=5)
+    assert predicted_us(recorded(), 1000, cuda_graph="step") == pytest.approx(whole, abs=5)
     assert whole < cut < 300
 
 
@@ -179,32 +177,30 @@ def test_a_wait_cuts_the_region_in_two_and_is_named(tmp_path: Path) -> None:
         pytest.param((18, 19), 18 + 9, id="two at the end"),
     ],
 )
-def test_a_graph_does_not_hold_work_whose_size_the_gpu_decides(
-    tmp_path: Path, waits: tuple[int, ...], launches: int
-) -> None:
-    trace = with_sizes(tmp_path, *waits)
+def test_a_graph_does_not_hold_work_whose_size_the_gpu_decides(waits: tuple[int, ...], launches: int) -> None:
+    trace = with_sizes(*waits)
     syncs = details_of(trace).syncs
     assert capture_of(trace, syncs, "step").launches == launches
     assert capture_of(trace, syncs, "step", dropped=range(len(syncs.sites))).launches == 30  # sizes are known then
 
 
-def test_kernels_that_differ_from_step_to_step_are_said(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, varying=True)
+def test_kernels_that_differ_from_step_to_step_are_said() -> None:
+    trace = recorded(varying=True)
     assert "the steps do not launch the same kernels" in [
         blocker.what for blocker in capture_of(trace, details_of(trace).syncs, "step").blockers
     ]
-    same = recorded(tmp_path)
+    same = recorded()
     assert capture_of(same, details_of(same).syncs, "step").blockers == ()
 
 
-def test_a_region_without_launches_changes_nothing(tmp_path: Path) -> None:
-    trace = recorded(tmp_path)
+def test_a_region_without_launches_changes_nothing() -> None:
+    trace = recorded()
     assert capture_of(trace, details_of(trace).syncs, "optimizer").launches == 0
 
 
-def test_a_trace_without_kernels_cannot_be_predicted(tmp_path: Path) -> None:
+def test_a_trace_without_kernels_cannot_be_predicted() -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 100)
     builder.op("aten::add", 10, 20)
     with pytest.raises(TraceError):
-        predict(read_trace(builder.write(tmp_path / "trace.json")), Scenario(cuda_graph="step"))
+        predict(builder.read(), Scenario(cuda_graph="step"))

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 from detector import FOLDER, detector
 from recordings import TRACES
@@ -20,8 +18,8 @@ STEPS = 6
 NEXT_BATCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
-def predicted(builder: TraceBuilder, folder: Path, step_ms: float, **changes: object) -> Prediction:
-    trace = read_trace(builder.write(folder / "trace.json"))
+def predicted(builder: TraceBuilder, step_ms: float, **changes: object) -> Prediction:
+    trace = builder.read()
     return predict(trace, Scenario(**changes), step_ms)  # type: ignore[arg-type]
 
 
@@ -36,8 +34,8 @@ def item_and_work() -> TraceBuilder:
     return builder
 
 
-def test_without_the_wait_the_host_works_beside_the_gpu(tmp_path: Path) -> None:
-    step = predicted(item_and_work(), tmp_path, 1.0, drop_syncs=("all",))
+def test_without_the_wait_the_host_works_beside_the_gpu() -> None:
+    step = predicted(item_and_work(), 1.0, drop_syncs=("all",))
     assert step.baseline_source == "given"
     assert step.predicted_ns == pytest.approx(502_000, rel=0.03)  # the kernel alone
     assert (step.bound_before, step.bound_after) == ("host", "gpu")
@@ -45,37 +43,37 @@ def test_without_the_wait_the_host_works_beside_the_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("step_ms", "why"), [(1.3, "takes 1.00 ms"), (0.3, "works for 502 µs")])
-def test_a_step_that_cannot_be_that_of_the_trace_is_refused(tmp_path: Path, step_ms: float, why: str) -> None:
+def test_a_step_that_cannot_be_that_of_the_trace_is_refused(step_ms: float, why: str) -> None:
     with pytest.raises(TraceError, match=f"is not its own.*{why}"):  # the GPU works for 502 of 1000 µs
-        predicted(item_and_work(), tmp_path, step_ms)
+        predicted(item_and_work(), step_ms)
 
 
-def test_a_step_that_waits_for_the_loader_may_be_longer_than_the_one_recorded(tmp_path: Path) -> None:
+def test_a_step_that_waits_for_the_loader_may_be_longer_than_the_one_recorded() -> None:
     builder = item_and_work()
     for number in range(STEPS):
         builder.event("user_annotation", NEXT_BATCH, 1000 * number + 600, 50)
-    step = predicted(builder, tmp_path, 30.0)
+    step = predicted(builder, 30.0)
     assert (step.baseline_ns, step.bound_before, step.bound_after) == (30e6, "input", "input")
 
 
-def test_a_change_within_what_a_replay_is_unsure_by_is_not_certain(tmp_path: Path) -> None:
-    assert not predicted(item_and_work(), tmp_path, 1.0).is_certain
-    assert not predicted(item_and_work(), tmp_path, 1.0, host_speed=1.02).is_certain  # 10 of 1000 µs
-    assert not predicted(item_and_work(), tmp_path, 1.0, host_speed=1.1).is_certain  # 44, where runs differ by 40
-    assert predicted(item_and_work(), tmp_path, 1.0, host_speed=1.2).is_certain
+def test_a_change_within_what_a_replay_is_unsure_by_is_not_certain() -> None:
+    assert not predicted(item_and_work(), 1.0).is_certain
+    assert not predicted(item_and_work(), 1.0, host_speed=1.02).is_certain  # 10 of 1000 µs
+    assert not predicted(item_and_work(), 1.0, host_speed=1.1).is_certain  # 44, where runs differ by 40
+    assert predicted(item_and_work(), 1.0, host_speed=1.2).is_certain
 
 
-def test_no_change_is_the_step_as_it_was(tmp_path: Path) -> None:
-    assert predicted(item_and_work(), tmp_path, 1.0).predicted_ns == pytest.approx(1_000_000, rel=0.01)
+def test_no_change_is_the_step_as_it_was() -> None:
+    assert predicted(item_and_work(), 1.0).predicted_ns == pytest.approx(1_000_000, rel=0.01)
 
 
-def test_a_faster_gpu_shortens_what_the_host_waits_for(tmp_path: Path) -> None:
-    step = predicted(item_and_work(), tmp_path, 1.0, gpu_speed=2.0)
+def test_a_faster_gpu_shortens_what_the_host_waits_for() -> None:
+    step = predicted(item_and_work(), 1.0, gpu_speed=2.0)
     assert step.predicted_ns == pytest.approx(750_000, rel=0.02)
 
 
-def test_a_faster_host_shortens_its_work(tmp_path: Path) -> None:
-    step = predicted(item_and_work(), tmp_path, 1.0, host_speed=2.0)
+def test_a_faster_host_shortens_its_work() -> None:
+    step = predicted(item_and_work(), 1.0, host_speed=2.0)
     assert step.predicted_ns == pytest.approx(1_000_000 - 240_000, rel=0.03)  # half of 480 µs
 
 
@@ -95,24 +93,24 @@ def copying(kind: str, *, copy: float) -> TraceBuilder:
     return builder
 
 
-def test_a_pinned_copy_takes_its_bytes_over_the_rate(tmp_path: Path) -> None:
+def test_a_pinned_copy_takes_its_bytes_over_the_rate() -> None:
     builder = copying(PAGEABLE, copy=300)
-    step = predicted(builder, tmp_path, 1.0, pin=True, pinned_gbps=55.0)
-    faster = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
+    step = predicted(builder, 1.0, pin=True, pinned_gbps=55.0)
+    faster = predicted(builder, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
     assert step.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # 102 instead of 300 µs
     assert faster.predicted_ns == pytest.approx(680_000 + 102_000, rel=0.01)  # the GPU alone
 
 
-def test_where_only_pageable_copies_are_launched_a_pinned_one_does_not_last_as_long(tmp_path: Path) -> None:
+def test_where_only_pageable_copies_are_launched_a_pinned_one_does_not_last_as_long() -> None:
     """40 MB, staged in 3,000 us of the host, take 1,000 us at 40 GB/s; no other launch shows what one takes."""
     builder = TraceBuilder()
     for start in builder.steps(4, 4_000):
         builder.copy("HtoD (Pageable -> Device)", start + 110, 2_900, launch=start + 100, call=3_020, size=40_000_000)
-    prediction = predicted(builder, tmp_path, 4.0, pin=True, pinned_gbps=40.0)
+    prediction = predicted(builder, 4.0, pin=True, pinned_gbps=40.0)
     assert prediction.predicted_ns == pytest.approx(1_050_000, rel=0.1)
 
 
-def test_a_small_copy_that_becomes_pinned_and_asynchronous_takes_a_longer_call(tmp_path: Path) -> None:
+def test_a_small_copy_that_becomes_pinned_and_asynchronous_takes_a_longer_call() -> None:
     """Steps of 1000 us, of the host alone: ten copies of 4 kB in calls of 2 us."""
     builder = TraceBuilder()
     for start in range(0, 1000 * STEPS, 1000):
@@ -120,15 +118,15 @@ def test_a_small_copy_that_becomes_pinned_and_asynchronous_takes_a_longer_call(t
         for at in range(start + 10, start + 110, 10):
             builder.copy("HtoD (Pageable -> Device)", at + 3, 1, launch=at, call=2, size=4096)
         builder.kernel(start + 300, 10, launch=start + 200)
-    prediction = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True)
+    prediction = predicted(builder, 1.0, pin=True, non_blocking=True)
     assert prediction.predicted_ns == pytest.approx(1_000_000 + 10 * 1000 * (COPY_LAUNCHES * LAUNCH_US - 2), rel=0.005)
 
 
-def test_what_limits_the_step_is_what_the_report_says(tmp_path: Path) -> None:
+def test_what_limits_the_step_is_what_the_report_says() -> None:
     builder = copying(PAGEABLE, copy=300)  # the host stages copies during 680 µs of kernels
-    step = predicted(builder, tmp_path, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
+    step = predicted(builder, 1.0, pin=True, non_blocking=True, pinned_gbps=55.0)
     assert (step.bound_before, step.bound_after) == ("host", "gpu")
-    assert measure(read_trace(tmp_path / "trace.json")).bound == "host"
+    assert measure(builder.read()).bound == "host"
 
 
 @pytest.mark.slow
@@ -142,12 +140,12 @@ def test_what_limits_a_recording_is_what_its_report_says(name: str, bound: str) 
     assert (step.bound_before, step.bound_after, measure(trace).bound) == (bound,) * 3
 
 
-def test_a_pinned_copy_takes_what_it_was_measured_at_on_a_machine(tmp_path: Path) -> None:
+def test_a_pinned_copy_takes_what_it_was_measured_at_on_a_machine() -> None:
     builder = copying(PAGEABLE, copy=300)
     machine = PinnedRates("H200", htod=((1_000_000, 27.5), (10_000_000, 27.5)), dtoh=((1_000_000, 1.0),))
-    step = predicted(builder, tmp_path, 1.0, pin=True, machine=machine)
+    step = predicted(builder, 1.0, pin=True, machine=machine)
     assert step.predicted_ns == pytest.approx(1_000_000 - 100_000, rel=0.01)  # 200 instead of 300 µs
-    given = predicted(builder, tmp_path, 1.0, pin=True, machine=machine, pinned_gbps=55.0)
+    given = predicted(builder, 1.0, pin=True, machine=machine, pinned_gbps=55.0)
     assert given.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # the rate that is given wins
 
 
@@ -161,38 +159,38 @@ def test_between_measured_sizes_the_time_of_a_copy_is_between_theirs() -> None:
     assert machine.time_ns(DTOH, 1_000) is None
 
 
-def test_non_blocking_changes_nothing_for_pageable_memory(tmp_path: Path) -> None:
-    step = predicted(copying(PAGEABLE, copy=300), tmp_path, 1.0, non_blocking=True)
+def test_non_blocking_changes_nothing_for_pageable_memory() -> None:
+    step = predicted(copying(PAGEABLE, copy=300), 1.0, non_blocking=True)
     assert step.predicted_ns == pytest.approx(1_000_000, rel=0.01)
 
 
-def test_copies_made_ahead_hide_behind_kernels(tmp_path: Path) -> None:
-    step = predicted(copying(PINNED, copy=100), tmp_path, 1.0, non_blocking=True, overlap_copies=True)
+def test_copies_made_ahead_hide_behind_kernels() -> None:
+    step = predicted(copying(PINNED, copy=100), 1.0, non_blocking=True, overlap_copies=True)
     assert step.predicted_ns == pytest.approx(880_000, rel=0.01)
 
 
-def test_copies_made_ahead_are_limited_by_their_engine(tmp_path: Path) -> None:
+def test_copies_made_ahead_are_limited_by_their_engine() -> None:
     builder = TraceBuilder()
     for number in range(STEPS):
         host, gpu = 20 * number, 100 + 952 * number
         builder.step(number, host, 20)
         builder.copy(PINNED, gpu, 800, launch=host + 1, size=5_500_000)
         builder.kernel(gpu + 801, 150, launch=host + 10)
-    step = predicted(builder, tmp_path, 0.952, overlap_copies=True)
+    step = predicted(builder, 0.952, overlap_copies=True)
     assert step.predicted_ns == pytest.approx(800_000, rel=0.01)  # one copy after the other, during the kernel
 
 
-def test_without_allocations_the_host_goes_on(tmp_path: Path) -> None:
+def test_without_allocations_the_host_goes_on() -> None:
     builder = TraceBuilder()
     for start in builder.steps(STEPS, length=1000):
         builder.kernel(start + 20, 300, launch=start + 10)
         builder.call("cudaFree", start + 30, 400)
         builder.call("cudaMalloc", start + 440, 300)
-    step = predicted(builder, tmp_path, 1.0, drop_allocs=True)
+    step = predicted(builder, 1.0, drop_allocs=True)
     assert step.predicted_ns == pytest.approx(300_000, rel=0.03)
 
 
-def test_only_the_site_that_is_named_is_dropped(tmp_path: Path) -> None:
+def test_only_the_site_that_is_named_is_dropped() -> None:
     builder = item_and_work()
     builder.metadata["pinprof_lines"] = [
         {
@@ -201,26 +199,26 @@ def test_only_the_site_that_is_named_is_dropped(tmp_path: Path) -> None:
             "at": [{"file": "train.py", "line": 7, "function": "f", "stack": [], "cause": None}],
         }
     ]
-    assert predicted(builder, tmp_path, 1.0, drop_syncs=("train.py:7",)).predicted_ns < 600_000
+    assert predicted(builder, 1.0, drop_syncs=("train.py:7",)).predicted_ns < 600_000
     with pytest.raises(TraceError, match=r"the host does not wait at train\.py:8; it does at train\.py:7"):
-        predicted(builder, tmp_path, 1.0, drop_syncs=("train.py:8",))
+        predicted(builder, 1.0, drop_syncs=("train.py:8",))
 
 
-def test_a_wait_for_a_side_stream_costs_only_what_it_lasts(tmp_path: Path) -> None:
+def test_a_wait_for_a_side_stream_costs_only_what_it_lasts() -> None:
     builder = TraceBuilder()
     for start in builder.steps(STEPS, length=1000):
         builder.kernel(start + 20, 980, launch=start + 10)
         builder.copy("DtoH (Device -> Pinned)", start + 30, 100, launch=start + 15, stream=SIDE)
         builder.call("cudaEventRecord", start + 18, 1)
         builder.call("cudaEventSynchronize", start + 25, 110)
-    assert predicted(builder, tmp_path, 1.0, drop_syncs=("all",)).predicted_ns == pytest.approx(990_000, rel=0.02)
+    assert predicted(builder, 1.0, drop_syncs=("all",)).predicted_ns == pytest.approx(990_000, rel=0.02)
 
 
-def test_a_trace_that_cannot_run_again_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_trace_that_cannot_run_again_is_refused_in_one_line() -> None:
     builder = TraceBuilder()
     builder.op("aten::add", 0, 10)
     with pytest.raises(TraceError) as error:
-        predicted(builder, tmp_path, 1.0)
+        predicted(builder, 1.0)
     assert "\n" not in str(error.value)
 
 
@@ -235,21 +233,21 @@ def test_a_trace_that_cannot_run_again_is_refused_in_one_line(tmp_path: Path) ->
         ("train.py:60", 1),
     ],
 )
-def test_waits_are_dropped_by_the_users_place_and_by_the_librarys(tmp_path: Path, place: str, waits: int) -> None:
-    details = details_of(read_trace(detector().write(tmp_path / "trace.json")))
+def test_waits_are_dropped_by_the_users_place_and_by_the_librarys(place: str, waits: int) -> None:
+    details = details_of(detector().read())
     scenario = Scenario(drop_syncs=places_in("trace.json", [details.syncs], [place]))
     (change,) = changes_of(details, scenario)
     assert change.per_step == waits
 
 
-def test_a_place_of_a_library_that_does_not_wait_is_told_with_those_that_do(tmp_path: Path) -> None:
+def test_a_place_of_a_library_that_does_not_wait_is_told_with_those_that_do() -> None:
     with pytest.raises(TraceError, match=r"does not wait at boxes\.py:9; it does at train\.py:60, .*boxes\.py:83"):
-        predicted(detector(), tmp_path, 2.0, drop_syncs=("boxes.py:9",))
+        predicted(detector(), 2.0, drop_syncs=("boxes.py:9",))
 
 
-def test_without_lines_the_error_names_functions(tmp_path: Path) -> None:
+def test_without_lines_the_error_names_functions() -> None:
     builder = item_and_work()
     builder.function("train.py(3): train", 0, 1000 * STEPS)
-    assert predicted(builder, tmp_path, 1.0, drop_syncs=("train.py:train",)).predicted_ns < 600_000
+    assert predicted(builder, 1.0, drop_syncs=("train.py:train",)).predicted_ns < 600_000
     with pytest.raises(TraceError, match=r"no source lines.*name one of its functions \(train\.py:train\), record"):
-        predicted(builder, tmp_path, 1.0, drop_syncs=("train.py:7",))
+        predicted(builder, 1.0, drop_syncs=("train.py:7",))

@@ -20,7 +20,6 @@ from pinprof.prediction.predict import pace_after
 from pinprof.prediction.verification import verify
 from pinprof.replay import Replay
 from pinprof.replay.machine import Pace
-from pinprof.trace import read_trace
 
 US, MS = 1000, 1_000_000
 NOISE = 0.01
@@ -74,7 +73,7 @@ def program(parts: Parts, folder: Path) -> Replay:
             gpu += 3
         host += parts.work
         builder.step(number, began, host - began)
-    return Replay([details_of(read_trace(builder.write(folder / "trace.json")))])
+    return Replay([details_of(builder.read())])
 
 
 def told(replay: Replay, times: float) -> Replay:
@@ -157,11 +156,11 @@ def test_no_step_becomes_shorter_than_the_work_of_the_gpu_unless_it_is(tmp_path:
     [{"pin": True}, {"drop_allocs": True}, {"fused_optimizer": True}, {"non_blocking": True}, {"overlap_copies": True}],
     ids=lambda changes: next(iter(changes)),
 )
-def test_a_change_that_finds_nothing_in_the_trace_predicts_nothing(tmp_path: Path, changes: dict[str, bool]) -> None:
+def test_a_change_that_finds_nothing_in_the_trace_predicts_nothing(changes: dict[str, bool]) -> None:
     builder = TraceBuilder()
     for start in builder.steps(5):
         builder.kernel(start + 20, 300, launch=start + 10)
-    replay = Replay([details_of(read_trace(builder.write(tmp_path / "trace.json")))], 0.93 * MS)
+    replay = Replay([details_of(builder.read())], 0.93 * MS)
     scenario = Scenario(**changes)  # type: ignore[arg-type]
     assert predict_scenario(replay, scenario).predicted_ns == replay.step_ns
     assert all(not change.per_step for change in changes_of(replay.ranks[0], scenario))

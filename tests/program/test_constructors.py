@@ -40,11 +40,10 @@ DATA = TensorDataset(torch.zeros(8, 2), torch.zeros(8))
 
 
 @pytest.fixture
-def journal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Journal]:
+def journal(no_recording: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Journal]:
     """A journal that alone notes: recordings that other tests abandoned may still note until they are collected."""
     monkeypatch.setattr(DataLoader, "__iter__", inspect.unwrap(DataLoader.__iter__))
     journal = Journal(Clock)
-    gc.collect()
     with noticing_work(journal):
         yield journal
 
@@ -68,11 +67,7 @@ def optimizer_at(number: int) -> MadeOptimizer:
 
 def test_a_loader_has_the_line_where_its_call_begins(journal: Journal) -> None:
     number = line() + 1
-    kept = DataLoader(
-        DATA,
-        batch_size=4,
-        num_workers=0,
-    )
+    kept = DataLoader(DATA, batch_size=4, num_workers=0)
     loader = loader_at(number)
     assert kept
     assert loader.file.endswith("test_constructors.py")
@@ -136,12 +131,8 @@ def test_an_optimizer_says_what_it_was_given(journal: Journal) -> None:
     optimizer = optimizer_at(number)
     assert kept
     assert optimizer.kind == "torch.optim.sgd.SGD"
-    assert (optimizer.foreach, optimizer.fused, optimizer.momentum, optimizer.differentiable) == (
-        False,
-        None,
-        True,
-        False,
-    )
+    told = (optimizer.foreach, optimizer.fused, optimizer.momentum, optimizer.differentiable)
+    assert told == (False, None, True, False)
     assert not optimizer.plain_on_gpu
 
 
@@ -158,8 +149,7 @@ def test_blocks_within_each_other_note_once(journal: Journal) -> None:
     assert loader_at(number)
 
 
-def test_torch_is_as_before_afterwards() -> None:
-    gc.collect()
+def test_torch_is_as_before_afterwards(no_recording: None) -> None:
     before = DataLoader.__init__, DataLoader.__iter__
     with noting_constructors():
         assert DataLoader.__init__ is not before[0]

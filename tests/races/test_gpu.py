@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -54,40 +53,6 @@ def race_write_to_a_source() -> None:
     source.zero_()  # access: PIN503
 
 
-def race_read_of_a_view() -> None:
-    x, host = torch.ones(1024, 1024, device="cuda"), pinned(1024, 1024)
-    sleep()
-    host[256:].copy_(x[256:], non_blocking=True)  # copy
-    host.view(-1)[300_000:].sum()  # access: PIN502
-
-
-def race_read_of_a_column() -> None:
-    x, host = torch.ones(64, 64, device="cuda"), pinned(64, 64)
-    sleep()
-    host.copy_(x, non_blocking=True)  # copy
-    host[:, 3].max()  # access: PIN502
-
-
-def race_read_of_another_dtype() -> None:
-    x, host = torch.ones(64, 64, device="cuda"), torch.ones(64, 64, dtype=torch.float16, pin_memory=True)
-    sleep()
-    host.copy_(x, non_blocking=True)  # copy
-    host.max()  # access: PIN502
-
-
-def race_read_in_another_thread() -> None:
-    x = torch.ones(1024, 1024, device="cuda")
-    sleep()
-    host = x.to("cpu", non_blocking=True)  # copy
-
-    def read() -> None:
-        host.sum()  # access: PIN502
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    thread.join()
-
-
 def race_ring_refilled_too_early() -> None:
     slots = [pinned(256, 256) for _ in range(2)]
     sleep()
@@ -95,14 +60,6 @@ def race_ring_refilled_too_early() -> None:
         slot = slots[step % 2]
         slot.fill_(step)  # access: PIN503
         slot.to("cuda", non_blocking=True)  # copy
-
-
-def race_staging_filled_by_a_copy() -> None:
-    staging = pinned(256, 256)
-    sleep()
-    for batch in torch.ones(3, 256, 256):
-        staging.copy_(batch)  # access: PIN503
-        staging.to("cuda", non_blocking=True)  # copy
 
 
 def race_copy_on_a_second_stream() -> None:
@@ -154,54 +111,16 @@ def race_torch_event_recorded_too_early() -> None:
     host.sum()  # access: PIN502
 
 
-def race_torch_stream_of_another_copy() -> None:
-    x, side = torch.ones(1024, 1024, device="cuda"), torch.Stream(device="cuda")
-    sleep()
-    host = x.to("cpu", non_blocking=True)  # copy
-    side.synchronize()
-    host.sum()  # access: PIN502
-
-
-def race_query_that_says_no() -> None:
-    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
-    sleep()
-    host = x.to("cpu", non_blocking=True)  # copy
-    copied.record()
-    assert not copied.query()
-    host.sum()  # access: PIN502
-
-
 def race_numpy_of_a_destination() -> None:
     x = torch.ones(1024, 1024, device="cuda")
     host = x.to("cpu", non_blocking=True)  # copy
     host.numpy().sum()  # access: PIN506
 
 
-def race_array_of_a_destination() -> None:
-    x = torch.ones(1024, 1024, device="cuda")
-    host = x.to("cpu", non_blocking=True)  # copy
-    np.asarray(host).sum()  # access: PIN506
-
-
 def race_item_of_a_destination() -> None:
     loss = torch.ones((), device="cuda")
     host = loss.to("cpu", non_blocking=True)  # copy
     float(host)  # access: PIN502
-
-
-def race_list_of_a_destination() -> None:
-    host = torch.ones(9, device="cuda").to("cpu", non_blocking=True)  # copy
-    host.tolist()  # access: PIN502
-
-
-def race_print_of_a_destination() -> None:
-    host = torch.ones(9, device="cuda").to("cpu", non_blocking=True)  # copy
-    print(host)  # access: PIN502  # noqa: T201
-
-
-def race_save_of_a_destination() -> None:
-    host = torch.ones(9, device="cuda").to("cpu", non_blocking=True)  # copy
-    torch.save({"w": host}, io.BytesIO())  # access: PIN502
 
 
 def race_read_in_inference_mode() -> None:
@@ -211,11 +130,6 @@ def race_read_in_inference_mode() -> None:
         host.sum()  # access: PIN502
 
 
-def race_list_of_results() -> None:
-    host = torch.ones((), device="cuda").to("cpu", non_blocking=True)  # copy
-    torch.tensor([host, 1.0])  # access: PIN502
-
-
 def race_copy_on_another_stream() -> None:
     x, host, side = torch.ones(64, 64, device="cuda"), pinned(64, 64), cuda.Stream()
     side.wait_stream(cuda.current_stream())
@@ -223,13 +137,6 @@ def race_copy_on_another_stream() -> None:
         sleep()
         host.copy_(x, non_blocking=True)  # copy
     host.to("cuda", non_blocking=True)  # access: PIN502
-
-
-def race_write_to_a_destination() -> None:
-    x, host = torch.ones(64, 64, device="cuda"), pinned(64, 64)
-    sleep()
-    host.copy_(x, non_blocking=True)  # copy
-    torch.add(host.new_ones(64, 64), 1, out=host)  # access: PIN504
 
 
 def race_read_in_backward() -> None:
@@ -376,12 +283,6 @@ def right_result_after_stream() -> None:
     host.sum()
 
 
-def right_result_after_current_stream() -> None:
-    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
-    torch.cuda.current_stream().synchronize()
-    host.sum()
-
-
 def right_result_after_query() -> None:
     x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
     host = x.to("cpu", non_blocking=True)
@@ -490,12 +391,6 @@ def right_result_after_a_chain_of_torch_streams() -> None:
     host.sum()
 
 
-def right_result_after_accelerator_stream() -> None:
-    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
-    torch.accelerator.current_stream().synchronize()
-    host.sum()
-
-
 def right_source_that_is_read() -> None:
     source = pinned(1024, 1024)
     sleep()
@@ -512,14 +407,6 @@ def right_pageable_memory() -> None:
     source.zero_()
     host.copy_(x, non_blocking=True)
     host.sum()
-
-
-def right_source_with_gaps() -> None:
-    source = pinned(1024, 1024)
-    sleep()
-    x = source[:, ::2].to("cuda", non_blocking=True)
-    source.zero_()
-    assert x.sum().item() == 1024 * 512
 
 
 def right_dropped_sources() -> None:

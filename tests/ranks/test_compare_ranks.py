@@ -2,7 +2,6 @@
 
 import pickle
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from pinprof.measurement.trust.doubt import Known
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Ranks, measure_rank
 from pinprof.report.job.text import job_to_text
-from pinprof.trace import read_trace
 
 RECORDED = TRACES / "ranks"
 STEPS = 6
@@ -45,13 +43,12 @@ def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2, *
     return builder
 
 
-def compared(folder: Path, *ranks: TraceBuilder) -> Ranks:
-    traces = [read_trace(builder.write(folder / f"rank{place}.json")) for place, builder in enumerate(ranks)]
-    return compare_ranks([measure_rank(trace) for trace in traces])
+def compared(*ranks: TraceBuilder) -> Ranks:
+    return compare_ranks([measure_rank(builder.read()) for builder in ranks])
 
 
-def test_the_rank_that_begins_late_is_named_with_what_it_does(tmp_path: Path) -> None:
-    found = compared(tmp_path, rank(0, 10), rank(1, 600), rank(2, 20))
+def test_the_rank_that_begins_late_is_named_with_what_it_does() -> None:
+    found = compared(rank(0, 10), rank(1, 600), rank(2, 20))
     assert found.slowest_rank == 1
     assert found.reason == PAUSES.format("aten::mm")
     assert found.skew_ns == pytest.approx(585_000, rel=0.1)
@@ -72,9 +69,9 @@ SENT = [
 
 @pytest.mark.parametrize(("called", "message", "size", "on_the_bus"), SENT)
 def test_the_bus_bandwidth_counts_from_when_all_ranks_have_come(
-    called: str, message: tuple[str, int, int, int], size: int, on_the_bus: float, tmp_path: Path
+    called: str, message: tuple[str, int, int, int], size: int, on_the_bus: float
 ) -> None:
-    found = compared(tmp_path, *(rank(at, late, called=called, message=message) for at, late in enumerate((10, 600))))
+    found = compared(*(rank(at, late, called=called, message=message) for at, late in enumerate((10, 600))))
     (collective,) = found.collectives
     assert (collective.own_ns, collective.bytes) == (80_000, size)
     assert collective.bus_gbps == pytest.approx(on_the_bus * size / 80_000)
@@ -90,14 +87,14 @@ def test_the_bus_bandwidth_counts_from_when_all_ranks_have_come(
         *(("Float", 10**20, 10, 2), ("Float", 10, "1 2", 2), ("Float 10", 10, 10, 2), ("Float", 10, "", 2)),
     ],
 )
-def test_without_a_sound_message_there_is_no_bandwidth(message: tuple[Any, ...] | None, tmp_path: Path) -> None:
-    found = compared(tmp_path, *(rank(at, 10, message=message) for at in range(2)))
+def test_without_a_sound_message_there_is_no_bandwidth(message: tuple[Any, ...] | None) -> None:
+    found = compared(*(rank(at, 10, message=message) for at in range(2)))
     assert found.collectives[0].bus_gbps is None
     assert found.traffic == ()
 
 
-def test_a_wait_that_only_one_rank_has_is_the_reason(tmp_path: Path) -> None:
-    found = compared(tmp_path, rank(0, 10), rank(1, 600, wait=True))
+def test_a_wait_that_only_one_rank_has_is_the_reason() -> None:
+    found = compared(rank(0, 10), rank(1, 600, wait=True))
     assert found.slowest_rank == 1
     assert found.reason in {"its host waits in `.item()` in aten::item", "its GPU works longer"}
 
@@ -118,23 +115,22 @@ def launching(number: int, every: float) -> TraceBuilder:
     return builder
 
 
-def test_a_host_that_launches_later_is_the_reason(tmp_path: Path) -> None:
-    found = compared(tmp_path, launching(0, 10), launching(1, 40))
+def test_a_host_that_launches_later_is_the_reason() -> None:
+    found = compared(launching(0, 10), launching(1, 40))
     assert found.slowest_rank == 1
     assert found.reason == "its host launches later"
 
 
-def test_ranks_that_do_the_same_raise_no_alarm(tmp_path: Path) -> None:
-    found = compared(tmp_path, rank(0, 300), rank(1, 305))
+def test_ranks_that_do_the_same_raise_no_alarm() -> None:
+    found = compared(rank(0, 300), rank(1, 305))
     assert (found.slowest_rank, found.reason) == (None, None)
 
 
-def test_ranks_that_meet_have_the_step_of_the_one_that_sets_the_pace(tmp_path: Path) -> None:
+def test_ranks_that_meet_have_the_step_of_the_one_that_sets_the_pace() -> None:
     groups = ("[0, 1]", "[0, 1]", "[2, 3]", "[2, 3]")
     late = (600, 10, 10, 300)
     traces = [
-        read_trace(rank(number, time, group=group).write(tmp_path / f"rank{number}.json"))
-        for number, (time, group) in enumerate(zip(late, groups, strict=True))
+        rank(number, time, group=group).read() for number, (time, group) in enumerate(zip(late, groups, strict=True))
     ]
     parts = [measure_rank(trace) for trace in traces]
     estimated = [
@@ -144,23 +140,23 @@ def test_ranks_that_meet_have_the_step_of_the_one_that_sets_the_pace(tmp_path: P
     assert [row.step_ns for row in compare_ranks(estimated).rows] == [900e3, 900e3, 500e3, 500e3]
 
 
-def test_a_clock_that_is_seconds_ahead_changes_nothing_and_is_said(tmp_path: Path) -> None:
+def test_a_clock_that_is_seconds_ahead_changes_nothing_and_is_said() -> None:
     ranks = [rank(0, 10), rank(1, 600), rank(2, 20)]
     for event in ranks[1].events:
         event["ts"] += 7_000_000
-    found = compared(tmp_path, *ranks)
+    found = compared(*ranks)
     assert [row.clock_ahead_ns for row in found.rows] == [0, 7_000_000_000, 0]
     assert found.clocks_within_ns == 0
     assert [round(row.waited_ns / 1000) for row in found.rows] == [590, 0, 580]
 
 
-def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come(tmp_path: Path) -> None:
+def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come() -> None:
     ranks = [rank(0, 10), rank(1, 600)]
     for place, builder in enumerate(ranks):
         for start in range(0, 1000 * STEPS, 1000):
             came, took = ((10, 20), (300, 40))[place]
             builder.collective(start + 850 + came / 10, took, launch=start + 840, called="broadcast")
-    found = compared(tmp_path, *ranks)
+    found = compared(*ranks)
     broadcast = next(row for row in found.collectives if row.name == "broadcast")
     assert broadcast.last_rank == 1
     assert broadcast.own_ns == 40_000
@@ -168,25 +164,25 @@ def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come(tmp
 
 
 @pytest.mark.slow
-def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace(tmp_path: Path) -> None:
+def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace() -> None:
     def kept(copies: int) -> int:
         builder = rank(0, 300, wait=True)
         for number in range(copies):
             builder.copy("HtoD (Pageable -> Device)", 900 + number, 1, launch=500 + number, call=1)
-        return len(pickle.dumps(measure_rank(read_trace(builder.write(tmp_path / f"{copies}.json")))))
+        return len(pickle.dumps(measure_rank(builder.read())))
 
     assert kept(1200) < 1.1 * kept(300)  # both have copies in several steps, so as many wait sites
 
 
-def test_a_rank_alone_has_nobody_to_wait_for(tmp_path: Path) -> None:
-    found = compared(tmp_path, rank(0, 300))
+def test_a_rank_alone_has_nobody_to_wait_for() -> None:
+    found = compared(rank(0, 300))
     assert (found.slowest_rank, found.skew_ns, found.collectives) == (None, 0, ())
 
 
-def test_a_trace_without_gpu_work_is_a_rank_all_the_same(tmp_path: Path) -> None:
+def test_a_trace_without_gpu_work_is_a_rank_all_the_same() -> None:
     builder = TraceBuilder()
     builder.op("aten::add", 0, 10)
-    found = compared(tmp_path, rank(0, 300), builder)
+    found = compared(rank(0, 300), builder)
     assert [row.rank for row in found.rows] == [0, 1]
     assert found.rows[1].alone_ns is None
 
@@ -236,13 +232,11 @@ def test_balanced_jobs_raise_no_alarm(name: str) -> None:
     assert all(row.communication_ns >= row.exposed_communication_ns >= 0 for row in found.rows)
 
 
-def test_ranks_recorded_at_different_steps_are_said_to_be(tmp_path: Path) -> None:
+def test_ranks_recorded_at_different_steps_are_said_to_be() -> None:
     ranks = [rank(number, 10) for number in range(3)]
     for builder, steps in zip(ranks, (38, 41, 38), strict=True):
         builder.metadata["pinprof"] = {"steps_before": steps}
-    parts = [
-        measure_rank(read_trace(builder.write(tmp_path / f"rank{place}.json"))) for place, builder in enumerate(ranks)
-    ]
+    parts = [measure_rank(builder.read()) for builder in ranks]
     text = job_to_text(compare_ranks(parts), parts)
     assert "recorded at different steps (ranks 0, 2 after 38; rank 1 after 41)" in text
     assert "different steps" not in job_to_text(compare_ranks([parts[0], parts[2]]), [parts[0], parts[2]])

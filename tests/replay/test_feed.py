@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 
 import pytest
 from trace_builder import TraceBuilder
@@ -13,7 +12,6 @@ from pinprof.prediction.edits import Edits
 from pinprof.replay import Replay
 from pinprof.rules import Finding
 from pinprof.rules.savings import saving_of
-from pinprof.trace import read_trace
 from pinprof.trace.constructors import Made, MadeLoader
 from pinprof.trace.run_log import RunLog
 
@@ -23,7 +21,6 @@ RECORDED = 4
 
 
 def recorded(
-    folder: Path,
     plain_ms: float,
     input_ms: float,
     *,
@@ -43,7 +40,7 @@ def recorded(
         builder.op("aten::item", begin + 710, 200)
         builder.copy("DtoH (Device -> Pinned)", begin + 800, 2, launch=begin + 720, size=4)
         builder.call("cudaStreamSynchronize", begin + 730, 150)
-    trace = read_trace(builder.write(folder / "trace.json"))
+    trace = builder.read()
     plain = 40
     log = RunLog(
         start_up_ns=0,
@@ -72,8 +69,8 @@ def without_waits(analysis: Analysis) -> Edits:
     return Edits(unwaited=frozenset(range(len(analysis.details.syncs.stalls.call))))
 
 
-def test_workers_that_are_late_without_the_profiler_set_the_pace(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path, 2.0, 1.05)
+def test_workers_that_are_late_without_the_profiler_set_the_pace() -> None:
+    analysis = recorded(2.0, 1.05)
     assert analysis.profile.bound == "input"
     assert analysis.findings.verdict.cause == "input"
     assert waits_of(analysis.replay) == {1.05 * MS}
@@ -84,49 +81,49 @@ def test_workers_that_are_late_without_the_profiler_set_the_pace(tmp_path: Path)
     assert "1.05 ms per step for the next batch; 50.0 µs of the wait is in the trace: " in finding.evidence.text
 
 
-def test_a_batch_that_is_ready_takes_its_time_and_sets_no_pace(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path, 1.0, 0.3, traced_ms=0.3)
+def test_a_batch_that_is_ready_takes_its_time_and_sets_no_pace() -> None:
+    analysis = recorded(1.0, 0.3, traced_ms=0.3)
     assert analysis.profile.bound == "host"
     assert not analysis.replay.is_starved
     assert saved_ms(analysis, without_waits(analysis)) > 0
 
 
-def test_a_process_that_loads_its_data_itself_takes_as_long_as_without_the_profiler(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path, 0.8, 0.3, traced_ms=0.5, by=IN_PROCESS)
+def test_a_process_that_loads_its_data_itself_takes_as_long_as_without_the_profiler() -> None:
+    analysis = recorded(0.8, 0.3, traced_ms=0.5, by=IN_PROCESS)
     assert waits_of(analysis.replay) == {0.3 * MS}
     assert saved_ms(analysis, Edits(most_input_ns=0.0)) == pytest.approx(0.3, rel=0.03)
     assert saved_ms(analysis, without_waits(analysis)) > 0  # it goes on loading, and nobody waits for workers
 
 
-def test_a_step_that_is_longer_for_no_known_reason_stays_longer(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path, 1.6, 0.05)
+def test_a_step_that_is_longer_for_no_known_reason_stays_longer() -> None:
+    analysis = recorded(1.6, 0.05)
     assert analysis.profile.bound == "host"
     unchanged = predict(analysis.details.trace, Scenario())
     assert unchanged.predicted_ns == pytest.approx(unchanged.baseline_ns) == pytest.approx(1.6 * MS)
     assert 0 < saved_ms(analysis, without_waits(analysis)) < 0.3
 
 
-def test_late_workers_set_no_pace_where_the_gpu_does(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path, 1.0, 0.4, busy_ms=0.96)
+def test_late_workers_set_no_pace_where_the_gpu_does() -> None:
+    analysis = recorded(1.0, 0.4, busy_ms=0.96)
     assert analysis.profile.bound == "gpu"
     assert not analysis.replay.is_starved
 
 
-def test_a_given_step_has_the_input_of_the_trace(tmp_path: Path) -> None:
-    details = recorded(tmp_path, 2.0, 1.05).details
+def test_a_given_step_has_the_input_of_the_trace() -> None:
+    details = recorded(2.0, 1.05).details
     assert waits_of(Replay([details], 1.0 * MS)) == {0.05 * MS}
 
 
-def test_a_thread_that_pins_receives_the_batches_beside_the_step(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path, 1.0, 0.3, traced_ms=0.3, pageable=True)
+def test_a_thread_that_pins_receives_the_batches_beside_the_step() -> None:
+    analysis = recorded(1.0, 0.3, traced_ms=0.3, pageable=True)
     (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
     assert "to receive a batch from the workers takes 300 µs" in finding.evidence.text
     alone = saved_ms(analysis, replace(finding.evidence.edits, most_input_ns=inf))
     assert saved_ms(analysis, finding.evidence.edits) == pytest.approx(alone + 0.2, abs=0.01)
 
 
-def test_what_pins_does_not_help_workers_that_are_late(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path, 2.0, 1.05, pageable=True)
+def test_what_pins_does_not_help_workers_that_are_late() -> None:
+    analysis = recorded(2.0, 1.05, pageable=True)
     (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
     assert saved_ms(analysis, finding.evidence.edits) == 0
 
@@ -162,8 +159,8 @@ def about_input(analysis: Analysis) -> Finding:
         (6, 9, 0.5, "; the saving is with 8 workers, now 6"),  # six make a batch per 2 ms, eight per 1.5
     ],
 )
-def test_more_workers_are_as_many_times_as_fast(tmp_path: Path, now: int, cpus: int, saved: float, text: str) -> None:
-    analysis = recorded(tmp_path, 2.0, 1.05, made=of_workers(now, cpus))
+def test_more_workers_are_as_many_times_as_fast(now: int, cpus: int, saved: float, text: str) -> None:
+    analysis = recorded(2.0, 1.05, made=of_workers(now, cpus))
     finding = about_input(analysis)
     assert finding.rule.id == "PIN401"
     assert f"{text}; 50.0 µs of the wait is in the trace" in finding.evidence.text
@@ -172,10 +169,8 @@ def test_more_workers_are_as_many_times_as_fast(tmp_path: Path, now: int, cpus: 
 
 
 @pytest.mark.parametrize(("plain", "saved"), [(10.0, 7.625), (2.0, 1.4)])
-def test_workers_bring_batches_beside_the_step_as_fast_as_their_number(
-    tmp_path: Path, plain: float, saved: float
-) -> None:
-    analysis = recorded(tmp_path, plain, plain - 0.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 16))
+def test_workers_bring_batches_beside_the_step_as_fast_as_their_number(plain: float, saved: float) -> None:
+    analysis = recorded(plain, plain - 0.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 16))
     finding = about_input(analysis)
     assert finding.rule.id == "PIN402"
     assert finding.evidence.text.endswith("; the saving is with 4 workers, now 0")
@@ -183,8 +178,8 @@ def test_workers_bring_batches_beside_the_step_as_fast_as_their_number(
     assert finding.saving.saving_ns == pytest.approx(saved * MS, rel=0.03)
 
 
-def test_where_the_workers_share_all_cores_the_wait_is_the_most_that_is_saved(tmp_path: Path) -> None:
-    finding = about_input(recorded(tmp_path, 2.0, 1.05, made=of_workers(3, 4)))
+def test_where_the_workers_share_all_cores_the_wait_is_the_most_that_is_saved() -> None:
+    finding = about_input(recorded(2.0, 1.05, made=of_workers(3, 4)))
     assert "; its 3 workers already share 4 cores with the program: make batches cheaper; 50" in finding.evidence.text
     assert finding.saving is None
     assert finding.most_ns == pytest.approx(1.05 * MS, rel=0.05)
@@ -199,19 +194,19 @@ def test_where_the_workers_share_all_cores_the_wait_is_the_most_that_is_saved(tm
         (None, "More workers (num_workers), persistent_workers=True if it lacks that, cheaper or"),
     ],
 )
-def test_what_a_loader_has_is_not_advised(tmp_path: Path, made: Made | None, advice: str) -> None:
-    finding = about_input(recorded(tmp_path, 2.0, 1.05, made=made))
+def test_what_a_loader_has_is_not_advised(made: Made | None, advice: str) -> None:
+    finding = about_input(recorded(2.0, 1.05, made=made))
     assert finding.rule.id == "PIN401"
     assert finding.fix == f"{advice} earlier preprocessing, larger reads."
 
 
-def test_of_several_loaders_it_is_not_known_which_is_late(tmp_path: Path) -> None:
-    finding = about_input(recorded(tmp_path, 2.0, 1.05, made=of_workers(1, 16, loaders=2)))
+def test_of_several_loaders_it_is_not_known_which_is_late() -> None:
+    finding = about_input(recorded(2.0, 1.05, made=of_workers(1, 16, loaders=2)))
     assert "the saving is with" not in finding.evidence.text
     assert finding.saving
 
 
-def test_where_no_core_is_left_for_a_first_worker_that_is_said(tmp_path: Path) -> None:
-    finding = about_input(recorded(tmp_path, 2.0, 1.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 1)))
+def test_where_no_core_is_left_for_a_first_worker_that_is_said() -> None:
+    finding = about_input(recorded(2.0, 1.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 1)))
     assert finding.evidence.text.endswith("; 1 core leaves no room for a worker: make batches cheaper")
     assert finding.saving is None

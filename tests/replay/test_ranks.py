@@ -2,7 +2,6 @@
 
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -43,8 +42,8 @@ def rank(late: float, kernel_beside: float, *, number: int, world_size: int = 2,
     return builder
 
 
-def job(folder: Path, *ranks: TraceBuilder) -> list[Trace]:
-    return [read_trace(builder.write(folder / f"rank{place}.json")) for place, builder in enumerate(ranks)]
+def job(*ranks: TraceBuilder) -> list[Trace]:
+    return [builder.read() for builder in ranks]
 
 
 def programs_of(traces: list[Trace]) -> list[Program]:
@@ -68,46 +67,46 @@ def sooner(program: Program, by_ns: float) -> Program:
     return replace(program, calls=tuple(map(moved, calls, (None, *calls[:-1]))))
 
 
-def test_a_rank_that_comes_sooner_speeds_up_the_whole_job(tmp_path: Path) -> None:
-    first, second = in_steps(programs_of(job(tmp_path, rank(0, 50, number=0), rank(600, 50, number=1))))
+def test_a_rank_that_comes_sooner_speeds_up_the_whole_job() -> None:
+    first, second = in_steps(programs_of(job(rank(0, 50, number=0), rank(600, 50, number=1))))
     assert pace([first, second], 4).step_ns == pytest.approx(1_000_000, rel=0.001)
     assert pace([first, sooner(second, 400_000)], 4).step_ns == pytest.approx(600_000, rel=0.001)
     assert pace([first, sooner(second, 595_000)], 4).step_ns == pytest.approx(405_000, rel=0.001)
 
 
-def test_a_rank_that_waits_is_not_sped_up_by_its_own_doing(tmp_path: Path) -> None:
-    first, second = in_steps(programs_of(job(tmp_path, rank(200, 50, number=0), rank(600, 50, number=1))))
+def test_a_rank_that_waits_is_not_sped_up_by_its_own_doing() -> None:
+    first, second = in_steps(programs_of(job(rank(200, 50, number=0), rank(600, 50, number=1))))
     assert pace([sooner(first, 200_000), second], 4).step_ns == pytest.approx(1_000_000, rel=0.001)
 
 
-def test_waiting_for_other_ranks_is_no_work(tmp_path: Path) -> None:
-    programs = in_steps(programs_of(job(tmp_path, rank(0, 50, number=0), rank(600, 50, number=1))))
+def test_waiting_for_other_ranks_is_no_work() -> None:
+    programs = in_steps(programs_of(job(rank(0, 50, number=0), rank(600, 50, number=1))))
     running = Job(programs)
     running.play()
     assert running.pacemaker() is running.machines[1]
     assert pace(programs, 4).busy_ns == pytest.approx(100_000 + 90_000, rel=0.02)  # a kernel and the collective's own
 
 
-def test_a_kernel_beside_a_waiting_collective_takes_what_it_takes_elsewhere(tmp_path: Path) -> None:
-    first, second = programs_of(job(tmp_path, rank(0, 300, number=0), rank(600, 20, number=1)))
+def test_a_kernel_beside_a_waiting_collective_takes_what_it_takes_elsewhere() -> None:
+    first, second = programs_of(job(rank(0, 300, number=0), rank(600, 20, number=1)))
     for program in (first, second):
         took = {work.duration_ns for call in program.calls for work in call.works if work.queue == 1}
         assert took == {20_000}
 
 
-def test_ranks_that_launch_in_different_orders_do_not_wait_forever(tmp_path: Path) -> None:
+def test_ranks_that_launch_in_different_orders_do_not_wait_forever() -> None:
     ranks = [rank(0, 50, number=0), rank(600, 50, number=1)]
     for builder, groups in zip(ranks, (("[0, 1]", "[1, 0]"), ("[1, 0]", "[0, 1]")), strict=True):
         for start in range(0, 1000 * STEPS, 1000):
             for place, group in enumerate(groups):
                 builder.collective(start + 850, 5, launch=start + 810 + 5 * place, group=group, stream=SIDE + place)
-    running = Job(programs_of(job(tmp_path, *ranks)))
+    running = Job(programs_of(job(*ranks)))
     running.play()
     assert running.completed_ns() > 0
 
 
-def test_a_prediction_takes_the_traces_of_all_ranks(tmp_path: Path) -> None:
-    traces = job(tmp_path, rank(0, 50, number=0), rank(600, 50, number=1))
+def test_a_prediction_takes_the_traces_of_all_ranks() -> None:
+    traces = job(rank(0, 50, number=0), rank(600, 50, number=1))
     made = predict(traces, Scenario(host_speed=2.0), 1.0)
     assert made.baseline_ns == 1_000_000
     assert made.predicted_ns == pytest.approx(600_000, rel=0.01)  # half of the last rank's 800 from wait to launch
@@ -116,12 +115,10 @@ def test_a_prediction_takes_the_traces_of_all_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("numbers", "sizes", "said"), [((0, 0), (2, 2), "is of the same rank as"), ((0, 1), (2, 4), "2 and 4 ranks")]
 )
-def test_traces_of_different_jobs_are_refused(
-    numbers: tuple[int, int], sizes: tuple[int, int], said: str, tmp_path: Path
-) -> None:
+def test_traces_of_different_jobs_are_refused(numbers: tuple[int, int], sizes: tuple[int, int], said: str) -> None:
     ranks = [rank(0, 50, number=number, world_size=size) for number, size in zip(numbers, sizes, strict=True)]
     with pytest.raises(TraceError, match=said):
-        predict(job(tmp_path, *ranks), Scenario())
+        predict(job(*ranks), Scenario())
 
 
 def test_no_traces_are_refused() -> None:
@@ -170,13 +167,13 @@ def test_the_predicted_step_is_that_of_the_fixed_job() -> None:
     assert max(errors) <= 0.09
 
 
-def test_a_rank_by_itself_does_not_tell_how_much_of_its_step_is_the_profiler_of_another(tmp_path: Path) -> None:
+def test_a_rank_by_itself_does_not_tell_how_much_of_its_step_is_the_profiler_of_another() -> None:
     waits = rank(0, 100, number=0)  # from 110 to 800 its GPU is in a collective
     works = rank(0, 100, number=0)
     for event in works.events:
         event["args"].pop("Collective name", None)
         event["name"] = event["name"].replace("ncclDevKernel", "gemm")
-    of_waiting, of_working = (measure(trace).estimate for trace in job(tmp_path, waits, works))
+    of_waiting, of_working = (measure(trace).estimate for trace in job(waits, works))
     assert of_waiting.step_ns == of_working.step_ns
     assert of_waiting.range_ns
     assert of_working.range_ns

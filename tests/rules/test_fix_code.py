@@ -304,9 +304,7 @@ def decisions(texts: Texts, device: str, _folder: Path) -> None:
             for batches in ((*GOOD, bad, *GOOD), (bad, *GOOD), (*GOOD, bad), (*GOOD, bad, bad)):
                 before, after = (trained(texts, kind, batches, device, optimizer) for kind in ("before", "code"))
                 assert all(value.isfinite().all() for value in after)
-                assert len(before) == len(after)
-                for one, other in zip(before, after, strict=True):
-                    torch.testing.assert_close(other, one, rtol=0, atol=0)
+                torch.testing.assert_close(after, before, rtol=0, atol=0)
     assert same(
         trained(texts, "code", GOOD, torch.device(device), "Adam"), trained(texts, "before", GOOD, device, "Adam")
     )
@@ -807,15 +805,19 @@ def trained_by(texts: Texts, kind: str, case: int, device: str, **options: Any) 
     return [parameter.detach() for parameter in model.parameters()]
 
 
+def forget_what_was_compiled() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()  # other tests ask whether anything was compiled
+
+
 @trial("PIN601")
 def launched_at_once(texts: Texts, device: str, _folder: Path) -> None:
     expected = trained_by(texts, "before", 0, device)
     torch._dynamo.reset()
     for case, options in ((0, {}), (1, {"fused": True, "capturable": True})) if device == "cuda" else ((0, {}),):
-        for one, other in zip(trained_by(texts, "code", case, device, **options), expected, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()  # other tests ask whether anything was compiled
+        found = trained_by(texts, "code", case, device, **options)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    forget_what_was_compiled()
 
 
 @trial("PIN602")
@@ -830,8 +832,7 @@ def fused_optimizers(texts: Texts, device: str, _folder: Path) -> None:
             model(torch.ones(4, 8, device=device)).square().mean().backward()
             optimizer.step()
         found.append([parameter.detach() for parameter in model.parameters()])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(*found)
 
 
 @trial("PIN603")
@@ -887,11 +888,6 @@ def ops_on_the_gpu(texts: Texts, device: str, _folder: Path) -> None:
     assert same(*seen)
 
 
-def forget_what_was_compiled() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()  # other tests ask whether anything was compiled
-
-
 @trial("PIN605")
 def one_code_for_all_lengths(texts: Texts, device: str, _folder: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh()).to(device)
@@ -904,8 +900,7 @@ def one_code_for_all_lengths(texts: Texts, device: str, _folder: Path) -> None:
         made[kind] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     forget_what_was_compiled()
     assert made == {"before": len(batches), "code": 1}
-    for one, other in zip(seen["code"], seen["before"], strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(seen["code"], seen["before"])
 
 
 @trial("PIN612")
@@ -961,8 +956,8 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
         means = [torch.ones_like(parameter) for parameter in model.parameters()]
         texts.run(kind, 2, {"model": model, "means": means})
         averages.append(torch.cat([mean.flatten() for mean in means]))
-    for one, other in (gradients, norms, averages):
-        torch.testing.assert_close(one, other)
+    for found in (gradients, norms, averages):
+        torch.testing.assert_close(*found)
     assert float(gradients[0].norm()) == pytest.approx(1.0, rel=1e-3)
 
 

@@ -1,7 +1,7 @@
 """Rules of the GPU's own time, each with a scene that fires it and scenes that nearly do."""
 
 from collections.abc import Callable
-from pathlib import Path
+from functools import cache
 
 import pytest
 from fitting import fitting
@@ -14,7 +14,7 @@ from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import RULES, Finding, find
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 from pinprof.units import duration
 
 Scene = Callable[[TraceBuilder, float], None]
@@ -23,62 +23,53 @@ STEPS = 4
 FULL = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(cutlass_80_simt_sgemm_256x128_8x4_nt_align1)"
 OF_TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32_warpgroupsize1x1x1_execute_segment_k_off_kernel"
 TURNS = "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>("
+BATCH_NORM = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 128, true, 1, true>(cudnnTensorStruct)"
 
 
-def busy(builder: TraceBuilder, start: float, *works: tuple[str, str, float]) -> None:
+def busy(*works: tuple[str, str, float]) -> Scene:
     """Kernels of these names and lengths one behind the other, each launched by an op; then the host waits for them."""
-    free = start + 20
-    for number, (op, kernel, length) in enumerate(works):
-        at = start + 10 * number
-        builder.op(op, at, 8)
-        builder.kernel(free, length, launch=at + 4, name=kernel)
-        free += length
-    builder.call("cudaStreamSynchronize", start + 10 * len(works), 983 - 10 * len(works))
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        free = start + 20
+        for number, (op, kernel, length) in enumerate(works):
+            at = start + 10 * number
+            builder.op(op, at, 8)
+            builder.kernel(free, length, launch=at + 4, name=kernel)
+            free += length
+        builder.call("cudaStreamSynchronize", start + 10 * len(works), 983 - 10 * len(works))
+
+    return scene
 
 
-def float32(builder: TraceBuilder, start: float) -> None:
-    busy(builder, start, ("aten::mm", FULL, 600), ("aten::add", "elementwise", 360))
+float32 = busy(("aten::mm", FULL, 600), ("aten::add", "elementwise", 360))
+tf32 = busy(("aten::mm", OF_TF32, 600), ("aten::add", "elementwise", 360))
+cublas_takes_others = busy(("aten::mm", FULL, 300), ("aten::mm", OF_TF32, 300), ("aten::add", "elementwise", 360))
+halves = busy(("aten::mm", "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_nn", 600), ("aten::add", "elementwise", 360))
+little_float32 = busy(("aten::mm", FULL, 10), ("aten::add", "elementwise", 950))
+turned = busy(("aten::cudnn_convolution", TURNS, 100), ("aten::cudnn_convolution", OF_TF32, 860))
+hardly_turned = busy(("aten::cudnn_convolution", TURNS, 10), ("aten::cudnn_convolution", OF_TF32, 950))
+batch_norm = busy(("aten::cudnn_batch_norm", BATCH_NORM, 100), ("aten::add", "elementwise", 860))
 
 
-def tf32(builder: TraceBuilder, start: float) -> None:
-    busy(builder, start, ("aten::mm", OF_TF32, 600), ("aten::add", "elementwise", 360))
-
-
-def both(builder: TraceBuilder, start: float) -> None:
-    """TF32 is on, and cuBLAS takes other kernels for some products all the same."""
-    busy(builder, start, ("aten::mm", FULL, 300), ("aten::mm", OF_TF32, 300), ("aten::add", "elementwise", 360))
-
-
-def halves(builder: TraceBuilder, start: float) -> None:
-    busy(builder, start, ("aten::mm", "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_nn", 600), ("aten::add", "e", 360))
-
-
-def little_float32(builder: TraceBuilder, start: float) -> None:
-    busy(builder, start, ("aten::mm", FULL, 10), ("aten::add", "elementwise", 950))
-
-
-def turned(builder: TraceBuilder, start: float) -> None:
-    busy(builder, start, ("aten::cudnn_convolution", TURNS, 100), ("aten::cudnn_convolution", OF_TF32, 860))
-
-
-def hardly_turned(builder: TraceBuilder, start: float) -> None:
-    busy(builder, start, ("aten::cudnn_convolution", TURNS, 10), ("aten::cudnn_convolution", OF_TF32, 950))
-
-
-def batch_norm(builder: TraceBuilder, start: float) -> None:
-    name = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 128, true, 1, true>(cudnnTensorStruct)"
-    busy(builder, start, ("aten::cudnn_batch_norm", name, 100), ("aten::add", "elementwise", 860))
-
-
-def attended(builder: TraceBuilder, start: float, *ops: str, inner: str = "aten::bmm") -> None:
+def attended(*ops: str, inner: str = "aten::bmm") -> Scene:
     """Ops in a row, each with a kernel of 100 us; products are those of batches within, unless of another name."""
-    for number, op in enumerate(ops):
-        at = start + 10 * number
-        builder.op(op, at, 8)
-        if op == "aten::matmul":
-            builder.op(inner, at + 1, 6)
-        builder.kernel(start + 20 + 100 * number, 100, launch=at + 3)
-    builder.op("aten::mul", start + 200, 700)
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        for number, op in enumerate(ops):
+            at = start + 10 * number
+            builder.op(op, at, 8)
+            if op == "aten::matmul":
+                builder.op(inner, at + 1, 6)
+            builder.kernel(start + 20 + 100 * number, 100, launch=at + 3)
+        builder.op("aten::mul", start + 200, 700)
+
+    return scene
+
+
+by_hand = attended("aten::matmul", "aten::div", "aten::masked_fill", "aten::softmax", "aten::dropout", "aten::matmul")
+of_matrices = attended("aten::matmul", "aten::softmax", "aten::matmul", inner="aten::mm")
+something_between = attended("aten::matmul", "aten::topk", "aten::softmax", "aten::matmul")
+one_product = attended("aten::matmul", "aten::softmax", "aten::sum")
 
 
 def by_math(builder: TraceBuilder, start: float) -> None:
@@ -99,45 +90,24 @@ def fused(builder: TraceBuilder, start: float) -> None:
     builder.op("aten::mul", start + 70, 830)
 
 
-def by_hand(builder: TraceBuilder, start: float) -> None:
-    ops = ("aten::matmul", "aten::div", "aten::masked_fill", "aten::softmax", "aten::dropout", "aten::matmul")
-    attended(builder, start, *ops)
-
-
-def of_matrices(builder: TraceBuilder, start: float) -> None:
-    attended(builder, start, "aten::matmul", "aten::softmax", "aten::matmul", inner="aten::mm")
-
-
-def something_between(builder: TraceBuilder, start: float) -> None:
-    attended(builder, start, "aten::matmul", "aten::topk", "aten::softmax", "aten::matmul")
-
-
-def one_product(builder: TraceBuilder, start: float) -> None:
-    attended(builder, start, "aten::matmul", "aten::softmax", "aten::sum")
-
-
-def read(scene: Scene, folder: Path, major: int | None = 9) -> Trace:
+def read(scene: Scene, major: int | None = 9) -> Trace:
     builder = TraceBuilder()
     builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA H200", "computeMajor": major}]
     for start in builder.steps(STEPS):
         scene(builder, start)
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
-def found(scene: Scene, folder: Path, major: int | None = 9) -> list[Finding]:
-    trace = read(scene, folder, major)
+@cache
+def found(scene: Scene, major: int | None = 9) -> list[Finding]:
+    trace = read(scene, major)
     return [each for each in find(measure(trace), trace) if each.rule.family == "gpu"]
 
 
-FIRES = [
-    (float32, "PIN701"),
-    (turned, "PIN702"),
-    (by_math, "PIN703"),
-    (by_hand, "PIN703"),
-]
+FIRES = [(float32, "PIN701"), (turned, "PIN702"), (by_math, "PIN703"), (by_hand, "PIN703")]
 NEARLY = [
     (tf32, "PIN701"),
-    (both, "PIN701"),
+    (cublas_takes_others, "PIN701"),
     (halves, "PIN701"),
     (little_float32, "PIN701"),
     (hardly_turned, "PIN702"),
@@ -150,13 +120,13 @@ NEARLY = [
 
 
 @pytest.mark.parametrize(("scene", "rule"), FIRES)
-def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) -> None:
-    assert [each.rule.id for each in found(scene, tmp_path)] == [rule]
+def test_a_rule_finds_what_it_is_for(scene: Scene, rule: str) -> None:
+    assert [each.rule.id for each in found(scene)] == [rule]
 
 
 @pytest.mark.parametrize(("scene", "rule"), NEARLY)
-def test_a_near_miss_is_not_found(tmp_path: Path, scene: Scene, rule: str) -> None:
-    assert rule not in {each.rule.id for each in found(scene, tmp_path)}
+def test_a_near_miss_is_not_found(scene: Scene, rule: str) -> None:
+    assert rule not in {each.rule.id for each in found(scene)}
 
 
 def test_every_rule_of_the_gpu_has_both() -> None:
@@ -168,25 +138,22 @@ def test_every_rule_of_the_gpu_has_both() -> None:
 
 
 @pytest.mark.parametrize("major", [7, None])
-def test_a_gpu_without_tf32_or_of_an_unknown_kind_is_not_told_to_use_it(tmp_path: Path, major: int | None) -> None:
-    assert not found(float32, tmp_path, major)
+def test_a_gpu_without_tf32_or_of_an_unknown_kind_is_not_told_to_use_it(major: int | None) -> None:
+    assert not found(float32, major)
 
 
-def test_of_float32_is_said_which_products_how_long_and_what_torch_does_by_default(tmp_path: Path) -> None:
-    (finding,) = found(float32, tmp_path)
+def test_of_float32_is_said_which_products_how_long_and_what_torch_does_by_default() -> None:
+    (finding,) = found(float32)
     assert finding.evidence.text.startswith("matrix products: 1 kernel per step, 600 µs")
     assert finding.evidence.text.endswith("torch has TF32 off for these by default")
-
-    def scene(builder: TraceBuilder, start: float) -> None:
-        busy(builder, start, ("aten::cudnn_convolution", FULL, 600), ("aten::mm", OF_TF32, 360))
-
-    (finding,) = found(scene, tmp_path)  # by the op around it
+    by_the_op = busy(("aten::cudnn_convolution", FULL, 600), ("aten::mm", OF_TF32, 360))
+    (finding,) = found(by_the_op)
     assert "convolutions: 1 kernel " in finding.evidence.text
     assert "so the program turned it off" in finding.evidence.text
 
 
-def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels(tmp_path: Path) -> None:
-    trace = read(float32, tmp_path)
+def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels() -> None:
+    trace = read(float32)
     (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN701"]
     assert finding.saving is None
     assert finding.most_ns is not None
@@ -204,17 +171,17 @@ def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels(tmp_path:
     assert (told["saving_ms"], told["at_most_ms"]) == (None, pytest.approx(0.6, rel=0.1))
 
 
-def test_float32_that_the_gpu_has_time_for_is_not_worth_a_finding(tmp_path: Path) -> None:
+def test_float32_that_the_gpu_has_time_for_is_not_worth_a_finding() -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         builder.op("aten::mm", start, 8)
         builder.kernel(start + 20, 300, launch=start + 4, name=FULL)
         builder.op("aten::sort", start + 10, 970)
 
-    assert not found(scene, tmp_path)
+    assert not found(scene)
 
 
-def test_layouts_that_are_not_changed_save_their_time(tmp_path: Path) -> None:
-    (finding,) = found(turned, tmp_path)
+def test_layouts_that_are_not_changed_save_their_time() -> None:
+    (finding,) = found(turned)
     assert finding.evidence.text == (
         "1 kernel per step only for changes of layout around convolutions: 100 µs, 10 % of the GPU's work "
         "(nchwToNhwcKernel); pinprof does not predict what convolutions and normalizations gain from channels last"
@@ -223,22 +190,22 @@ def test_layouts_that_are_not_changed_save_their_time(tmp_path: Path) -> None:
     assert finding.saving.saving_ns == pytest.approx(100_000, rel=0.1)
 
 
-def test_attention_is_told_apart_by_who_takes_it_to_parts(tmp_path: Path) -> None:
-    (finding,) = found(by_math, tmp_path)
+def test_attention_is_told_apart_by_who_takes_it_to_parts() -> None:
+    (finding,) = found(by_math)
     assert finding.evidence.text.startswith(
         "1 attention per step by scaled_dot_product_attention's math, not fused: 3 kernels each, 600 µs together"
     )
-    (finding,) = found(by_hand, tmp_path)
+    (finding,) = found(by_hand)
     assert finding.evidence.text.startswith(
         "1 attention per step by hand: product, softmax, product: 6 kernels each, 600 µs together"
     )
     assert finding.saving is None
 
 
-def test_attention_whose_kernels_have_no_launch_is_not_found(tmp_path: Path) -> None:
+def test_attention_whose_kernels_have_no_launch_is_not_found() -> None:
     builder = TraceBuilder()
     for number, start in enumerate(builder.steps(STEPS)):
         builder.op("aten::_scaled_dot_product_attention_math", start + 1, 58)
         builder.activity("kernel", FULL, start + 10, 900, correlation=number + 1, device=0, stream=7)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = builder.read()
     assert not [each for each in find(measure(trace), trace) if each.rule.family == "gpu"]

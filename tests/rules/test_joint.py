@@ -9,7 +9,6 @@ from trace_builder import TraceBuilder
 from pinprof.measurement.measure import measure
 from pinprof.report.words import joint_worth, which_together
 from pinprof.rules import Findings, Joint, Saving, find
-from pinprof.trace import read_trace
 
 COSTS_MORE_TOGETHER = TRACES / "experiments" / "e2.non_blocking-one-synchronize.json.gz"
 """A thousand small copies, which take longer calls if they become pinned."""
@@ -56,7 +55,7 @@ def test_all_of_them_are_named_where_none_is_left_out() -> None:
     assert which_together(Joint(5.0, (4.0, 6.0), ("PIN101", "PIN108"))) == "all of these but PIN101 and PIN108 together"
 
 
-def test_waits_of_which_each_hides_the_other_save_together_what_none_saves_alone(tmp_path: Path) -> None:
+def test_waits_of_which_each_hides_the_other_save_together_what_none_saves_alone() -> None:
     """A kernel of 600 us, then one wait behind the other for it, then 300 us of the host."""
     builder = TraceBuilder()
     for start in builder.steps(6):
@@ -66,7 +65,7 @@ def test_waits_of_which_each_hides_the_other_save_together_what_none_saves_alone
         builder.op("aten::item", start + 640, 20)
         builder.copy("DtoH (Device -> Pinned)", start + 646, 2, launch=start + 642, size=4)
         builder.call("cudaStreamSynchronize", start + 648, 8)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = builder.read()
     findings = find(measure(trace), trace)
     assert findings.joint is not None
     assert findings.joint.saving_ns > best(findings).saving_ns

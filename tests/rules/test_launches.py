@@ -1,25 +1,23 @@
 """Rules of the host's launches, each with a scene that fires it and one that nearly does."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from functools import cache, partial
+from typing import Any
 
 import pytest
 from fitting import fitting
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
+from trace_parts import Scene, all_of, event, kernel, op, scene_of
 
 from pinprof.analyses.host_samples import CalledLine, HostSums, Kind, LibraryCall
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import traces_to_json
 from pinprof.rules import RULES, Findings, find
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CompilerNote, RunLog
 
-Scene = Callable[[TraceBuilder, float], None]
-"""Adds one step's events, of 1000 us, from the given time on."""
 STEPS = 4
 
 
@@ -33,13 +31,8 @@ def launching(
         builder.kernel(at + every - 6, kernel, launch=at + 20)
 
 
-def small_kernels(builder: TraceBuilder, start: float) -> None:
-    launching(builder, start)
-    builder.op("aten::mul", start + 910, 75)
-
-
-def large_kernels(builder: TraceBuilder, start: float) -> None:
-    launching(builder, start, kernel=30)
+def small_kernels(builder: TraceBuilder, start: float, **changes: Any) -> None:
+    launching(builder, start, **changes)
     builder.op("aten::mul", start + 910, 75)
 
 
@@ -52,19 +45,10 @@ def one_long_launch(builder: TraceBuilder, start: float) -> None:
     builder.activity("kernel", "gemm", start + 965, 2, correlation=correlation, device=0, stream=COMPUTE)
 
 
-def few_launches(builder: TraceBuilder, start: float) -> None:
-    launching(builder, start, count=3, every=300)
-    builder.op("aten::mul", start + 910, 75)
-
-
-def looping_optimizer(builder: TraceBuilder, start: float) -> None:
+def looping_optimizer(builder: TraceBuilder, start: float, *, begin: float = 205, length: float = 700) -> None:
+    """Small kernels; an optimizer launches those from 6 to 29."""
     small_kernels(builder, start)
-    builder.event("user_annotation", "Optimizer.step#Adam.step", start + 205, 700)  # launches 6 to 29
-
-
-def fused_optimizer(builder: TraceBuilder, start: float) -> None:
-    small_kernels(builder, start)
-    builder.event("user_annotation", "Optimizer.step#Adam.step", start + 805, 100)
+    builder.event("user_annotation", "Optimizer.step#Adam.step", start + begin, length)
 
 
 def pausing(builder: TraceBuilder, start: float) -> None:
@@ -73,10 +57,11 @@ def pausing(builder: TraceBuilder, start: float) -> None:
     builder.kernel(start + 720, 265, launch=start + 710)
 
 
-def pausing_beside_a_kernel(builder: TraceBuilder, start: float) -> None:
-    pausing(builder, start)
-    builder.kernel(start + 310, 445, launch=start + 300)
-    builder.kernel(start + 985, 270, launch=start + 715)  # until the next step's first
+pausing_beside_a_kernel = scene_of(
+    all_of(pausing),
+    kernel(310, 445, launch=300),
+    kernel(985, 270, launch=715),  # until the next step's first
+)
 
 
 def op_on_the_host(builder: TraceBuilder, start: float, name: str = "aten::sort") -> None:
@@ -111,10 +96,6 @@ def compiling_once(builder: TraceBuilder, start: float) -> None:
     compiled(builder, start, version=0, compiles=0 if start else 600)
 
 
-def finding_compiled_code(builder: TraceBuilder, start: float) -> None:
-    compiled(builder, start, version=0, compiles=0)
-
-
 def capturing(builder: TraceBuilder, start: float, *, again: bool = True) -> None:
     """A step that launches a graph, and records it before."""
     if again or not start:
@@ -132,10 +113,6 @@ def warming_up(builder: TraceBuilder, start: float) -> None:
     capturing(builder, start, again=start == 1000)
     if not start:
         builder.op("_compile.compile_inner (dynamo_timed)", start + 571, 120)
-
-
-def capturing_once(builder: TraceBuilder, start: float) -> None:
-    capturing(builder, start, again=False)
 
 
 CAST_BACK = "autograd::engine::evaluate_function: ToCopyBackward0"
@@ -167,14 +144,6 @@ def micro_batches(builder: TraceBuilder, start: float, *, casts: tuple[int, ...]
     builder.op("aten::mul", start + 960, 28)
 
 
-def block_around_all(builder: TraceBuilder, start: float) -> None:
-    micro_batches(builder, start, casts=(2, 0))
-
-
-def weights_of_two_models(builder: TraceBuilder, start: float) -> None:
-    micro_batches(builder, start, adds=False)
-
-
 def update_after_each(builder: TraceBuilder, start: float) -> None:
     micro_batches(builder, start)
     builder.event("user_annotation", "Optimizer.step#SGD.step", start + 445, 10)
@@ -192,18 +161,6 @@ def norms(
         builder.op(op, at, 28)
         builder.kernel(at + 24, kernel, launch=at + 20)
     builder.op("aten::mul", start + 915, 70)
-
-
-def large_norms(builder: TraceBuilder, start: float) -> None:
-    norms(builder, start, kernel=28)
-
-
-def norms_of_all_at_once(builder: TraceBuilder, start: float) -> None:
-    norms(builder, start, op="aten::_foreach_norm")
-
-
-def few_norms(builder: TraceBuilder, start: float) -> None:
-    norms(builder, start, count=15)
 
 
 def filling(builder: TraceBuilder, start: float, *, within: str = "aten::empty", count: int = 30) -> None:
@@ -240,16 +197,17 @@ def zeroing(
     builder.op("aten::mul", start + 920, 65)
 
 
-def read(scene: Scene, folder: Path, first: int = 0) -> Trace:
+def read(scene: Scene, first: int = 0) -> Trace:
     builder = TraceBuilder()
     for number in range(STEPS):
         builder.step(first + number, 1000 * number, 990)
         scene(builder, 1000 * number)
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
-def found(scene: Scene, folder: Path) -> Findings:
-    trace = read(scene, folder)
+@cache
+def found(scene: Scene) -> Findings:
+    trace = read(scene)
     return find(measure(trace), trace)
 
 
@@ -266,12 +224,12 @@ FIRES = [
     (zeroing, "PIN611"),
 ]
 NEARLY = [
-    (large_kernels, "PIN601"),
+    (partial(small_kernels, kernel=30), "PIN601"),
     (one_long_launch, "PIN601"),
-    (few_launches, "PIN601"),
+    (partial(small_kernels, count=3, every=300), "PIN601"),
     (pausing, "PIN601"),
     (op_on_the_host, "PIN601"),
-    (fused_optimizer, "PIN602"),
+    (partial(looping_optimizer, begin=805, length=100), "PIN602"),
     (pausing_beside_a_kernel, "PIN603"),
     (small_kernels, "PIN603"),
     (long_op_that_launches, "PIN604"),
@@ -279,15 +237,15 @@ NEARLY = [
     (compiling_again, "PIN603"),
     (compiling_again, "PIN601"),
     (compiling_once, "PIN605"),
-    (finding_compiled_code, "PIN605"),
-    (capturing_once, "PIN605"),
+    (partial(compiled, version=0, compiles=0), "PIN605"),
+    (partial(capturing, again=False), "PIN605"),
     (warming_up, "PIN605"),
-    (block_around_all, "PIN606"),
-    (weights_of_two_models, "PIN606"),
+    (partial(micro_batches, casts=(2, 0)), "PIN606"),
+    (partial(micro_batches, adds=False), "PIN606"),
     (update_after_each, "PIN606"),
-    (large_norms, "PIN607"),
-    (norms_of_all_at_once, "PIN607"),
-    (few_norms, "PIN607"),
+    (partial(norms, kernel=28), "PIN607"),
+    (partial(norms, op="aten::_foreach_norm"), "PIN607"),
+    (partial(norms, count=15), "PIN607"),
     (small_kernels, "PIN607"),
     (partial(filling, within="aten::full"), "PIN610"),
     (partial(filling, count=1), "PIN610"),
@@ -298,15 +256,15 @@ NEARLY = [
 
 
 @pytest.mark.parametrize(("scene", "rule"), FIRES)
-def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) -> None:
-    (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == rule]
+def test_a_rule_finds_what_it_is_for(scene: Scene, rule: str) -> None:
+    (finding,) = [each for each in found(scene) if each.rule.id == rule]
     assert finding.saving is not None
     assert finding.saving.saving_ns > 0
 
 
 @pytest.mark.parametrize("passes", [1, 2])
-def test_only_the_first_backward_pass_adds_to_zeros(tmp_path: Path, passes: int) -> None:
-    (finding,) = (one for one in found(partial(zeroing, passes=passes), tmp_path) if one.rule.id == "PIN611")
+def test_only_the_first_backward_pass_adds_to_zeros(passes: int) -> None:
+    (finding,) = (one for one in found(partial(zeroing, passes=passes)) if one.rule.id == "PIN611")
     assert finding.evidence.text == (
         "zero_grad fills gradients with zeros, and backward adds to 10 of them, per step: 460 µs of the host as "
         "traced, and 40.0 µs of the GPU"
@@ -318,16 +276,14 @@ def two_optimizers(builder: TraceBuilder, start: float) -> None:
     builder.event("user_annotation", "Optimizer.zero_grad#Adam.zero_grad", start + 911, 5)
 
 
-def test_of_two_optimizers_it_is_not_known_whose_gradients_are_added_to(tmp_path: Path) -> None:
-    (finding,) = (one for one in found(two_optimizers, tmp_path) if one.rule.id == "PIN611")
+def test_of_two_optimizers_it_is_not_known_whose_gradients_are_added_to() -> None:
+    (finding,) = (one for one in found(two_optimizers) if one.rule.id == "PIN611")
     assert finding.evidence.text.startswith("zero_grad fills gradients with zeros, per step: 280 µs")
 
 
 @pytest.mark.parametrize(("name", "is_once"), [("aten::sort", True), ("aten::fill_", False), ("aten::copy_", False)])
-def test_a_buffer_that_is_filled_in_each_step_is_not_advised_to_be_filled_once(
-    tmp_path: Path, name: str, is_once: bool
-) -> None:
-    findings = found(partial(op_on_the_host, name=name), tmp_path)
+def test_a_buffer_that_is_filled_in_each_step_is_not_advised_to_be_filled_once(name: str, is_once: bool) -> None:
+    findings = found(partial(op_on_the_host, name=name))
     (finding,) = (finding for finding in findings if finding.rule.id == "PIN604")
     assert to_do(finding, findings).endswith("once before the loop") is is_once
     assert ("cannot be written once" in finding.fix) is not is_once
@@ -337,14 +293,14 @@ def test_a_buffer_that_is_filled_in_each_step_is_not_advised_to_be_filled_once(
     ("name", "is_hook"),
     [("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", True), ("aten::sort", False)],
 )
-def test_what_a_node_of_the_backward_pass_computes_is_a_hook(tmp_path: Path, name: str, is_hook: bool) -> None:
-    findings = found(partial(op_on_the_host, name=name), tmp_path)
+def test_what_a_node_of_the_backward_pass_computes_is_a_hook(name: str, is_hook: bool) -> None:
+    findings = found(partial(op_on_the_host, name=name))
     (finding,) = (finding for finding in findings if finding.rule.id == "PIN604")
     assert finding.title.startswith("a hook of the backward pass") is is_hook
     assert finding.fix.startswith("Do less in the hook") is is_hook
 
 
-def test_a_node_of_the_backward_pass_that_is_slow_now_and_then_is_not_a_hook(tmp_path: Path) -> None:
+def test_a_node_of_the_backward_pass_that_is_slow_now_and_then_is_not_a_hook() -> None:
     def now_and_then(builder: TraceBuilder, start: float) -> None:
         slow = 600 if start < 2000 else 20
         builder.op("autograd::engine::evaluate_function: CatBackward0", start + 310, slow)
@@ -352,12 +308,12 @@ def test_a_node_of_the_backward_pass_that_is_slow_now_and_then_is_not_a_hook(tmp
         builder.op("aten::mul", start + 911, 74)
         builder.kernel(start + 930, 40, launch=start + 915)
 
-    assert "PIN604" not in {finding.rule.id for finding in found(now_and_then, tmp_path)}
+    assert "PIN604" not in {finding.rule.id for finding in found(now_and_then)}
 
 
 @pytest.mark.parametrize(("scene", "rule"), NEARLY)
-def test_a_near_miss_is_not_found(tmp_path: Path, scene: Scene, rule: str) -> None:
-    assert rule not in {each.rule.id for each in found(scene, tmp_path)}
+def test_a_near_miss_is_not_found(scene: Scene, rule: str) -> None:
+    assert rule not in {each.rule.id for each in found(scene)}
 
 
 NOTED_BY_RUN = {"PIN608", "PIN609", "PIN612"}
@@ -372,16 +328,16 @@ def test_every_rule_of_launches_has_both() -> None:
     )
 
 
-def test_launches_are_counted_by_phase(tmp_path: Path) -> None:
-    (finding,) = [each for each in found(small_kernels, tmp_path) if each.rule.id == "PIN601"]
+def test_launches_are_counted_by_phase() -> None:
+    (finding,) = [each for each in found(small_kernels) if each.rule.id == "PIN601"]
     assert finding.evidence.text.startswith(
         "30 launches per step (forward 30), one per 30.0 µs of host time, as traced; half of the kernels take less "
         "than 2.00 µs; the GPU is idle for "
     )
-    assert "forward 6, optimizer 24)" in found(looping_optimizer, tmp_path)[0].evidence.text
+    assert "forward 6, optimizer 24)" in found(looping_optimizer)[0].evidence.text
 
 
-def test_backward_is_a_phase_of_its_own_and_what_follows_it_is_other(tmp_path: Path) -> None:
+def test_backward_is_a_phase_of_its_own_and_what_follows_it_is_other() -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         launching(builder, start, count=4, begin=30)
         for number in range(5):
@@ -391,18 +347,18 @@ def test_backward_is_a_phase_of_its_own_and_what_follows_it_is_other(tmp_path: P
         launching(builder, start, count=3, begin=400)
         builder.op("aten::mul", start + 490, 490)
 
-    texts = [each.evidence.text for each in found(scene, tmp_path) if each.rule.id == "PIN601"]
+    texts = [each.evidence.text for each in found(scene) if each.rule.id == "PIN601"]
     assert all("(forward 4, backward 5, other 3)" in text for text in texts)
     assert len(texts) == 1
 
 
-def test_what_a_graph_cannot_hold_is_named(tmp_path: Path) -> None:
+def test_what_a_graph_cannot_hold_is_named() -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         small_kernels(builder, start)
         builder.op("aten::item", start + 308, 2)
         builder.call("cudaStreamSynchronize", start + 308.5, 1)
 
-    (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN601"]
+    (finding,) = [each for each in found(scene) if each.rule.id == "PIN601"]
     assert finding.evidence.text.endswith("A single CUDA graph of the step cannot hold: `.item()`")
 
 
@@ -419,9 +375,7 @@ def of_inductor(builder: TraceBuilder, start: float) -> None:
         builder.kernel(start + 26 + 30 * number, 2, launch=start + 21 + 30 * number, name="triton_poi_fused_add_0")
 
 
-def in_a_region(builder: TraceBuilder, start: float) -> None:
-    builder.op("Torch-Compiled Region: 0/0", start + 5, 600)
-    small_kernels(builder, start)
+in_a_region = scene_of(op("Torch-Compiled Region: 0/0", 5, 600), all_of(small_kernels))
 
 
 def of_a_triton_programmer(builder: TraceBuilder, start: float) -> None:
@@ -443,11 +397,7 @@ def with_a_graph(builder: TraceBuilder, start: float) -> None:
         builder.activity("kernel", "gemm", at, 2, correlation=correlation, device=0, stream=COMPUTE)
 
 
-def of_a_server(builder: TraceBuilder, start: float) -> None:
-    in_a_region(builder, start)
-    builder.event("user_annotation", "execute_context_0(0)_generation_8(8)", start, 990)
-
-
+of_a_server = scene_of(all_of(in_a_region), event("user_annotation", "execute_context_0(0)_generation_8(8)", 0, 990))
 EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
 
 
@@ -470,38 +420,34 @@ EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
     ],
 )
 def test_what_to_do_follows_from_what_the_program_does_already(
-    tmp_path: Path, scene: Scene, told: tuple[str, ...], not_told: tuple[str, ...]
+    scene: Scene, told: tuple[str, ...], not_told: tuple[str, ...]
 ) -> None:
-    (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN601"]
+    (finding,) = [each for each in found(scene) if each.rule.id == "PIN601"]
     assert [text for text in told if text not in finding.fix] == []
     assert [text for text in not_told if text in finding.fix] == []
 
 
-def test_a_program_that_is_compiled_is_told_where_its_code_ends(tmp_path: Path) -> None:
+def test_a_program_that_is_compiled_is_told_where_its_code_ends() -> None:
     none = (0,) * STEPS
     note = CompilerNote(Place("net.py", 12, "forward"), "print()", 2)
     run = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, graph_breaks=(note,))
-    trace = replace(read(of_inductor, tmp_path), run=run)
+    trace = replace(read(of_inductor), run=run)
     (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN601"]
     assert "Compiled code ends at net.py:12 (PIN612)." in finding.fix
     assert "TORCH_LOGS" not in finding.fix
 
 
-def pausing_behind_a_loader(builder: TraceBuilder, start: float) -> None:
-    pausing(builder, start)
-    builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 1, 3)
-
-
-def pausing_server(builder: TraceBuilder, start: float) -> None:
-    pausing(builder, start)
-    builder.event("user_annotation", "execute_context_0(0)_generation_8(8)", start, 990)
+pausing_behind_a_loader = scene_of(
+    all_of(pausing), event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1, 3)
+)
+pausing_server = scene_of(all_of(pausing), event("user_annotation", "execute_context_0(0)_generation_8(8)", 0, 990))
 
 
 @pytest.mark.parametrize(
     ("scene", "told"), [(pausing, False), (pausing_behind_a_loader, True), (pausing_server, False)]
 )
-def test_workers_are_told_of_where_there_is_a_loader(tmp_path: Path, scene: Scene, told: bool) -> None:
-    (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN603"]
+def test_workers_are_told_of_where_there_is_a_loader(scene: Scene, told: bool) -> None:
+    (finding,) = [each for each in found(scene) if each.rule.id == "PIN603"]
     assert ("workers" in finding.fix) is told
 
 
@@ -521,11 +467,9 @@ def copying_in_a_loop(builder: TraceBuilder, start: float, *, size: int) -> None
         (partial(copying_in_a_loop, size=4_000_000), 90, "Make it cheaper: torch.compile"),
     ],
 )
-def test_what_a_sampled_line_launches_is_not_advised_to_be_left_out(
-    tmp_path: Path, scene: Scene, samples: int, advice: str
-) -> None:
+def test_what_a_sampled_line_launches_is_not_advised_to_be_left_out(scene: Scene, samples: int, advice: str) -> None:
     """A call in C is sampled as the line that makes it, so its Python may be the ops that the step needs."""
-    trace = read(scene, tmp_path)
+    trace = read(scene)
     line = CalledLine("train.py", 7, "main", (("user", samples),))
     kinds: tuple[tuple[Kind, int], ...] = (("user", samples), ("torch", 100 - samples))
     host = HostSums(100, 0, STEPS, 1.0, kinds, (line,), (), ())
@@ -563,17 +507,15 @@ PACKAGES = "/opt/lib/python3.12/site-packages"
         ((f"{PACKAGES}/lightning/loop.py(1): advance",), "in lightning advance", "It is the work of lightning"),
     ],
 )
-def test_a_pause_names_the_code_that_runs_in_it(
-    tmp_path: Path, inner: tuple[str, ...], where: str, advice: str
-) -> None:
-    (finding,) = [each for each in found(partial(calling, inner=inner), tmp_path) if each.rule.id == "PIN603"]
+def test_a_pause_names_the_code_that_runs_in_it(inner: tuple[str, ...], where: str, advice: str) -> None:
+    (finding,) = [each for each in found(partial(calling, inner=inner)) if each.rule.id == "PIN603"]
     assert where in finding.evidence.text
     assert finding.fix.startswith(advice)
     assert finding.evidence.file == "train.py"
     assert "pinprof run" not in finding.fix
 
 
-def test_a_pause_in_torch_alone_is_no_python(tmp_path: Path) -> None:
+def test_a_pause_in_torch_alone_is_no_python() -> None:
     backward = "<built-in method run_backward of torch._C._EngineBase object at 0x1>"
 
     def waiting_in_torch(builder: TraceBuilder, start: float) -> None:
@@ -581,17 +523,17 @@ def test_a_pause_in_torch_alone_is_no_python(tmp_path: Path) -> None:
         builder.function("train.py(5): main", start + 1, 985)
         builder.function(backward, start + 5, 980)
 
-    assert "PIN603" not in [each.rule.id for each in found(waiting_in_torch, tmp_path)]
+    assert "PIN603" not in [each.rule.id for each in found(waiting_in_torch)]
 
 
-def test_without_functions_and_samples_the_advice_says_how_to_get_them(tmp_path: Path) -> None:
-    (finding,) = [each for each in found(pausing, tmp_path) if each.rule.id == "PIN603"]
+def test_without_functions_and_samples_the_advice_says_how_to_get_them() -> None:
+    (finding,) = [each for each in found(pausing) if each.rule.id == "PIN603"]
     assert finding.fix.endswith("record the program with `pinprof run`, or with with_stack=True.")
 
 
 @pytest.mark.parametrize(("imports", "told"), [(0, True), (90, False)])
-def test_a_sampled_line_names_the_library_but_for_imports(tmp_path: Path, imports: int, told: bool) -> None:
-    trace = read(small_kernels, tmp_path)
+def test_a_sampled_line_names_the_library_but_for_imports(imports: int, told: bool) -> None:
+    trace = read(small_kernels)
     call = LibraryCall("tqdm", "refresh", "format_meter")
     line = CalledLine("train.py", 7, "main", (("library", 90),), ((call, 90 - imports),), imports)
     host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), (line,), (), ())
@@ -611,8 +553,8 @@ def test_a_sampled_line_names_the_library_but_for_imports(tmp_path: Path, import
     ("counts", "named"),
     [((40, 25, 25), "in json dumps"), ((60, 15, 15), "in json dumps → a"), ((30, 0, 0), "train.py:7")],
 )
-def test_the_samples_of_a_librarys_function_count_together(tmp_path: Path, counts: tuple[int, ...], named: str) -> None:
-    trace = read(small_kernels, tmp_path)
+def test_the_samples_of_a_librarys_function_count_together(counts: tuple[int, ...], named: str) -> None:
+    trace = read(small_kernels)
     libraries = tuple((LibraryCall("json", "dumps", inner), count) for inner, count in zip("abc", counts, strict=True))
     line = CalledLine("train.py", 7, "main", (("library", 90),), libraries)
     host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), (line,), (), ())
@@ -620,8 +562,8 @@ def test_the_samples_of_a_librarys_function_count_together(tmp_path: Path, count
     assert finding.evidence.text.endswith(named)
 
 
-def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:
-    trace = read(looping_optimizer, tmp_path)
+def test_the_report_tells_how_kernels_are_launched() -> None:
+    trace = read(looping_optimizer)
     (told,) = fitting(traces_to_json([(measure(trace), Findings())]))["traces"]
     launched = told["launches"]
     assert (launched["per_step"], launched["median_kernel_us"], launched["host_us_per_launch"]) == (30, 2, 30)
@@ -631,24 +573,24 @@ def test_the_report_tells_how_kernels_are_launched(tmp_path: Path) -> None:
     ]
 
 
-def evidence(scene: Scene, folder: Path, rule: str) -> str:
-    (finding,) = [each for each in found(scene, folder) if each.rule.id == rule]
+def evidence(scene: Scene, rule: str) -> str:
+    (finding,) = [each for each in found(scene) if each.rule.id == rule]
     return finding.evidence.text
 
 
-def test_the_steps_that_compile_again_are_counted_and_what_is_new_in_them_is_named(tmp_path: Path) -> None:
-    assert evidence(compiling_again, tmp_path, "PIN605") == (
+def test_the_steps_that_compile_again_are_counted_and_what_is_new_in_them_is_named() -> None:
+    assert evidence(compiling_again, "PIN605") == (
         "in 3 of 4 recorded steps the host compiles code, for 600 µs each, as traced; new there (frame/version): 0/1, "
         "0/2, 0/3"
     )
-    assert evidence(capturing, tmp_path, "PIN605") == (
+    assert evidence(capturing, "PIN605") == (
         "in 3 of 4 recorded steps CUDA graphs are recorded, for 540 µs each, as traced"
     )
 
 
-def test_the_guards_that_failed_in_the_run_are_named(tmp_path: Path) -> None:
+def test_the_guards_that_failed_in_the_run_are_named() -> None:
     note = CompilerNote(Place("net.py", 10, "forward"), "tensor 'x' size mismatch. expected 4, actual 5", 2)
-    trace = read(compiling_again, tmp_path)
+    trace = read(compiling_again)
     none = (0,) * STEPS
     run = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, recompiled=(note,))
     trace = replace(trace, run=run)
@@ -657,8 +599,8 @@ def test_the_guards_that_failed_in_the_run_are_named(tmp_path: Path) -> None:
     assert finding.evidence.text.endswith(f"; guards that failed in this run: {note.reason} (at net.py:10)")
 
 
-def test_after_many_steps_the_first_one_recorded_compiles_again_too(tmp_path: Path) -> None:
-    trace = read(warming_up, tmp_path, first=3)
+def test_after_many_steps_the_first_one_recorded_compiles_again_too() -> None:
+    trace = read(warming_up, first=3)
     (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
     assert finding.evidence.text == (
         "in 1 of 4 recorded steps the host compiles code, for 120 µs each, as traced; in 2 of 4 recorded steps CUDA "
@@ -666,7 +608,7 @@ def test_after_many_steps_the_first_one_recorded_compiles_again_too(tmp_path: Pa
     )
 
 
-def test_compiling_in_a_step_unlike_the_others_is_told_without_a_saving(tmp_path: Path) -> None:
+def test_compiling_in_a_step_unlike_the_others_is_told_without_a_saving() -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         compiled(builder, start, version=0, compiles=0)
 
@@ -677,21 +619,21 @@ def test_compiling_in_a_step_unlike_the_others_is_told_without_a_saving(tmp_path
         scene(builder, 1000 * number + late)
         if number == 3:
             builder.op("_compile.compile_inner (dynamo_timed)", 3991, 19_900)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = builder.read()
     (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
     assert finding.evidence.text == "in 1 of 6 recorded steps the host compiles code, for 19.9 ms each, as traced"
     assert finding.saving is None
     assert finding.severity == "high"
 
 
-def test_weights_cast_again_are_counted_by_micro_batch(tmp_path: Path) -> None:
-    assert evidence(micro_batches, tmp_path, "PIN606") == (
+def test_weights_cast_again_are_counted_by_micro_batch() -> None:
+    assert evidence(micro_batches, "PIN606") == (
         "each of 2 micro-batches per step casts 2 weights again: its backward pass adds the gradients of these casts "
         "to those of the weights; after the first, these take 100 µs of the host as traced, and 8.00 µs of the GPU"
     )
 
 
-def test_casts_of_activations_are_told_from_those_of_weights_or_there_is_no_saving(tmp_path: Path) -> None:
+def test_casts_of_activations_are_told_from_those_of_weights_or_there_is_no_saving() -> None:
     def with_more(weights: int, builder: TraceBuilder, start: float) -> None:
         micro_batches(builder, start)
         for number in range(2):
@@ -705,33 +647,33 @@ def test_casts_of_activations_are_told_from_those_of_weights_or_there_is_no_savi
                 builder.op("aten::add_", at + 2, 1, thread=AUTOGRAD)
 
     for weights, is_exact in ((2, True), (3, False)):
-        findings = found(partial(with_more, weights), tmp_path)
+        findings = found(partial(with_more, weights))
         (finding,) = [each for each in findings if each.rule.id == "PIN606"]
         assert ("these take about" in finding.evidence.text) == (not is_exact)
         assert (finding.saving is not None) == is_exact
 
 
-def test_small_ops_are_named_with_how_often_they_launch(tmp_path: Path) -> None:
-    assert evidence(norms, tmp_path, "PIN607") == (
+def test_small_ops_are_named_with_how_often_they_launch() -> None:
+    assert evidence(norms, "PIN607") == (
         "25 launches per step by the same small ops, outside of forward, backward and the optimizer: "
         "aten::linalg_vector_norm 25; half of their kernels take less than 2.00 µs, and the host takes 780 µs for "
         "them, as traced"
     )
 
 
-def test_what_small_ops_are_for_is_said_where_the_functions_around_them_tell(tmp_path: Path) -> None:
+def test_what_small_ops_are_for_is_said_where_the_functions_around_them_tell() -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         norms(builder, start)
         builder.function("train.py(3): <module>", start + 1, 988)
         builder.function("train.py(30): clip", start + 155, 757)
         builder.function("torch/nn/utils/clip_grad.py(97): clip_grad_norm_", start + 156, 755)
 
-    (finding,) = [each for each in found(scene, tmp_path) if each.rule.id == "PIN607"]
+    (finding,) = [each for each in found(scene) if each.rule.id == "PIN607"]
     assert "and the optimizer (clipping of gradients): aten::linalg_vector_norm 25" in finding.evidence.text
     assert finding.evidence.function == "clip"
 
 
-def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_hold(tmp_path: Path) -> None:
+def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_hold() -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         small_kernels(builder, start)
         builder.function("nn.Module: Linear_3", start + 5, 300)  # launches 0 to 9
@@ -739,7 +681,7 @@ def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_h
         builder.op("aten::item", start + 308, 2)
         builder.call("cudaStreamSynchronize", start + 308.5, 1)
 
-    trace = read(scene, tmp_path)
+    trace = read(scene)
     profile = measure(trace)
     (told,) = fitting(traces_to_json([(profile, find(profile, trace))]))["traces"]
     launched = told["launches"]
@@ -753,6 +695,6 @@ def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_h
     assert blocker == {"what": "item", "file": None, "line": None, "function": None, "per_step": 1}
 
 
-def test_without_stacks_no_modules_launch_and_without_findings_no_blockers_are_known(tmp_path: Path) -> None:
-    (told,) = fitting(traces_to_json([(measure(read(small_kernels, tmp_path)), Findings())]))["traces"]
+def test_without_stacks_no_modules_launch_and_without_findings_no_blockers_are_known() -> None:
+    (told,) = fitting(traces_to_json([(measure(read(small_kernels)), Findings())]))["traces"]
     assert (told["launches"]["modules"], told["launches"]["blockers"]) == ([], None)

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from bench_builder import BenchBuilder, gbps, ms
 from detector import STEPS, detector, in_detector
 from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
+from trace_parts import Scene, all_of, call, copy, event, function, kernel, on_thread, op, overhead, scene_of
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs import CAUSES
@@ -22,27 +24,28 @@ from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, Trace
 
 PINNED = "HtoD (Pinned -> Device)"
-Scene = Callable[[TraceBuilder, float], None]
-"""Adds one step's events, from the given time on."""
+READBACK = "DtoH (Device -> Pinned)"
 
 
-def measured_of(scene: Scene, folder: Path) -> Profile:
+@cache
+def measured_of(scene: Scene) -> Profile:
     """Return what is measured of a trace of four steps."""
-    return measure(recorded(scene, folder))
+    return measure(recorded(scene))
 
 
-def findings_of(scene: Scene, folder: Path, machine: Pinning | None = None) -> tuple[Finding, ...]:
-    trace = recorded(scene, folder)
+@cache
+def findings_of(scene: Scene, machine: Pinning | None = None) -> tuple[Finding, ...]:
+    trace = recorded(scene)
     return without_launches(find(measure(trace), trace, machine))
 
 
-def recorded(scene: Scene, folder: Path) -> Trace:
+def recorded(scene: Scene) -> Trace:
     builder = TraceBuilder()
     for start in builder.steps(4):
         builder.kernel(start + 20, 80, launch=start + 10)
         scene(builder, start)
         builder.kernel(start + 800, 180, launch=start + 790)
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
 def without_launches(found: Findings) -> Findings:
@@ -51,65 +54,34 @@ def without_launches(found: Findings) -> Findings:
     return Findings(kept, found.joint, found.machine, found.verdict)
 
 
-def wait(builder: TraceBuilder, start: float, op: str) -> None:
-    builder.op(op, start + 30, 100)
-    builder.copy("DtoH (Device -> Pinned)", start + 100, 2, launch=start + 40, size=4)
-    builder.call("cudaStreamSynchronize", start + 50, 60)
+def waiting(name: str) -> Scene:
+    return scene_of(
+        op(name, 30, 100),
+        copy(READBACK, 100, 2, launch=40, size=4),
+        call("cudaStreamSynchronize", 50, 60),
+    )
 
 
-def pageable(builder: TraceBuilder, start: float) -> None:
-    builder.copy("HtoD (Pageable -> Device)", start + 200, 300, launch=start + 150, call=360)
-
-
-def pinned_beside_kernels(builder: TraceBuilder, start: float) -> None:
-    builder.copy(PINNED, start + 805, 100, launch=start + 160, stream=SIDE)
-
-
-def pageable_readback(builder: TraceBuilder, start: float) -> None:
-    builder.copy("DtoH (Device -> Pageable)", start + 200, 300, launch=start + 150, call=360)
-
-
-def blocking_readback(builder: TraceBuilder, start: float) -> None:
-    builder.op("aten::copy_", start + 30, 700)
-    builder.copy("DtoH (Device -> Pinned)", start + 100, 300, launch=start + 40)
-    builder.call("cudaStreamSynchronize", start + 45, 360)
-
-
-def same_stream(builder: TraceBuilder, start: float) -> None:
-    builder.copy(PINNED, start + 200, 300, launch=start + 150)
-
-
-def launched_late(builder: TraceBuilder, start: float) -> None:
-    builder.copy(PINNED, start + 200, 300, launch=start + 190, stream=SIDE)
-    builder.kernel(start + 505, 10, launch=start + 195)
-
-
-def blocking_copy(builder: TraceBuilder, start: float) -> None:
-    builder.op("aten::to", start + 30, 700)
-    builder.copy(PINNED, start + 100, 300, launch=start + 40)
-    builder.call("cudaStreamSynchronize", start + 45, 360)
-
-
-def non_blocking_copy_of_pageable_memory(builder: TraceBuilder, start: float) -> None:
-    builder.op("aten::to", start + 30, 400)
-    builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40, call=370)
-
-
-def item(builder: TraceBuilder, start: float) -> None:
-    wait(builder, start, "aten::item")
-
-
-def item_that_costs_nothing(builder: TraceBuilder, start: float) -> None:
-    wait(builder, start, "aten::item")
-    builder.kernel(start + 20, 900, launch=start + 15, stream=SIDE)
-
-
-def synchronize(builder: TraceBuilder, start: float) -> None:
-    builder.call("cudaDeviceSynchronize", start + 50, 60)
-
-
-def free(builder: TraceBuilder, start: float) -> None:
-    builder.call("cudaFree", start + 50, 60)
+pageable = scene_of(copy("HtoD (Pageable -> Device)", 200, 300, launch=150, call=360))
+pinned_beside_kernels = scene_of(copy(PINNED, 805, 100, launch=160, stream=SIDE))
+pageable_readback = scene_of(copy("DtoH (Device -> Pageable)", 200, 300, launch=150, call=360))
+blocking_readback = scene_of(
+    op("aten::copy_", 30, 700),
+    copy(READBACK, 100, 300, launch=40),
+    call("cudaStreamSynchronize", 45, 360),
+)
+same_stream = scene_of(copy(PINNED, 200, 300, launch=150))
+launched_late = scene_of(copy(PINNED, 200, 300, launch=190, stream=SIDE), kernel(505, 10, launch=195))
+blocking_copy = scene_of(
+    op("aten::to", 30, 700), copy(PINNED, 100, 300, launch=40), call("cudaStreamSynchronize", 45, 360)
+)
+non_blocking_copy_of_pageable_memory = scene_of(
+    op("aten::to", 30, 400), copy("HtoD (Pageable -> Device)", 100, 300, launch=40, call=370)
+)
+item = waiting("aten::item")
+item_that_costs_nothing = scene_of(all_of(item), kernel(20, 900, launch=15, stream=SIDE))
+synchronize = scene_of(call("cudaDeviceSynchronize", 50, 60))
+free = scene_of(call("cudaFree", 50, 60))
 
 
 GIB = 1 << 30
@@ -124,35 +96,11 @@ OPS = (
     ("aten::repeat_interleave", "PIN207"),
     ("aten::equal", "PIN208"),
 )
-
-
-def waiting(op: str) -> Scene:
-    def scene(builder: TraceBuilder, start: float) -> None:
-        wait(builder, start, op)
-
-    return scene
-
-
-def loader(builder: TraceBuilder, start: float) -> None:
-    builder.event("user_annotation", WORKERS, start + 120, 650)
-
-
-def loader_that_keeps_up(builder: TraceBuilder, start: float) -> None:
-    builder.event("user_annotation", WORKERS, start + 1, 3)
-
-
-def batches_made_in_process(builder: TraceBuilder, start: float) -> None:
-    builder.event("user_annotation", IN_PROCESS, start + 120, 650)
-
-
-def pageable_batches(builder: TraceBuilder, start: float) -> None:
-    loader_that_keeps_up(builder, start)
-    pageable(builder, start)
-
-
-def batches_that_are_not_pinned(builder: TraceBuilder, start: float) -> None:
-    pageable_batches(builder, start)
-    builder.on_thread(300, "cpu_op", "aten::pin_memory", start + 10, 5)
+loader = scene_of(event("user_annotation", WORKERS, 120, 650))
+loader_that_keeps_up = scene_of(event("user_annotation", WORKERS, 1, 3))
+batches_made_in_process = scene_of(event("user_annotation", IN_PROCESS, 120, 650))
+pageable_batches = scene_of(all_of(loader_that_keeps_up), all_of(pageable))
+batches_that_are_not_pinned = scene_of(all_of(pageable_batches), on_thread(300, "cpu_op", "aten::pin_memory", 10, 5))
 
 
 def batches_of_a_class_without_pin_memory(builder: TraceBuilder, start: float) -> None:
@@ -178,12 +126,8 @@ def memory(pinned: float, available: float, limit: float | None = None) -> Scene
     return scene
 
 
-def pinning(builder: TraceBuilder, start: float) -> None:
-    builder.op("aten::pin_memory", start + 150, 400)
-
-
-def pinning_in_workers(builder: TraceBuilder, start: float) -> None:
-    builder.on_thread(300, "cpu_op", "aten::pin_memory", start + 150, 400)
+pinning = scene_of(op("aten::pin_memory", 150, 400))
+pinning_in_workers = scene_of(on_thread(300, "cpu_op", "aten::pin_memory", 150, 400))
 
 
 def small_copies(builder: TraceBuilder, start: float, count: int = 40) -> None:
@@ -196,51 +140,36 @@ def few_small_copies(builder: TraceBuilder, start: float) -> None:
     small_copies(builder, start, 10)
 
 
-def slow_copies(builder: TraceBuilder, start: float) -> None:
-    builder.copy(PINNED, start + 110, 100, launch=start + 105, size=5_500_000, stream=SIDE)  # 55 GB/s
-    builder.copy(PINNED, start + 220, 400, launch=start + 215, size=5_500_000, stream=SIDE)  # 14 GB/s
-
-
-def slow_copies_beside_others(builder: TraceBuilder, start: float) -> None:
-    slow_copies(builder, start)
-    builder.copy("DtoH (Device -> Pinned)", start + 220, 400, launch=start + 218, size=20_000_000, stream=SIDE + 1)
-    builder.call("cudaDeviceSynchronize", start + 985, 2)
-
-
-def printing(builder: TraceBuilder, start: float) -> None:
-    builder.function("train.py(3): train", start + 25, 150)
-    builder.function("torch/_tensor_str.py(708): _str", start + 26, 140)
-    wait(builder, start, "aten::item")
-
-
-def counting_steps(builder: TraceBuilder, start: float) -> None:
-    builder.function("train.py(3): train", start + 25, 150)
-    builder.function("torch/optim/adam.py(215): step", start + 26, 145)
-    builder.function("torch/optim/optimizer.py(91): _get_value", start + 27, 140)
-    wait(builder, start, "aten::item")
-
-
-def reading_a_tensor(builder: TraceBuilder, start: float) -> None:
-    builder.op("aten::to", start + 29, 102)
-    wait(builder, start, "aten::_to_copy")
-
-
-def new_tensor(builder: TraceBuilder, start: float) -> None:
-    builder.op("aten::empty", start + 120, 5)
-    builder.op("aten::to", start + 130, 60)
-    builder.copy("HtoD (Pageable -> Device)", start + 160, 2, launch=start + 140, size=8)
-    builder.call("cudaStreamSynchronize", start + 150, 20)
-    builder.op("aten::lift_fresh", start + 195, 1)
-
-
-def host_alloc(builder: TraceBuilder, start: float) -> None:
-    builder.call("cudaEventSynchronize", start + 50, 52)
-    builder.call("cudaHostAlloc", start + 110, 600)
-
-
-def barrier(builder: TraceBuilder, start: float) -> None:
-    builder.op("c10d::barrier", start + 40, 100)
-    builder.call("cudaStreamSynchronize", start + 50, 60)
+slow_copies = scene_of(
+    copy(PINNED, 110, 100, launch=105, size=5_500_000, stream=SIDE),  # 55 GB/s
+    copy(PINNED, 220, 400, launch=215, size=5_500_000, stream=SIDE),  # 14 GB/s
+)
+slow_copies_beside_others = scene_of(
+    all_of(slow_copies),
+    copy(READBACK, 220, 400, launch=218, size=20_000_000, stream=SIDE + 1),
+    call("cudaDeviceSynchronize", 985, 2),
+)
+printing = scene_of(
+    function("train.py(3): train", 25, 150),
+    function("torch/_tensor_str.py(708): _str", 26, 140),
+    all_of(item),
+)
+counting_steps = scene_of(
+    function("train.py(3): train", 25, 150),
+    function("torch/optim/adam.py(215): step", 26, 145),
+    function("torch/optim/optimizer.py(91): _get_value", 27, 140),
+    all_of(item),
+)
+reading_a_tensor = scene_of(op("aten::to", 29, 102), all_of(waiting("aten::_to_copy")))
+new_tensor = scene_of(
+    op("aten::empty", 120, 5),
+    op("aten::to", 130, 60),
+    copy("HtoD (Pageable -> Device)", 160, 2, launch=140, size=8),
+    call("cudaStreamSynchronize", 150, 20),
+    op("aten::lift_fresh", 195, 1),
+)
+host_alloc = scene_of(call("cudaEventSynchronize", 50, 52), call("cudaHostAlloc", 110, 600))
+barrier = scene_of(op("c10d::barrier", 40, 100), call("cudaStreamSynchronize", 50, 60))
 
 
 def launches_that_wait(builder: TraceBuilder, start: float) -> None:
@@ -250,13 +179,8 @@ def launches_that_wait(builder: TraceBuilder, start: float) -> None:
         builder.activity("kernel", "gemm", at + 5, 90, correlation=correlation, device=0, stream=COMPUTE)
 
 
-def op_of_a_library(builder: TraceBuilder, start: float) -> None:
-    wait(builder, start, "library::counts")
-
-
-def code_loaded(builder: TraceBuilder, start: float) -> None:
-    builder.call("cudaFuncGetAttributes", start + 150, 80)
-    builder.event("overhead", "Runtime Triggered Module Loading", start + 152, 70).update(pid=-1, tid=0)
+op_of_a_library = waiting("library::counts")
+code_loaded = scene_of(call("cudaFuncGetAttributes", 150, 80), overhead("Runtime Triggered Module Loading", 152, 70))
 
 
 def full_queue(builder: TraceBuilder, start: float) -> None:
@@ -265,44 +189,25 @@ def full_queue(builder: TraceBuilder, start: float) -> None:
     builder.activity("kernel", "gemm", start + 100, 90, correlation=correlation, device=0, stream=COMPUTE)
 
 
-def unawaited_readback(builder: TraceBuilder, start: float) -> None:
-    builder.copy("DtoH (Device -> Pinned)", start + 810, 50, launch=start + 795, stream=SIDE)
+unawaited_readback = scene_of(copy(READBACK, 810, 50, launch=795, stream=SIDE))
+awaited_readback = scene_of(all_of(unawaited_readback), call("cudaEventSynchronize", 880, 2))
 
 
-def awaited_readback(builder: TraceBuilder, start: float) -> None:
-    unawaited_readback(builder, start)
-    builder.call("cudaEventSynchronize", start + 880, 2)
-
-
-READBACK = "DtoH (Device -> Pinned)"
-
-
-def guarding(kind: str, call: str = "cudaDeviceSynchronize", ends: float = 400) -> Scene:
+def guarding(kind: str, name: str = "cudaDeviceSynchronize", ends: float = 400) -> Scene:
     """Add an asynchronous copy of pinned memory that runs until `ends`, and a wait from 150 to 450."""
-
-    def scene(builder: TraceBuilder, start: float) -> None:
-        builder.copy(kind, start + 100, ends - 100, launch=start + 90)
-        builder.call(call, start + 150, 300)
-
-    return scene
+    return scene_of(copy(kind, 100, ends - 100, launch=90), call(name, 150, 300))
 
 
-def behind_a_copy(builder: TraceBuilder, start: float) -> None:
-    """Add a wait for a kernel, behind a copy to pinned memory that has ended."""
-    builder.copy(READBACK, start + 25, 20, launch=start + 15, stream=SIDE)
-    synchronize(builder, start)
+# A wait for a kernel, behind a copy to pinned memory that has ended.
+behind_a_copy = scene_of(copy(READBACK, 25, 20, launch=15, stream=SIDE), all_of(synchronize))
 
 
 def item_that_guards(kind: str) -> Scene:
     """Add a copy of pinned memory from 100 to 200, and an `.item()` whose own copy comes behind it."""
-
-    def scene(builder: TraceBuilder, start: float) -> None:
-        builder.copy(kind, start + 100, 100, launch=start + 90)
-        builder.op("aten::item", start + 110, 150)
-        builder.copy(READBACK, start + 201, 2, launch=start + 115, size=4)
-        builder.call("cudaStreamSynchronize", start + 125, 90)
-
-    return scene
+    return scene_of(
+        *(copy(kind, 100, 100, launch=90), op("aten::item", 110, 150)),
+        *(copy(READBACK, 201, 2, launch=115, size=4), call("cudaStreamSynchronize", 125, 90)),
+    )
 
 
 def read_early(
@@ -361,13 +266,13 @@ def idle_only(builder: TraceBuilder, start: float) -> None:
 @pytest.mark.parametrize(
     ("file", "is_validation"), [("torch/distributions/distribution.py", True), ("torch/nn/utils/clip_grad.py", False)]
 )
-def test_the_validation_of_distributions_has_a_fix_of_its_own(tmp_path: Path, file: str, is_validation: bool) -> None:
+def test_the_validation_of_distributions_has_a_fix_of_its_own(file: str, is_validation: bool) -> None:
     def validating(builder: TraceBuilder, start: float) -> None:
         builder.function("train.py(3): policy", start + 5, 200)
         builder.function(f"{file}(40): __init__", start + 25, 110)
-        wait(builder, start, "aten::is_nonzero")
+        waiting("aten::is_nonzero")(builder, start)
 
-    (finding,) = [finding for finding in findings_of(validating, tmp_path) if finding.rule.id == "PIN202"]
+    (finding,) = [finding for finding in findings_of(validating) if finding.rule.id == "PIN202"]
     assert finding.title.startswith("a distribution that validates") is is_validation
     assert ("validate_args=False, or for all distributions" in finding.fix) is is_validation
     assert finding.saving is not None
@@ -417,7 +322,7 @@ def test_the_validation_of_distributions_has_a_fix_of_its_own(tmp_path: Path, fi
     ],
 )
 def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) -> None:
-    assert rule in {finding.rule.id for finding in findings_of(scene, tmp_path)}
+    assert rule in {finding.rule.id for finding in findings_of(scene)}
 
 
 @pytest.mark.parametrize(
@@ -436,44 +341,36 @@ def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) ->
         memory(0, 0),
     ],
 )
-def test_what_costs_nothing_is_not_found(tmp_path: Path, scene: Scene) -> None:
-    assert findings_of(scene, tmp_path) == ()
+def test_what_costs_nothing_is_not_found(scene: Scene) -> None:
+    assert findings_of(scene) == ()
 
 
-@pytest.mark.parametrize(
-    "scene",
-    [
-        behind_a_copy,
-        guarding("DtoH (Device -> Pageable)"),
-        guarding("DtoD"),
-        synchronize,
-    ],
-)
-def test_a_wait_that_guards_no_copy_in_flight_may_go(tmp_path: Path, scene: Scene) -> None:
-    found = {finding.rule.id: finding for finding in findings_of(scene, tmp_path)}
+@pytest.mark.parametrize("scene", [behind_a_copy, guarding("DtoH (Device -> Pageable)"), guarding("DtoD"), synchronize])
+def test_a_wait_that_guards_no_copy_in_flight_may_go(scene: Scene) -> None:
+    found = {finding.rule.id: finding for finding in findings_of(scene)}
     assert "PIN216" not in found
     assert found["PIN210"].saving
 
 
-def test_a_wait_that_guards_a_copy_in_flight_does_not_go(tmp_path: Path) -> None:
-    found = findings_of(guarding(READBACK), tmp_path)
+def test_a_wait_that_guards_a_copy_in_flight_does_not_go() -> None:
+    found = findings_of(guarding(READBACK))
     assert {finding.rule.id for finding in found if finding.rule.family == "waits"} == {"PIN216"}
     (guard,) = (finding for finding in found if finding.rule.id == "PIN216")
     assert guard.saving is None
     assert guard.title == "`torch.cuda.synchronize()` guards a copy in flight"
     assert guard.most_ns
-    assert worth(guard, measured_of(guarding(READBACK), tmp_path)).endswith(" at most")
+    assert worth(guard, measured_of(guarding(READBACK))).endswith(" at most")
     assert "it awaits 1 DtoH copy of pinned memory per step in flight" in guard.evidence.text
     assert guard.fix.startswith("Do not remove it: record an event after the copy")
 
 
-def test_what_an_item_guards_is_said_with_its_fix(tmp_path: Path) -> None:
-    (sent,) = (each for each in findings_of(item_that_guards(PINNED), tmp_path) if each.rule.id == "PIN201")
+def test_what_an_item_guards_is_said_with_its_fix() -> None:
+    (sent,) = (each for each in findings_of(item_that_guards(PINNED)) if each.rule.id == "PIN201")
     assert sent.saving  # its source is written in the next step
     assert sent.fix.endswith(
         "But wait for the copy in flight that it also awaits, by an event, before its source is written (PIN216)."
     )
-    (read,) = (each for each in findings_of(item_that_guards(READBACK), tmp_path) if each.rule.id == "PIN201")
+    (read,) = (each for each in findings_of(item_that_guards(READBACK)) if each.rule.id == "PIN201")
     assert read.saving is None
     assert read.fix.endswith("before its result is read (PIN216).")
 
@@ -488,8 +385,8 @@ def test_what_an_item_guards_is_said_with_its_fix(tmp_path: Path) -> None:
         read_early(ends=104),  # has ended before
     ],
 )
-def test_what_does_not_read_a_copy_is_no_hazard(tmp_path: Path, scene: Scene) -> None:
-    assert "PIN508" not in {finding.rule.id for finding in findings_of(scene, tmp_path)}
+def test_what_does_not_read_a_copy_is_no_hazard(scene: Scene) -> None:
+    assert "PIN508" not in {finding.rule.id for finding in findings_of(scene)}
 
 
 @pytest.mark.parametrize(
@@ -503,22 +400,22 @@ def test_what_does_not_read_a_copy_is_no_hazard(tmp_path: Path, scene: Scene) ->
         written_early(ends=119),  # has ended before
     ],
 )
-def test_what_does_not_write_to_a_source_in_flight_is_no_hazard(tmp_path: Path, scene: Scene) -> None:
-    assert "PIN509" not in {finding.rule.id for finding in findings_of(scene, tmp_path)}
+def test_what_does_not_write_to_a_source_in_flight_is_no_hazard(scene: Scene) -> None:
+    assert "PIN509" not in {finding.rule.id for finding in findings_of(scene)}
 
 
-def test_a_source_written_in_the_next_step_is_not_suspected(tmp_path: Path) -> None:
+def test_a_source_written_in_the_next_step_is_not_suspected() -> None:
     """A batch made there may lie in other memory."""
 
     def scene(builder: TraceBuilder, start: float) -> None:
         builder.copy(PINNED, start + 980, 100, launch=start + 960, size=10_000_000)
         builder.op("aten::zero_", start + 1015, 600)
 
-    assert "PIN509" not in {finding.rule.id for finding in findings_of(scene, tmp_path)}
+    assert "PIN509" not in {finding.rule.id for finding in findings_of(scene)}
 
 
-def test_what_may_be_wrong_is_said_as_a_suspicion(tmp_path: Path) -> None:
-    (found,) = (finding for finding in findings_of(written_early(), tmp_path) if finding.rule.id == "PIN509")
+def test_what_may_be_wrong_is_said_as_a_suspicion() -> None:
+    (found,) = (finding for finding in findings_of(written_early()) if finding.rule.id == "PIN509")
     assert found.severity == "suspect"
     assert found.evidence.text == (
         "1 non-blocking copy per step of pinned host memory (9.54 MiB) still waits or runs when the host, which has "
@@ -528,17 +425,17 @@ def test_what_may_be_wrong_is_said_as_a_suspicion(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rows", "sized"), [(2_500_000, True), (2_499_999, False)])
-def test_recorded_shapes_tell_whether_an_op_reads_what_is_copied(tmp_path: Path, rows: int, sized: bool) -> None:
+def test_recorded_shapes_tell_whether_an_op_reads_what_is_copied(rows: int, sized: bool) -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         read_early()(builder, start)
         op = next(each for each in reversed(builder.events) if each["name"] == "aten::mean")
         op["args"] |= {"Input Dims": [[rows], []], "Input type": ["float", ""]}
 
-    found = [finding for finding in findings_of(scene, tmp_path) if finding.rule.id == "PIN508"]
+    found = [finding for finding in findings_of(scene) if finding.rule.id == "PIN508"]
     assert [", which has an input of the size of the copy" in each.evidence.text for each in found] == [True] * sized
 
 
-def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_may_have(tmp_path: Path) -> None:
+def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_may_have() -> None:
     """A loader with workers that pinprof recorded with its settings, and the same without: only the first is told."""
 
     def of_workers(*, pins: bool | None) -> Finding:
@@ -546,7 +443,7 @@ def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_m
             pageable_batches(builder, start)
             builder.metadata["pinprof"] = {} if pins is None else {"loaders_pin": pins}
 
-        (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id in {"PIN104", "PIN105"})
+        (found,) = (each for each in findings_of(scene) if each.rule.id in {"PIN104", "PIN105"})
         return found
 
     assert of_workers(pins=True).rule.id == "PIN105"
@@ -555,25 +452,23 @@ def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_m
 
 
 @pytest.mark.parametrize(("spawned", "told"), [(True, True), (False, False), (None, False)])
-def test_a_process_that_multiprocessing_started_is_told_where_to_pin(
-    tmp_path: Path, spawned: bool | None, told: bool
-) -> None:
+def test_a_process_that_multiprocessing_started_is_told_where_to_pin(spawned: bool | None, told: bool) -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         pageable(builder, start)
         builder.metadata["pinprof"] = {} if spawned is None else {"spawned": spawned}
 
-    (found,) = (each for each in findings_of(scene, tmp_path) if each.rule.id == "PIN101")
+    (found,) = (each for each in findings_of(scene) if each.rule.id == "PIN101")
     assert ("multiprocessing started this process" in found.evidence.text) == told
     assert found.fix.startswith("Pin it in this process, also where another one sends it pinned") == told
     assert ("if another process sent the tensor" in found.evidence.text) == told  # no trace shows whether one did
 
 
-def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path) -> None:
+def test_the_cost_is_per_step_and_the_largest_saving_comes_first() -> None:
     def both(builder: TraceBuilder, start: float) -> None:
         item(builder, start)
         same_stream(builder, start)
 
-    findings = findings_of(both, tmp_path)
+    findings = findings_of(both)
     assert [finding.rule.id for finding in findings] == ["PIN201", "PIN301"]
     assert findings[0].evidence.cost_ns == 98_000  # idle from 102 to 200
     assert findings[1].evidence.cost_ns == 260_000  # of 300 µs exposed, as much as there are kernels to hide it
@@ -582,37 +477,37 @@ def test_the_cost_is_per_step_and_the_largest_saving_comes_first(tmp_path: Path)
     assert savings[0] > 100_000 > savings[1] == 0
 
 
-def test_severity_is_of_what_the_fix_saves_and_not_of_what_goes_with_it(tmp_path: Path) -> None:
+def test_severity_is_of_what_the_fix_saves_and_not_of_what_goes_with_it() -> None:
     def both(builder: TraceBuilder, start: float) -> None:
         item(builder, start)
         same_stream(builder, start)
 
-    findings = findings_of(both, tmp_path)
+    findings = findings_of(both)
     assert [finding.evidence.cost_ns for finding in findings] == [98_000, 260_000]  # of a step of 1000 µs
     assert [finding.saving.saving_ns for finding in findings if finding.saving] == pytest.approx([100_000, 0], rel=0.02)
     assert [finding.severity for finding in findings] == ["high", "low"]
 
 
-def test_severity_is_of_the_cost_where_no_replay_tells(tmp_path: Path) -> None:
-    (finding,) = [found for found in findings_of(slow_copies, tmp_path) if found.rule.id == "PIN107"]
+def test_severity_is_of_the_cost_where_no_replay_tells() -> None:
+    (finding,) = [found for found in findings_of(slow_copies) if found.rule.id == "PIN107"]
     assert finding.saving is None
     assert finding.evidence.cost_ns > 100_000
     assert finding.severity == "high"
 
 
-def test_one_copy_is_no_copies(tmp_path: Path) -> None:
-    (one,) = [found for found in findings_of(same_stream, tmp_path) if found.rule.id == "PIN301"]
+def test_one_copy_is_no_copies() -> None:
+    (one,) = [found for found in findings_of(same_stream) if found.rule.id == "PIN301"]
     assert one.evidence.text.startswith("1 HtoD copy per step (")
 
     def two(builder: TraceBuilder, start: float) -> None:
         same_stream(builder, start)
         builder.copy("HtoD (Pinned -> Device)", start + 600, 50, launch=start + 590)
 
-    (both,) = [found for found in findings_of(two, tmp_path) if found.rule.id == "PIN301"]
+    (both,) = [found for found in findings_of(two) if found.rule.id == "PIN301"]
     assert both.evidence.text.startswith("2 HtoD copies per step (")
 
 
-def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place(tmp_path: Path) -> None:
+def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place() -> None:
     def allocating(builder: TraceBuilder, start: float) -> None:
         builder.function("train.py(3): step", start + 1, 900)
         builder.call("cudaFree", start + 50, 60)  # awaits the kernel up to 100; the next is at 800
@@ -620,7 +515,7 @@ def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place(tmp_p
         builder.op("aten::empty", start + 150, 45)
         builder.call("cudaMalloc", start + 160, 20)
 
-    (finding,) = findings_of(allocating, tmp_path)
+    (finding,) = findings_of(allocating)
     assert finding.evidence.cost_ns == 700_000  # once, of whichever call it is
     assert finding.evidence.text == (
         "cudaFree in step(), aten::empty in step(): 3 per step; as traced, the host waits 110 µs and the GPU is idle "
@@ -631,26 +526,26 @@ def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place(tmp_p
     assert finding.saving.saving_ns > 0
 
 
-def test_waits_of_one_place_are_it_if_there_is_one_and_else_them(tmp_path: Path) -> None:
+def test_waits_of_one_place_are_it_if_there_is_one_and_else_them() -> None:
     def two(builder: TraceBuilder, start: float) -> None:
         free(builder, start)
         builder.call("cudaFree", start + 150, 60)
 
-    (one,), (several,) = findings_of(free, tmp_path), findings_of(two, tmp_path)
+    (one,), (several,) = findings_of(free), findings_of(two)
     assert one.evidence.text.endswith(
         "cudaFree: 1 per step; as traced, the host waits 60.0 µs and the GPU is idle for 700 µs after it"
     )
     assert several.evidence.text.endswith(" after them")
 
 
-def test_nothing_is_said_of_steps_where_there_are_none(tmp_path: Path) -> None:
+def test_nothing_is_said_of_steps_where_there_are_none() -> None:
     """Every program allocates memory once: without steps it is not known whether it does so again and again."""
     builder = TraceBuilder()
     builder.kernel(20, 80, launch=10)
     builder.call("cudaMalloc", 110, 30)
     builder.call("cudaMalloc", 150, 30)
     builder.kernel(400, 180, launch=390)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = builder.read()
     assert trace.steps.source == "whole_trace"
     (finding,) = [found for found in find(measure(trace), trace) if found.rule.id == "PIN303"]
     assert finding.evidence.text == (
@@ -660,24 +555,24 @@ def test_nothing_is_said_of_steps_where_there_are_none(tmp_path: Path) -> None:
     assert "step" not in finding.rule.title
 
 
-def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving(tmp_path: Path) -> None:
-    (finding,) = findings_of(memory(24, 8), tmp_path)
+def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving() -> None:
+    (finding,) = findings_of(memory(24, 8))
     assert (finding.rule.id, finding.severity, finding.saving) == ("PIN109", "low", None)
     assert finding.evidence.text == (
         "torch has pinned 24.0 GiB (18.0 GiB of it in use, at most 24.0 GiB so far): 75 % of the 32.0 GiB that the "
         "machine could give it if nothing were pinned. From 50 % on more is locked than is left for the workers, the "
         "page cache and all other processes"
     )
-    profile = measure(read_trace(tmp_path / "trace.json"))
+    profile = measured_of(memory(24, 8))
     assert worth(finding, profile) == "the saving is unknown"
     calm = replace(profile, pause=None)
     said = advice(calm, Findings([finding])).sentence
     assert said == "First: too much pinned memory (PIN109); the saving is unknown."
-    (limited,) = findings_of(memory(12, 40, limit=16), tmp_path)
+    (limited,) = findings_of(memory(12, 40, limit=16))
     assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text
 
 
-def of_the_host(folder: Path, *calls: tuple[float, str, float], ops: Sequence[tuple[float, str, float]] = ()) -> Trace:
+def of_the_host(*calls: tuple[float, str, float], ops: Sequence[tuple[float, str, float]] = ()) -> Trace:
     """Return the trace of four steps of 1 ms with these calls and ops of the host, and without work of a GPU."""
     builder = TraceBuilder()
     for start in builder.steps(4):
@@ -685,87 +580,83 @@ def of_the_host(folder: Path, *calls: tuple[float, str, float], ops: Sequence[tu
             builder.op(name, start + at, duration)
         for at, name, duration in calls:
             builder.call(name, start + at, duration)
-    return read_trace(builder.write(folder / "trace.json"))
+    return builder.read()
 
 
 @pytest.mark.parametrize(
     ("trace", "rule", "text"),
     [
         (
-            lambda folder: of_the_host(folder, (160, "cudaEventQuery", 5), ops=[(150, "aten::pin_memory", 400)]),
+            lambda: of_the_host((160, "cudaEventQuery", 5), ops=[(150, "aten::pin_memory", 400)]),
             "PIN103",
             "pinning 1 tensor per step takes the main thread 400 µs",
         ),
         (
-            lambda folder: of_the_host(folder, (110, "cudaHostAlloc", 600)),
+            lambda: of_the_host((110, "cudaHostAlloc", 600)),
             "PIN211",
             "1 per step in cudaHostAlloc: as traced, the host waits 600 µs",
         ),
     ],
 )
-def test_what_pinning_takes_is_told_without_work_of_a_gpu(
-    tmp_path: Path, trace: Callable[[Path], Trace], rule: str, text: str
-) -> None:
-    recorded_trace = trace(tmp_path)
+def test_what_pinning_takes_is_told_without_work_of_a_gpu(trace: Callable[[], Trace], rule: str, text: str) -> None:
+    recorded_trace = trace()
     (finding,) = find(measure(recorded_trace), recorded_trace)
     assert (finding.rule.id, finding.evidence.text, finding.saving) == (rule, text, None)
 
 
-def test_of_a_host_that_neither_pins_nor_allocates_nothing_is_said(tmp_path: Path) -> None:
-    trace = of_the_host(tmp_path, (160, "cudaEventQuery", 5), ops=[(150, "aten::add", 400)])
+def test_of_a_host_that_neither_pins_nor_allocates_nothing_is_said() -> None:
+    trace = of_the_host((160, "cudaEventQuery", 5), ops=[(150, "aten::add", 400)])
     assert not find(measure(trace), trace)
 
 
 @pytest.mark.parametrize(("size", "pins"), [(64 * 1024, False), (64 * 1024 + 1, True)])
-def test_a_blocking_copy_is_pinned_only_where_the_driver_does_not_take_it_along(
-    tmp_path: Path, size: int, pins: bool
-) -> None:
+def test_a_blocking_copy_is_pinned_only_where_the_driver_does_not_take_it_along(size: int, pins: bool) -> None:
     def small(builder: TraceBuilder, start: float) -> None:
         builder.op("aten::to", start + 30, 700)
         builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40, size=size)
         builder.call("cudaStreamSynchronize", start + 45, 360)
 
-    finding = next(each for each in findings_of(small, tmp_path) if each.rule.id == "PIN102")
+    finding = next(each for each in findings_of(small) if each.rule.id == "PIN102")
     assert bool(finding.evidence.edits.pinned) is pins
     assert ("takes copies this small along" in finding.fix) is not pins
     assert finding.evidence.edits.unblocked
 
 
-def test_a_blocking_copy_of_pinned_memory_is_not_asked_to_be_pinned(tmp_path: Path) -> None:
+def test_a_blocking_copy_of_pinned_memory_is_not_asked_to_be_pinned() -> None:
     def of_pageable(builder: TraceBuilder, start: float) -> None:
         builder.op("aten::to", start + 30, 700)
         builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40)
         builder.call("cudaStreamSynchronize", start + 45, 360)
 
     fixes = [
-        next(each.fix for each in findings_of(scene, tmp_path) if each.rule.id == "PIN102")
+        next(each.fix for each in findings_of(scene) if each.rule.id == "PIN102")
         for scene in (blocking_copy, of_pageable)
     ]
     assert fixes[0] == "Add non_blocking=True: this memory is pinned already."
     assert fixes[1].startswith("x.to(device, non_blocking=True), of pinned memory: PIN101")
 
 
-def test_memory_that_is_available_is_not_pinned(tmp_path: Path) -> None:
+def test_memory_that_is_available_is_not_pinned() -> None:
     """Of 64 GiB 20 are not available: torch's count of more is wrong, and nothing is said of it."""
-    assert [each.rule.id for each in findings_of(memory(20, 44, limit=40), tmp_path)] == ["PIN109"]
-    assert not findings_of(memory(20.5, 44, limit=40), tmp_path)
+    assert [each.rule.id for each in findings_of(memory(20, 44, limit=40))] == ["PIN109"]
+    assert not findings_of(memory(20.5, 44, limit=40))
 
 
-def test_of_what_is_in_use_nothing_is_said_where_it_is_not_known(tmp_path: Path) -> None:
+def test_of_what_is_in_use_nothing_is_said_where_it_is_not_known() -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         memory(24, 8)(builder, start)
         builder.metadata["pinprof"]["host_memory"]["used_bytes"] = None
 
-    (finding,) = findings_of(scene, tmp_path)
+    (finding,) = findings_of(scene)
     assert finding.evidence.text.startswith("torch has pinned 24.0 GiB (at most 24.0 GiB so far): 75 % of")
 
 
 @pytest.mark.parametrize("entry", [None, 1, {}, {"pinned_bytes": "much"}, {"pinned_bytes": 1 << 70}])
-def test_of_broken_figures_of_memory_nothing_is_said(tmp_path: Path, entry: object) -> None:
+def test_of_broken_figures_of_memory_nothing_is_said(entry: object) -> None:
     def broken(builder: TraceBuilder, _: float) -> None:
         builder.metadata["pinprof"] = {"host_memory": entry}
 
-    assert findings_of(broken, tmp_path) == ()
+    assert findings_of(broken) == ()
 
 
 @pytest.mark.parametrize(
@@ -783,14 +674,12 @@ def test_of_broken_figures_of_memory_nothing_is_said(tmp_path: Path, entry: obje
         ),
     ],
 )
-def test_why_batches_are_pageable_is_said_as_far_as_it_is_known(
-    tmp_path: Path, recorded: bool | None, rule: str, said: str
-) -> None:
+def test_why_batches_are_pageable_is_said_as_far_as_it_is_known(recorded: bool | None, rule: str, said: str) -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         pageable_batches(builder, start)
         builder.metadata["pinprof"] = {"loaders_pin": recorded}
 
-    (finding,) = [each for each in findings_of(scene, tmp_path) if each.rule.id in {"PIN101", "PIN104", "PIN105"}]
+    (finding,) = [each for each in findings_of(scene) if each.rule.id in {"PIN101", "PIN104", "PIN105"}]
     assert finding.rule.id == rule
     assert finding.evidence.text.endswith(said)
 
@@ -802,15 +691,15 @@ def test_a_finding_on_several_calls_is_at_the_first_place_with_a_line() -> None:
     assert str(finding.evidence.place) == "pinprof/workloads/waits.py:100"  # empty_cache() itself
 
 
-def test_of_several_gpus_the_finding_names_the_one_that_is_idle(tmp_path: Path) -> None:
+def test_of_several_gpus_the_finding_names_the_one_that_is_idle() -> None:
     def on_the_second(builder: TraceBuilder, start: float) -> None:
         builder.kernel(start + 20, 80, launch=start + 12, device=1)
         builder.op("aten::item", start + 30, 100)
-        builder.copy("DtoH (Device -> Pinned)", start + 100, 2, launch=start + 40, size=4, device=1)
+        builder.copy(READBACK, start + 100, 2, launch=start + 40, size=4, device=1)
         builder.call("cudaStreamSynchronize", start + 50, 60)
         builder.kernel(start + 400, 180, launch=start + 390, device=1)
 
-    (finding,) = findings_of(on_the_second, tmp_path)
+    (finding,) = findings_of(on_the_second)
     assert finding.evidence.text.endswith("the host waits 60.0 µs and GPU 1 is idle for 298 µs after it")
 
 
@@ -853,9 +742,9 @@ def test_each_reason_why_copies_are_exposed_has_one_rule_at_most() -> None:
 
 
 @pytest.mark.parametrize("scene", [pageable_readback, blocking_readback, waiting("aten::_to_copy")])
-def test_what_goes_to_the_host_gets_no_advice_for_the_other_direction(tmp_path: Path, scene: Scene) -> None:
+def test_what_goes_to_the_host_gets_no_advice_for_the_other_direction(scene: Scene) -> None:
     """The pin_memory of a DataLoader, and x.to(device, non_blocking=True), are for copies to the GPU."""
-    found = findings_of(scene, tmp_path)
+    found = findings_of(scene)
     assert found
     for finding in found:
         texts = (
@@ -866,28 +755,22 @@ def test_what_goes_to_the_host_gets_no_advice_for_the_other_direction(tmp_path: 
         assert not any(part in text for text in texts for part in ("DataLoader", "to(device"))
 
 
-def test_the_batches_of_a_loader_do_not_change_what_is_said_of_read_backs(tmp_path: Path) -> None:
+def test_the_batches_of_a_loader_do_not_change_what_is_said_of_read_backs() -> None:
     def both(builder: TraceBuilder, start: float) -> None:
         pageable_batches(builder, start)
         builder.copy("DtoH (Device -> Pageable)", start + 520, 200, launch=start + 515, call=210)
 
-    assert {"PIN104", "PIN108"} <= {finding.rule.id for finding in findings_of(both, tmp_path)}
+    assert {"PIN104", "PIN108"} <= {finding.rule.id for finding in findings_of(both)}
 
 
-def nms(builder: TraceBuilder, start: float) -> None:
-    builder.op("torchvision::nms", start + 28, 104)
-    wait(builder, start, "aten::masked_select")
-
-
-def pageable_copies_of_a_library(builder: TraceBuilder, start: float) -> None:
-    builder.op("mylib::lookup", start + 140, 400)
-    pageable(builder, start)
+nms = scene_of(op("torchvision::nms", 28, 104), all_of(waiting("aten::masked_select")))
+pageable_copies_of_a_library = scene_of(op("mylib::lookup", 140, 400), all_of(pageable))
 
 
 @pytest.mark.parametrize("scene", [nms, pageable_copies_of_a_library])
-def test_what_an_op_of_a_library_does_is_not_advised_on_as_if_the_code_did_it(tmp_path: Path, scene: Scene) -> None:
+def test_what_an_op_of_a_library_does_is_not_advised_on_as_if_the_code_did_it(scene: Scene) -> None:
     """Nobody can take the wait out of the op: no saving is promised."""
-    (finding,) = findings_of(scene, tmp_path)
+    (finding,) = findings_of(scene)
     assert (finding.rule.id, finding.saving) == ("PIN214", None)
     assert finding.evidence.cost_ns > 0
 
@@ -906,11 +789,9 @@ def test_copies_that_are_pinned_can_go_ahead_where_that_brings_more() -> None:
     assert not any(each.evidence.then and each.evidence.then.edits for each in findings.summary())
 
 
-def test_copies_to_the_host_go_nowhere_ahead_and_nothing_more_is_offered_where_it_brings_no_more(
-    tmp_path: Path,
-) -> None:
-    assert all(each.evidence.then is None for each in findings_of(pageable_readback, tmp_path))
-    for each in findings_of(pageable, tmp_path):
+def test_copies_to_the_host_go_nowhere_ahead_and_nothing_more_is_offered_where_it_brings_no_more() -> None:
+    assert all(each.evidence.then is None for each in findings_of(pageable_readback))
+    for each in findings_of(pageable):
         if each.with_then and each.saving:
             assert each.with_then.saving_ns > each.saving.saving_ns
 
@@ -936,11 +817,11 @@ def machine(*pinned_gbps: float, plain: float = 2.0, fresh_ms: float = 0.8) -> P
 FRESH = "for 4.00 MiB write x.to(device), not x.pin_memory().to(device): it takes 800 µs against 400 µs"
 
 
-def test_copies_that_become_pinned_take_as_long_as_on_the_machine(tmp_path: Path) -> None:
+def test_copies_that_become_pinned_take_as_long_as_on_the_machine() -> None:
     """At 0.5 GB/s a MB takes 2 ms: the step of 1 ms would only become longer."""
-    (assumed,) = findings_of(pageable, tmp_path)
-    (fast,) = findings_of(pageable, tmp_path, machine(25, 25, 25))
-    (slow,) = (found := findings_of(pageable, tmp_path, machine(0.5, 0.5, 0.5)))
+    (assumed,) = findings_of(pageable)
+    (fast,) = findings_of(pageable, machine(25, 25, 25))
+    (slow,) = (found := findings_of(pageable, machine(0.5, 0.5, 0.5)))
     assert assumed.saving
     assert fast.saving
     assert slow.saving
@@ -976,14 +857,14 @@ def test_copies_that_become_pinned_take_as_long_as_on_the_machine(tmp_path: Path
     ],
 )
 def test_sizes_are_held_against_that_from_which_pinning_pays(
-    tmp_path: Path, pinned_gbps: tuple[float, ...], sizes: tuple[int, ...], said: str
+    pinned_gbps: tuple[float, ...], sizes: tuple[int, ...], said: str
 ) -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         for place, size in enumerate(sizes):
             at = start + 150 + 200 * place
             builder.copy("HtoD (Pageable -> Device)", at + 50, 100, launch=at, call=160, size=size)
 
-    (finding,) = findings_of(scene, tmp_path, machine(*pinned_gbps))
+    (finding,) = findings_of(scene, machine(*pinned_gbps))
     assert finding.rule.id == "PIN101"
     assert finding.evidence.text.endswith(f". As measured on NVIDIA H200: {said}; {FRESH}")
 
@@ -995,28 +876,28 @@ def test_sizes_are_held_against_that_from_which_pinning_pays(
         (0.2, "for 4.00 MiB x.pin_memory().to(device) is faster than x.to(device): it takes 200 µs against 400 µs"),
     ],
 )
-def test_pinning_in_each_step_is_advised_as_measured(tmp_path: Path, fresh_ms: float, said: str) -> None:
-    (plain,) = findings_of(pinning, tmp_path)
-    (finding,) = findings_of(pinning, tmp_path, machine(30, fresh_ms=fresh_ms))
+def test_pinning_in_each_step_is_advised_as_measured(fresh_ms: float, said: str) -> None:
+    (plain,) = findings_of(pinning)
+    (finding,) = findings_of(pinning, machine(30, fresh_ms=fresh_ms))
     assert finding.rule.id == "PIN103"
     assert finding.evidence.text == f"{plain.evidence.text}. As measured on NVIDIA H200: {said}"
 
 
-def test_a_bench_without_what_is_asked_for_adds_no_words(tmp_path: Path) -> None:
+def test_a_bench_without_what_is_asked_for_adds_no_words() -> None:
     rates = pinning_of(BenchBuilder().add("E13", gbps("HtoD pinned", 4096, 30)).build())
     for scene in (pageable, pinning):
-        (plain,), (finding,) = findings_of(scene, tmp_path), findings_of(scene, tmp_path, rates)
+        (plain,), (finding,) = findings_of(scene), findings_of(scene, rates)
         assert finding.evidence.text == plain.evidence.text
 
 
-def test_other_rules_say_nothing_of_pinning(tmp_path: Path) -> None:
-    (plain,), (finding,) = findings_of(item, tmp_path), findings_of(item, tmp_path, machine(30, 30))
+def test_other_rules_say_nothing_of_pinning() -> None:
+    (plain,), (finding,) = findings_of(item), findings_of(item, machine(30, 30))
     assert finding.evidence.text == plain.evidence.text
     assert finding.saving == plain.saving
 
 
-def test_what_one_line_calls_in_libraries_is_one_site_that_saves_what_all_of_it_saves(tmp_path: Path) -> None:
-    trace = read_trace(detector().write(tmp_path / "trace.json"))
+def test_what_one_line_calls_in_libraries_is_one_site_that_saves_what_all_of_it_saves() -> None:
+    trace = detector().read()
     found = without_launches(find(measure(trace), trace))
     assert [(finding.rule.id, [str(site.evidence.place) for site in finding.sites]) for finding in found] == [
         ("PIN205", ["train.py:30", "train.py:60"]),
@@ -1031,8 +912,8 @@ def test_what_one_line_calls_in_libraries_is_one_site_that_saves_what_all_of_it_
     assert len(masks.evidence.edits.unwaited) == 5 * STEPS
 
 
-def test_a_finding_in_many_libraries_names_only_some(tmp_path: Path) -> None:
+def test_a_finding_in_many_libraries_names_only_some() -> None:
     waits = [in_detector("aten::item", "item", f"torchvision/ops/boxes.py:{line}:f{line}") for line in range(1, 8)]
-    trace = read_trace(detector(waits).write(tmp_path / "trace.json"))
+    trace = detector(waits).read()
     (finding,) = without_launches(find(measure(trace), trace))
     assert "f3 (torchvision/ops/boxes.py:3) and 3 more: 7 per step" in finding.evidence.text

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from one_after_another import one_after_another
@@ -14,18 +13,17 @@ from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import RULES, Finding, Saving, savings
 from pinprof.rules.rule import FAMILIES
-from pinprof.trace import read_trace
 
 Scene = Callable[[TraceBuilder, float], None]
 
 
-def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
-    return analyse(read_trace(builder.write(folder / "trace.json")))
+def analysed(builder: TraceBuilder) -> Analysis:
+    return analyse(builder.read())
 
 
-def findings_of(builder: TraceBuilder, folder: Path) -> list[Finding]:
+def findings_of(builder: TraceBuilder) -> list[Finding]:
     """Return what is found besides launches that come late, which these hand-built hosts have, too."""
-    return [finding for finding in analysed(builder, folder).findings if finding.rule.family != "launches"]
+    return [finding for finding in analysed(builder).findings if finding.rule.family != "launches"]
 
 
 def text_of(analysis: Analysis) -> str:
@@ -62,10 +60,8 @@ def copies_at(*functions: str, memory: str = "Pageable", first: float = 120) -> 
 # waits
 
 
-def test_ten_sites_that_each_only_move_the_wait_are_one_finding_that_saves_what_all_of_them_save(
-    tmp_path: Path,
-) -> None:
-    (finding,) = findings_of(one_after_another(10), tmp_path)
+def test_ten_sites_that_each_only_move_the_wait_are_one_finding_that_saves_what_all_of_them_save() -> None:
+    (finding,) = findings_of(one_after_another(10))
     assert finding.rule.id == "PIN201"
     assert {str(site.evidence.place) for site in finding.sites} == {f"value{number}" for number in range(10)}
     assert [site.saving.saving_ns for site in finding.sites if site.saving] == [0] * 10
@@ -73,16 +69,16 @@ def test_ten_sites_that_each_only_move_the_wait_are_one_finding_that_saves_what_
     assert finding.severity == "high"
 
 
-def test_a_site_says_how_many_others_the_wait_may_move_to_and_all_together_say_nothing(tmp_path: Path) -> None:
-    three, two = (findings_of(one_after_another(reads), tmp_path)[0].evidence for reads in (3, 2))
+def test_a_site_says_how_many_others_the_wait_may_move_to_and_all_together_say_nothing() -> None:
+    three, two = (findings_of(one_after_another(reads))[0].evidence for reads in (3, 2))
     moves = "for the same work: removed only here, the wait may move there"
     assert three.sites[0].text.endswith(f"; 2 more sites wait {moves}")
     assert two.sites[0].text.endswith(f"; one more site waits {moves}")
     assert "same work" not in three.text
 
 
-def test_the_figures_of_a_finding_are_the_sums_of_its_sites_the_costliest_first(tmp_path: Path) -> None:
-    (finding,) = findings_of(one_after_another(3), tmp_path)
+def test_the_figures_of_a_finding_are_the_sums_of_its_sites_the_costliest_first() -> None:
+    (finding,) = findings_of(one_after_another(3))
     costs = [site.evidence.cost_ns for site in finding.sites]
     assert costs == sorted(costs, reverse=True)
     assert finding.evidence.cost_ns == sum(costs)
@@ -93,8 +89,8 @@ def test_the_figures_of_a_finding_are_the_sums_of_its_sites_the_costliest_first(
     )
 
 
-def test_one_site_is_a_finding_as_ever(tmp_path: Path) -> None:
-    (finding,) = findings_of(one_after_another(1), tmp_path)
+def test_one_site_is_a_finding_as_ever() -> None:
+    (finding,) = findings_of(one_after_another(1))
     ((evidence, saving),) = finding.sites
     assert (evidence, saving) == (finding.evidence, finding.saving)
     assert not finding.evidence.sites
@@ -103,17 +99,17 @@ def test_one_site_is_a_finding_as_ever(tmp_path: Path) -> None:
     assert " sites" not in finding.evidence.text
 
 
-def test_two_rules_are_two_findings_the_larger_saving_first(tmp_path: Path) -> None:
+def test_two_rules_are_two_findings_the_larger_saving_first() -> None:
     def both(builder: TraceBuilder, start: float) -> None:
         copies_at("one", "two")(builder, start)
         copies_at("three", "four", memory="Pinned", first=420)(builder, start)
 
-    found = findings_of(scene(both), tmp_path)
+    found = findings_of(scene(both))
     assert {finding.rule.id: len(finding.sites) for finding in found} == {"PIN101": 2, "PIN301": 2}
     assert saving_ns(found[0]) >= saving_ns(found[1])
 
 
-def test_what_costs_nothing_and_waits_for_nothing_else_is_no_site(tmp_path: Path) -> None:
+def test_what_costs_nothing_and_waits_for_nothing_else_is_no_site() -> None:
     def waits(builder: TraceBuilder, start: float) -> None:
         for name, at in (("idle", start + 30), ("busy", start + 810)):  # the last kernel covers what comes after
             builder.function(f"train.py(3): {name}", at - 2, 104)
@@ -121,15 +117,15 @@ def test_what_costs_nothing_and_waits_for_nothing_else_is_no_site(tmp_path: Path
             builder.call("cudaStreamSynchronize", at + 10, 80)
         builder.kernel(start + 985, 12, launch=start + 780)
 
-    (finding,) = findings_of(scene(waits), tmp_path)
+    (finding,) = findings_of(scene(waits))
     assert [site.evidence.function for site in finding.sites] == ["idle"]
 
 
 # copies
 
 
-def test_copies_of_several_places_are_one_finding_with_their_sums(tmp_path: Path) -> None:
-    (finding,) = findings_of(scene(copies_at("one", "two", "three")), tmp_path)
+def test_copies_of_several_places_are_one_finding_with_their_sums() -> None:
+    (finding,) = findings_of(scene(copies_at("one", "two", "three")))
     assert finding.evidence.text.startswith("3 HtoD copies of pageable memory per step at 3 sites (")
     assert "exposed for 150 µs of 150 µs" in finding.evidence.text
     assert [site.evidence.figures.split(",")[0] for site in finding.sites] == ["1 per step"] * 3
@@ -138,37 +134,35 @@ def test_copies_of_several_places_are_one_finding_with_their_sums(tmp_path: Path
     assert len(finding.alone) == 3
 
 
-def test_copies_together_hide_behind_no_more_kernels_than_there_are(tmp_path: Path) -> None:
-    (finding,) = findings_of(scene(copies_at("a", "b", "c", "d", "e", "f", memory="Pinned")), tmp_path)
+def test_copies_together_hide_behind_no_more_kernels_than_there_are() -> None:
+    (finding,) = findings_of(scene(copies_at("a", "b", "c", "d", "e", "f", memory="Pinned")))
     assert [site.evidence.cost_ns for site in finding.sites] == [50_000] * 6
     assert finding.evidence.cost_ns == 260_000  # of 300 µs exposed, beside 260 µs of kernels
 
 
-def test_hazards_are_told_one_by_one(tmp_path: Path) -> None:
+def test_hazards_are_told_one_by_one() -> None:
     def unawaited(builder: TraceBuilder, start: float) -> None:
         for number, name in enumerate(("one", "two")):
             at = start + 200 + 100 * number
             builder.function(f"train.py(3): {name}", at, 95)
             builder.copy("DtoH (Device -> Pinned)", at + 20, 50, launch=at + 10)
 
-    found = [finding for finding in findings_of(scene(unawaited), tmp_path) if finding.rule.id == "PIN501"]
+    found = [finding for finding in findings_of(scene(unawaited)) if finding.rule.id == "PIN501"]
     assert [(finding.severity, len(finding.sites)) for finding in found] == [("suspect", 1)] * 2
 
 
 # replays
 
 
-def test_so_many_sites_get_a_replay_of_their_own_the_costliest_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_many_sites_get_a_replay_of_their_own_the_costliest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(savings, "MOST_REPLAYS", 2)
-    (finding,) = findings_of(one_after_another(5), tmp_path)
+    (finding,) = findings_of(one_after_another(5))
     assert finding.saving
     assert [site.saving is not None for site in finding.sites] == [True, True, False, False, False]
 
 
-def test_without_its_rows_a_finding_keeps_its_sites_and_savings(tmp_path: Path) -> None:
-    found = analysed(one_after_another(3), tmp_path).findings
+def test_without_its_rows_a_finding_keeps_its_sites_and_savings() -> None:
+    found = analysed(one_after_another(3)).findings
     finding = found.summary()[0]
     assert [site.saving for site in finding.sites] == [site.saving for site in found[0].sites]
     assert not any(site.evidence.edits for site in finding.sites)
@@ -177,29 +171,29 @@ def test_without_its_rows_a_finding_keeps_its_sites_and_savings(tmp_path: Path) 
 # words
 
 
-def test_the_terminal_lists_some_sites_and_counts_the_rest(tmp_path: Path) -> None:
-    text = text_of(analysed(one_after_another(10), tmp_path)).split("What to do")[1]
+def test_the_terminal_lists_some_sites_and_counts_the_rest() -> None:
+    text = text_of(analysed(one_after_another(10))).split("What to do")[1]
     assert text.count("(train.py): aten::item, 1 per step, as traced stall ") == MAX_FOUND == 5
     assert text.count("alone saves nothing") == 5
     assert "- and 5 more sites: --all Fix: " in text
     assert text.count("Fix: Keep the value on the GPU") == 1
 
 
-def test_as_many_as_are_listed_leave_no_rest(tmp_path: Path) -> None:
-    text = text_of(analysed(one_after_another(5), tmp_path)).split("What to do")[1]
+def test_as_many_as_are_listed_leave_no_rest() -> None:
+    text = text_of(analysed(one_after_another(5))).split("What to do")[1]
     assert text.count("alone saves nothing") == 5
     assert "more site" not in text
 
 
-def test_the_headline_counts_the_sites(tmp_path: Path) -> None:
-    analysis = analysed(one_after_another(10), tmp_path)
+def test_the_headline_counts_the_sites() -> None:
+    analysis = analysed(one_after_another(10))
     said = advice(analysis.profile, analysis.findings).sentence
     assert said.startswith("First: `.item()` waits for the GPU in value")
     assert "() and 9 more sites (PIN201); fixing it saves " in said
 
 
-def test_sites_that_save_nothing_together_are_said_to(tmp_path: Path) -> None:
-    analysis = analysed(scene(copies_at("one", "two", memory="Pinned")), tmp_path)
+def test_sites_that_save_nothing_together_are_said_to() -> None:
+    analysis = analysed(scene(copies_at("one", "two", memory="Pinned")))
     found = next(each for each in analysis.findings if each.rule.id == "PIN301")
     finding = replace(found, saving=Saving(0.0, (0.0, 9.0)))
     assert len(finding.sites) == 2

@@ -69,19 +69,19 @@ def test_each_event_has_its_own_args_whatever_the_order_of_the_file(name: str, t
     assert told(read_trace(builder.write(tmp_path / name))) == args_of(builder)
 
 
-def test_only_what_is_wanted_is_told(tmp_path: Path) -> None:
-    trace = read_trace(small().write(tmp_path / "trace.json"))
+def test_only_what_is_wanted_is_told() -> None:
+    trace = small().read()
     wanted = {"ops": np.array([False, True]), "gpu": np.array([True, False])}
     assert {event for event, _ in one_by_one(trace, wanted)} == {("ops", 1), ("gpu", 0)}
     assert list(look_up(trace, {})) == []
 
 
-def test_equal_events_keep_their_order(tmp_path: Path) -> None:
+def test_equal_events_keep_their_order() -> None:
     builder = TraceBuilder()
     for number in range(5):
         builder.event("cpu_op", "aten::add", 10, 5, number=number)
         builder.event("cpu_op", "aten::mul", 10, 5, number=10 + number)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = builder.read()
     assert [told(trace)["ops", row]["number"] for row in range(10)] == [0, 10, 1, 11, 2, 12, 3, 13, 4, 14]
     wanted = {"ops": np.arange(10) == 6}
     assert [json.loads(args) for _, args in one_by_one(trace, wanted)] == [{"number": 3}]
@@ -132,8 +132,8 @@ def told_raw(trace: Trace) -> dict[tuple[str, int], bytes]:
     return dict(one_by_one(trace, all_rows(trace)))
 
 
-def test_a_trace_that_came_from_elsewhere_says_so(tmp_path: Path) -> None:
-    trace = read_trace(small().write(tmp_path / "trace.json"))
+def test_a_trace_that_came_from_elsewhere_says_so() -> None:
+    trace = small().read()
     for path, why in (("standard input", "pipe"), ("s3://bucket/trace.json", "URL"), ("gone.json", "gone")):
         with pytest.raises(TraceError, match=why):
             list(look_up(replace(trace, path=path), all_rows(trace)))

@@ -160,11 +160,7 @@ def expected(recorded: dict[str, Any], tmp_path_factory: pytest.TempPathFactory)
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 def test_any_layout_reads_the_same(
-    tmp_path: Path,
-    recorded: dict[str, Any],
-    expected: Trace,
-    order: Sequence[str],
-    style: Any,
+    tmp_path: Path, recorded: dict[str, Any], expected: Trace, order: Sequence[str], style: Any
 ) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(in_order(recorded, order), **style))

@@ -1,11 +1,8 @@
 """The way from the user's line to a wait: the library's function, and the frames between."""
 
-from pathlib import Path
-
 import pytest
 from trace_builder import TraceBuilder
 
-from pinprof.trace import read_trace
 from pinprof.trace.callers import (
     DEEPEST_STACK,
     STACK_DEPTH,
@@ -109,14 +106,14 @@ def test_a_function_that_torch_compiled_has_no_line() -> None:
     assert call_path((*stack, "train.py:30:main"), USER, certain=True).library == Place("model.py", None, "forward")
 
 
-def functions(folder: Path, *names: str) -> list[str | None]:
+def functions(*names: str) -> list[str | None]:
     """Return the library function around a wait in nested functions, the outermost first."""
     builder = TraceBuilder()
     builder.step(1, 0, 400)
     for depth, name in enumerate(names):
         builder.function(name, 50 + depth, 200 - 2 * depth)
     builder.call("cudaStreamSynchronize", 100, 50)
-    trace = read_trace(builder.write(folder / "trace.json"))
+    trace = builder.read()
     waits = trace.calls.named("cudaStreamSynchronize".__eq__).nonzero()[0]
     found = library_function(trace, calling_function(trace, waits))
     return [trace.functions.name_of(row) if row != NONE else None for row in found.tolist()]
@@ -125,27 +122,27 @@ def functions(folder: Path, *names: str) -> list[str | None]:
 LOSS_FUNCTION = "torchvision/models/detection/roi_heads.py(20): fastrcnn_loss"
 
 
-def test_the_library_function_is_the_innermost_outside_of_torch(tmp_path: Path) -> None:
+def test_the_library_function_is_the_innermost_outside_of_torch() -> None:
     names = ("train.py(3): main", "torchvision/ops/boxes.py(1): nms", LOSS_FUNCTION, "torch/functional.py(5): where")
-    assert functions(tmp_path, *names) == [LOSS_FUNCTION]
-    assert functions(tmp_path, *names[1:]) == [LOSS_FUNCTION]
+    assert functions(*names) == [LOSS_FUNCTION]
+    assert functions(*names[1:]) == [LOSS_FUNCTION]
 
 
-def test_without_functions_of_libraries_there_is_none(tmp_path: Path) -> None:
-    assert functions(tmp_path) == [None]
-    assert functions(tmp_path, "train.py(3): main", "torch/functional.py(5): where") == [None]
-    assert functions(tmp_path, "torch/functional.py(5): where") == [None]
-    assert functions(tmp_path, LOSS_FUNCTION, "train.py(3): hook", "<built-in method item of Tensor>") == [None]
+def test_without_functions_of_libraries_there_is_none() -> None:
+    assert functions() == [None]
+    assert functions("train.py(3): main", "torch/functional.py(5): where") == [None]
+    assert functions("torch/functional.py(5): where") == [None]
+    assert functions(LOSS_FUNCTION, "train.py(3): hook", "<built-in method item of Tensor>") == [None]
 
 
-def test_a_stack_reaches_the_users_own_code_however_deep_the_library_is(tmp_path: Path) -> None:
+def test_a_stack_reaches_the_users_own_code_however_deep_the_library_is() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 4000)
     names = ("run.py(1): <module>", "train.py(3): main", *[LOSS_FUNCTION] * 60)
     for depth, name in enumerate(names):
         builder.function(name, 50 + depth, 2000 - 2 * depth)
     builder.call("cudaStreamSynchronize", 200, 50)
-    trace = read_trace(builder.write(tmp_path / "trace.json"))
+    trace = builder.read()
     waits = trace.calls.named("cudaStreamSynchronize".__eq__).nonzero()[0]
     stack = stack_of(trace, int(calling_function(trace, waits)[0]))
     assert stack == ("torchvision/models/detection/roi_heads.py:20:fastrcnn_loss",) * 60 + ("train.py:3:main",)

@@ -1,14 +1,12 @@
-from pathlib import Path
-
 import numpy as np
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 from pinprof.trace.collectives import Meeting, collectives_of, is_collective_kernel, match_collectives
 
 
-def traces_of(folder: Path, *ranks: TraceBuilder) -> list[Trace]:
-    return [read_trace(rank.write(folder / f"rank{number}.json")) for number, rank in enumerate(ranks)]
+def traces_of(*ranks: TraceBuilder) -> list[Trace]:
+    return [rank.read() for rank in ranks]
 
 
 def stepped(steps: int = 2) -> TraceBuilder:
@@ -25,12 +23,12 @@ def matched(traces: list[Trace]) -> list[Meeting]:
     ]
 
 
-def test_what_a_collective_is_called_and_its_group_are_columns(tmp_path: Path) -> None:
+def test_what_a_collective_is_called_and_its_group_are_columns() -> None:
     builder = stepped()
     builder.kernel(20, 10, launch=10)
     builder.collective(40, 10, launch=30, called="allreduce", group="[0, 1]")
     builder.collective(1040, 10, launch=1030, called="")
-    (trace,) = traces_of(tmp_path, builder)
+    (trace,) = traces_of(builder)
     gpu = trace.gpu
     assert [gpu.names[code] if code >= 0 else None for code in gpu.collective] == [None, "allreduce", None]
     assert [gpu.names[code] if code >= 0 else None for code in gpu.group] == [None, "[0, 1]", None]
@@ -40,14 +38,14 @@ def test_what_a_collective_is_called_and_its_group_are_columns(tmp_path: Path) -
     assert table["group"].isna().tolist() == [True, False, True]
 
 
-def test_the_collectives_of_a_step_match_in_order_of_launch(tmp_path: Path) -> None:
+def test_the_collectives_of_a_step_match_in_order_of_launch() -> None:
     first, second = stepped(), stepped()
     for start in (0, 1000):
         first.collective(start + 40, 10, launch=start + 10)
         first.collective(start + 60, 10, launch=start + 20)
         second.collective(start + 90, 10, launch=start + 30, stream=SIDE)  # on another stream, which starts later
         second.collective(start + 80, 10, launch=start + 40)
-    traces = traces_of(tmp_path, first, second)
+    traces = traces_of(first, second)
     rows = [
         tuple(int(traces[rank].launched_ns[row]) % 1_000_000 for rank, row in sorted(meeting.items()))
         for meeting in matched(traces)
@@ -55,31 +53,31 @@ def test_the_collectives_of_a_step_match_in_order_of_launch(tmp_path: Path) -> N
     assert rows == [(10_000, 30_000), (20_000, 40_000)] * 2
 
 
-def test_groups_are_matched_apart(tmp_path: Path) -> None:
+def test_groups_are_matched_apart() -> None:
     ranks = [stepped(), stepped(), stepped()]
     for rank, builder in enumerate(ranks):
         if rank != 1:
             builder.collective(30, 10, launch=10, group="[0, 2]")
         builder.collective(50, 10, launch=20, group="[0, 1, 2]")
         builder.kernel(1020, 10, launch=1010)
-    members = sorted(sorted(meeting) for meeting in matched(traces_of(tmp_path, *ranks)))
+    members = sorted(sorted(meeting) for meeting in matched(traces_of(*ranks)))
     assert members == [[0, 1, 2], [0, 2]]
 
 
-def test_a_group_that_ranks_use_differently_often_does_not_match_nor_do_sends(tmp_path: Path) -> None:
+def test_a_group_that_ranks_use_differently_often_does_not_match_nor_do_sends() -> None:
     first, second = stepped(), stepped()
     first.collective(30, 10, launch=10)
     first.collective(50, 10, launch=20)
     second.collective(30, 10, launch=10)  # once only
     for builder, called in ((first, "send"), (second, "recv")):
         builder.collective(1030, 10, launch=1010, called=called)
-    assert matched(traces_of(tmp_path, first, second)) == []
+    assert matched(traces_of(first, second)) == []
 
 
-def test_a_trace_alone_and_one_without_gpu_match_nothing(tmp_path: Path) -> None:
+def test_a_trace_alone_and_one_without_gpu_match_nothing() -> None:
     alone = stepped()
     alone.collective(30, 10, launch=10)
     idle = stepped()
     idle.op("aten::add", 10, 5)
-    assert matched(traces_of(tmp_path, alone)) == []
-    assert matched(traces_of(tmp_path, idle, idle)) == []
+    assert matched(traces_of(alone)) == []
+    assert matched(traces_of(idle, idle)) == []

@@ -1,7 +1,6 @@
 """What newer versions of Kineto write next to the work itself (libkineto/src/output_json.cpp): none of it is work."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.trace import read_trace
 
 Addition = Callable[[TraceBuilder], None]
 
@@ -138,18 +136,18 @@ ADDITIONS = {
 }
 
 
-def profile_of(builder: TraceBuilder, folder: Path) -> Profile:
+def profile_of(builder: TraceBuilder) -> Profile:
     """Return what is measured of a trace that holds six pieces of work and nothing odd."""
-    trace = read_trace(builder.write(folder / "trace.json"))
+    trace = builder.read()
     assert (len(trace.gpu), trace.skipped, trace.repaired) == (6, {}, 0)
     return measure(trace)
 
 
 @pytest.mark.parametrize("addition", ADDITIONS.values(), ids=ADDITIONS)
-def test_what_is_no_work_changes_no_figure(addition: Addition, tmp_path: Path) -> None:
+def test_what_is_no_work_changes_no_figure(addition: Addition) -> None:
     plain, other = training(), training()
     addition(other)
-    expected, found = profile_of(plain, tmp_path), profile_of(other, tmp_path)
+    expected, found = profile_of(plain), profile_of(other)
     assert found.gpus == expected.gpus
     assert (found.overlap, found.copies) == (expected.overlap, expected.copies)
     assert [site.total_cost for site in found.sites] == [site.total_cost for site in expected.sites]

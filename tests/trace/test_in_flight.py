@@ -1,14 +1,8 @@
-from pathlib import Path
-
 from trace_builder import COMPUTE, LAUNCH_US, SIDE, TraceBuilder
 
 from pinprof.measurement.trust.doubt import TrustFacts
 from pinprof.measurement.trust.losses import unlinked_activities
-from pinprof.trace import Trace, read_trace
-
-
-def read(builder: TraceBuilder, folder: Path) -> Trace:
-    return read_trace(builder.write(folder / "trace.json"))
+from pinprof.trace import Trace
 
 
 def lost(builder: TraceBuilder, start: float, duration: float, *, stream: int = COMPUTE) -> None:
@@ -21,72 +15,72 @@ def in_us(trace: Trace) -> list[float]:
     return [(time - 1_000_000_000) / 1000 for time in trace.launched_ns.tolist()]
 
 
-def test_what_a_stream_did_before_its_first_launch_was_queued_before_anything_recorded(tmp_path: Path) -> None:
+def test_what_a_stream_did_before_its_first_launch_was_queued_before_anything_recorded() -> None:
     builder = TraceBuilder()
     lost(builder, 5, 10)
     builder.call("cudaDeviceSynchronize", 10, 100)
     lost(builder, 20, 50)
     builder.kernel(130, 50, launch=120)
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert trace.in_flight.tolist() == [True, True, False]
     assert in_us(trace) == [4.999, 4.999, 120]
 
 
-def test_a_launch_lost_in_between_came_before_that_of_the_next_work_of_the_stream(tmp_path: Path) -> None:
+def test_a_launch_lost_in_between_came_before_that_of_the_next_work_of_the_stream() -> None:
     builder = TraceBuilder()
     builder.kernel(10, 100, launch=0)
     lost(builder, 110, 100)
     builder.kernel(210, 100, launch=50)
     lost(builder, 400, 100)
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert not trace.in_flight.any()
     assert in_us(trace) == [0, 50, 50, 400]  # the last began as soon as it was launched, for all that is known
 
 
-def test_of_a_stream_without_any_launch_only_the_first_work_is_known_to_be_in_flight(tmp_path: Path) -> None:
+def test_of_a_stream_without_any_launch_only_the_first_work_is_known_to_be_in_flight() -> None:
     builder = TraceBuilder()
     lost(builder, 0, 20, stream=SIDE)
     builder.kernel(20, 100, launch=10)
     lost(builder, 300, 20, stream=SIDE)
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert trace.in_flight.tolist() == [True, False, False]
     assert in_us(trace) == [-0.001, 10, 300]
 
 
-def test_replays_of_a_graph_are_launched_by_it_whatever_their_stream(tmp_path: Path) -> None:
+def test_replays_of_a_graph_are_launched_by_it_whatever_their_stream() -> None:
     builder = TraceBuilder()
     graph = builder.call("cudaGraphLaunch", 10, 5)
     for start, stream in ((20, COMPUTE), (40, COMPUTE), (40, SIDE)):
         builder.activity("kernel", "k", start, 20, correlation=graph, device=0, stream=stream)
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert not trace.in_flight.any()
     assert in_us(trace) == [10, 10, 10]
 
 
-def test_without_calls_nothing_is_known_to_have_been_queued(tmp_path: Path) -> None:
+def test_without_calls_nothing_is_known_to_have_been_queued() -> None:
     builder = TraceBuilder()
     lost(builder, 5, 10)
     lost(builder, 50, 10)
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert not trace.in_flight.any()
     assert in_us(trace) == [5, 50]
 
 
-def test_work_in_flight_is_not_reported_as_lost(tmp_path: Path) -> None:
+def test_work_in_flight_is_not_reported_as_lost() -> None:
     builder = TraceBuilder()
     lost(builder, 0, 20, stream=SIDE)
     lost(builder, 5, 30)
     builder.kernel(50, 50, launch=10)
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert unlinked_activities(TrustFacts(trace, None, None, None)) is None  # type: ignore[arg-type]  # only the trace is asked
     lost(builder, 200, 20)
-    found = unlinked_activities(TrustFacts(read(builder, tmp_path), None, None, None))  # type: ignore[arg-type]
+    found = unlinked_activities(TrustFacts(builder.read(), None, None, None))  # type: ignore[arg-type]
     assert found
     assert found.what == "no launch of 1 of 4 GPU activities"
 
 
-def test_a_trace_without_gpu_work_has_none_in_flight(tmp_path: Path) -> None:
+def test_a_trace_without_gpu_work_has_none_in_flight() -> None:
     builder = TraceBuilder()
     builder.call("cudaMalloc", 0, LAUNCH_US)
-    trace = read(builder, tmp_path)
+    trace = builder.read()
     assert len(trace.in_flight) == len(trace.launched_ns) == 0

@@ -149,45 +149,41 @@ def test_nothing_lies_in_a_range_that_has_ended() -> None:
     assert 0 not in found[2:4]
 
 
-def test_of_equal_ranges_the_earlier_row_is_the_outer_one() -> None:
-    table = host_events([(0, 5, 9), (0, 5, 9), (0, 5, 9)])
-    assert enclosing(table, table).tolist() == [NONE, 0, 1]
-    assert enclosing(table, host_events([(0, 5, 9)])).tolist() == [2]
+SECOND = 10**9
+"""In ns: a length that fits 32 bits, though several of them do not."""
+DEPTH = 3000
+ENCLOSED: dict[str, tuple[list[Range], list[Range] | None, list[int]]] = {
+    "of equal ranges the earlier row is the outer one": ([(0, 5, 9)] * 3, None, [NONE, 0, 1]),
+    "and a call of the same time lies in the last": ([(0, 5, 9)] * 3, [(0, 5, 9)], [2]),
+    "an equal copy of the table is another table": ([(0, 0, 9), (0, 2, 5)], [(0, 0, 9), (0, 2, 5)], [0, 1]),
+    "touching ranges do not enclose each other": ([(0, 0, 5), (0, 5, 9)], None, [NONE, NONE]),
+    "nor does the first what begins at its end": ([(0, 0, 5), (0, 5, 9)], [(0, 5, 6), (0, 9, 10)], [1, NONE]),
+    "threads do not enclose each other": (
+        [(0, 0, 100), (2, 10, 50)],
+        [(1, 20, 21), (2, 20, 21), (0, 20, 21)],
+        [NONE, 1, 0],
+    ),
+    "many threads of a short trace are kept apart": (
+        [(thread, 0, SECOND) for thread in range(9)],
+        [(thread, 5, 6) for thread in range(9)],
+        [*range(9)],
+    ),
+    "deep nesting is followed to the end": (
+        [(0, level, 2 * DEPTH - level) for level in range(DEPTH)],
+        None,
+        [NONE, *range(DEPTH - 1)],
+    ),
+    "without ranges there are no links": ([], [(0, 1, 2)], [NONE]),
+    "and without calls": ([(0, 1, 2)], [], []),
+    "of nothing": ([], None, []),
+}
+"""Ranges, what is looked for in them, if it is not the table itself, and in which row each lies."""
 
 
-def test_an_equal_copy_of_the_table_is_another_table() -> None:
-    ranges = [(0, 0, 9), (0, 2, 5)]
-    assert enclosing(host_events(ranges), host_events(ranges)).tolist() == [0, 1]
-
-
-def test_touching_ranges_do_not_enclose_each_other() -> None:
-    table = host_events([(0, 0, 5), (0, 5, 9)])
-    assert enclosing(table, table).tolist() == [NONE, NONE]
-    assert enclosing(table, host_events([(0, 5, 6), (0, 9, 10)])).tolist() == [1, NONE]
-
-
-def test_threads_do_not_enclose_each_other() -> None:
-    outer = host_events([(0, 0, 100), (2, 10, 50)])
-    assert enclosing(outer, host_events([(1, 20, 21), (2, 20, 21), (0, 20, 21)])).tolist() == [NONE, 1, 0]
-
-
-def test_many_threads_of_a_short_trace_are_kept_apart() -> None:
-    second = 10**9  # of ns: a length that fits 32 bits, though five of them do not
-    outer = host_events([(thread, 0, second) for thread in range(9)])
-    assert enclosing(outer, host_events([(thread, 5, 6) for thread in range(9)])).tolist() == list(range(9))
-
-
-def test_deep_nesting_is_followed_to_the_end() -> None:
-    depth = 3000
-    table = host_events([(0, level, 2 * depth - level) for level in range(depth)])
-    assert enclosing(table, table).tolist() == [NONE, *range(depth - 1)]
-
-
-def test_without_ranges_there_are_no_links() -> None:
-    nothing, something = host_events([]), host_events([(0, 1, 2)])
-    assert enclosing(nothing, something).tolist() == [NONE]
-    assert enclosing(something, nothing).tolist() == []
-    assert enclosing(nothing, nothing).tolist() == []
+@pytest.mark.parametrize(("outer", "inner", "rows"), ENCLOSED.values(), ids=ENCLOSED)
+def test_a_row_lies_in_the_innermost_range(outer: list[Range], inner: list[Range] | None, rows: list[int]) -> None:
+    table = host_events(outer)
+    assert enclosing(table, table if inner is None else host_events(inner)).tolist() == rows
 
 
 # ---------------------------------------------------------------- launches

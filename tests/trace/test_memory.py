@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import read_trace
 from pinprof.trace.assemble import MOST_BYTES
 from pinprof.trace.tables import HOST_DEVICE, NONE
 
@@ -26,12 +26,8 @@ def with_memory(base_us: float = 1_000_000.0) -> TraceBuilder:
     return builder
 
 
-def written(tmp_path: Path, builder: TraceBuilder, name: str = "trace.json") -> Trace:
-    return read_trace(builder.write(tmp_path / name))
-
-
-def test_is_in_the_order_of_time(tmp_path: Path) -> None:
-    trace = written(tmp_path, with_memory())
+def test_is_in_the_order_of_time() -> None:
+    trace = with_memory().read()
     memory = trace.memory
     assert ((memory.at_ns - trace.ops.start_ns[0]) / 1000).tolist() == [10.5, 11, 35]
     assert memory.device.tolist() == [0, HOST_DEVICE, 0]
@@ -41,17 +37,17 @@ def test_is_in_the_order_of_time(tmp_path: Path) -> None:
     assert {device: rows.tolist() for device, rows in memory.of_gpu.items()} == {0: [0, 2]}
 
 
-def test_is_nothing_where_it_was_not_recorded(tmp_path: Path) -> None:
+def test_is_nothing_where_it_was_not_recorded() -> None:
     builder = TraceBuilder()
     builder.kernel(40, 10, launch=5)
     builder.events.append({"ph": "i", "name": "Record Window End", "pid": "", "tid": "", "ts": 1_000_050, "s": "g"})
-    memory = written(tmp_path, builder).memory
+    memory = builder.read().memory
     assert len(memory.at_ns) == 0
     assert memory.of_gpu == {}
 
 
-def test_is_the_same_with_times_since_1970(tmp_path: Path) -> None:
-    memory = written(tmp_path, with_memory(1_700_000_000_000_000.0)).memory
+def test_is_the_same_with_times_since_1970() -> None:
+    memory = with_memory(1_700_000_000_000_000.0).read().memory
     assert memory.allocated.tolist() == [2 * MIB, 512, 3 * MIB]
     assert memory.at_ns.tolist() == [1_700_000_000_000_000_000 + ns for ns in (10_500, 11_000, 35_000)]
 
@@ -76,20 +72,20 @@ def test_is_found_in_a_file_that_was_cut_off_or_is_broken(tmp_path: Path) -> Non
         ({"Device Id": 1 << 40}, False),
     ],
 )
-def test_odd_numbers(tmp_path: Path, changes: dict[str, Any], known: bool) -> None:
+def test_odd_numbers(changes: dict[str, Any], known: bool) -> None:
     builder = with_memory()
     builder.events[-3]["args"] |= changes
-    memory = written(tmp_path, builder).memory
+    memory = builder.read().memory
     assert memory.allocated.tolist() == [2 * MIB, 512] + known * [3 * MIB]
 
 
-def test_odd_events_are_left_out_and_the_others_read(tmp_path: Path) -> None:
+def test_odd_events_are_left_out_and_the_others_read() -> None:
     builder = with_memory()
     builder.events[-3]["ts"] = "soon"
     builder.memory(12, 5 * MIB)["args"] = "none"
     builder.memory(13, 6 * MIB)["args"].pop("Total Reserved")
     builder.memory(10**9, 7 * MIB)
-    trace = written(tmp_path, builder)
+    trace = builder.read()
     assert trace.memory.allocated.tolist() == [2 * MIB, 512, 6 * MIB]
     assert trace.memory.reserved.tolist() == [4 * MIB, 0, NONE]
     assert trace.skipped == {}

@@ -1,4 +1,3 @@
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +6,6 @@ from hypothesis import strategies as st
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.host_samples import measure_host
-from pinprof.trace import read_trace
 from pinprof.trace.sampled_stacks import (
     DEEPEST,
     HOST_KEY,
@@ -39,10 +37,10 @@ def recorded() -> TraceBuilder:
     return builder
 
 
-def test_the_samples_of_a_trace_are_read(tmp_path: Path) -> None:
+def test_the_samples_of_a_trace_are_read() -> None:
     builder = recorded()
     builder.metadata[HOST_KEY] = RECORD
-    read = read_trace(builder.write(tmp_path / "trace.json")).info.host
+    read = builder.read().info.host
     frames = (
         HostFrame("train.py", 7, "<module>", "user"),
         HostFrame("torch/_tensor.py", None, "Tensor.backward", "torch"),
@@ -50,8 +48,8 @@ def test_the_samples_of_a_trace_are_read(tmp_path: Path) -> None:
     assert read == HostProfile(10.0, 4, 2, 40.0, frames, (HostStack((0, 1), 3),), folded=1)
 
 
-def test_a_trace_without_them_has_none(tmp_path: Path) -> None:
-    assert read_trace(recorded().write(tmp_path / "trace.json")).info.host is None
+def test_a_trace_without_them_has_none() -> None:
+    assert recorded().read().info.host is None
 
 
 def test_a_record_may_say_why_there_are_no_samples() -> None:

@@ -1,6 +1,7 @@
 """The source of a recorded program: found where it is, and never mistaken, waited for, or failed on."""
 
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -101,23 +102,15 @@ def test_only_python_files_are_read(here: Path, traces: Path, file: str) -> None
     assert text(traces, file) is None
 
 
-def test_a_missing_file_is_none(here: Path, traces: Path) -> None:
-    assert text(traces, "train.py") is None
-
-
-def test_a_folder_is_none(here: Path, traces: Path) -> None:
-    (here / "train.py").mkdir()
-    assert text(traces, "train.py") is None
-
-
-def test_a_pipe_is_not_waited_for(here: Path, traces: Path) -> None:
-    os.mkfifo(here / "train.py")
-    os.utime(here / "train.py", (RECORDED, RECORDED))
-    assert text(traces, "train.py") is None
-
-
-def test_links_in_a_circle_are_none(here: Path, traces: Path) -> None:
-    (here / "train.py").symlink_to("train.py")
+@pytest.mark.parametrize(
+    "make",
+    [lambda _: None, Path.mkdir, os.mkfifo, lambda path: path.symlink_to("train.py")],
+    ids=["nothing", "a folder", "a pipe", "a link to itself"],
+)
+def test_what_is_no_file_is_none_and_not_waited_for(here: Path, traces: Path, make: Callable[[Path], None]) -> None:
+    make(here / "train.py")
+    if (here / "train.py").exists():
+        os.utime(here / "train.py", (RECORDED, RECORDED))
     assert text(traces, "train.py") is None
 
 
@@ -174,16 +167,15 @@ def test_a_file_is_read_once(here: Path, traces: Path) -> None:
     assert sources.text("train.py") == "text"
 
 
-def test_lines_end_alike_whatever_wrote_them(here: Path, traces: Path) -> None:
-    written(here / "train.py", "").write_bytes(b"a\r\nb\n")
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [(b"a\r\nb\n", "a\nb\n"), (b"\xef\xbb\xbfx = 1\n", "x = 1\n")],
+    ids=["ends of lines", "a mark of UTF-8"],
+)
+def test_the_text_is_the_same_whatever_wrote_it(here: Path, traces: Path, data: bytes, expected: str) -> None:
+    written(here / "train.py", "").write_bytes(data)
     os.utime(here / "train.py", (RECORDED, RECORDED))
-    assert text(traces, "train.py") == "a\nb\n"
-
-
-def test_a_mark_of_utf_8_is_no_part_of_the_text(here: Path, traces: Path) -> None:
-    written(here / "train.py", "").write_bytes(b"\xef\xbb\xbfx = 1\n")
-    os.utime(here / "train.py", (RECORDED, RECORDED))
-    assert text(traces, "train.py") == "x = 1\n"
+    assert text(traces, "train.py") == expected
 
 
 @pytest.mark.parametrize(("content", "after_s", "expected"), [("ran", 1000, "ran"), ("other", 0, None)])

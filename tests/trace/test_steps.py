@@ -1,14 +1,13 @@
 """How the training steps of a trace are found: by marks, by annotations, by repetition."""
 
 import random
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
 from trace_builder import COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_events
 
 from pinprof.report.timeline.steps import step_names
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import NONE
 
@@ -17,13 +16,6 @@ BASE_US = 1000
 STEP_US = 1000
 NAMES = [f"layer_{number}" for number in range(9)]
 """Kernels of a step that hold no smaller repetition."""
-
-Read = Callable[[TraceBuilder], Trace]
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Read:
-    return lambda builder: read_trace(builder.write(tmp_path / "trace.json"))
 
 
 @pytest.fixture
@@ -52,11 +44,11 @@ def run_on_gpu(builder: TraceBuilder, start: float, names: Iterable[str], *, apa
 # ---------------------------------------------------------------- the profiler's marks
 
 
-def test_the_profilers_marks_are_steps(builder: TraceBuilder, read: Read) -> None:
+def test_the_profilers_marks_are_steps(builder: TraceBuilder) -> None:
     for number in range(3):
         builder.step(number + 7, number * STEP_US, STEP_US - 10)
         launch(builder, number * STEP_US + 5, NAMES)
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.source == "profiler_step"
     assert trace.steps.marker == "ProfilerStep#N"
     assert ranges(trace) == [(0, 990), (1000, 1990), (2000, 2990)]
@@ -64,12 +56,12 @@ def test_the_profilers_marks_are_steps(builder: TraceBuilder, read: Read) -> Non
     assert trace.steps.on_host
 
 
-def test_marks_are_preferred_to_every_other_evidence(builder: TraceBuilder, read: Read) -> None:
+def test_marks_are_preferred_to_every_other_evidence(builder: TraceBuilder) -> None:
     builder.step(1, 0, 5 * STEP_US)
     for number in range(6):
         builder.event("user_annotation", "train", number * STEP_US, 900)
         launch(builder, number * STEP_US + 5, NAMES)
-    assert read(builder).steps.source == "profiler_step"
+    assert builder.read().steps.source == "profiler_step"
 
 
 @pytest.mark.parametrize(
@@ -84,33 +76,33 @@ def test_marks_are_preferred_to_every_other_evidence(builder: TraceBuilder, read
     ],
 )
 def test_a_mark_at_the_edge_that_launches_far_less_is_cut_off_or_no_step(
-    builder: TraceBuilder, read: Read, launched: tuple[int, ...], complete: tuple[bool, ...]
+    builder: TraceBuilder, launched: tuple[int, ...], complete: tuple[bool, ...]
 ) -> None:
     for number, count in enumerate(launched):
         builder.step(number, number * STEP_US, STEP_US)
         launch(builder, number * STEP_US + 5, NAMES[:count])
-    assert tuple(read(builder).steps.complete) == complete
+    assert tuple(builder.read().steps.complete) == complete
 
 
-def test_marks_without_any_launch_are_steps_of_the_host(builder: TraceBuilder, read: Read) -> None:
+def test_marks_without_any_launch_are_steps_of_the_host(builder: TraceBuilder) -> None:
     for start in builder.steps(3, STEP_US, length=STEP_US):
         builder.op("aten::mm", start + 5, 100)
-    trace = read(builder)
+    trace = builder.read()
     assert (trace.steps.source, len(trace.steps)) == ("profiler_step", 3)
     assert trace.steps.on_host
 
 
-def test_marks_of_another_thread_are_left_out(builder: TraceBuilder, read: Read) -> None:
+def test_marks_of_another_thread_are_left_out(builder: TraceBuilder) -> None:
     for number in range(3):
         builder.step(number, number * STEP_US, STEP_US)
     builder.on_thread(555, "user_annotation", "ProfilerStep#1", 300, 2000)
-    assert ranges(read(builder)) == [(0, 1000), (1000, 2000), (2000, 3000)]
+    assert ranges(builder.read()) == [(0, 1000), (1000, 2000), (2000, 3000)]
 
 
-def test_marks_on_the_gpu_are_none(builder: TraceBuilder, read: Read) -> None:
+def test_marks_on_the_gpu_are_none(builder: TraceBuilder) -> None:
     for number in range(3):
         builder.event("gpu_user_annotation", f"ProfilerStep#{number}", number * STEP_US, STEP_US)
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
 # ---------------------------------------------------------------- a server's batches
@@ -145,10 +137,10 @@ def serve(builder: TraceBuilder, names: Iterable[str], *, thread: int = MAIN) ->
     ],
 )
 def test_a_servers_marks_are_steps_however_their_batches_differ(
-    builder: TraceBuilder, read: Read, marker: str, names: list[str]
+    builder: TraceBuilder, marker: str, names: list[str]
 ) -> None:
     serve(builder, names)
-    trace = read(builder)
+    trace = builder.read()
     assert (trace.steps.source, trace.steps.marker) == ("annotation", marker)
     assert ranges(trace) == [(0, 1000), (1000, 2000), (2000, 3000), (3000, 3400)]
     assert trace.steps.complete.tolist() == [True, True, True, False]
@@ -157,75 +149,73 @@ def test_a_servers_marks_are_steps_however_their_batches_differ(
 
 
 @pytest.mark.parametrize("own", ["step[DECODE bs=32]", "function"])
-def test_sglang_makes_marks_of_vllms_name(builder: TraceBuilder, read: Read, own: str) -> None:
+def test_sglang_makes_marks_of_vllms_name(builder: TraceBuilder, own: str) -> None:
     serve(builder, ["execute_32_context_0(sq0)_generation_32(sq32)"] * 4)
     if own == "function":
         builder.function("/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(2919): run", 5, 10)
     else:
         builder.event("user_annotation", own, 5, 300)
-    steps = read(builder).steps
+    steps = builder.read().steps
     assert steps.marker == "SGLang's execute_context_N_generation_N"
     assert is_serving(steps)
 
 
-def test_what_a_server_captures_at_its_start_is_no_step(builder: TraceBuilder, read: Read) -> None:
+def test_what_a_server_captures_at_its_start_is_no_step(builder: TraceBuilder) -> None:
     builder.event("user_annotation", "capture_8192_PIECEWISE", 0, 10 * STEP_US)
     for number in range(8):
         builder.event("user_annotation", "some code", number * STEP_US, 400)
         launch(builder, number * STEP_US + 5, NAMES)
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
-def test_compiled_code_is_no_mark_of_a_step(builder: TraceBuilder, read: Read) -> None:
+def test_compiled_code_is_no_mark_of_a_step(builder: TraceBuilder) -> None:
     for number in range(8):
         builder.event("user_annotation", "## Call CompiledFxGraph fb3en3pm ##", number * STEP_US, 400)
         launch(builder, number * STEP_US + 5, NAMES[:2])
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
-def test_the_only_batch_of_a_server_is_a_step(builder: TraceBuilder, read: Read) -> None:
+def test_the_only_batch_of_a_server_is_a_step(builder: TraceBuilder) -> None:
     serve(builder, ["step[DECODE bs=16]"])
-    trace = read(builder)
+    trace = builder.read()
     assert ranges(trace) == [(0, 400)]
     assert trace.steps.complete.all()
 
 
-def test_a_servers_outer_marks_are_its_steps(builder: TraceBuilder, read: Read) -> None:
+def test_a_servers_outer_marks_are_its_steps(builder: TraceBuilder) -> None:
     for number in range(4):
         builder.event("user_annotation", "scheduler.run_batch", number * STEP_US, 900)
         for mode, start in (("TARGET_VERIFY", 10), ("DRAFT_EXTEND", 400)):
             builder.event("user_annotation", f"step[{mode} bs=4]", number * STEP_US + start, 300)
         launch(builder, number * STEP_US + 20, NAMES)
-    assert read(builder).steps.marker == "SGLang's scheduler.run_batch"
+    assert builder.read().steps.marker == "SGLang's scheduler.run_batch"
 
 
-def test_a_mark_within_another_begins_no_step(builder: TraceBuilder, read: Read) -> None:
+def test_a_mark_within_another_begins_no_step(builder: TraceBuilder) -> None:
     for number in range(3):
         builder.event("user_annotation", "step[DRAFT_LOOP raw_bs=4 bs=4 topk=1]", number * STEP_US, 900)
         builder.event("user_annotation", "step[DECODE bs=4]", number * STEP_US + 100, 300)
         launch(builder, number * STEP_US + 110, NAMES)
-    assert ranges(read(builder)) == [(0, 1000), (1000, 2000), (2000, 2900)]
+    assert ranges(builder.read()) == [(0, 1000), (1000, 2000), (2000, 2900)]
 
 
-def test_a_servers_marks_of_another_thread_are_left_out(builder: TraceBuilder, read: Read) -> None:
+def test_a_servers_marks_of_another_thread_are_left_out(builder: TraceBuilder) -> None:
     serve(builder, ["scheduler.run_batch"] * 3)
     builder.on_thread(555, "user_annotation", "scheduler.run_batch", 300, 2000)
-    assert ranges(read(builder)) == [(0, 1000), (1000, 2000), (2000, 2400)]
+    assert ranges(builder.read()) == [(0, 1000), (1000, 2000), (2000, 2400)]
 
 
-def test_the_profilers_marks_come_before_those_of_a_server(builder: TraceBuilder, read: Read) -> None:
+def test_the_profilers_marks_come_before_those_of_a_server(builder: TraceBuilder) -> None:
     serve(builder, ["step[DECODE bs=16]"] * 3)
     for number in range(3):
         builder.step(number, number * STEP_US, STEP_US)
-    assert read(builder).steps.source == "profiler_step"
+    assert builder.read().steps.source == "profiler_step"
 
 
 @pytest.mark.parametrize("name", ["step", "step[3]", "forward", "execute", "run_batch", "execute_context"])
-def test_an_annotation_that_only_resembles_a_servers_is_one_like_any_other(
-    builder: TraceBuilder, read: Read, name: str
-) -> None:
+def test_an_annotation_that_only_resembles_a_servers_is_one_like_any_other(builder: TraceBuilder, name: str) -> None:
     serve(builder, [name] * 3)  # too few to show a step
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
 # ---------------------------------------------------------------- annotations
@@ -233,12 +223,12 @@ def test_an_annotation_that_only_resembles_a_servers_is_one_like_any_other(
 
 @pytest.mark.parametrize(("name", "marker"), [("train_step", "train_step"), ("epoch 1, batch {}", "epoch 1, batch 98")])
 def test_an_annotation_that_repeats_marks_steps_from_start_to_start_whatever_its_numbers(
-    builder: TraceBuilder, read: Read, name: str, marker: str
+    builder: TraceBuilder, name: str, marker: str
 ) -> None:
     for number in range(4):
         builder.event("user_annotation", name.format(number + 98), number * STEP_US, 700)
         launch(builder, number * STEP_US + 5, NAMES[:3])
-    trace = read(builder)
+    trace = builder.read()
     assert (trace.steps.source, trace.steps.marker) == ("annotation", marker)
     assert ranges(trace) == [(0, 1000), (1000, 2000), (2000, 3000)]
     assert trace.steps.complete.all()
@@ -246,42 +236,40 @@ def test_an_annotation_that_repeats_marks_steps_from_start_to_start_whatever_its
 
 @pytest.mark.parametrize("launched", [(3, 3, 3), (3, 9, 1, 5, 3), (0, 0, 0, 0, 0)])
 def test_annotations_that_are_too_few_or_launch_irregularly_or_nothing_mark_no_steps(
-    builder: TraceBuilder, read: Read, launched: tuple[int, ...]
+    builder: TraceBuilder, launched: tuple[int, ...]
 ) -> None:
     for number, count in enumerate(launched):
         builder.event("user_annotation", "sometimes", number * STEP_US, 700)
         launch(builder, number * STEP_US + 5, NAMES[:count])
     launch(builder, 9000, NAMES)
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
-def test_an_annotation_nested_in_itself_marks_no_steps(builder: TraceBuilder, read: Read) -> None:
+def test_an_annotation_nested_in_itself_marks_no_steps(builder: TraceBuilder) -> None:
     for number in range(5):
         builder.event("user_annotation", "module", number * 100, 1000 - 150 * number)
         launch(builder, number * 100 + 5, NAMES[:2])
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
-def test_of_several_annotations_the_one_that_covers_most_time_marks_the_steps(
-    builder: TraceBuilder, read: Read
-) -> None:
+def test_of_several_annotations_the_one_that_covers_most_time_marks_the_steps(builder: TraceBuilder) -> None:
     for number in range(5):
         builder.event("user_annotation", "Optimizer.step#SGD.step", number * STEP_US + 600, 100)
         builder.event("user_annotation", "forward and backward", number * STEP_US, 500)
         builder.event("user_annotation", "zero_grad", number * STEP_US + 800, 50)
         launch(builder, number * STEP_US + 5, NAMES[:3])
         launch(builder, number * STEP_US + 605, NAMES[3:5])
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.marker == "forward and backward"
     assert ranges(trace)[0] == (0, 1000)
 
 
-def test_one_annotation_on_two_threads_is_two(builder: TraceBuilder, read: Read) -> None:
+def test_one_annotation_on_two_threads_is_two(builder: TraceBuilder) -> None:
     for number in range(4):
         builder.event("user_annotation", "train", number * STEP_US, 700)
         builder.on_thread(555, "user_annotation", "train", number * STEP_US + 100, 700)
         launch(builder, number * STEP_US + 5, NAMES[:3])
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.source == "annotation"
     assert len(trace.steps) == 3
 
@@ -289,59 +277,57 @@ def test_one_annotation_on_two_threads_is_two(builder: TraceBuilder, read: Read)
 # ---------------------------------------------------------------- repetition
 
 
-def test_a_sequence_of_kernels_that_repeats_begins_after_its_longest_pause(builder: TraceBuilder, read: Read) -> None:
+def test_a_sequence_of_kernels_that_repeats_begins_after_its_longest_pause(builder: TraceBuilder) -> None:
     """The recording begins in the middle of a step, at its sixth kernel."""
     launch(builder, 100, NAMES[5:])
     for number in range(1, 6):
         launch(builder, number * STEP_US, NAMES)
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.source == "repetition"
     assert trace.steps.marker == "a sequence of 9 kernel launches that repeats"
     assert ranges(trace) == [(1000, 2000), (2000, 3000), (3000, 4000), (4000, 5000)]
     assert trace.steps.on_host
 
 
-def test_few_kernels_of_a_step_may_differ(builder: TraceBuilder, read: Read) -> None:
+def test_few_kernels_of_a_step_may_differ(builder: TraceBuilder) -> None:
     for number in range(6):
         names = [f"{name}_{part}" for part in range(4) for name in NAMES]
         if number == 2:
             names[20] = "autotuned"
         launch(builder, number * STEP_US, names)
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.source == "repetition"
     assert [end - start for start, end in ranges(trace)] == [1000] * len(trace.steps)
 
 
-def test_a_loop_inside_a_step_is_no_step(builder: TraceBuilder, read: Read) -> None:
+def test_a_loop_inside_a_step_is_no_step(builder: TraceBuilder) -> None:
     """Each step runs one layer of nine kernels four times, then an optimizer of its own."""
     for number in range(5):
         launch(builder, number * STEP_US, NAMES * 4 + ["norm", "adam", "adam"])
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.marker == "a sequence of 39 kernel launches that repeats"
     assert [end - start for start, end in ranges(trace)] == [1000] * len(trace.steps)
 
 
 @pytest.mark.parametrize("length", [1, 4, 7])
-def test_a_loop_of_few_kernels_is_no_step_nor_are_several_of_its_rounds(
-    builder: TraceBuilder, read: Read, length: int
-) -> None:
+def test_a_loop_of_few_kernels_is_no_step_nor_are_several_of_its_rounds(builder: TraceBuilder, length: int) -> None:
     for number in range(40):
         launch(builder, number * 200, NAMES[:length])
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
-def test_a_sequence_that_repeats_once_is_no_evidence(builder: TraceBuilder, read: Read) -> None:
+def test_a_sequence_that_repeats_once_is_no_evidence(builder: TraceBuilder) -> None:
     for number in range(2):
         launch(builder, number * STEP_US, NAMES)
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
-def test_kernels_in_no_order_are_no_steps(builder: TraceBuilder, read: Read) -> None:
+def test_kernels_in_no_order_are_no_steps(builder: TraceBuilder) -> None:
     launch(builder, 0, random.Random(5).choices(NAMES, k=200))
-    assert read(builder).steps.source == "whole_trace"
+    assert builder.read().steps.source == "whole_trace"
 
 
-def test_a_graph_launch_counts_once_however_many_kernels_it_has(builder: TraceBuilder, read: Read) -> None:
+def test_a_graph_launch_counts_once_however_many_kernels_it_has(builder: TraceBuilder) -> None:
     for number in range(6):
         start = number * STEP_US
         launch(builder, start, NAMES)
@@ -350,16 +336,16 @@ def test_a_graph_launch_counts_once_however_many_kernels_it_has(builder: TraceBu
             builder.activity(
                 "kernel", f"node_{kernel}", start + 410 + kernel, 1, correlation=correlation, device=0, stream=COMPUTE
             )
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.marker == "a sequence of 10 kernel launches that repeats"
     assert [end - start for start, end in ranges(trace)] == [1000] * len(trace.steps)
     assert len(trace.steps) >= 4
 
 
-def test_without_host_events_steps_are_found_in_the_work_of_the_gpu(builder: TraceBuilder, read: Read) -> None:
+def test_without_host_events_steps_are_found_in_the_work_of_the_gpu(builder: TraceBuilder) -> None:
     for number in range(5):
         run_on_gpu(builder, number * STEP_US, NAMES)
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.source == "repetition"
     assert not trace.steps.on_host
     assert ranges(trace) == [(1000, 2000), (2000, 3000), (3000, 4000)]
@@ -371,10 +357,10 @@ def test_without_host_events_steps_are_found_in_the_work_of_the_gpu(builder: Tra
 # ---------------------------------------------------------------- no steps
 
 
-def test_without_any_step_the_whole_trace_is_one(builder: TraceBuilder, read: Read) -> None:
+def test_without_any_step_the_whole_trace_is_one(builder: TraceBuilder) -> None:
     builder.kernel(50, 30, launch=10)
     builder.kernel(90, 10, launch=20)
-    trace = read(builder)
+    trace = builder.read()
     assert trace.steps.source == "whole_trace"
     assert len(trace.steps) == 1
     assert (trace.links.call_step == 0).all()
@@ -384,20 +370,20 @@ def test_without_any_step_the_whole_trace_is_one(builder: TraceBuilder, read: Re
     assert trace.steps.complete.all()
 
 
-def test_without_host_events_the_whole_trace_is_that_of_the_gpu(builder: TraceBuilder, read: Read) -> None:
+def test_without_host_events_the_whole_trace_is_that_of_the_gpu(builder: TraceBuilder) -> None:
     run_on_gpu(builder, 20, ["a", "b"])
-    trace = read(builder)
+    trace = builder.read()
     assert (trace.steps.source, trace.steps.on_host) == ("whole_trace", False)
     assert (trace.links.activity_step == 0).all()
 
 
-def test_a_trace_of_ops_only_is_one_step(builder: TraceBuilder, read: Read) -> None:
+def test_a_trace_of_ops_only_is_one_step(builder: TraceBuilder) -> None:
     builder.op("aten::mm", 5, 10)
-    trace = read(builder)
+    trace = builder.read()
     assert (trace.steps.source, len(trace.steps)) == ("whole_trace", 1)
     assert trace.links.activity_step.tolist() == []
 
 
-def test_an_empty_trace_is_one_empty_step(read: Read) -> None:
-    trace = read(without_known_events())
+def test_an_empty_trace_is_one_empty_step() -> None:
+    trace = without_known_events().read()
     assert (trace.steps.source, len(trace.steps), trace.steps.on_host) == ("whole_trace", 1, False)

@@ -1,14 +1,14 @@
 """Why a step is long: programs of which one cause costs most, built by hand and recorded."""
 
-from collections.abc import Callable
-from pathlib import Path
+from functools import cache
 
 import pytest
 from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder, without_known_events
+from trace_parts import Scene, call, copy, kernel, op, scene_of
 
 from pinprof.analyses.idle import IDLE
-from pinprof.analysis import analyse
+from pinprof.analysis import Analysis, analyse
 from pinprof.measurement.profile import OUTSIDE
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import trace_to_text
@@ -19,8 +19,6 @@ from pinprof.verdict import CAUSES, LIMITS, LimitCost, LimitName, Verdict
 from pinprof.verdict.verdict import _cause
 
 US = 1000.0
-Scene = Callable[[TraceBuilder, float], None]
-"""Adds one step's events, of 1000 us, from the given time on."""
 
 
 def ops(builder: TraceBuilder, start: float, end: float, *, kernel: float = 2, every: float = 30) -> None:
@@ -44,22 +42,22 @@ def pausing(builder: TraceBuilder, start: float) -> None:
     ops(builder, start + 700, start + 990)
 
 
-def waiting(builder: TraceBuilder, start: float) -> None:
-    """A kernel of 500 us, a read of its result, then as much work of the host, beside which the GPU could run it."""
-    builder.op("aten::mm", start, 30)
-    builder.kernel(start + 30, 500, launch=start + 20)
-    builder.op("aten::item", start + 40, 510)
-    builder.copy("DtoH (Device -> Pinned)", start + 531, 2, launch=start + 45, size=4)
-    builder.call("cudaStreamSynchronize", start + 60, 480)
-    builder.op("aten::cpu_work", start + 551, 435)
-
-
-def copying(builder: TraceBuilder, start: float) -> None:
-    builder.op("aten::to", start, 505)
-    builder.copy("HtoD (Pageable -> Device)", start + 15, 480, launch=start + 10, call=490, size=5_000_000)
-    builder.op("aten::mm", start + 510, 30)
-    builder.kernel(start + 535, 420, launch=start + 520)
-    builder.op("aten::sum", start + 545, 440)
+# A kernel of 500 us, a read of its result, then as much work of the host, beside which the GPU could run it.
+waiting = scene_of(
+    op("aten::mm", 0, 30),
+    kernel(30, 500, launch=20),
+    op("aten::item", 40, 510),
+    copy("DtoH (Device -> Pinned)", 531, 2, launch=45, size=4),
+    call("cudaStreamSynchronize", 60, 480),
+    op("aten::cpu_work", 551, 435),
+)
+copying = scene_of(
+    op("aten::to", 0, 505),
+    copy("HtoD (Pageable -> Device)", 15, 480, launch=10, call=490, size=5_000_000),
+    op("aten::mm", 510, 30),
+    kernel(535, 420, launch=520),
+    op("aten::sum", 545, 440),
+)
 
 
 def awaiting_copies(builder: TraceBuilder, start: float) -> None:
@@ -77,11 +75,16 @@ def allocating(builder: TraceBuilder, start: float) -> None:
     ops(builder, start + 915, start + 990, kernel=25)
 
 
-def findings_of(scene: Scene, folder: Path) -> Findings:
+@cache
+def analysed(scene: Scene) -> Analysis:
     builder = TraceBuilder()
     for start in builder.steps(6):
         scene(builder, start)
-    return analyse(read_trace(builder.write(folder / "trace.json"))).findings
+    return analyse(builder.read())
+
+
+def findings_of(scene: Scene) -> Findings:
+    return analysed(scene).findings
 
 
 @pytest.mark.parametrize(
@@ -95,8 +98,8 @@ def findings_of(scene: Scene, folder: Path) -> Findings:
         (allocating, "allocation"),
     ],
 )
-def test_the_cause_that_costs_most_is_named(tmp_path: Path, scene: Scene, cause: str) -> None:
-    verdict = findings_of(scene, tmp_path).verdict
+def test_the_cause_that_costs_most_is_named(scene: Scene, cause: str) -> None:
+    verdict = findings_of(scene).verdict
     assert verdict.cause == cause
     assert verdict.cost is not None
     assert verdict.step_ns is not None
@@ -168,12 +171,12 @@ def test_a_trace_that_cannot_tell_says_between_what_and_how_to_find_out() -> Non
     assert "pinprof run SCRIPT measures the step" in text
 
 
-def test_copies_that_cost_by_the_waits_behind_them_are_said_to_be_awaited(tmp_path: Path) -> None:
-    findings = findings_of(awaiting_copies, tmp_path)
+def test_copies_that_cost_by_the_waits_behind_them_are_said_to_be_awaited() -> None:
+    profile, findings = analysed(awaiting_copies).profile, findings_of(awaiting_copies)
     assert (findings.verdict.cause, findings.verdict.awaited) == ("copy", 10)
-    text = trace_to_text(analyse(read_trace(tmp_path / "trace.json")).profile, findings, width=1000)
+    text = trace_to_text(profile, findings, width=1000)
     assert "the GPU has no work while the host waits after each of 10 copies to it, which costs" in text
-    assert findings_of(copying, tmp_path).verdict.awaited == 0  # its copy takes 480 of 490 us
+    assert findings_of(copying).verdict.awaited == 0  # its copy takes 480 of 490 us
 
 
 @pytest.mark.parametrize(
@@ -188,22 +191,22 @@ def test_what_to_do_about_copies_is_what_they_lack(memory: str, advised: str) ->
     assert advice(analysis.profile, analysis.findings).do == advised
 
 
-def test_the_pause_costs_what_it_takes(tmp_path: Path) -> None:
-    cost = findings_of(pausing, tmp_path).verdict.cost
+def test_the_pause_costs_what_it_takes() -> None:
+    cost = findings_of(pausing).verdict.cost
     assert cost is not None
     assert cost.ns == pytest.approx(700 * US, rel=0.05)
 
 
-def test_a_trace_without_steps_has_no_verdict(tmp_path: Path) -> None:
-    analysis = analyse(read_trace(without_known_events().write(tmp_path / "empty.json")))
+def test_a_trace_without_steps_has_no_verdict() -> None:
+    analysis = analyse(without_known_events().read())
     assert analysis.findings.verdict.cause is None
     assert "Why the step" not in trace_to_text(analysis.profile, analysis.findings)
     assert '"cause": null' in traces_to_json([(analysis.profile, analysis.findings)])
 
 
-def test_a_gpu_that_idles_has_a_finding(tmp_path: Path) -> None:
+def test_a_gpu_that_idles_has_a_finding() -> None:
     for scene in (launching, pausing, waiting, copying, allocating):
-        findings = findings_of(scene, tmp_path)
+        findings = findings_of(scene)
         assert findings, scene
         assert findings[0].saving is not None
         assert findings[0].saving.saving_ns > 0
