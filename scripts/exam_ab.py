@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from functools import partial
+from dataclasses import replace
 from math import comb, expm1, sqrt
 from pathlib import Path
 from statistics import median
@@ -33,7 +33,7 @@ import numpy as np
 import pinprof
 import pinprof.ab.plan
 from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes, measure_versions, record
-from pinprof.ab.pairs import StartedPairs, one_after_the_other, time_first
+from pinprof.ab.pairs import Pairs, time_first
 from pinprof.ab.plan import TURN_S, Plan
 from pinprof.ab.sequential_test import differences, is_by_quickest
 from pinprof.ab.times import Pair
@@ -225,10 +225,9 @@ def ratio_of(programs: tuple[ProgramVersion, ProgramVersion]) -> float:
     """Return how much longer the second one's step is, by a few pairs."""
     first = [timed for program in programs for timed in time_first([program], AUTO, 0.5, 600.0)]
     plan = Plan.of(first, 1.0, 60.0)
-    with closing(StartedPairs(programs, AUTO, plan)) as started:
-        in_turns = not any(timed.children for timed in first)
-        measure = started.pair if in_turns else partial(one_after_the_other, programs, AUTO, plan)
-        return median(float(np.exp(measure(number % 2).usual.value)) for number in range(2))
+    in_turns = not any(timed.children for timed in first)
+    with closing(Pairs(programs, AUTO, [plan if in_turns else replace(plan, at_once=0)])) as pairs:
+        return median(float(np.exp(pairs.pair(number).usual.value)) for number in range(2))
 
 
 def compared(programs: tuple[ProgramVersion, ProgramVersion], asked: argparse.Namespace) -> Noted:

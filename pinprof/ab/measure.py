@@ -4,20 +4,16 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
 
-from pinprof.ab.pairs import StartedPairs, one_after_the_other, time_first
+from pinprof.ab.pairs import Pairs, time_first, with_like_steps
 from pinprof.ab.plan import LONGEST_START_S, Plan, Turns, pairs_at_once, plans
 from pinprof.ab.sequential_test import Bounds, PairsProgress, SequentialTest, run_test
 from pinprof.ab.statistics import FEWEST_PAIRS
-from pinprof.ab.times import OtherStepsError, Pair, TimedProcess, refuse_other_steps
+from pinprof.ab.times import TimedProcess, refuse_other_steps
 from pinprof.ab.worker import AUTO, ProgramVersion, StepOptions
 from pinprof.errors import MeasureError
 
-Result = TypeVar("Result")
-TRIES = 3
-"""How often a pair is measured if the two versions count different steps."""
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Devices of the drivers of NVIDIA, WSL and AMD. Without a GPU, two programs at the same time take the cores from each
 other: a step of 1 ms took 150 ms on two cores, which would spoil the plan."""
@@ -68,22 +64,14 @@ def measure_versions(
     for program in programs:
         program.python_command()  # a wrong command fails before the other version has run
     begun = time.monotonic()
-    first = first or _with_like_steps(lambda: _first_runs(programs, wishes, say))
+    first = first or with_like_steps(lambda: _first_runs(programs, wishes, say))
     _refuse_wrong_code(programs, first)
     took_s = time.monotonic() - begun
     plan = Plan.of(first, wishes.seconds, took_s)
     possible = plans(wishes.turns, first, plan, pairs_at_once(wishes.at_once, first))
-    with closing(_Pairs(programs, wishes.options, possible)) as pairs:
+    with closing(Pairs(programs, wishes.options, possible)) as pairs:
         test = run_test(pairs.pair, wishes.bounds, is_ready=lambda: pairs.is_ready, tell=tell)
         return Measurement(programs, (first[0], first[1]), pairs.plan, test)
-
-
-def _with_like_steps(measure: Callable[[], Result]) -> Result:
-    """Measure up to `TRIES` times, until both versions count the same steps. Raises OtherStepsError otherwise."""
-    for _ in range(TRIES - 1):
-        with suppress(OtherStepsError):
-            return measure()
-    return measure()
 
 
 def _first_runs(programs: Sequence[ProgramVersion], wishes: Wishes, say: Callable[[str], None]) -> list[TimedProcess]:
@@ -101,57 +89,6 @@ def _first_runs(programs: Sequence[ProgramVersion], wishes: Wishes, say: Callabl
             first += time_first([program], wishes.options, wishes.seconds, limit_s)
     refuse_other_steps([program.name for program in programs], first)
     return first
-
-
-class _Pairs:
-    """Measures pairs by the first of these plans that works for the first pair."""
-
-    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, possible: Sequence[Plan]) -> None:
-        self._programs, self._options, self._plans = programs, options, list(possible)
-        self._started: StartedPairs | None = None
-
-    @property
-    def plan(self) -> Plan:
-        """How the next pair is measured."""
-        return self._plans[0]
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the processes of the next pair have started."""
-        return self._started is not None and self._started.is_ready
-
-    def pair(self, first: int) -> Pair:
-        """Measure a pair. Raises MeasureError if that cannot be done by any plan."""
-        return _with_like_steps(lambda: self._pair(first))
-
-    def close(self) -> None:
-        """End all processes."""
-        if self._started is not None:
-            self._started.close()
-            self._started = None
-
-    def _pair(self, first: int) -> Pair:
-        try:
-            pair = self._measure(first)
-        except OtherStepsError:
-            raise
-        except MeasureError as error:  # the program may make too few steps, or memory may be too small
-            if len(self._plans) == 1:
-                raise
-            self.close()
-            failed = self._plans.pop(0)
-            if failed.at_once == 1 and not self.plan.at_once:
-                self._plans[0] = replace(self.plan, why_runs=f"taking turns failed: {error}")
-            return self._pair(first)
-        del self._plans[1:]
-        return pair
-
-    def _measure(self, first: int) -> Pair:
-        if not self.plan.at_once:
-            return one_after_the_other(self._programs, self._options, self.plan, first)
-        if self._started is None:
-            self._started = StartedPairs(self._programs, self._options, self.plan)
-        return self._started.pair(first)
 
 
 def _refuse_wrong_code(programs: Sequence[ProgramVersion], first: Sequence[TimedProcess]) -> None:

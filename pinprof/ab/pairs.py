@@ -6,20 +6,24 @@ start at once; while a pair is measured, all others wait between two steps.
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import final
+from typing import TypeVar, final
 
 from pinprof.ab.plan import Plan
-from pinprof.ab.times import Pair, TimedProcess, read_times, refuse_other_steps
+from pinprof.ab.times import OtherStepsError, Pair, TimedProcess, read_times, refuse_other_steps
 from pinprof.ab.worker import ANY_CORES, CORES, OUTPUT, ProgramVersion, Record, StepOptions, Turns, workers
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
 from pinprof.temporary import temporary_folder
 
+Result = TypeVar("Result")
+TRIES = 3
+"""How often a pair is measured if the two versions count different steps."""
 LONGEST_PLAIN_S = 20.0
 """How long a first run may time steps, where they are so long that it would otherwise make too few."""
 
@@ -71,15 +75,28 @@ def _fixed(plan: Plan) -> RecordingOptions:
     )
 
 
-@final
-class StartedPairs:
-    """Pairs whose processes take turns; the plan says how many pairs start at once. `close` ends them."""
+def with_like_steps(measure: Callable[[], Result]) -> Result:
+    """Measure up to `TRIES` times, until both versions count the same steps. Raises OtherStepsError otherwise."""
+    for _ in range(TRIES - 1):
+        with suppress(OtherStepsError):
+            return measure()
+    return measure()
 
-    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, plan: Plan) -> None:
-        self._programs, self._options, self._plan = programs, options, plan
+
+@final
+class Pairs:
+    """Measures pairs by the first of these plans that works for the first pair; `close` ends all processes."""
+
+    def __init__(self, programs: Sequence[ProgramVersion], options: StepOptions, plans: Sequence[Plan]) -> None:
+        self._programs, self._options, self._plans = programs, options, list(plans)
         self._undo = ExitStack()
         self._runs: list[Run] = []
         self._ready: list[list[Run]] = []
+
+    @property
+    def plan(self) -> Plan:
+        """How the next pair is measured."""
+        return self._plans[0]
 
     @property
     def is_ready(self) -> bool:
@@ -87,11 +104,8 @@ class StartedPairs:
         return bool(self._ready)
 
     def pair(self, first: int) -> Pair:
-        """Measure the next pair. Raises MeasureError if a process fails."""
-        if not self._ready:
-            self.close()
-            self._start()
-        return take_turns(self._ready.pop(), self._plan, first)
+        """Measure the next pair. Raises MeasureError if that cannot be done by any plan."""
+        return with_like_steps(lambda: self._pair(first))
 
     def close(self) -> None:
         """End all processes that still run."""
@@ -101,26 +115,51 @@ class StartedPairs:
         self._runs.clear()
         self._undo.close()
 
+    def _pair(self, first: int) -> Pair:
+        try:
+            pair = self._measure(first)
+        except OtherStepsError:
+            raise
+        except MeasureError as error:  # the program may make too few steps, or memory may be too small
+            if len(self._plans) == 1:
+                raise
+            self.close()
+            failed = self._plans.pop(0)
+            if failed.at_once == 1 and not self.plan.at_once:
+                self._plans[0] = replace(self.plan, why_runs=f"taking turns failed: {error}")
+            return self._pair(first)
+        del self._plans[1:]
+        return pair
+
+    def _measure(self, first: int) -> Pair:
+        """Measure a pair by the plan: the processes of several pairs start at once, or one runs after the other."""
+        if not self.plan.at_once:
+            return one_after_the_other(self._programs, self._options, self.plan, first)
+        if not self._ready:
+            self.close()
+            self._start()
+        return take_turns(self._ready.pop(), self.plan, first)
+
     def _start(self) -> None:
         """Start the processes of the next pairs in random order, and wait until all of them wait for their turn.
 
         All load torch at the same time, and then wait before they start the program.
         """
         folder = self._undo.enter_context(temporary_folder("ab"))
-        places = [(pair, number) for pair in range(self._plan.at_once) for number in (0, 1)]
+        places = [(pair, number) for pair in range(self.plan.at_once) for number in (0, 1)]
         Random().shuffle(places)  # noqa: S311  no secret
         started: dict[tuple[int, int], Run] = {}
         for pair, number in places:
-            run = Run(self._programs[number], self._options, self._plan, folder / f"{pair}.{number}")
+            run = Run(self._programs[number], self._options, self.plan, folder / f"{pair}.{number}")
             started[pair, number] = run
             self._runs.append(run)
         for run in self._runs:
             run.start()
-            if self._plan.at_once == 1 and not self._plan.start_together:
+            if self.plan.at_once == 1 and not self.plan.start_together:
                 run.await_turn()
         for run in self._runs:
             run.await_turn()
-        self._ready = [[started[pair, 0], started[pair, 1]] for pair in range(self._plan.at_once)]
+        self._ready = [[started[pair, 0], started[pair, 1]] for pair in range(self.plan.at_once)]
 
 
 def take_turns(runs: "Sequence[Run]", plan: Plan, first: int) -> Pair:

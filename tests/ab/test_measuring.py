@@ -10,8 +10,6 @@ import time
 from dataclasses import asdict, replace
 from math import log
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -311,7 +309,7 @@ def test_a_pair_with_other_steps_is_measured_again(
 
     (tmp_path / "train.py").write_text("")
     monkeypatch.setattr("pinprof.ab.measure.time_first", lambda *_: [timed([1e6] * 50)])
-    monkeypatch.setattr("pinprof.ab.measure.StartedPairs.pair", measure)
+    monkeypatch.setattr("pinprof.ab.pairs.Pairs._measure", measure)
     monkeypatch.setattr("pinprof.ab.measure.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
     programs = ProgramVersion("old", ("train.py",), tmp_path), ProgramVersion("new", ("train.py",), tmp_path)
     wishes = Wishes(Bounds(seconds=1.0), 0.1, "auto", StepOptions(), 1)
@@ -329,18 +327,16 @@ def test_a_pair_with_other_steps_is_measured_again(
 def test_a_program_with_few_steps_takes_fewer_turns_and_with_too_few_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_turns: int, turns: int, why: str
 ) -> None:
-    def started(_: object, __: object, plan: Plan) -> Any:
-        def pair(first: int) -> Pair:
-            if plan.turns > most_turns:
-                raise MeasureError("it ended")
-            return Pair(first, (1e6, 1e6), (1e6, 1e6), Difference(0.0), Difference(0.0))
-
-        return SimpleNamespace(pair=pair, close=lambda: None)
+    def take_turns(_: object, plan: Plan, first: int) -> Pair:
+        if plan.turns > most_turns:
+            raise MeasureError("it ended")
+        return Pair(first, (1e6, 1e6), (1e6, 1e6), Difference(0.0), Difference(0.0))
 
     (tmp_path / "train.py").write_text("")
     monkeypatch.setattr("pinprof.ab.measure.time_first", lambda *_: [timed([1e6] * 300)])
-    monkeypatch.setattr("pinprof.ab.measure.StartedPairs", started)
-    monkeypatch.setattr("pinprof.ab.measure.one_after_the_other", lambda *_: None)
+    monkeypatch.setattr("pinprof.ab.pairs.Pairs._start", lambda pairs: pairs._ready.append([]))
+    monkeypatch.setattr("pinprof.ab.pairs.take_turns", take_turns)
+    monkeypatch.setattr("pinprof.ab.pairs.one_after_the_other", lambda *_: None)
     monkeypatch.setattr("pinprof.ab.measure.run_test", lambda pair, *_, **__: [pair(0), pair(1)])
     programs = ProgramVersion("old", ("train.py",), tmp_path), ProgramVersion("new", ("train.py",), tmp_path)
     made = measure_versions(programs, Wishes(Bounds(seconds=1.0), 3.0, "auto", StepOptions(), 1))
