@@ -47,7 +47,7 @@ class LeanWindow:
         self._loaders_pin: bool | None = None
         self._drawn_before: Counter[int] = Counter()
 
-    def record(self, steps: int, path: Callable[[], Path], place: Callable[[], int]) -> Generator[Progress, None, None]:
+    def record(self, steps: int, path: Path, place: Callable[[], int]) -> Generator[Progress, None, None]:
         """Record `steps` steps; at the end, however early, write the complete ones to `path`.
 
         `place` returns how many steps the program has made.
@@ -68,7 +68,7 @@ class LeanWindow:
                     profiler.step()
         finally:
             self.is_open = False
-            self._write(profiler, path())
+            self._write(profiler, path)
 
     def facts(self) -> dict[str, object]:
         """Return the facts about the program at this window; without a recorded window, those known so far."""
@@ -183,19 +183,19 @@ class RepeatedLooks:
         self._place = place
 
     def record(
-        self, every: int, steps: int, path: Callable[[], Path], marker: str, on_look: OnLook
+        self, every: int, steps: int, path: Path, marker: str, on_look: OnLook
     ) -> Generator[Progress, None, None]:
         """Record `steps` steps again and again, at least `every` steps apart, and call `on_look` after each time."""
         clock, place = self._journal.clock, self._place
         tell = contained(on_look)
         begin_ns = clock.now_ns()
-        tell(path(), place())
+        tell(path, place())
         cost_ns = clock.now_ns() - begin_ns
         while True:
             times_ns, step_ns = yield from self._between(every, cost_ns)
             begin_ns, first = clock.now_ns(), place()
-            if (yield from self._look(steps, latest(path()), _plain(times_ns), marker)):
-                tell(latest(path()), place())
+            if (yield from self._look(steps, latest(path), _plain(times_ns), marker)):
+                tell(latest(path), place())
             cost_ns = clock.now_ns() - begin_ns - int((place() - first) * step_ns)
 
     def _between(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
@@ -219,7 +219,7 @@ class RepeatedLooks:
             return {"pinprof": json.dumps(description(plain, marker) | lean.facts())}
 
         lean = LeanWindow(self._journal, self._make_profiler, sections)
-        boundaries = lean.record(steps, lambda: path, self._place)
+        boundaries = lean.record(steps, path, self._place)
         try:
             for progress in boundaries:  # noqa: UP028  `yield from` would close the look outside of this `try`
                 yield progress

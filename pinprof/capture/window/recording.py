@@ -256,7 +256,7 @@ class Recording:
             self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
-        yield from self._lean.record(options.steps, lambda: self.path, self._count)
+        yield from self._lean.record(options.steps, self.path, self._count)
         if options.line_steps and uses_cuda():
             yield from line_window(options.line_steps, self.path, with_stack=options.line_stack)
             yield from watch_window(options.watch_steps, self.path)
@@ -264,7 +264,7 @@ class Recording:
             yield from until_precise(self.journal, options)  # only now: nobody knows how many steps a program makes
         if options.every and (self._agreement is None or self._agreement.rank == 0):
             looks = RepeatedLooks(self.journal, self._make_profiler, self._count)
-            yield from looks.record(options.every, options.steps, lambda: self.path, self.marker, self.on_look)
+            yield from looks.record(options.every, options.steps, self.path, self.marker, self.on_look)
         self.done = True
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
