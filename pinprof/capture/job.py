@@ -260,12 +260,16 @@ class Agreement:
             return alone
 
 
-def agreement_of_process() -> Agreement | None:
-    """Return the agreement of this rank with the others; None in a job of one process."""
-    rank = rank_of_process()
+def agreement_of_process(inherited: Rank | None = None) -> Agreement | None:
+    """Return the agreement of this rank with the others; None in a job of one process.
+
+    A process that helps a rank has the variables of that rank, `inherited`, which do not make it one.
+    """
+    of_group, of_environment = rank_in_group(), rank_in(os.environ)
+    rank = of_group or (of_environment if of_environment != inherited else None)
     if rank is None or rank.world_size == 1:
         return None
-    return Agreement(rank, partial(store_of_job, dict(os.environ)))
+    return Agreement(rank, store_of_group if of_group else partial(store_of_job, dict(os.environ)))
 
 
 def store_of_job(environment: Mapping[str, str]) -> "Store | None":

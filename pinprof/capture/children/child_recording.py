@@ -3,11 +3,10 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 from pinprof.capture.children.notes import ChildConfig, ChildEnd, ChildStart, Notes
-from pinprof.capture.job import Agreement, Rank, rank_in, rank_in_group, store_of_group, store_of_job
+from pinprof.capture.job import Agreement, Rank, agreement_of_process
 from pinprof.capture.options import ON_COMMAND_LINE
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
@@ -74,26 +73,16 @@ class ChildRecording:
 
     def _begin(self) -> None:
         """Find out which rank this is, and begin to record unless another process has this rank's trace."""
-        rank = self._rank()
+        agreement = agreement_of_process(self._config.inherited)
+        rank = Rank(agreement.rank, agreement.ranks) if agreement else None
         start = self._notes.start(Path(self._config.path), rank)
         if start == "at work" or (start == "recorded" and self._config.keep_going):
             self._is_left_alone = True
         elif isinstance(start, ChildStart):
-            self._agreement = self._agreement_as(rank)
+            self._agreement = agreement
             self._stepper = self._stepper_at(start.path, None)
         else:
             self._stepper = self._stepper_at(None, CaptureError(RECORDED_BEFORE))
-
-    def _rank(self) -> Rank | None:
-        """Return the rank in a job of several; None for a helper, which has the variables of the rank it helps."""
-        of_environment = rank_in(os.environ)
-        rank = rank_in_group() or (of_environment if of_environment != self._config.inherited else None)
-        return rank if rank is not None and rank.world_size > 1 else None
-
-    def _agreement_as(self, rank: Rank | None) -> Agreement | None:
-        if rank is None:
-            return None
-        return Agreement(rank, store_of_group if rank_in_group() else partial(store_of_job, dict(os.environ)))
 
     def _stepper_at(self, path: str | None, failure: CaptureError | None) -> Stepper:
         """Return a stepper of the recording at this path; without a path it records nothing, and only stops."""
