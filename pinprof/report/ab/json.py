@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from pinprof.ab import Judgement, Measurement, RecordedChanges
 from pinprof.ab.bisection import Bisection
-from pinprof.ab.causes import Kind, LikelyCause
+from pinprof.ab.causes import Kind
 from pinprof.ab.sequential_test import ComparedBy, compared_by, differences
 from pinprof.ab.statistics import Verdict
 from pinprof.ab.times import Pair
@@ -150,7 +150,9 @@ def ab_to_json(measurement: Measurement, recorded: RecordedChanges | None, remar
         interrupted=test.interrupted,
         pairs=pairs(test.pairs),
         remarks=remarks,
-        causes=None if causes is None else [_cause(cause) for cause in causes],
+        causes=None
+        if causes is None
+        else [filled(AbCause, cause, where=cause.where or None, certain=cause.is_certain) for cause in causes],
         causes_reason=recorded.why or None if recorded else "not recorded",
         clocks=clocks(recorded.clocks) if recorded else [],
     )
@@ -197,10 +199,6 @@ def _side(measurement: Measurement, number: int) -> AbSide:
         first_step_ms=ms(first.usual_ns),
         step_marker=first.marker,
     )
-
-
-def _cause(cause: LikelyCause) -> AbCause:
-    return filled(AbCause, cause, where=cause.where or None, certain=cause.is_certain)
 
 
 def bisection_to_json(bisection: Bisection, subject: Callable[[str], str]) -> str:

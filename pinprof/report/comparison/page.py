@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import WAITS, Site
+from pinprof.analyses.syncs import WAITS
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, SAME, Status
@@ -170,12 +170,9 @@ def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Ch
         figure = change.bubble if change.bubble.has_changed else change.stall
         kind = _kind_of_change(change.status, figure.difference)
         rows = syncs.stalls.call[np.concatenate([syncs.rows[syncs.number(site)] for site in sites])]
-        what = f"{WAITS[change.members[0].cause].label}{_at(change.members[0])}"
+        first = change.members[0]
+        what = WAITS[first.cause].label + (f" at {cut(str(short_place(first.place)))}" if str(first.place) else "")
         yield _of_rows(_sentence(kind, what, change.stall, comparison.per), kind, calls, rows)
-
-
-def _at(site: Site) -> str:
-    return f" at {cut(str(short_place(site.place)))}" if str(site.place) else ""
 
 
 def _changed_copies(comparison: Comparison, analysis: Analysis) -> Iterator[Changed]:

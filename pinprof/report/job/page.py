@@ -206,7 +206,8 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     for rank, analysis in analyses.items():
         ahead = _clock_ns(analysis, rows[rank]) - _clock_ns(shown, rows[ranks.shown_rank])
         zero = Zero(window.start_ns - ahead, since) if aligned else None
-        shared = SharedTimeline("ranks", f"rank {rank}", _title(ranks, rows[rank]))
+        title = f"Rank {rank}" + (", which holds up the others" if rank == ranks.slowest_rank else "")
+        shared = SharedTimeline("ranks", f"rank {rank}", title)
         drawn.append((rank, fragment(analysis, most, shared=shared, first_ns=first, zero=zero)))
     button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
     region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
@@ -224,10 +225,6 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
 def _clock_ns(analysis: Analysis, row: RankRow) -> int:
     """Return the ns to add to the times of a trace to get times of the common clock of all ranks."""
     return (analysis.profile.info.base_ns or 0) - row.clock_ahead_ns
-
-
-def _title(ranks: Ranks, row: RankRow) -> str:
-    return f"Rank {row.rank}" + (", which holds up the others" if row.rank == ranks.slowest_rank else "")
 
 
 def _explanation(ranks: Ranks, drawn: int) -> str:

@@ -147,13 +147,11 @@ def _collective(args: Args) -> str:
     if not isinstance(name, str) or not _is_size(given) or not _is_size(taken):
         return ""
     kind = str(args.get("dtype", "")).lower()
-    amounts = [f"{how_many(number)}{_in_bytes(number, kind)}" for number in (given, taken)]
+    amounts = [
+        how_many(number) + (f" ({size(number * BYTES[kind])})" if kind in BYTES else "") for number in (given, taken)
+    ]
     what = amounts[0] if given == taken else f"{amounts[0]} in, {amounts[1]} out"
     return f"{value_in_words(name)}: elements {what}{f', {value_in_words(kind)}' if kind else ''}"
-
-
-def _in_bytes(elements: int, kind: str) -> str:
-    return f" ({size(elements * BYTES[kind])})" if kind in BYTES else ""
 
 
 LINE_WRITERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (

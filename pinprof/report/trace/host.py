@@ -1,7 +1,5 @@
 """Where the host's time goes: a section of the report, and the costliest lines for traces without GPU work."""
 
-from collections.abc import Iterator
-
 from pinprof.analyses.host_samples import KINDS, CalledLine, HostPlace, HostSums, Kind
 from pinprof.measurement.profile import Profile
 from pinprof.report.html import Column, number_columns
@@ -36,7 +34,10 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
 
     A terminal has the first `rows` of lines, None for all.
     """
-    sums, why_not = profile.host, list(_not_sampled(profile))
+    sums, recorded = profile.host, profile.info.host
+    why_not: list[str] = []
+    if recorded and recorded.why_not:
+        why_not.append(f"{'not sampled further' if recorded.samples else 'not sampled'}: {recorded.why_not}")
     if sums is None:
         return Section(TITLE, notes=why_not, name="host") if why_not else None
     first = f"; the first {MAX_ROWS} of {len(sums.called)} lines" if len(sums.called) > MAX_ROWS else ""
@@ -90,13 +91,6 @@ def running_code(row: CalledLine) -> str:
         return KIND_NAMES[kind]
     counts = dict(row.kinds)
     return ", ".join(f"{KIND_NAMES[kind]} {percent(counts[kind] / row.count)}" for kind in KINDS if kind in counts)
-
-
-def _not_sampled(profile: Profile) -> Iterator[str]:
-    """Yield why the host was not sampled, or not to the end of the window."""
-    host = profile.info.host
-    if host is not None and host.why_not:
-        yield f"{'not sampled further' if host.samples else 'not sampled'}: {host.why_not}"
 
 
 def host_time(profile: Profile) -> str:

@@ -5,7 +5,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
-from pinprof.ab.worker import GuardResult
 from pinprof.document import (
     Count,
     Document,
@@ -182,16 +181,14 @@ def _finite(value: float | None) -> float | None:
 
 
 def _guard(checked: CheckResults) -> TryGuard:
-    guard = checked.guard
+    guard, before = checked.guard, checked.guard_before
     return filled(
         TryGuard,
         guard,
         ran=not guard.why,
         reason=guard.why or None,
         races=[filled(TryRace, race, new=race in checked.new_races) for race in guard.races],
-        original=None if checked.guard_before is None else _original(checked.guard_before),
+        original=TryGuardOriginal(ran=not before.why, reason=before.why or None, races=len(before.races))
+        if before
+        else None,
     )
-
-
-def _original(guarded: GuardResult) -> TryGuardOriginal:
-    return TryGuardOriginal(ran=not guarded.why, reason=guarded.why or None, races=len(guarded.races))
