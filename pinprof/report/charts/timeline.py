@@ -81,10 +81,10 @@ def timeline_chart(
     axis counts ms from the start of the part, which is `layout["meta"]["start_ns"]` on the clock of the trace.
     """
     trace = analysis.trace
-    drawing = lanes_that_fit(trace, analysis, window, max_bars)
+    drawing = lanes_that_fit(analysis, window, max_bars)
     drawn = in_words(analysis, drawing, part)
     texts, places = _row_texts(drawing.lanes)
-    data = series(_bars(trace, analysis, drawing, places))
+    data = series(_bars(analysis, drawing, places))
     axis = row_axis(texts, max(places, default=0) + 1)
     shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
     return Chart(HINT, data, shape, min_width=LEAST_WIDTH, config=STEERING)
@@ -144,9 +144,9 @@ def _row_texts(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
     return texts, places
 
 
-def _bars(trace: Trace, analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[Bars]:
+def _bars(analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[Bars]:
     """Yield the bars of each kind; in the legend the kinds come in their own order."""
-    context = LaneContext(trace, analysis)
+    context = LaneContext(analysis)
     words = [list(_hover_texts(context, lane, drawing.window.start_ns)) for lane in drawing.lanes]
     used = sorted({int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)})
     zero = drawing.window.start_ns

@@ -22,12 +22,12 @@ from pinprof.report.timeline import SharedTimeline, Zero, fragment, framed, kind
 from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.kinds import short
 from pinprof.report.timeline.lane import CHANGES, Lane, levels
-from pinprof.report.timeline.steps import choose_window
+from pinprof.report.timeline.steps import Window, choose_window, window_of_steps
 from pinprof.report.trace.page import division_bar
 from pinprof.report.view import Section, on_page
 from pinprof.report.words import copies_named, cut, short_place
 from pinprof.trace.links import work_ends
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Int64s, Table, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, WHOLE_TRACE, Int64s, Table, Trace
 from pinprof.units import duration
 
 MARGIN = 0.02
@@ -95,26 +95,26 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
     first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
     sides, timelines = (before, after), []
     for number, ((side, profile), analysis, length) in enumerate(zip(comparison.sides, sides, traced, strict=True)):
-        drawn = typical_step(analysis.trace)
+        view = typical_step(analysis.trace)
         per = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {per}"
         shared = SharedTimeline("comparison", side, f"{side.capitalize()}: {PurePath(profile.path).name}{step}")
         more = changed_lanes(comparison, sides, number)
         most = MAX_EVENTS // len(sides)
-        zero = Zero(choose_window(drawn).start_ns, "the compared step of each")
-        timelines.append(fragment(analysis, most, shared=shared, first_ns=first, drawn=drawn, more=more, zero=zero))
+        zero = Zero(view.start_ns, "the compared step of each")
+        timelines.append(fragment(analysis, most, shared=shared, first_ns=first, view=view, more=more, zero=zero))
     yield framed(lines(timelines))
 
 
-def typical_step(trace: Trace) -> Trace:
-    """Return the trace with its step of median length as the only complete one; unchanged without complete steps."""
+def typical_step(trace: Trace) -> Window:
+    """Return the complete step of median length; without complete steps what a timeline shows at first."""
     steps = trace.steps
     chosen = np.flatnonzero(steps.complete)
-    if not len(chosen):
-        return trace
+    if steps.source == WHOLE_TRACE or not len(chosen):
+        return choose_window(trace)
     lengths = (np.maximum(steps.end_ns, work_ends(trace)) - steps.start_ns)[chosen]
-    median = chosen[np.argsort(lengths, kind="stable")[(len(chosen) - 1) // 2]]
-    return replace(trace, steps=replace(steps, complete=np.arange(len(steps)) == median))
+    median = int(chosen[np.argsort(lengths, kind="stable")[(len(chosen) - 1) // 2]])
+    return window_of_steps(trace, median, median)
 
 
 class Changed(NamedTuple):

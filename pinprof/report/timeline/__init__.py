@@ -97,7 +97,7 @@ def fragment(
     findings: Iterable[Finding] = (),
     shared: SharedTimeline | None = None,
     first_ns: tuple[float, float] | None = None,
-    drawn: Trace | None = None,
+    view: Window | None = None,
     more: Sequence[Lane] = (),
     zero: Zero | None = None,
 ) -> Markup:
@@ -105,15 +105,14 @@ def fragment(
 
     The worst instance of each finding is kept in full. `shared` timelines fold all host threads but the main one at
     first, so that all fit below each other. The axis counts from `zero`, or from the start of the first step in view;
-    `first_ns` is the first view, counted from there. `drawn` is the same trace with fewer complete steps, to show only
-    these. `more` lanes stand below the steps.
+    `first_ns` is what is shown at first, counted from there. `view` are the steps that matter, by default some from the
+    middle. `more` lanes stand below the steps.
     """
-    trace = drawn or analysis.trace
-    view = choose_window(trace)
+    view = view or choose_window(analysis.trace)
     instances = (worst_instance(analysis, finding) for finding in findings)
     wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
     counted = replace(view, start_ns=zero.ns) if zero else view
-    detail = lanes_of_page(trace, analysis, view, max_events, wanted, more)
+    detail = lanes_of_page(analysis, view, max_events, wanted, more)
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
@@ -136,13 +135,12 @@ def fragment(
         first,
         TOOLBAR,
         named,
-        note(in_words(trace, analysis, detail, own_view, first_ns)),
-        escape(packed(trace, analysis, detail, counted, since=zero.since if zero else "", is_shared=bool(shared))),
+        note(in_words(analysis, detail, own_view, first_ns)),
+        escape(packed(analysis, detail, counted, since=zero.since if zero else "", is_shared=bool(shared))),
     )
 
 
 def in_words(
-    trace: Trace,
     analysis: Analysis,
     detail: PageDrawing,
     view: Window | None,
@@ -158,7 +156,9 @@ def in_words(
     if blocks:
         full = f"{len(detail.full):,} of them are here in full. Elsewhere " if detail.full else ""
         merged = [f"{full}{blocks}, whose single events are not in this page."]
-    return what_is_drawn(analysis, detail, _drawn_steps(trace, detail, view, first_ns), [*merged, *_inside(detail)])
+    return what_is_drawn(
+        analysis, detail, _drawn_steps(analysis.trace, detail, view, first_ns), [*merged, *_inside(detail)]
+    )
 
 
 def _inside(detail: PageDrawing) -> Iterator[str]:

@@ -70,7 +70,6 @@ class PageDrawing(Drawing):
 
 
 def lanes_of_page(
-    trace: Trace,
     analysis: Analysis,
     view: Window,
     max_events: int = MAX_EVENTS,
@@ -82,8 +81,8 @@ def lanes_of_page(
     The steps around `wanted_ns` are kept in full. Lanes that are folded at first have a share of their own, so that
     they take nothing from the others. `more` lanes stand below the steps.
     """
-    window = whole_window(trace)
-    laid_out, left_out = lay_out(trace, analysis, window, nested=True)
+    trace, window = analysis.trace, whole_window(analysis.trace)
+    laid_out, left_out = lay_out(analysis, window, nested=True)
     steps, others = ([lane for lane in laid_out if (lane.source is STEPS) == is_step] for is_step in (True, False))
     lanes = [*steps, *more, *others]
     del laid_out, steps, others  # each lane is given up as soon as a sorted or thinner one takes its place
@@ -95,9 +94,7 @@ def lanes_of_page(
     rest = max_events - min(few, sum(len(lanes[place]) for place in inner))
     seen, wanted = list(range(view.first, view.last + 1)), list(wanted_ns)
     folded_ns, folded_full = _thin(lanes, inner, few, window, trace, lambda limit: seen if len(seen) <= limit else [])
-    narrow_ns, full = _thin(
-        lanes, outer, rest, window, trace, lambda limit: _full_steps(trace, analysis, view, limit, wanted)
-    )
+    narrow_ns, full = _thin(lanes, outer, rest, window, trace, lambda limit: _full_steps(analysis, view, limit, wanted))
     return PageDrawing(
         window, tuple(lanes), narrow_ns, tuple(left_out), full, folded_ns, folded_full if folded_ns else ()
     )
@@ -149,11 +146,11 @@ def _merge(
     return narrow
 
 
-def _full_steps(trace: Trace, analysis: Analysis, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
+def _full_steps(analysis: Analysis, view: Window, limit: int, wanted_ns: Iterable[int]) -> list[int]:
     """Return about `limit` steps: those of the first view, of the worst waits and copies, then the middle ones."""
+    trace, syncs = analysis.trace, analysis.details.syncs
     if trace.steps.source == WHOLE_TRACE:
         return []
-    syncs = analysis.details.syncs
     cost = syncs.stalls.bubble_ns + syncs.stalls.stall_ns
     worst = [rows[cost[rows].argmax()] for rows in syncs.rows]
     overlap = analysis.details.overlap
@@ -177,14 +174,14 @@ def _within(spans: Intervals, lane: Lane) -> Bools:
     return (place >= 0) & (lane.start_ns < spans.end[np.clip(place, 0, None)])
 
 
-def lanes_that_fit(trace: Trace, analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
+def lanes_that_fit(analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
     """Return the lanes of a part of a trace, by default of as many of the first complete steps as fit.
 
     Events are merged only if the wanted part, or a single step, has more than `max_bars` bars. A lane keeps at least
     one bar of each kind.
     """
-    window = window or first_steps(trace, analysis, max_bars)
-    lanes, left_out = _lanes(trace, analysis, window)
+    window = window or first_steps(analysis, max_bars)
+    lanes, left_out = _lanes(analysis, window)
     if sum(map(len, lanes)) <= max_bars:
         return Drawing(window, tuple(lanes), 0, tuple(left_out))
     finest_ns = max(int(window.span_ns * FRACTION / PIXELS), 1)
@@ -192,30 +189,30 @@ def lanes_that_fit(trace: Trace, analysis: Analysis, window: Window | None = Non
     return Drawing(window, tuple(lanes), narrow, tuple(left_out))
 
 
-def first_steps(trace: Trace, analysis: Analysis, max_bars: int) -> Window:
+def first_steps(analysis: Analysis, max_bars: int) -> Window:
     """Return the part of a trace from its first complete step on with at most `max_bars` bars, at least one step.
 
     A trace in which no step is marked is one part.
     """
-    steps = trace.steps
+    trace, steps = analysis.trace, analysis.trace.steps
     if steps.source == WHOLE_TRACE:
         return whole_window(trace)
     usable = usable_steps(trace)
     first = int(usable[0])
     everything = window_of_steps(trace, first, int(usable[-1]))
-    lanes, _ = _lanes(trace, analysis, everything)
+    lanes, _ = _lanes(analysis, everything)
     starts = np.sort(np.concatenate([np.empty(0, np.int64), *(lane.start_ns for lane in lanes)]))
     ends = np.maximum.accumulate(np.maximum(steps.end_ns, work_ends(trace))[first:])[usable - first]
     fits = np.flatnonzero(np.searchsorted(starts, ends) <= max_bars)
     return window_of_steps(trace, first, int(usable[fits[-1]])) if len(fits) else window_of_steps(trace, first, first)
 
 
-def _lanes(trace: Trace, analysis: Analysis, window: Window) -> tuple[list[Lane], list[HiddenEvents]]:
+def _lanes(analysis: Analysis, window: Window) -> tuple[list[Lane], list[HiddenEvents]]:
     """Return the lanes of the page, with the steps on each GPU below those on the host, and with copies split.
 
     The next step, which the host begins before the GPU has finished the last one, is not complete and has no bar.
     """
-    lanes, left_out = lay_out(trace, analysis, window)
+    trace, (lanes, left_out) = analysis.trace, lay_out(analysis, window)
     marks = (lane for lane in lanes if lane.source is STEPS)
     host = [lane.taken((lane.row >= window.first) & (lane.row <= window.last)) for lane in marks]
     others = [lane for lane in lanes if lane.source is not STEPS]

@@ -25,8 +25,12 @@ MAX_PLACE = 200
 class LaneContext:
     """A trace and its measurements, with facts that are looked up when first needed."""
 
-    trace: Trace
     analysis: Analysis
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.analysis.trace
 
     @cached_property
     def steps(self) -> list[str]:
@@ -36,7 +40,7 @@ class LaneContext:
     @cached_property
     def around(self) -> "Surroundings":
         """The surroundings of calls, stalls and GPU work."""
-        return Surroundings.of(self.trace, self.analysis)
+        return Surroundings.of(self.analysis)
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,9 @@ class Surroundings:
     activity: Int64s
 
     @classmethod
-    def of(cls, trace: Trace, analysis: Analysis) -> "Surroundings":
+    def of(cls, analysis: Analysis) -> "Surroundings":
         """Return the surroundings of all calls of a trace, of its stalls and of its GPU activities."""
+        trace = analysis.trace
         codes: dict[tuple[str, ...], int] = {(): 0}
 
         def code(*lines: str) -> int:

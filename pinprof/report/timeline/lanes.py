@@ -58,17 +58,15 @@ MODULE_CALL = "nn.Module: "
 ROLES = ("main", "autograd", "pin_memory", "other")
 
 
-def lay_out(
-    trace: Trace, analysis: Analysis, window: Window, *, nested: bool = False
-) -> tuple[list[Lane], list[HiddenEvents]]:
+def lay_out(analysis: Analysis, window: Window, *, nested: bool = False) -> tuple[list[Lane], list[HiddenEvents]]:
     """Return all lanes with events in the window from top to bottom, and the events without a lane.
 
     `nested` adds the lanes that are folded at first, and the memory of the GPUs.
     """
-    hosts = _host_lanes(trace, analysis, window, nested=nested)
-    gpus = _gpu_lanes(trace, analysis, window, with_memory=nested)
+    hosts = _host_lanes(analysis, window, nested=nested)
+    gpus = _gpu_lanes(analysis, window, with_memory=nested)
     lanes, left_out = [], []
-    for entry in chain([_step_lane(trace, window)], hosts, gpus):
+    for entry in chain([_step_lane(analysis.trace, window)], hosts, gpus):
         if isinstance(entry, HiddenEvents):
             left_out += [entry] if entry.count else []
         elif len(entry):
@@ -126,7 +124,8 @@ def _step_lane(trace: Trace, window: Window) -> Lane:
     return lane_at("Steps", where, STEPS, steps.start_ns[rows], steps.end_ns[rows], kind, rows)
 
 
-def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: bool) -> Iterator[Lane | HiddenEvents]:
+def _host_lanes(analysis: Analysis, window: Window, *, nested: bool) -> Iterator[Lane | HiddenEvents]:
+    trace = analysis.trace
     tables = (trace.annotations, trace.ops, trace.calls)
     here = [np.flatnonzero(window.holds(table.start_ns, table.end_ns)) for table in tables]
     threads = np.concatenate([table.thread[rows] for table, rows in zip(tables, here, strict=True)])
@@ -137,16 +136,17 @@ def _host_lanes(trace: Trace, analysis: Analysis, window: Window, *, nested: boo
         of_thread = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
         thread = f"thread {trace.threads[index].tid} ({trace.threads[index].role})"
         frames = _frame_lanes(trace, window, index, f"Python frames, {thread}") if nested else ()
-        for lane in (*_thread_lanes(analysis, thread, of_thread, trace, nested=nested), *frames):
+        for lane in (*_thread_lanes(analysis, thread, of_thread, nested=nested), *frames):
             yield lane if isinstance(lane, HiddenEvents) else replace(lane, thread=index)
     others = used[MAX_THREADS:]
     yield HiddenEvents(int(sum(per_thread[index] for index in others)), f"events of {len(others)} more host threads")
 
 
 def _thread_lanes(
-    analysis: Analysis, thread: str, rows: list[Int64s], trace: Trace, *, nested: bool
+    analysis: Analysis, thread: str, rows: list[Int64s], *, nested: bool
 ) -> Iterator[Lane | HiddenEvents]:
-    group, syncs, (annotations, ops, calls) = f"Host {thread}", analysis.details.syncs, rows
+    trace, syncs, (annotations, ops, calls) = analysis.trace, analysis.details.syncs, rows
+    group = f"Host {thread}"
     stalled = np.flatnonzero(np.isin(syncs.stalls.call, calls))
     kind = np.where(syncs.stalls.profiler, kinds.PROFILER, kinds.STALL + syncs.cause)[stalled]
     call = syncs.stalls.call[stalled]
@@ -191,7 +191,8 @@ class _Stack(NamedTuple):
             yield HiddenEvents(int((level == NONE).sum()), deeper)
 
 
-def _gpu_lanes(trace: Trace, analysis: Analysis, window: Window, *, with_memory: bool) -> Iterator[Lane | HiddenEvents]:
+def _gpu_lanes(analysis: Analysis, window: Window, *, with_memory: bool) -> Iterator[Lane | HiddenEvents]:
+    trace = analysis.trace
     gpu, memory = trace.gpu, trace.memory.of_gpu if with_memory else {}
     here = np.flatnonzero(window.holds(gpu.start_ns, gpu.end_ns))
     named = {device.index: device.name for device in trace.info.devices}

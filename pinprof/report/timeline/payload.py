@@ -70,20 +70,14 @@ class PackedColumns:
         return base64.b64encode(b"".join((*pieces, deflate.flush()))).decode()
 
 
-def packed(
-    trace: Trace, analysis: Analysis, detail: PageDrawing, view: Window, *, since: str = "", is_shared: bool = False
-) -> str:
+def packed(analysis: Analysis, detail: PageDrawing, view: Window, *, since: str = "", is_shared: bool = False) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first view.
 
     `since` names that start if the axis counts from it in all views. A timeline that shares its axis (`is_shared`)
     folds all host threads but the main one at first.
     """
-    block, names, context, args = (
-        PackedColumns(),
-        _Interned(),
-        LaneContext(trace, analysis),
-        Arguments(trace, detail.lanes),
-    )
+    trace, block, names = analysis.trace, PackedColumns(), _Interned()
+    context, args = LaneContext(analysis), Arguments(trace, detail.lanes)
     numbers = {table: _numbers(detail.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
     lanes = []
     for lane in detail.lanes:

@@ -46,9 +46,9 @@ def test_collectives_end_at_one_time_on_all_of_them() -> None:
     text = rank_timelines(ranks, {rank: analyses[rank] for rank in ranks_to_draw(ranks)})
     ends = []
     for figure, rank in zip(Page(text).figures, ranks_to_draw(ranks), strict=True):
-        trace, view = analyses[rank].trace, choose_window(analyses[rank].trace)
+        view = choose_window(analyses[rank].trace)
         first = figure["whole"][0]  # on the page; in the trace it is where the window of all begins
-        detail = lanes_of_page(trace, analyses[rank], view)
+        detail = lanes_of_page(analyses[rank], view)
         lanes = [lane for lane in detail.lanes if (lane.kind == COLLECTIVE_KIND).any()]
         kept = np.concatenate([lane.end_ns[lane.kind == COLLECTIVE_KIND] for lane in lanes])
         ends.append(np.sort(kept - detail.window.start_ns + first))

@@ -54,7 +54,7 @@ def scripts(pages: Pages) -> Iterator[Page]:
 def payload(analysis: Analysis) -> str:
     """Return what the page draws of an analysis."""
     view = choose_window(analysis.trace)
-    return packed(analysis.trace, analysis, lanes_of_page(analysis.trace, analysis, view), view)
+    return packed(analysis, lanes_of_page(analysis, view), view)
 
 
 def links(scripts: Page, builder: TraceBuilder, folder: Path) -> dict[str, list[Any]]:

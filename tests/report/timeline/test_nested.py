@@ -43,7 +43,7 @@ def recorded(folder: Path, steps: int = 4, deep: int = 7, frames: int = 20) -> A
 
 
 def drawn(analysis: Analysis, most: int = 1_000_000) -> PageDrawing:
-    return lanes_of_page(analysis.trace, analysis, choose_window(analysis.trace), most)
+    return lanes_of_page(analysis, choose_window(analysis.trace), most)
 
 
 def test_frames_have_a_lane_for_each_level_and_say_whose_code_they_are(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_ops_further_inside_have_lanes_of_their_own(tmp_path: Path) -> None:
 
 def test_a_figure_has_none_of_them(tmp_path: Path) -> None:
     analysis = recorded(tmp_path)
-    drawing = lanes_that_fit(analysis.trace, analysis)
+    drawing = lanes_that_fit(analysis)
     assert not any(lane.folded for lane in drawing.lanes)
     assert [entry.what for entry in drawing.left_out] == ["ops nested deeper than 4"]
 
@@ -83,7 +83,7 @@ def test_what_is_deeper_still_is_counted(tmp_path: Path) -> None:
 
 def test_the_page_folds_them(tmp_path: Path) -> None:
     analysis = recorded(tmp_path)
-    text = packed(analysis.trace, analysis, drawn(analysis), choose_window(analysis.trace))
+    text = packed(analysis, drawn(analysis), choose_window(analysis.trace))
     block = zlib.decompress(base64.b64decode(text))
     header = json.loads(block[4 : 4 + int.from_bytes(block[:4], "little")])
     folded = {lane["group"] for lane in header["lanes"] if lane.get("folded")}

@@ -10,7 +10,7 @@ import pytest
 from analysed import analysed
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import WORKLOADS, analysis_of, mostly_slow, trace_of
+from recordings import WORKLOADS, analysis_of, mostly_slow
 from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof import hues
@@ -36,7 +36,7 @@ def measured(builder: TraceBuilder, folder: Path) -> tuple[Trace, Analysis]:
 
 def drawn(builder: TraceBuilder, folder: Path) -> tuple[Trace, Analysis, Drawing]:
     trace, analysis = measured(builder, folder)
-    return trace, analysis, lanes_that_fit(trace, analysis)
+    return trace, analysis, lanes_that_fit(analysis)
 
 
 def loop(steps: int, kernels: int = 10) -> TraceBuilder:
@@ -205,7 +205,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
         builder.op("aten::deep", 2500 + depth, 20 - 2 * depth)
     trace, analysis = measured(builder, tmp_path)
     window = window_of_steps(trace, 0, 2)
-    drawing = lanes_that_fit(trace, analysis, window, max_bars=300)
+    drawing = lanes_that_fit(analysis, window, max_bars=300)
     here = sum(int(window.holds(table.start_ns, table.end_ns).sum()) for table in (trace.ops, trace.calls, trace.gpu))
     shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source.name in {"ops", "calls", "gpu"})
     assert drawing.left_out == (HiddenEvents(2, "ops nested deeper than 4"),)
@@ -245,7 +245,7 @@ def with_memory() -> TraceBuilder:
 
 
 def memory_of(analysis: Analysis, lane: Lane) -> tuple[list[int], list[int]]:
-    columns = lane.source.columns(LaneContext(analysis.trace, analysis), lane)
+    columns = lane.source.columns(LaneContext(analysis), lane)
     allocated, reserved = (columns[name] for name in ("allocated", "reserved"))
     assert isinstance(allocated, np.ndarray)
     assert isinstance(reserved, np.ndarray)
@@ -254,7 +254,7 @@ def memory_of(analysis: Analysis, lane: Lane) -> tuple[list[int], list[int]]:
 
 def test_memory_lasts_from_each_change_to_the_next(tmp_path: Path) -> None:
     trace, analysis = measured(with_memory(), tmp_path)
-    lane = lane_named(lanes_of_page(trace, analysis, choose_window(trace)), "memory")
+    lane = lane_named(lanes_of_page(analysis, choose_window(trace)), "memory")
     assert lane.group == "GPU 0"
     starts = ((lane.start_ns - trace.steps.start_ns[0]) // 1000).tolist()
     assert starts == [step + at for step in (0, 1000, 2000) for at in (200, 400, 401, 402)]
@@ -264,7 +264,7 @@ def test_memory_lasts_from_each_change_to_the_next(tmp_path: Path) -> None:
 
 def test_of_merged_memory_the_most_is_kept(tmp_path: Path) -> None:
     trace, analysis = measured(with_memory(), tmp_path)
-    lane = lane_named(lanes_of_page(trace, analysis, choose_window(trace)), "memory")
+    lane = lane_named(lanes_of_page(analysis, choose_window(trace)), "memory")
     merged = merge_narrow(lane, 10_000, mixed=True)
     assert merged.count.tolist() == [1, 2, 1] * 3
     assert memory_of(analysis, merged) == ([3, 2, 1] * 3, [8] * 9)
@@ -272,9 +272,9 @@ def test_of_merged_memory_the_most_is_kept(tmp_path: Path) -> None:
 
 def test_memory_is_a_lane_of_the_page_alone_and_of_gpus_that_work(tmp_path: Path) -> None:
     trace, analysis = measured(with_memory(), tmp_path)
-    assert [lane.label for lane in lanes_of_page(trace, analysis, choose_window(trace)).lanes].count("memory") == 1
-    assert "memory" not in [lane.label for lane in lanes_that_fit(trace, analysis).lanes]
-    assert "memory" not in [lane.label for lane in lanes_that_fit(*measured(loop(3), tmp_path)).lanes]
+    assert [lane.label for lane in lanes_of_page(analysis, choose_window(trace)).lanes].count("memory") == 1
+    assert "memory" not in [lane.label for lane in lanes_that_fit(analysis).lanes]
+    assert "memory" not in [lane.label for lane in lanes_that_fit(measured(loop(3), tmp_path)[1]).lanes]
 
 
 # the page's columns
@@ -309,7 +309,7 @@ def test_differences_may_have_any_sign() -> None:
 
 def test_all_of_a_trace_is_in_the_page_if_it_is_small(tmp_path: Path) -> None:
     trace, analysis = measured(loop(7), tmp_path)
-    detail = lanes_of_page(trace, analysis, choose_window(trace))
+    detail = lanes_of_page(analysis, choose_window(trace))
     assert sum(len(lane) for lane in detail.lanes if lane.source.name == "gpu") == len(trace.gpu)
     assert detail.narrow_ns == 0
     assert "Each event is here" in fragment(analysis)
@@ -319,7 +319,7 @@ def test_of_a_large_trace_the_steps_that_matter_are_in_the_page_in_full(tmp_path
     builder = loop(20)
     builder.call("cudaDeviceSynchronize", 3920, 60)
     trace, analysis = measured(builder, tmp_path)
-    detail = lanes_of_page(trace, analysis, choose_window(trace), max_events=400)
+    detail = lanes_of_page(analysis, choose_window(trace), max_events=400)
     assert sum(map(len, detail.lanes)) <= 400
     assert {3, 9, 10} <= set(detail.full)
     for source, table in (("gpu", trace.gpu), ("ops", trace.ops), ("calls", trace.calls)):
@@ -447,7 +447,7 @@ def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_the_rectangles_of_a_lane_and_kind_never_overlap(path: Path) -> None:
-    drawing = lanes_that_fit(trace_of(path), analysis_of(path))
+    drawing = lanes_that_fit(analysis_of(path))
     assert drawing.lanes
     for lane in drawing.lanes:
         for kind in np.unique(lane.kind):

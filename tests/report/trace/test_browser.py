@@ -520,7 +520,7 @@ def steps_with_waits(builder: TraceBuilder) -> None:
 
 def words_of(scripts: Page, analysis: Analysis) -> list[list[list[str]]]:
     """Return the lines that the page shows of each event of each lane."""
-    trace, view = analysis.trace, choose_window(analysis.trace)
+    view = choose_window(analysis.trace)
     words: list[list[list[str]]] = scripts.evaluate(
         """async (text) => {
           const data = await readTimeline(text);
@@ -528,7 +528,7 @@ def words_of(scripts: Page, analysis: Analysis) -> list[list[list[str]]]:
           const ofLane = (lane) => places(lane).map((at) => textOfEvent(data, cellOfEvent(lane, at)));
           return data.lanes.map(ofLane);
         }""",
-        packed(trace, analysis, lanes_of_page(trace, analysis, view), view),
+        packed(analysis, lanes_of_page(analysis, view), view),
     )
     assert not re.search("NaN|undefined", str(words))
     return words
