@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyses.whole_run.ledger import Expected, WholeRun, next_irregular_work, sum_up_run
-from pinprof.analyses.whole_run.regular_step import timed_regular_step
+from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, IrregularWork, Later, RunLog
 
@@ -30,6 +30,17 @@ def run(*step_ms: float, windows: tuple[tuple[str, int], ...] = (), input_ms: di
     )
 
 
+def timed_step(whole: WholeRun) -> RegularStep:
+    assert whole.timed is not None
+    return whole.timed
+
+
+def timed(log: RunLog) -> RegularStep:
+    step = timed_regular_step(log)
+    assert step is not None
+    return step
+
+
 def reasons(whole: WholeRun) -> dict[str, tuple[int, float]]:
     """Return by reason how many steps it makes longer, and what it adds to them together, in ms."""
     return {row.reason: (row.count, row.ns / MS) for row in whole.irregular}
@@ -46,8 +57,8 @@ def test_the_regular_step_leaves_an_evaluation_out() -> None:
         run(*[10.0] * 12, 500.0, *[10.0] * 12), work=(IrregularWork(12, EVALUATION, 0, 0),), places=(VALIDATE,)
     )
     whole = sum_up_run(log)
-    assert whole.timed is not None
-    assert (whole.timed.steps, whole.timed.step_ns, whole.timed.range_ns) == (24, 10 * MS, (9.95 * MS, 10.05 * MS))
+    step = timed_step(whole)
+    assert (step.steps, step.step_ns, step.range_ns) == (24, 10 * MS, (9.95 * MS, 10.05 * MS))
     (row,) = whole.irregular
     assert (row.reason, row.count, row.ns, row.places) == ("evaluation", 1, 490 * MS, (VALIDATE,))
     assert row.per_step_ns == 490 * MS / 25
@@ -66,27 +77,20 @@ def test_the_other_runs_of_a_program_give_a_range_for_one_more() -> None:
 
 def test_steps_whose_batches_waited_since_a_start_of_the_loader_do_not_count() -> None:
     log = replace(run(*[1.0] * 8, *[10.0] * 12), filling=tuple(range(8)))
-    timed = timed_regular_step(log)
-    assert timed is not None
-    assert (timed.steps, timed.step_ns) == (12, 10 * MS)
+    step = timed(log)
+    assert (step.steps, step.step_ns) == (12, 10 * MS)
 
 
 def test_steps_with_waiting_batches_count_where_most_steps_have_them() -> None:
     log = replace(run(*[5.0] * 16, *[6.0] * 8), filling=tuple(range(16)))
-    timed = timed_regular_step(log)
-    assert timed is not None
-    assert timed.steps == 24
+    assert timed(log).steps == 24
 
 
 def test_parts_of_a_run_show_that_the_machine_changes() -> None:
-    steady, slower = (timed_regular_step(run(*[20.0] * 26, *[then] * 26)) for then in (20.0, 24.0))
-    assert steady is not None
-    assert slower is not None
+    steady, slower = (timed(run(*[20.0] * 26, *[then] * 26)) for then in (20.0, 24.0))
     assert steady.parts_ns == (20 * MS, 20 * MS)
     assert slower.parts_ns == (20 * MS, 24 * MS)
-    short = timed_regular_step(run(*[20.0] * 25))
-    assert short is not None
-    assert short.parts_ns is None  # of 0.25 s each, there is one
+    assert timed(run(*[20.0] * 25)).parts_ns is None  # of 0.25 s each, there is one
 
 
 def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
@@ -95,8 +99,7 @@ def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
     whole = sum_up_run(replace(log, work=tuple(IrregularWork(step, EVALUATION) for step in range(100))))
     assert whole.irregular == ()
     assert whole.regular == 100
-    assert whole.timed is not None
-    assert (whole.timed.steps, whole.timed.step_ns) == (80, 10 * MS)
+    assert (timed_step(whole).steps, timed_step(whole).step_ns) == (80, 10 * MS)
 
 
 @pytest.mark.parametrize("begin", [0, 1])
@@ -105,9 +108,8 @@ def test_an_evaluation_in_each_second_step_is_not_the_step(begin: int) -> None:
     times = [(40.0 if step % 2 == begin else 10.0) + 0.1 * (step % 3) for step in range(61)]
     log = replace(run(*times), work=tuple(IrregularWork(step, EVALUATION) for step in range(begin, 61, 2)))
     whole = sum_up_run(log)
-    assert whole.timed is not None
-    assert whole.timed.steps == whole.regular == (30 if begin == 0 else 31)
-    assert whole.timed.step_ns == pytest.approx(10.1 * MS, rel=0.01)
+    assert timed_step(whole).steps == whole.regular == (30 if begin == 0 else 31)
+    assert timed_step(whole).step_ns == pytest.approx(10.1 * MS, rel=0.01)
     (row,) = whole.irregular
     assert (row.reason, row.count, row.every) == ("evaluation", 61 - whole.regular, 2)
     assert row.ns == pytest.approx(30 * MS * row.count, rel=0.01)
@@ -119,30 +121,33 @@ def test_noted_work_that_takes_no_time_makes_no_step_unlike() -> None:
     assert (whole.regular, whole.irregular) == (60, ())
 
 
-def test_a_checkpoint_takes_the_part_that_was_timed_and_the_evaluation_the_rest() -> None:
-    work = (IrregularWork(12, EVALUATION), IrregularWork(12, CHECKPOINT, 100 * MS))
-    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
-        "evaluation": (1, 390),
-        "checkpoint": (1, 100),
-    }
+def noted(kind: str, timed_ms: int = 0) -> IrregularWork:
+    return IrregularWork(12, kind, timed_ms * MS)
 
 
-def test_the_capture_of_a_graph_takes_what_was_timed_and_the_compiler_the_rest() -> None:
-    work = (IrregularWork(12, COMPILE), IrregularWork(12, CAPTURE, 100 * MS))
-    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {
-        "compile": (1, 390),
-        "graph_capture": (1, 100),
-    }
+IN_ONE_STEP: dict[str, tuple[tuple[IrregularWork, ...], dict[str, tuple[int, float]]]] = {
+    "a checkpoint takes what was timed, an evaluation the rest": (
+        (noted(EVALUATION), noted(CHECKPOINT, 100)),
+        {"evaluation": (1, 390), "checkpoint": (1, 100)},
+    ),
+    "so does the capture of a graph, and the compiler": (
+        (noted(COMPILE), noted(CAPTURE, 100)),
+        {"compile": (1, 390), "graph_capture": (1, 100)},
+    ),
+    "an epoch takes both": ((noted(EPOCH, 200),), {"epoch_end": (1, 490)}),
+    "a quick checkpoint in a long evaluation is not named": (
+        (noted(EVALUATION), noted(CHECKPOINT, 1)),
+        {"evaluation": (1, 490)},
+    ),
+}
+"""What is noted in one step that is 490 ms longer than the others, and to what that is put down."""
 
 
-def test_an_epoch_takes_what_was_timed_of_it_and_the_rest() -> None:
-    work = (IrregularWork(12, EPOCH, 200 * MS),)
-    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {"epoch_end": (1, 490)}
-
-
-def test_a_quick_checkpoint_in_a_long_evaluation_is_not_named() -> None:
-    work = (IrregularWork(12, EVALUATION), IrregularWork(12, CHECKPOINT, MS))
-    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == {"evaluation": (1, 490)}
+@pytest.mark.parametrize(("work", "expected"), IN_ONE_STEP.values(), ids=IN_ONE_STEP)
+def test_a_long_step_is_put_down_to_what_was_noted_in_it(
+    work: tuple[IrregularWork, ...], expected: dict[str, tuple[int, float]]
+) -> None:
+    assert reasons(sum_up_run(replace(run(*[10.0] * 12, 500.0, *[10.0] * 12), work=work))) == expected
 
 
 def test_compiling_first_steps_and_what_nothing_tells_are_told_apart() -> None:
@@ -186,8 +191,7 @@ def test_many_long_steps_for_no_reason_are_how_steps_scatter() -> None:
         steps[step] = 40.0
     whole = sum_up_run(run(*steps))
     assert whole.irregular == ()
-    assert whole.timed is not None
-    assert whole.timed.step_ns == (33 * 10 + 7 * 40) * MS / 40
+    assert timed_step(whole).step_ns == (33 * 10 + 7 * 40) * MS / 40
 
 
 def test_bursts_of_input_belong_to_the_regular_step() -> None:
@@ -195,9 +199,8 @@ def test_bursts_of_input_belong_to_the_regular_step() -> None:
     log = run(*steps, input_ms=dict.fromkeys(range(3, 32, 4), 60.0))
     whole = sum_up_run(log)
     assert whole.irregular == ()
-    assert whole.timed is not None
-    assert whole.timed.step_ns == 25 * MS
-    assert whole.timed.input_fraction == pytest.approx(60 / 100)
+    assert timed_step(whole).step_ns == 25 * MS
+    assert timed_step(whole).input_fraction == pytest.approx(60 / 100)
 
 
 def test_what_a_new_epoch_waits_for_does_not() -> None:
@@ -209,8 +212,7 @@ def test_the_time_of_the_gpu_tells_the_step_where_it_was_taken() -> None:
     log = replace(run(*[1.0] * 9, 91.0), gpu_ns=(10 * MS,) * 10)  # the host waits for the GPU in every tenth step
     whole = sum_up_run(log)
     assert whole.irregular == ()
-    assert whole.timed is not None
-    assert whole.timed.step_ns == 10 * MS
+    assert timed_step(whole).step_ns == 10 * MS
 
 
 def test_a_host_that_ran_ahead_and_waits_makes_no_step_longer() -> None:
@@ -232,17 +234,14 @@ def test_steps_under_the_profiler_are_not_regular_nor_irregular() -> None:
 
 def test_steps_timed_later_count_if_they_agree() -> None:
     windows = (("plain", 10), ("recorded", 1), ("plain", 30))
-    alike = timed_regular_step(run(*[10.0, 11.0] * 5, 90.0, *[10.0, 11.0] * 15, windows=windows))
-    assert alike is not None
+    alike = timed(run(*[10.0, 11.0] * 5, 90.0, *[10.0, 11.0] * 15, windows=windows))
     assert (alike.steps, alike.step_ns) == (40, 10.5 * MS)
-    slower = timed_regular_step(run(*[10.0, 11.0] * 5, 90.0, *[13.0, 14.0] * 15, windows=windows))
-    assert slower is not None
+    slower = timed(run(*[10.0, 11.0] * 5, 90.0, *[13.0, 14.0] * 15, windows=windows))
     assert (slower.steps, slower.step_ns) == (10, 10.5 * MS)
 
 
 def test_the_steps_that_are_unlike_the_regular_one_are_told_apart() -> None:
-    figure = timed_regular_step(run(*[10.0] * 9, 400.0, *[10.0] * 9, 500.0, windows=(("plain", 20),)))
-    assert figure is not None
+    figure = timed(run(*[10.0] * 9, 400.0, *[10.0] * 9, 500.0, windows=(("plain", 20),)))
     assert (figure.steps, figure.step_ns) == (18, 10 * MS)
     assert (figure.others, figure.other_ns) == (2, 450 * MS)
 
