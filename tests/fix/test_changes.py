@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fixing import LOADER, OPTIMIZER, mended, plain
+from quick import slow_but
 
 from pinprof.fix import Chosen
 
@@ -503,7 +504,7 @@ MISSES: dict[str, tuple[str, str, dict[str, Any]] | tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MISSES)
+@pytest.mark.parametrize("name", slow_but([*MISSES][::4], MISSES))
 def test_what_is_not_certain_stays(name: str, tmp_path: Path) -> None:
     before, why, *told = MISSES[name]
     outcome = mended(tmp_path, before, chosen=ANY, **(told[0] if told else {}))

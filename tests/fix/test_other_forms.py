@@ -59,21 +59,18 @@ def filled(text: str, **parts: str) -> str:
     return text
 
 
-HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
+HITS: dict[str, tuple[str, str, dict[str, Any]] | tuple[str, str]] = {
     "a list that becomes its mean": (
         filled(LISTED, KEPT="loss.item()", MARK=MARK, READ=""),
         filled(LISTED, KEPT="loss.detach().clone()", MARK="", READ=READ),
-        {},
     ),
     "a sum from 0 that is shown behind the line that adds": (
         filled(SUMMED, ADDED="loss.item()", MARK=MARK, SHOWN="total"),
         filled(SUMMED, ADDED="loss.detach().double()", MARK="", SHOWN="float(total)"),
-        {},
     ),
     "float() in a condition": (
         filled(DECIDED, DECIDED="float(loss) > 50 and step % 9 == 0", MARK=MARK),
         filled(DECIDED, DECIDED="step % 9 == 0 and float(loss) > 50", MARK=""),
-        {},
     ),
     "foreach=False with a scaler": (
         filled(SCALED, OPTION=", foreach=False"),
@@ -88,65 +85,52 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 STARTED = filled(SUMMED, ADDED="loss.item()", MARK=MARK, SHOWN="total")
 BEHIND = STARTED.replace("            total = 0\n", "")
-MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
+LIST = filled(LISTED, KEPT="loss.item()", MARK=MARK, READ="")
+MISSES: dict[str, tuple[str, str, dict[str, Any]] | tuple[str, str]] = {
     "a list that becomes its mean within its loop": (
-        filled(LISTED, KEPT="loss.item()", MARK=MARK, READ="").replace(
-            "        losses = np", "            losses = np"
-        ),
-        {},
+        LIST.replace("        losses = np", "            losses = np"),
         "something else than an empty list",
     ),
     "a list that becomes another one before its loop": (
-        filled(LISTED, KEPT="loss.item()", MARK=MARK, READ="").replace(
-            "        for x", "        if epoch:\n            losses = old\n        for x"
-        ),
-        {},
+        LIST.replace("        for x", "        if epoch:\n            losses = old\n        for x"),
         "something else than an empty list",
     ),
     "a list that is read before it begins anew": (
-        filled(LISTED, KEPT="loss.item()", MARK=MARK, READ="").replace(
-            "        losses = []\n", "        print(losses)\n        losses = []\n"
-        ),
-        {},
+        LIST.replace("        losses = []\n", "        print(losses)\n        losses = []\n"),
         "may not follow its loop",
     ),
     "a sum that is shown before the line that adds": (
         STARTED.replace("        total += loss.item()  #? PIN201\n", "") + "        total += loss.item()  #? PIN201\n",
-        {},
         "would show 0.0",
     ),
     "a sum that is added to on a condition": (
         STARTED.replace("        total +=", "        if x.any():\n            total +="),
-        {},
         "would show 0.0",
     ),
     "a sum that begins anew before it is shown": (
         BEHIND.replace(
             "        if step % 20", "        if step % 50 == 0:\n            total = 0\n        if step % 20"
         ),
-        {},
         "would show 0.0",
     ),
-    "a sum that is shown behind its loop": (BEHIND + "    print(total)\n", {}, "would show 0.0"),
+    "a sum that is shown behind its loop": (BEHIND + "    print(total)\n", "would show 0.0"),
     "int() in a condition, which fails for what is no number": (
         filled(DECIDED, DECIDED="int(loss) > 50 and step % 9 == 0", MARK=MARK),
-        {},
         "may change something",
     ),
     "a float of the program's own": (
         "from mine import float\n" + filled(DECIDED, DECIDED="float(loss) > 50 and step % 9 == 0", MARK=MARK),
-        {},
         "a float of its own",
     ),
     "a scaler with an optimizer that says nothing": (
         filled(SCALED, OPTION=""),
-        {"has_scaler": True, "optimizer": ADAM},
         "GradScaler",
+        {"has_scaler": True, "optimizer": ADAM},
     ),
     "foreach by its place": (
         "import torch\nopt = torch.optim.Adadelta(params, 1, 0.9, 1e-6, 0, False)  #! optimizer\nf()  #? PIN602\n",
-        {"optimizer": replace(OPTIMIZER, kind="torch.optim.adadelta.Adadelta", foreach=False)},
         "positional arguments",
+        {"optimizer": replace(OPTIMIZER, kind="torch.optim.adadelta.Adadelta", foreach=False)},
     ),
 }
 
@@ -159,14 +143,15 @@ def test_what_decides_of_the_launches_has_no_place_among_the_arguments(kind: str
 
 @pytest.mark.parametrize("name", HITS)
 def test_a_form_that_is_certain_is_mended(name: str, tmp_path: Path) -> None:
-    before, after, told = HITS[name]
+    before, after, *rest = HITS[name]
+    told: dict[str, Any] = rest[0] if rest else {}
     outcome = mended(tmp_path, before, **told)
     assert outcome.code == after, outcome.why
 
 
 @pytest.mark.parametrize("name", MISSES)
 def test_what_is_near_such_a_form_stays(name: str, tmp_path: Path) -> None:
-    before, told, why = MISSES[name]
-    outcome = mended(tmp_path, before, **told)
+    before, why, *told = MISSES[name]
+    outcome = mended(tmp_path, before, **(told[0] if told else {}))
     assert outcome.is_unchanged
     assert why in outcome.why
