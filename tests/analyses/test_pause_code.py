@@ -22,8 +22,7 @@ def code(folder: Path, *functions: tuple[str, float, float], main: str = MAIN) -
     builder = TraceBuilder()
     if functions:
         builder.function(main, 0, 1000 * STEPS)
-    for start in range(0, 1000 * STEPS, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(STEPS):
         for op in (0, 890):
             builder.op("aten::add", start + op, 100)
             builder.kernel(start + op + 20, 50, launch=start + op + 10)
@@ -150,8 +149,7 @@ def test_a_hook_of_the_backward_pass_is_named_and_the_thread_that_waits_is_not(t
     backward = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
     builder = TraceBuilder()
     builder.function(MAIN, 0, 1000 * STEPS)
-    for start in range(0, 1000 * STEPS, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(STEPS):
         builder.function(backward, start + 100, 790)
         builder.op("aten::add", start, 100)
         builder.kernel(start + 20, 50, launch=start + 10)

@@ -134,8 +134,7 @@ def found(
 ) -> Findings:
     """Steps of 1000 us: pieces of compiled code of 100 us that launch a kernel each, 200 us apart."""
     builder = TraceBuilder()
-    for start in range(0, 1000 * STEPS, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(STEPS):
         builder.op("aten::add", start, 980)
         for number in range(max(pieces, 1)):
             at = start + 20 + 300 * number

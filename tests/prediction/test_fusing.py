@@ -25,10 +25,6 @@ def mark(builder: TraceBuilder, start: float, duration: float, name: str = "step
     builder.event("user_annotation", f"Optimizer.{name}", start, duration)
 
 
-def written(builder: TraceBuilder) -> Trace:
-    return builder.read()
-
-
 def saved_us(trace: Trace, step_us: float = STEP_US, **options: object) -> float:
     """Return what a fused optimizer saves by prediction."""
     scenario = Scenario(fused_optimizer=True, **options)  # type: ignore[arg-type]
@@ -38,13 +34,12 @@ def saved_us(trace: Trace, step_us: float = STEP_US, **options: object) -> float
 def two_optimizers(between: int) -> Trace:
     """In each step an optimizer of 8 launches, a network's forward of N launches, and another optimizer of 8."""
     builder = TraceBuilder()
-    for start in range(0, STEPS * STEP_US, STEP_US):
-        builder.step(start // STEP_US, start, STEP_US - 10)
+    for start in builder.steps(STEPS, STEP_US):
         for begin in (start + 8, start + 248 + 30 * between):
             mark(builder, begin, 241)
         launching(builder, start + 10, 16 + between)
         builder.op("aten::mul", start + 10 + 30 * (16 + between), STEP_US - 30 - 30 * (16 + between))
-    return written(builder)
+    return builder.read()
 
 
 def test_what_runs_between_two_optimizers_stays() -> None:
@@ -57,13 +52,12 @@ def test_what_runs_between_two_optimizers_stays() -> None:
 
 def test_gradients_that_are_set_to_zero_are_not_in_a_fused_optimizer() -> None:
     builder = TraceBuilder()
-    for start in range(0, STEPS * STEP_US, STEP_US):
-        builder.step(start // STEP_US, start, STEP_US - 10)
+    for start in builder.steps(STEPS, STEP_US):
         mark(builder, start + 8, 121, "zero_grad#Adam.zero_grad")
         launching(builder, start + 10, 30)
         mark(builder, start + 608, 302)
         builder.op("aten::mul", start + 910, 75)
-    trace = written(builder)
+    trace = builder.read()
     assert len(calls_to_fuse(trace, details_of(trace).syncs)) == 10 * STEPS
     assert saved_us(trace) == pytest.approx(9 * 30 - LAUNCH_NS / US, abs=12)
 
@@ -71,8 +65,7 @@ def test_gradients_that_are_set_to_zero_are_not_in_a_fused_optimizer() -> None:
 def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers() -> None:
     """Lightning gives the optimizer's step a closure, so that torch marks all of a training step as the optimizer's."""
     builder = TraceBuilder()
-    for start in range(0, STEPS * STEP_US, STEP_US):
-        builder.step(start // STEP_US, start, STEP_US - 10)
+    for start in builder.steps(STEPS, STEP_US):
         mark(builder, start + 5, 900)
         launching(builder, start + 10, 10)
         for number in range(5):
@@ -81,7 +74,7 @@ def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers() -> No
             builder.kernel(at + 24, 2, launch=at + 20, thread=AUTOGRAD)
         launching(builder, start + 460, 15)
         builder.op("aten::mul", start + 910, 75)
-    trace = written(builder)
+    trace = builder.read()
     assert optimizer_steps(trace).start.tolist()[0] - trace.steps.start_ns[0] == (310 + 4 * 30 + 20 + 2) * US
     assert [int((phase_of_calls(trace) == phase).sum()) // STEPS for phase in range(4)] == [10, 5, 15, 0]
     assert saved_us(trace) == pytest.approx(14 * 30 - LAUNCH_NS / US, abs=12)
@@ -93,13 +86,12 @@ def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers() -> No
 def test_a_fused_adam_reads_and_writes_the_memory_once(name: str, share: float | None) -> None:
     """Of 20 kernels of 37 us 36 us each are for their bytes; nothing is known of other optimizers."""
     builder = TraceBuilder()
-    for start in range(0, STEPS * STEP_US, STEP_US):
-        builder.step(start // STEP_US, start, STEP_US - 10)
+    for start in builder.steps(STEPS, STEP_US):
         mark(builder, start + 5, 600, name)
         for number in range(20):
             builder.op("aten::_foreach_mul_", start + 10 + 10 * number, 9)
             builder.kernel(start + 20 + 40 * number, 37, launch=start + 15 + 10 * number)
-    trace = written(builder)
+    trace = builder.read()
     left = fused_ns(trace, calls_to_fuse(trace, details_of(trace).syncs))
     assert list(left.values()) == ([pytest.approx(36 * share * US)] * 20 * STEPS if share else [])
     after_us = 20 * 36 * share if share else 20 * 37
@@ -110,12 +102,11 @@ def test_a_fused_adam_reads_and_writes_the_memory_once(name: str, share: float |
 
 def test_a_fused_optimizer_is_not_fused_again() -> None:
     builder = TraceBuilder()
-    for start in range(0, STEPS * STEP_US, STEP_US):
-        builder.step(start // STEP_US, start, STEP_US - 10)
+    for start in builder.steps(STEPS, STEP_US):
         mark(builder, start + 5, 905)
         launching(builder, start + 10, 30, op="aten::_fused_adamw_")
         builder.op("aten::mul", start + 910, 75)
-    trace = written(builder)
+    trace = builder.read()
     assert calls_to_fuse(trace, details_of(trace).syncs) == frozenset()
     assert saved_us(trace) == pytest.approx(0, abs=1)
 

@@ -113,8 +113,7 @@ def test_where_only_pageable_copies_are_launched_a_pinned_one_does_not_last_as_l
 def test_a_small_copy_that_becomes_pinned_and_asynchronous_takes_a_longer_call() -> None:
     """Steps of 1000 us, of the host alone: ten copies of 4 kB in calls of 2 us."""
     builder = TraceBuilder()
-    for start in range(0, 1000 * STEPS, 1000):
-        builder.step(start // 1000, start, 998)
+    for start in builder.steps(STEPS, length=998):
         for at in range(start + 10, start + 110, 10):
             builder.copy("HtoD (Pageable -> Device)", at + 3, 1, launch=at, call=2, size=4096)
         builder.kernel(start + 300, 10, launch=start + 200)

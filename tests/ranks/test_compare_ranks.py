@@ -29,8 +29,7 @@ def rank(number: int, late: float, *, wait: bool = False, world_size: int = 2, *
     """A step of 1000: `late`, or a wait of as long, then 100 for a kernel, then a collective that ends at 800."""
     builder = TraceBuilder()
     builder.metadata["distributedInfo"] = {"rank": number, "world_size": world_size}
-    for start in range(0, 1000 * STEPS, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(STEPS):
         if wait:
             builder.kernel(start + 3, late, launch=start + 1, name="long")
             builder.op("aten::item", start + 4, late)
@@ -103,8 +102,7 @@ def launching(number: int, every: float) -> TraceBuilder:
     """A step of 1000: 20 kernels of 2, launched one each so much time, then a collective that ends at 900."""
     builder = TraceBuilder()
     builder.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
-    for start in range(0, 1000 * STEPS, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(STEPS):
         for at in (start + 5 + every * place for place in range(20)):
             builder.op("aten::add", at, every - 1)
             builder.kernel(at + every - 2, 2, launch=at + every - 4)

@@ -31,8 +31,7 @@ def rank(late: float, kernel_beside: float, *, number: int, world_size: int = 2,
     """A step takes 1000: `late`, 100 for a kernel, then a collective that ends at 800, which the host awaits."""
     builder = TraceBuilder()
     builder.metadata["distributedInfo"] = {"rank": number, "world_size": world_size}
-    for start in range(0, 1000 * STEPS, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(STEPS):
         begin = start + late
         builder.kernel(begin + 10, 100, launch=begin + 5)
         builder.kernel(begin + 110, kernel_beside, launch=begin + 15, name="meanwhile", stream=SIDE)

@@ -15,8 +15,7 @@ Addition = Callable[[TraceBuilder], None]
 def training() -> TraceBuilder:
     """Return three steps of 1000 µs, each with a kernel, a copy partly under it, and two waits."""
     builder = TraceBuilder()
-    for start in (0, 1000, 2000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(3):
         builder.op("aten::mm", start + 5, 40)
         builder.kernel(start + 100, 300, launch=start + 10)
         builder.copy("HtoD (Pinned -> Device)", start + 350, 100, launch=start + 20, stream=SIDE)
