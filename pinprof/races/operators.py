@@ -110,12 +110,8 @@ def _are_unseen() -> bool:
     return bool(_C._dispatch_tls_is_dispatch_key_excluded(_C.DispatchKey.Python))
 
 
-def _always() -> bool:
-    return True
-
-
 def _reporting(
-    watch: Watch, kind: Access, action: str, *, only_if: Callable[[], bool] = _always
+    watch: Watch, kind: Access, action: str, *, only_if: Callable[[], bool] = lambda: True
 ) -> Callable[[Any], Any]:
     def change(function: Any) -> Any:
         @wraps(function)

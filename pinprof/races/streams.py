@@ -57,8 +57,8 @@ def _changes(watch: Watch, explicit: _ExplicitWait) -> Iterator[tuple[Any, str, 
     of_accelerator = ends("torch.accelerator.synchronize", behind_device, removable=True)
     yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_current_device, removable=True)
     yield gpu.c, "_accelerator_synchronizeDevice", of_accelerator
-    if torch.distributed.is_available():  # it waits for the current stream without a warning
-        barrier = ends("a barrier", lambda *_: watch.behind_current(), is_over=_is_none)
+    if torch.distributed.is_available():  # it waits without a warning, unless it is asynchronous and returns a handle
+        barrier = ends("a barrier", lambda *_: watch.behind_current(), is_over=lambda result: result is None)
         yield torch.distributed, "barrier", barrier
 
 
@@ -114,21 +114,13 @@ def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]
     yield "wait_stream", follows
 
 
-def _always(_: Any) -> bool:
-    return True
-
-
-def _is_none(result: Any) -> bool:
-    return result is None  # an asynchronous barrier returns a handle
-
-
 def _changed(
     watch: Watch,
     explicit: _ExplicitWait,
     how: str,
     behind: Callable[..., Known],
     *,
-    is_over: Callable[[Any], bool] = _always,
+    is_over: Callable[[Any], bool] = lambda _: True,
     removable: bool = False,
 ) -> Callable[[Any], Any]:
     """Return a change of a function that waits: when it returns, the watch learns what has ended."""

@@ -197,7 +197,7 @@ class Watch:
         """Report an unsafe use by a copy; return whether the GPU uses the memory, not the host within the call."""
         kind: Access = "write" if transfer.to_host else "read"
         if not (transfer.is_direct and self.gpu.is_pinned(transfer.host)):  # through memory of torch or the driver
-            self.use([(transfer.host, kind)], name, _nothing)
+            self.use([(transfer.host, kind)], name, lambda: None)
             return False
         uses = [(extent, kind) for extent in self._extents(transfer.host)]
         conflicts = self._conflicts(uses, lambda copy: self.clocks.precedes(copy.ticket, stream))
@@ -290,7 +290,3 @@ def _extent(tensor: Tensor) -> Extent:
 
 
 _weak_ref: Any = StorageWeakRef
-
-
-def _nothing() -> None:
-    pass
