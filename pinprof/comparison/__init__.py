@@ -19,7 +19,6 @@ from pinprof.comparison.changes import (
 )
 from pinprof.comparison.figures import ComparedFigure, Side, Value, all_figures
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import COPIES, PER_STEP, STALLS
 from pinprof.rules import unsearched
 from pinprof.trace.tables import WHOLE_TRACE
 
@@ -120,8 +119,8 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
     has_steps, has_steps_after = (trace.steps.source != WHOLE_TRACE for trace in traces)
     both_or_none = has_steps == has_steps_after
     old, new = Side(before, has_steps or both_or_none), Side(after, has_steps_after or both_or_none)
-    waits_reason = _both(old, new, lambda side: side.why_not_stepped(STALLS, PER_STEP))
-    copies_reason = _both(old, new, lambda side: side.why_not_stepped(COPIES, PER_STEP))
+    waits_reason = _both(old, new, lambda side: side.why_not_stepped("stalls", "per_step"))
+    copies_reason = _both(old, new, lambda side: side.why_not_stepped("copies", "per_step"))
     findings_reason = _both(old, new, _unsearched)
     copies = () if copies_reason else tuple(copy_changes(old, new))
     return Comparison(
@@ -148,4 +147,4 @@ def _both(before: Side, after: Side, why: Callable[[Side], str]) -> str:
 def _unsearched(side: Side) -> str:
     """Return why the findings of a trace cannot be compared; empty if they can."""
     doubt = unsearched(side.profile)
-    return doubt.what if doubt else side.why_not_stepped(PER_STEP)
+    return doubt.what if doubt else side.why_not_stepped("per_step")

@@ -14,7 +14,6 @@ from pinprof.document import Bytes, doc
 from pinprof.documents.fields import Direction, Memory
 from pinprof.measurement.figures import NO_SIZES
 from pinprof.measurement.step_values import sum_in_steps, waited_in_steps, waits_in_steps
-from pinprof.measurement.trust.doubt import COPIES, DRAIN, OVERLAP, STALLS
 from pinprof.rules import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED, Int64s
 
@@ -161,9 +160,9 @@ def _costs(side: Side, rows: Int64s) -> tuple[Value, Value, Value]:
     """Return per step how many these waits are, how long they last, and how long the GPU idles after them."""
     details, stalls = side.details, side.details.syncs.stalls
     return (
-        side.per_step(waits_in_steps(details, rows), STALLS),
-        side.per_step(waited_in_steps(details, rows, stalls.stall_ns), STALLS),
-        side.per_step(waited_in_steps(details, rows, stalls.idle_ns), STALLS, DRAIN, depends_on_end=True),
+        side.per_step(waits_in_steps(details, rows), "stalls"),
+        side.per_step(waited_in_steps(details, rows, stalls.stall_ns), "stalls"),
+        side.per_step(waited_in_steps(details, rows, stalls.idle_ns), "stalls", "drain", depends_on_end=True),
     )
 
 
@@ -230,11 +229,11 @@ def _copy_values(side: Side, position: Int64s | None) -> tuple[Value, ...]:
     unknown = Value(None, reason="" if is_sized else NO_SIZES)
     exposed = sum_in_steps(side.trace, step, overlap.exposed_ns[position])
     return (
-        side.per_step(sum_in_steps(side.trace, step), COPIES),
-        side.per_step(size, COPIES) if is_sized else unknown,
-        side.per_step(time, COPIES),
-        side.per_step(exposed, COPIES, OVERLAP, depends_on_end=True),
-        side.per_step(size[known] / time[known], COPIES) if known.any() else unknown,
+        side.per_step(sum_in_steps(side.trace, step), "copies"),
+        side.per_step(size, "copies") if is_sized else unknown,
+        side.per_step(time, "copies"),
+        side.per_step(exposed, "copies", "overlap", depends_on_end=True),
+        side.per_step(size[known] / time[known], "copies") if known.any() else unknown,
     )
 
 

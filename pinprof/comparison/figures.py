@@ -11,7 +11,7 @@ from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, TraceFigure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.step_values import Floats, running_in_steps, with_work_after
-from pinprof.measurement.trust.doubt import BUSY, PER_STEP, FigureKind, given
+from pinprof.measurement.trust.doubt import FigureKind, given
 from pinprof.trace.tables import KERNEL, Trace
 from pinprof.units import NS_PER_MS
 
@@ -170,7 +170,7 @@ class Side:
 
         `depends_on_end` is as for a `TraceFigure`: the last step of the trace counts for the mean alone.
         """
-        reason = self.why_not_stepped(PER_STEP, *kinds)
+        reason = self.why_not_stepped("per_step", *kinds)
         if reason:
             return Value(None, reason=reason)
         if depends_on_end:
@@ -238,7 +238,7 @@ def _of_devices(before: Side, after: Side) -> Iterator[ComparedFigure]:
 def _worked(side: Side, device: int, category: int | None) -> Value:
     gpu = side.trace.gpu
     if device not in gpu.of_device:
-        return Value(None, reason=side.why_not(BUSY) or "nothing ran on this GPU")
+        return Value(None, reason=side.why_not("busy") or "nothing ran on this GPU")
     rows = gpu.of_device[device]
     chosen = rows if category is None else rows[gpu.category[rows] == category]
-    return side.per_step(running_in_steps(side.trace, chosen), BUSY)
+    return side.per_step(running_in_steps(side.trace, chosen), "busy")

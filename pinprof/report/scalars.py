@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pinprof.measurement.figures import FIGURES, STEP_MS
-from pinprof.measurement.trust.doubt import ESTIMATE
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.tracking import DOCUMENT, FOLDER, PAGE, Logged
 
@@ -15,16 +14,16 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     **{figure.path: figure.withheld_by for figure in FIGURES if figure.is_tracked},
     "steps/range_ms/low": STEP_MS.withheld_by,
     "steps/range_ms/high": STEP_MS.withheld_by,
-    "verdict/ms": (ESTIMATE,),
-    "verdict/fraction": (ESTIMATE,),
-    "joint/saving_ms": (ESTIMATE,),
-    "joint/range_ms/low": (ESTIMATE,),
-    "joint/range_ms/high": (ESTIMATE,),
-    "joint/predicted_step_ms": (ESTIMATE,),
+    "verdict/ms": ("estimate",),
+    "verdict/fraction": ("estimate",),
+    "joint/saving_ms": ("estimate",),
+    "joint/range_ms/low": ("estimate",),
+    "joint/range_ms/high": ("estimate",),
+    "joint/predicted_step_ms": ("estimate",),
 }
 """The numbers, by their path in the JSON of a trace, each with the kinds of doubts that withhold it."""
 COUNT = "findings/count"
-SEARCHED = tuple(kind for kind in KINDS if kind != ESTIMATE)
+SEARCHED = tuple(kind for kind in KINDS if kind != "estimate")
 """The kinds of figures that rules need: without one of them, nobody knows how many findings there are."""
 WORDS = ("verdict/cause", "verdict/headline", "verdict/do", "steps/bound", "steps/step_source", "path")
 """The paths of what is logged as words."""

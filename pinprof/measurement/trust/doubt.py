@@ -27,7 +27,6 @@ FIGURE_KINDS: dict[FigureKind, str] = {
     "drain": "idle time after waits",
 }
 """The kinds of figures in words; a report gives or withholds each kind as a whole."""
-STEP, ESTIMATE, PER_STEP, BUSY, COPIES, OVERLAP, CAUSES, STALLS, DRAIN = FIGURE_KINDS
 
 MATTERS = 0.02
 """If this share of events is lost or wrong, figures are withheld: they would be wrong by about this share. The rules
@@ -125,6 +124,11 @@ class TrustFacts(NamedTuple):
 
 
 Check: TypeAlias = Callable[[TrustFacts], Doubt | None]
+
+
+def figure_kinds(*figures: FigureKind) -> frozenset[FigureKind]:
+    """Return these kinds of figures as a set."""
+    return frozenset(figures)
 
 
 def only_if(condition: object, *figures: FigureKind) -> frozenset[FigureKind]:

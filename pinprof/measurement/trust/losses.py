@@ -5,20 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.intervals import covered, union
-from pinprof.measurement.trust.doubt import (
-    BUSY,
-    CAUSES,
-    COPIES,
-    DRAIN,
-    ESTIMATE,
-    MATTERS,
-    OVERLAP,
-    PER_STEP,
-    STEP,
-    Doubt,
-    TrustFacts,
-    only_if,
-)
+from pinprof.measurement.trust.doubt import MATTERS, Doubt, FigureKind, TrustFacts, only_if
 from pinprof.measurement.trust.launches import LaunchCalls, launches_of
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
@@ -26,9 +13,9 @@ from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 from pinprof.units import counted, percent
 
-OF_KERNELS = (BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE)
+OF_KERNELS: tuple[FigureKind, ...] = ("busy", "overlap", "causes", "drain", "estimate")
 """Figures that lost kernels make wrong: the GPU seems idle while it works, and copies seem exposed."""
-OF_COPIES = (COPIES, *OF_KERNELS)
+OF_COPIES: tuple[FigureKind, ...] = ("copies", *OF_KERNELS)
 """Figures that lost copies make wrong: the GPU seems idle while it copies, too."""
 
 MOSTLY = 0.5
@@ -73,7 +60,7 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
     invalid |= only_if(copies.matters or unseen[1] >= length, *OF_COPIES)
     if _ends_step(trace, launches):
         between = max(facts.times.count - 1, 1) * (facts.times.traced_ns or 0.0)
-        invalid |= only_if(invalid or sum(unseen) >= MATTERS * between, STEP, ESTIMATE)
+        invalid |= only_if(invalid or sum(unseen) >= MATTERS * between, "step", "estimate")
     where, remedy = _where_lost(trace, launches, of_kernels | of_copies)
     return Doubt(
         f"no GPU work of {counted(lost, 'launch', 'launches')} ({percent(lost / (kernels.all + copies.all))}){where}",
@@ -101,7 +88,7 @@ def skipped_steps(facts: TrustFacts) -> Doubt | None:
         f"no record of {counted(skipped, 'step')} between others ({percent(share)})",
         "step times and idle time contain time that was not recorded",
         "record steps in a row, in a file for each cycle of the profiler",
-        only_if(share >= MATTERS, STEP, ESTIMATE, BUSY, CAUSES),
+        only_if(share >= MATTERS, "step", "estimate", "busy", "causes"),
     )
 
 
@@ -156,7 +143,7 @@ def unlinked_activities(facts: TrustFacts) -> Doubt | None:
         f"no launch of {unlinked:,} of {total:,} GPU activities",
         "they belong to no step, and idle time before them has no cause",
         "record with ProfilerActivity.CPU; buffers of the profiler that overflow lose launches too",
-        only_if(unlinked >= MATTERS * total, PER_STEP, ESTIMATE, CAUSES, DRAIN),
+        only_if(unlinked >= MATTERS * total, "per_step", "estimate", "causes", "drain"),
     )
 
 

@@ -3,19 +3,7 @@
 import numpy as np
 
 from pinprof.analyses.steps import WHY, WHY_SERVED, IrregularStep
-from pinprof.measurement.trust.doubt import (
-    BUSY,
-    CAUSES,
-    COPIES,
-    DRAIN,
-    ESTIMATE,
-    MATTERS,
-    OVERLAP,
-    STALLS,
-    Doubt,
-    TrustFacts,
-    only_if,
-)
+from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
@@ -69,7 +57,7 @@ def no_gpu(facts: TrustFacts) -> Doubt | None:
         if has_calls
         else "copies, overlap, idle and stalls cannot be measured",
         _way_to_gpu_work(facts.trace),
-        frozenset({BUSY, COPIES, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(not has_calls, STALLS),
+        figure_kinds("busy", "copies", "overlap", "causes", "drain", "estimate") | only_if(not has_calls, "stalls"),
     )
 
 
@@ -107,7 +95,7 @@ def no_calls(facts: TrustFacts) -> Doubt | None:
         "record it again: the profiler lost them"
         if facts.trace.info.by_pinprof
         else "record with ProfilerActivity.CPU too",
-        frozenset({STALLS, CAUSES}),
+        figure_kinds("stalls", "causes"),
     )
 
 
@@ -125,7 +113,7 @@ def truncated(facts: TrustFacts) -> Doubt | None:
         f"the end of the file: {cut.why.partition(';')[0]}",
         f"{lost}; later steps are left out, sums are too small, and the GPU seems idle where it was not",
         AGAIN,
-        frozenset({BUSY, CAUSES}),
+        figure_kinds("busy", "causes"),
     )
 
 
@@ -155,7 +143,7 @@ def unusable_events(facts: TrustFacts) -> Doubt | None:
         f"{unusable} ({reasons})",
         f"they are left out{among}",
         AGAIN,
-        only_if(matters, STALLS, DRAIN, CAUSES, ESTIMATE),
+        only_if(matters, "stalls", "drain", "causes", "estimate"),
     )
 
 
@@ -270,7 +258,7 @@ def copy_times(facts: TrustFacts) -> Doubt | None:
         f"no time of {timeless:,} of {counted(len(copies), 'copy', 'copies')}",
         "the GPU copied where it seems idle or computing" if matters else "too few to change the figures",
         AGAIN,
-        only_if(matters, BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE),
+        only_if(matters, "busy", "overlap", "causes", "drain", "estimate"),
     )
 
 
@@ -344,7 +332,7 @@ def clock_skew(facts: TrustFacts) -> Doubt | None:
         if apart
         else "what the host waited for is uncertain by as much; other figures are not affected",
         "record again; if this persists, with a newer driver and torch",
-        only_if(apart, STALLS, DRAIN, CAUSES, ESTIMATE),
+        only_if(apart, "stalls", "drain", "causes", "estimate"),
     )
 
 

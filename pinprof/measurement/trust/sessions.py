@@ -5,18 +5,7 @@ import re
 import numpy as np
 
 from pinprof.intervals import Intervals, covered, gaps, joined, subtract, union
-from pinprof.measurement.trust.doubt import (
-    BUSY,
-    CAUSES,
-    DRAIN,
-    ESTIMATE,
-    FIGURE_KINDS,
-    PER_STEP,
-    STEP,
-    Doubt,
-    TrustFacts,
-    only_if,
-)
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launching
 from pinprof.trace.one_time_work import KINDS, NEVER, marked_captures, one_time_work
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Trace
@@ -71,7 +60,7 @@ def several_processes(facts: TrustFacts) -> Doubt | None:
         if shared
         else "the steps come from one process, the GPU work from all",
         "give the trace of each process as its own file",
-        frozenset(FIGURE_KINDS) if shared else frozenset({STEP, ESTIMATE, PER_STEP, CAUSES}),
+        frozenset(FIGURE_KINDS) if shared else figure_kinds("step", "estimate", "per_step", "causes"),
     )
 
 
@@ -87,7 +76,7 @@ def several_sessions(facts: TrustFacts) -> Doubt | None:
         f"several recordings in one file: {what}",
         "the time between them counts as idle time and as part of a step",
         "give each recording as its own file: one file for each cycle of the profiler",
-        frozenset({STEP, ESTIMATE, BUSY, CAUSES}),
+        figure_kinds("step", "estimate", "busy", "causes"),
     )
 
 
@@ -136,7 +125,7 @@ def one_time(facts: TrustFacts) -> Doubt | None:
         f"{duration(once)} ({percent(once / length)}) of {whole} is one-time work ({listed(words, len(words))})",
         "later steps do not have it, so no change of the program saves it",
         AFTER_CAPTURE if len(marked_captures(trace).start) else AFTER_FIRST,
-        frozenset({ESTIMATE, CAUSES}) | only_if(once >= MOST_OF_STEPS * length, PER_STEP, DRAIN),
+        figure_kinds("estimate", "causes") | only_if(once >= MOST_OF_STEPS * length, "per_step", "drain"),
     )
 
 

@@ -3,18 +3,7 @@
 import numpy as np
 
 from pinprof.intervals import covered, distinct, gaps
-from pinprof.measurement.trust.doubt import (
-    BUSY,
-    CAUSES,
-    DRAIN,
-    ESTIMATE,
-    MATTERS,
-    OVERLAP,
-    STEP,
-    Doubt,
-    TrustFacts,
-    only_if,
-)
+from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
 from pinprof.measurement.trust.losses import AT_END, OF_COPIES, RECORD_AGAIN, at_start, gpu_span_ns, lost_launches
 from pinprof.replay.bound import GPU_BOUND, is_gpu_bound
@@ -88,14 +77,14 @@ def lost_start(facts: TrustFacts) -> Doubt | None:
     if unseen <= LATE_START_NS or unseen < MATTERS * gpu_span_ns(trace):
         return None
     launches = lost_launches(facts)
-    if launches is not None and BUSY in launches.withholds:  # that check reports the same loss
+    if launches is not None and "busy" in launches.withholds:  # that check reports the same loss
         return None
     of_step = unseen >= (1 - GPU_BOUND if times.count == 1 else APART * times.divisor) * (times.traced_ns or 0.0)
     return Doubt(
         f"no GPU work for {duration(unseen)} at the start, though some was queued",
         "the GPU ran work that was queued before the recording began, or whose records are lost: that time is not idle",
         at_start(trace),
-        frozenset({BUSY, OVERLAP, CAUSES, DRAIN, ESTIMATE}) | only_if(of_step, STEP),
+        figure_kinds("busy", "overlap", "causes", "drain", "estimate") | only_if(of_step, "step"),
     )
 
 
@@ -122,7 +111,7 @@ def _queued(what: str, why: str) -> Doubt:
         what,
         f"{why}: that time is not idle, and it is unknown whether host or GPU sets the pace",
         REMEDY,
-        frozenset({STEP, ESTIMATE, CAUSES, DRAIN}),
+        figure_kinds("step", "estimate", "causes", "drain"),
     )
 
 
@@ -177,7 +166,7 @@ def _lost_ops(trace: Trace, silent: Int64s, launches_ns: Int64s, share: float) -
         f"{listed(named, MOST_NAMED)})",
         "the GPU worked where it seems idle",
         remedy,
-        frozenset(OF_COPIES) | only_if(inside, STEP),
+        figure_kinds(*OF_COPIES) | only_if(inside, "step"),
     )
 
 

@@ -10,7 +10,7 @@ from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
 from pinprof.analyses.syncs import CAUSES as WAIT_CAUSES
 from pinprof.analysis import Analysis
 from pinprof.intervals import covered, intersect, union
-from pinprof.measurement.trust.doubt import BUSY, CAUSES, COPIES, DRAIN, FIGURE_KINDS, OVERLAP, STALLS
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.perfetto.tracks import APART_NS, CATEGORY, Arrow, Label, Track, encoded, micros, track_events
 from pinprof.report.timeline.kinds import KINDS, PROFILER
 from pinprof.report.timeline.lane_context import awaited_rows
@@ -118,7 +118,7 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
 def notes(analysis: Analysis) -> list[str]:
     """Return what pinprof leaves out and why, and where Perfetto may stop reading the trace."""
     trace, why = analysis.trace, analysis.profile.withheld
-    kinds = (STALLS, DRAIN, BUSY, CAUSES, OVERLAP, COPIES)
+    kinds: tuple[FigureKind, ...] = ("stalls", "drain", "busy", "causes", "overlap", "copies")
     lines = [f"not shown: {FIGURE_KINDS[kind]} ({reason.what})" for kind in kinds if (reason := why.reason([kind]))]
     lasts = np.concatenate(
         [gaps.times.end - gaps.times.start for gaps in analysis.details.gaps] or [np.empty(0, np.int64)]
