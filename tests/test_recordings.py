@@ -106,19 +106,14 @@ def test_copies_equal_the_raw_events(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", mostly_slow(FILES, str))
-def test_the_parts_of_every_stall_add_up(name: str) -> None:
-    stalls = loaded(name).details.syncs.stalls
+def test_the_parts_of_every_stall_add_up_and_bubbles_are_no_longer_than_the_idle_time(name: str) -> None:
+    details = loaded(name).details
+    stalls, idle_ns = details.syncs.stalls, sum(device.idle_ns for device in details.devices)
     assert (stalls.stall_ns == stalls.drain_ns + stalls.own_ns + stalls.overhead_ns).all()
     assert (stalls.overhead_ns >= 0).all()
     assert (stalls.bubble_ns >= 0).all()
-
-
-@pytest.mark.parametrize("name", mostly_slow(FILES, str))
-def test_bubbles_are_no_longer_than_the_idle_time(name: str) -> None:
-    details = loaded(name).details
-    idle = sum(device.idle_ns for device in details.devices)
-    assert details.syncs.stalls.bubble_ns.sum() <= idle
-    assert sum(site.total.idle_ns for site in details.syncs.sites) <= idle
+    assert stalls.bubble_ns.sum() <= idle_ns
+    assert sum(site.total.idle_ns for site in details.syncs.sites) <= idle_ns
 
 
 @pytest.mark.parametrize("name", mostly_slow(FILES, str))
@@ -136,14 +131,10 @@ def test_every_launch_of_a_step_is_linked(name: str) -> None:
 
 
 @pytest.mark.parametrize("workload", GPU_BOUND)
-def test_the_traced_step_of_a_gpu_bound_workload_is_the_plain_one(workload: str) -> None:
+def test_a_gpu_bound_workload_is_called_so_and_its_traced_step_is_the_plain_one(workload: str) -> None:
+    assert profile_of(workload).bound == "gpu"
     traced_ms = (profile_of(workload).steps.traced_ns or 0) / 1e6
     assert traced_ms == pytest.approx(TRUTH[workload]["plain_ms"]["median"], rel=0.02)
-
-
-@pytest.mark.parametrize("workload", GPU_BOUND)
-def test_a_gpu_bound_workload_is_called_so(workload: str) -> None:
-    assert profile_of(workload).bound == "gpu"
 
 
 def test_a_host_bound_workload_is_called_so_and_its_traced_step_is_not_taken_for_the_truth() -> None:

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from analysed import analysed
 from fitting import fitting
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.copies import Copied, TotalBytes, total_bytes
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import Analysis
 from pinprof.comparison import compare
 from pinprof.measurement.figures import PAGEABLE_BYTES
 from pinprof.measurement.profile import CopySums, Profile
 from pinprof.measurement.trust.doubt import Known
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.view import copy_cells
-from pinprof.trace import read_trace
 from pinprof.trace.assemble import MOST_BYTES
 from pinprof.units import sizes
 
@@ -34,10 +34,6 @@ def copying(*given: int | None, kind: str = PAGEABLE) -> TraceBuilder:
             if size is None:
                 del builder.events[-1]["args"]["bytes"]
     return builder
-
-
-def analysed(builder: TraceBuilder, folder: Path) -> Analysis:
-    return analyse(read_trace(builder.write(folder / "trace.json")))
 
 
 def only_copies(profile: Profile) -> tuple[CopySums, Copied]:

@@ -15,8 +15,7 @@ from unittest.mock import patch
 
 import pytest
 from bench_builder import H200, BenchBuilder, gbps
-from click.testing import CliRunner, Result
-from command_line import copying_trace
+from command_line import copying_trace, invoke, is_one_line_error
 from fitting import fitting
 from msgspec.structs import replace
 from trace_builder import TraceBuilder, without_known_events
@@ -24,7 +23,6 @@ from trace_builder import TraceBuilder, without_known_events
 import pinprof
 from pinprof.bench.advice import pinning
 from pinprof.bench.results import by_line
-from pinprof.cli import main
 from pinprof.errors import PinprofError, TraceError
 from pinprof.ranks.rank import RankPart
 from pinprof.trace_pool import measure_files
@@ -45,10 +43,6 @@ def written(folder: Path, count: int = RANKS) -> list[str]:
             builder.kernel(start + 700, 100, launch=start + 690)
         paths.append(str(builder.write(folder / f"rank{rank}.json.gz")))
     return paths
-
-
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(main, ["report", *map(str, words)])
 
 
 def bytes_of(outcomes: dict[str, RankPart | PinprofError]) -> dict[str, object]:
@@ -234,8 +228,8 @@ def test_what_is_not_asked_for_any_more_is_not_measured(client: Any, tmp_path: P
 def test_a_report_from_a_cluster_is_that_from_this_machine(client: Any, tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / "broken.json").write_text("<html>")
-    here = invoke(tmp_path)
-    there = invoke(tmp_path, "--scheduler", client.scheduler.address)
+    here = invoke("report", tmp_path)
+    there = invoke("report", tmp_path, "--scheduler", client.scheduler.address)
     assert there.exit_code == here.exit_code == 0
     assert there.stdout == here.stdout
     assert there.stderr == here.stderr
@@ -293,7 +287,6 @@ def test_a_cluster_without_workers_is_an_error(tmp_path: Path, monkeypatch: pyte
 def test_an_address_without_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinprof.trace_pool.ANSWER_SECONDS", 1)
     written(tmp_path, 2)
-    result = invoke(tmp_path, "--scheduler", "tcp://127.0.0.1:1")
-    assert result.exit_code == 2
+    result = invoke("report", tmp_path, "--scheduler", "tcp://127.0.0.1:1")
+    assert is_one_line_error(result)
     assert result.stderr.startswith("Error: tcp://127.0.0.1:1: no Dask scheduler answers there (")
-    assert result.stderr.count("\n") == 1

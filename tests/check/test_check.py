@@ -99,10 +99,13 @@ def test_the_overlap_is_that_of_the_whole_trace(tmp_path: Path) -> None:
     assert verdict.sentence == "80.0 % of the copy time is overlapped, at least 81.0 % wanted"
 
 
-def test_a_trace_without_copies_keeps_the_overlap(tmp_path: Path) -> None:
-    verdict = verdict_of(plain(), tmp_path, min_overlap=1)
-    assert verdict.status == "kept"
-    assert "no copies" in verdict.sentence
+def test_a_trace_without_copies_keeps_the_overlap_and_explicit_waits_are_not_hidden(tmp_path: Path) -> None:
+    builder = plain()
+    for start in range(0, 4000, 1000):
+        builder.call("cudaDeviceSynchronize", start + 25, 90)
+    overlap = verdict_of(builder, tmp_path, min_overlap=1)
+    assert overlap.status == verdict_of(builder, tmp_path, max_hidden_syncs=0).status == "kept"
+    assert "no copies" in overlap.sentence
 
 
 def test_the_sites_behind_a_limit_are_named_the_longest_stall_first(tmp_path: Path) -> None:
@@ -155,13 +158,6 @@ def test_the_line_of_a_copy_is_that_of_the_wait_for_it() -> None:
     (place,) = measure_figures(analysis).figures["max_exposed_ms"].places
     assert (place.file, place.function) == ("pinprof/workloads/loaders.py", "step")
     assert place.line is not None
-
-
-def test_explicit_waits_are_not_hidden(tmp_path: Path) -> None:
-    builder = plain()
-    for start in range(0, 4000, 1000):
-        builder.call("cudaDeviceSynchronize", start + 25, 90)
-    assert verdict_of(builder, tmp_path, max_hidden_syncs=0).status == "kept"
 
 
 def test_two_values_that_read_alike_are_told_apart(tmp_path: Path) -> None:
@@ -387,11 +383,7 @@ def test_one_spot_behind_several_limits_is_one_remark(tmp_path: Path) -> None:
     assert {remark.rule: len(remark.verdicts) for remark in errors}["PIN201"] == 3
 
 
-def test_findings_that_fail_nothing_are_warnings(tmp_path: Path) -> None:
-    assert {remark.level for remark in remarks(checked(with_waits(), tmp_path, Limits()))} == {"warning"}
-
-
-def test_each_site_of_a_finding_is_a_remark_of_its_severity(tmp_path: Path) -> None:
+def test_each_site_of_a_finding_that_fails_nothing_is_a_warning(tmp_path: Path) -> None:
     """Alone each of them saves nothing: together they are what to change."""
     found = [one for one in remarks(checked(one_after_another(10), tmp_path, Limits())) if one.rule == "PIN201"]
     assert {remark.place.function for remark in found} == {f"value{number}" for number in range(10)}

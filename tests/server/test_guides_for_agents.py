@@ -57,9 +57,3 @@ def test_an_error_names_arguments_in_place_of_options() -> None:
     said = "No such option: --pinned (pinprof whatif --help explains)"
     assert in_arguments(said, whatif) == "No such option: --pinned"
     assert in_arguments("a.json: its step time is unknown; give it with --step-ms", whatif).endswith("with step_ms")
-
-
-def test_values_cannot_be_taken_for_options() -> None:
-    assert options({"pin": True, "non_blocking": False, "drop_syncs": ["--json=x", "all"], "rules": ["PIN201"]}) == [
-        "--pin", "--drop-syncs=--json=x", "--drop-syncs=all", "--rule=PIN201",
-    ]  # fmt: skip

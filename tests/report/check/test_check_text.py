@@ -23,9 +23,6 @@ def test_kept_limits_are_one_line_each(tmp_path: Path) -> None:
     assert text.count("kept  ") == 2
     assert text.startswith("2 checks passed.\n")
     assert "What to do" not in text
-
-
-def test_one_kept_limit_has_words(tmp_path: Path) -> None:
     assert check_to_text([checked(plain(), tmp_path, Limits(min_overlap=1))]).startswith("1 check passed.\n")
 
 

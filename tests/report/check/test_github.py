@@ -16,24 +16,22 @@ def commands(file: str | None, line: int | None, function: str | None, message: 
     return to_github([Checked("trace.json", (verdict,), ())])
 
 
-def test_a_place_is_an_annotation_on_its_line() -> None:
+def test_a_place_is_an_annotation_on_its_line_or_says_its_function() -> None:
     assert commands("train.py", 12, "step") == (
         "::error file=train.py,line=12,title=pinprof PIN201::too many; m (trace trace.json)\n"
     )
-
-
-def test_a_place_without_a_line_says_its_function() -> None:
     assert commands("train.py", None, "step") == (
         "::error file=train.py,title=pinprof PIN201::too many; step (train.py): m (trace trace.json)\n"
     )
 
 
-def test_no_place_is_an_annotation_all_the_same(tmp_path: Path) -> None:
+def test_no_place_is_an_annotation_all_the_same_and_a_kept_limit_none(tmp_path: Path) -> None:
     text = to_github([checked(without_known_events(), tmp_path, Limits(max_hidden_syncs=0))])
     assert text.startswith(
         "::error title=pinprof max-hidden-syncs::the number of hidden waits of the host per step is not known"
     )
     assert text.count("\n") == 1
+    assert to_github([checked(plain(), tmp_path, Limits(max_hidden_syncs=0))]) == ""
 
 
 def test_everything_that_could_end_a_command_or_a_property_is_escaped() -> None:
@@ -68,8 +66,3 @@ def test_what_is_no_failure_but_no_success_is_a_notice(status: Status) -> None:
     verdict = LimitVerdict("max_step_ms", "step", 1, 2, 2, status, "as before")
     text = to_github([Checked("t.json", (verdict,), ())])
     assert text == "::notice title=pinprof max-step-ms::as before (trace t.json)\n"
-
-
-def test_a_kept_limit_is_silent(tmp_path: Path) -> None:
-    text = to_github([checked(plain(), tmp_path, Limits(max_hidden_syncs=0))])
-    assert text == ""

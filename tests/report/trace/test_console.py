@@ -9,7 +9,7 @@ from command_line import copying_trace
 from detector import detector
 from quick import slow_but
 from recordings import TRACES
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.text import trace_to_text
@@ -54,10 +54,6 @@ def test_a_trace_of_unlabelled_work_reads_as_kept(tmp_path: Path, golden: Callab
     builder.copy("HtoD (Host -> Device)", 0, 100, launch=0)
     builder.activity("kernel", "k", 150, 100, correlation=0, device=1, stream=7)
     golden("console-unlabelled.txt", text_of(builder.write(tmp_path / "unlabelled.json")))
-
-
-def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
-    assert "GPU activities" in text_of(without_known_events().write(tmp_path / "empty.json"))
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
