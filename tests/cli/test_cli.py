@@ -101,17 +101,6 @@ def test_a_place_of_a_library_is_taken_and_one_that_does_not_wait_is_explained(t
 
 
 @pytest.mark.slow
-def test_report_of_a_folder_has_every_trace_in_it_and_skips_the_rest_with_a_word(trace: Path) -> None:
-    without_known_events().write(trace.parent / "other.json")
-    (trace.parent / "notes.json").write_text("{}")
-    (trace.parent / "README.md").write_text("no trace by its name")
-    result = invoke("report", trace.parent, "--json", "-")
-    assert len(fitting(result.stdout)["traces"]) == 2
-    assert result.stderr.count("Skipped: ") == 1
-    assert "notes.json" in result.stderr
-
-
-@pytest.mark.slow
 def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes((TRACES / "pageable_blocking.stack.json.gz").read_bytes())  # newer than the code

@@ -80,7 +80,7 @@ def test_the_same_trace_twice_has_not_changed(made: Made) -> None:
     assert result.is_same_program
 
 
-def test_a_wait_that_is_gone(made: Made) -> None:
+def test_a_wait_that_is_gone_or_new(made: Made) -> None:
     result = compare(made(wait=400), made())
     (change,) = result.waits
     assert change.status == "gone"
@@ -88,33 +88,24 @@ def test_a_wait_that_is_gone(made: Made) -> None:
     assert values(change.count) == (1, 0, False)
     assert values(change.stall) == (400_000, 0, False)
     assert values(named(result, "stall_ms")) == (400_000, 0, False)
-
-
-def test_a_wait_that_is_new(made: Made) -> None:
     (change,) = compare(made(), made(wait=400)).waits
     assert (change.status, change.before, values(change.count)) == ("new", (), (0, 1, False))
 
 
-def test_a_wait_in_a_function_that_stands_lower_in_its_file_is_the_same(made: Made) -> None:
-    (change,) = compare(made(wait=400), made(wait=400, function="train.py(9): train")).waits
-    assert change.status == "same"
-
-
-def test_a_wait_in_another_function_has_moved(made: Made) -> None:
-    (change,) = compare(made(wait=400), made(wait=400, function="train.py(3): fit")).waits
-    assert change.status == "moved"
-    assert (change.before[0].function, change.after[0].function) == ("train", "fit")
-
-
-def test_a_wait_whose_function_one_trace_does_not_tell_is_taken_for_the_same(made: Made) -> None:
-    (change,) = compare(made(wait=400), made(wait=400, function="")).waits
-    assert change.status == "same"
-
-
-def test_a_wait_that_takes_longer_has_changed(made: Made) -> None:
-    (change,) = compare(made(wait=400), made(wait=500)).waits
-    assert change.status == "changed"
-    assert values(change.stall) == (400_000, 500_000, False)
+@pytest.mark.parametrize(
+    ("after", "status"),
+    [
+        ({"function": "train.py(9): train"}, "same"),  # it stands lower in its file
+        ({"function": ""}, "same"),  # one trace does not tell it
+        ({"function": "train.py(3): fit"}, "moved"),
+        ({"wait": 500}, "changed"),
+    ],
+)
+def test_a_wait_is_known_again_by_its_function(made: Made, after: dict[str, Any], status: str) -> None:
+    (change,) = compare(made(wait=400), made(**{"wait": 400, **after})).waits
+    assert change.status == status
+    assert change.before[0].function == "train"
+    assert values(change.stall) == (400_000, after.get("wait", 400) * 1000, status != "changed")
 
 
 def test_copies_that_are_pinned_show_as_such(made: Made) -> None:

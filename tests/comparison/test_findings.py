@@ -34,12 +34,22 @@ def changes(empty: Side, before: list[Made], after: list[Made]) -> list[FindingC
     return list(finding_changes(*sides))
 
 
-def statuses(empty: Side, before: list[Made], after: list[Made]) -> list[str]:
-    return [change.status for change in changes(empty, before, after)]
-
-
-def test_the_same_finding_may_stand_at_another_line(empty: Side) -> None:
-    assert statuses(empty, [("PIN201", "step", 10, 50)], [("PIN201", "step", 14, 52)]) == ["same"]
+@pytest.mark.parametrize(
+    ("before", "after", "statuses"),
+    [
+        ([("PIN201", "step", 10, 50)], [("PIN201", "step", 14, 52)], ["same"]),  # at another line
+        ([("PIN501", None, None, None)], [("PIN501", None, None, None)], ["same"]),  # without a replay
+        ([("PIN201", "step", 10, 50)], [("PIN201", None, None, 50)], ["same"]),
+        ([("PIN201", "step", 10, 50)], [("PIN201", "fit", 90, 50)], ["moved"]),  # the only one of its rule
+        ([("PIN201", "step", 10, 50)], [("PIN101", "step", 10, 50)], ["gone", "new"]),
+        # of several it is not known which moved
+        ([("PIN201", "a", 1, 5.0), ("PIN201", "b", 2, 5.0)], [("PIN201", "c", 3, 5.0)], ["gone", "gone", "new"]),
+    ],
+)
+def test_a_finding_is_known_again_by_its_rule_and_its_function(
+    empty: Side, before: list[Made], after: list[Made], statuses: list[str]
+) -> None:
+    assert [change.status for change in changes(empty, before, after)] == statuses
 
 
 def test_one_that_saves_more_than_the_ranges_allow_has_changed(empty: Side) -> None:
@@ -47,20 +57,6 @@ def test_one_that_saves_more_than_the_ranges_allow_has_changed(empty: Side) -> N
     assert change.status == "changed"
     assert (change.saving.before.value, change.saving.after.value) == (50_000, 100_000)
     assert change.saving.noise == pytest.approx(15_000)  # up to 55 before, from 90 after
-
-
-def test_gone_and_new(empty: Side) -> None:
-    assert statuses(empty, [("PIN201", "step", 10, 50)], [("PIN101", "step", 10, 50)]) == ["gone", "new"]
-
-
-def test_the_only_one_of_a_rule_has_moved_to_another_function(empty: Side) -> None:
-    assert statuses(empty, [("PIN201", "step", 10, 50)], [("PIN201", "fit", 90, 50)]) == ["moved"]
-    assert statuses(empty, [("PIN201", "step", 10, 50)], [("PIN201", None, None, 50)]) == ["same"]
-
-
-def test_of_several_it_is_not_known_which_moved(empty: Side) -> None:
-    before, after = [("PIN201", "a", 1, 5.0), ("PIN201", "b", 2, 5.0)], [("PIN201", "c", 3, 5.0)]
-    assert statuses(empty, [*before], [*after]) == ["gone", "gone", "new"]
 
 
 def test_lines_of_one_function_are_paired_in_order_if_there_are_as_many(empty: Side) -> None:
@@ -96,7 +92,3 @@ def test_a_finding_whose_rule_is_gone_is_gone_as_a_whole(empty: Side) -> None:
     assert (change.status, change.saving.before.value, places_of(change)) == (
         "gone", 50_000, "train.py:12 (step) and 1 more site",
     )  # fmt: skip
-
-
-def test_a_finding_without_a_replay_is_the_same(empty: Side) -> None:
-    assert statuses(empty, [("PIN501", None, None, None)], [("PIN501", None, None, None)]) == ["same"]

@@ -15,15 +15,19 @@ from pinprof.workloads.experiments import PROGRAMS
 from pinprof.workloads.pictures import MOST_BARS, picture
 
 
-def drawn(path: Path, copy: str, stream: int) -> Picture:
-    """Return the picture of steps of 1 ms: a copy of 400 µs, a kernel that overlaps the last 300 of it."""
+def copying(path: Path, copy: str, stream: int, last: str) -> Trace:
+    """Return steps of 1 ms: a copy of 400 µs, a kernel that overlaps the last 300 of it, a wait, and one more call."""
     builder = TraceBuilder()
     for start in builder.steps(3):
         builder.copy(copy, start + 20, 400, launch=start + 10, stream=stream)
         builder.kernel(start + 120, 600, launch=start + 110)
         builder.call("cudaStreamSynchronize", start + 130, 600)
-        builder.call("cudaEventRecord", start + 740, 5)
-    trace = read_trace(str(builder.write(path)))
+        builder.call(last, start + 740, 5)
+    return read_trace(str(builder.write(path)))
+
+
+def drawn(path: Path, copy: str, stream: int) -> Picture:
+    trace = copying(path, copy, stream, "cudaEventRecord")
     return picture("a case", trace, details_of(trace))
 
 
@@ -89,13 +93,7 @@ def test_without_steps_or_copies_there_is_still_a_picture(tmp_path: Path) -> Non
 
 
 def test_figures_of_a_trace(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3):
-        builder.copy("HtoD (Pinned -> Device)", start + 20, 400, launch=start + 10, stream=SIDE)
-        builder.kernel(start + 120, 600, launch=start + 110)
-        builder.call("cudaStreamSynchronize", start + 130, 600)
-        builder.call("cudaDeviceSynchronize", start + 740, 5)
-    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    trace = copying(tmp_path / "trace.json", "HtoD (Pinned -> Device)", SIDE, "cudaDeviceSynchronize")
     measured = details_of(trace)
     found: dict[str, float] = {}
     for experiment, case in (("E2", "non_blocking, one synchronize"), ("E14", "as written"), ("E10", "prefetcher")):

@@ -45,14 +45,7 @@ def test_two_steps_on_the_gpu(known: Workload) -> None:
 
 def test_names_are_unique_and_every_answer_is_known() -> None:
     assert len({known.name for known in WORKLOADS}) == len(WORKLOADS)
-    assert all(known.summary and known.known_answer for known in WORKLOADS)
-
-
-def test_workload_is_found_by_name() -> None:
-    assert workload("prefetch").name == "prefetch"
-
-
-def test_unknown_name_lists_the_known_ones() -> None:
+    assert all(known.summary and known.known_answer and workload(known.name) is known for known in WORKLOADS)
     with pytest.raises(
         UnknownWorkloadError, match=r"no workload is named 'nope'; there are pageable_blocking, .*clean"
     ):
