@@ -88,10 +88,8 @@ def test_names_are_shown_as_they_are_and_command_nothing(tmp_path: Path, name: s
 def test_no_output_is_an_input_by_any_name(tmp_path: Path, words: tuple[str, ...]) -> None:
     folder = tmp_path / "ow"
     folder.mkdir()
-    for name in ("rank0.json", "rank1.json"):
-        hostile_trace(folder / name / "x", "x").rename(tmp_path / name)
-        (folder / name).rmdir()
-        (tmp_path / name).rename(folder / name)
+    for rank in (0, 1):
+        rank_trace(rank, 10).write(folder / f"rank{rank}.json")
     (folder / "limits.toml").write_text("[tool.pinprof.check]\nmax-hidden-syncs = 0\n")
     (folder / "train.json").write_text("pass\n")
     (folder / "hard").hardlink_to(folder / "rank0.json")

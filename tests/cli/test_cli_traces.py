@@ -19,6 +19,8 @@ from trace_builder import TraceBuilder
 from pinprof.trace.remote import RemoteFiles
 
 LIMIT = ("--max-step-ms", "99")
+EACH = (["report"], ["check", *LIMIT, "--some-ranks"], ["whatif"], ["timeline", "-o", "-"])
+"""Commands that take one trace and print."""
 
 
 def paths_of(result: Result) -> list[str]:
@@ -56,15 +58,7 @@ def bucket(run: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["report"],
-        ["timeline", "-o", "-"],
-        ["export", "-o", "-"],
-        ["check", *LIMIT, "--some-ranks"],
-        ["whatif"],
-        *([name, "run/rank10.json.gz"] for name in ("verify", "compare")),
-    ],
+    "words", [*EACH, ["export", "-o", "-"], *([name, "run/rank10.json.gz"] for name in ("verify", "compare"))]
 )
 def test_every_command_reads_from_a_pipe(run: Path, words: list[str]) -> None:
     result = invoke(*words, "-", given=written(0))
@@ -111,15 +105,7 @@ def test_folders_and_patterns_are_all_their_traces_in_order(bucket: Any, words: 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["report"],
-        ["report", "--html", "page.html"],
-        ["check", *LIMIT, "--some-ranks"],
-        ["whatif"],
-        ["timeline", "-o", "-"],
-        ["compare", "run/rank0.json.gz"],
-        ["verify", "run/rank0.json.gz"],
-    ],
+    [*EACH, ["report", "--html", "page.html"], *([name, "run/rank0.json.gz"] for name in ("compare", "verify"))],
 )
 def test_a_remote_folder_is_listed_once(bucket: Any, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[str] = []
@@ -161,31 +147,13 @@ def test_what_is_about_one_trace_takes_a_folder_of_one_and_no_more(run: Path, wo
 
 @pytest.mark.parametrize("argument", ["none*.json", "memory://run/none*", "memory://none/", "zorg://x/t.json", "s3://"])
 def test_what_stands_for_nothing_is_one_line(bucket: Any, argument: str) -> None:
-    for words in (
-        ["report"],
-        ["check", *LIMIT],
-        ["whatif"],
-        ["timeline", "-o", "-"],
-        ["verify", argument],
-        ["compare", argument],
-    ):
+    for words in (*EACH, ["verify", argument], ["compare", argument]):
         result = invoke(*words, argument)
         assert is_one_line_error(result)
         assert argument in result.stderr
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["report"],
-        ["check", *LIMIT],
-        ["whatif"],
-        ["timeline", "-o", "-"],
-        ["timeline", "x", "-o", "-"],
-        ["verify", "x"],
-        ["compare", "x"],
-    ],
-)
+@pytest.mark.parametrize("words", [*EACH, ["timeline", "x", "-o", "-"], ["verify", "x"], ["compare", "x"]])
 @pytest.mark.parametrize(
     "url",
     [
@@ -204,20 +172,11 @@ def test_no_error_says_the_secrets_of_a_url(words: list[str], url: str) -> None:
 
 def test_no_report_says_the_secrets_of_a_url(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pinprof.trace.files.open_url", lambda _url: io.BytesIO(written(0)))
-    commands = (
-        ["report"],
-        ["report", "--json", "-"],
-        ["report", "--html", "-"],
-        ["check", *LIMIT, "--some-ranks"],
-        ["whatif"],
-        ["timeline", "-o", "-"],
-        ["export", "-o", "-"],
-    )
     for url in (
         "https://user:secret@host/t.json?sig=secret",
         "https://user:a'se;cr#secret@host/t.json;a=secret?sig='secret;\"secret#secret",
     ):
-        for words in commands:
+        for words in (*EACH, ["report", "--json", "-"], ["report", "--html", "-"], ["export", "-o", "-"]):
             result = invoke(*words, url)
             assert result.exit_code == 0
             assert "t.json" in result.output or words[0] == "export"

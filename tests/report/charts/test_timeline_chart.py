@@ -188,13 +188,6 @@ def test_a_trace_without_steps_is_drawn_whole(tmp_path: Path) -> None:
     assert ("stream 7", "kernel", 0.009, 0.005) in drawn(chart)
 
 
-def test_a_trace_without_a_gpu_has_the_rows_of_the_host(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(2):
-        builder.op("aten::add", start + 10, 900)
-    assert {row for row, *_ in drawn(timeline_chart(analysed(builder, tmp_path), TITLE))} == {"host", "ops"}
-
-
 def test_copies_are_whole_where_their_overlap_is_withheld(tmp_path: Path) -> None:
     builder = steps(3)
     for number in range(100):

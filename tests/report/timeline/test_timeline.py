@@ -434,6 +434,7 @@ def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
     builder.op("aten::add", 0, 5)
     _, analysis, drawing = drawn(builder, tmp_path)
     assert [lane.label for lane in drawing.lanes] == ["ops"]
+    assert {series["name"] for series in timeline_chart(analysis, ("", "")).data} == {"op"}
     assert "The whole trace, in which no step is marked, 5.00 µs." in " ".join(fragment(analysis).split())
 
 
