@@ -3,14 +3,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
     from chromium import Pages
+    from playwright.sync_api import Page
 
 pytest_plugins = ["pytester"]
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # jsonschema loads it for 2 s, for a format unused
@@ -84,6 +86,19 @@ def pages() -> "Iterator[Pages]":
 
     with chromium() as browser:
         yield Pages(browser)
+
+
+@pytest.fixture
+def opened_text(pages: "Pages", tmp_path: Path) -> "Iterator[Callable[..., Page]]":
+    """Return what opens a page with this text, in a window as `Pages.opened` takes it, until the test ends."""
+
+    def open_text(text: str, **window: Any) -> "Page":
+        file = tmp_path / "page.html"
+        file.write_text(text, encoding="utf-8")
+        return open_pages.enter_context(pages.opened(file, **window))
+
+    with ExitStack() as open_pages:
+        yield open_text
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from pinprof.report.charts.steps import (
     syncs_chart,
 )
 from pinprof.report.html import Markup
-from pinprof.report.timeline.steps import shown_numbers
+from pinprof.report.timeline.steps import shown_numbers, step_names
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import advice, verdict_sentence, why_no_finding
 from pinprof.rules import find
@@ -210,6 +210,7 @@ def test_steps_have_one_number_in_all_charts_that_of_their_names(tmp_path: Path)
         builder.step(step + 7, 1000 * step, 990)
         builder.kernel(1000 * step + 10, 50, launch=1000 * step + 5)
     trace, profile = measured(builder, tmp_path)
+    assert step_names(trace) == ["ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"]
     (of_gpu,) = measure_parts(trace)
     lengths = steps_chart(trace, profile, of_gpu)
     assert lengths

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fitting import fitting
@@ -195,13 +194,30 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
     assert "  - none on any rank: input" in lines
 
 
-def test_text_names_nobody_without_reason(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 3)
-    text = job_to_text(compare_ranks(parts), parts)
+def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone(tmp_path: Path) -> None:
+    parts, trace = job(tmp_path, 3)
+    ranks = compare_ranks(parts)
+    assert (ranks.slowest_rank, ranks.shown_rank) == (None, 2)
+    text, read = job_to_text(ranks, parts), Page(page(parts, trace))
     assert "No rank holds up the others: each would need about the same step alone, 315 to 317 µs" in text
+    assert "No rank holds up the others" in read.text
+    assert "On all ranks: torch.cuda.synchronize() waits for the GPU" in read.text
+    assert "slowest" not in read.text
+    for said in (text, read.text):
+        assert "Below: the report on rank 2, which needs longest alone, from its own trace." in said
+    figures = (code for attributes, code in read.scripts if attributes.get("type") == "application/json")
+    heat_map = json.loads(next(figures))
+    assert heat_map["columns"] == {f"{number}": f"train.rank{number}.json.gz" for number in range(3)}
+    assert "customdata" not in heat_map["data"][0]  # what hovering says of a rank is there once
+    assert heat_map["choices"][1][1] == [{"visible": [False, True]}, {}, [0, 1]]
+
+
+def test_without_the_times_alone_nobody_is_named_either(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3)
     one = [replace(parts[0], alone_ns=None), *parts[1:]]
     assert "317 µs; for 1 other that is unknown" in job_to_text(compare_ranks(one), one, width=140)
     none = [replace(part, alone_ns=None) for part in parts]
+    assert compare_ranks(none).shown_rank == 0
     text = job_to_text(compare_ranks(none), none)
     assert "No rank holds up" not in text
     assert "The traces do not show what the ranks would need alone" in text
@@ -255,6 +271,7 @@ def test_the_chart_has_a_line_for_each_cause_and_a_column_for_each_rank(tmp_path
         "waited for others": [0.59, 0.59, 0.0, 0.59],
     }
     assert heat(chart, 1)["waited for others"] == [0, 0, -0.59, 0]
+    assert ranks_chart(compare_ranks([])) is None
     assert chart.columns["2"] == "train.rank2.json.gz"
     assert "rank 2 holds up the others" in [key.label for key in chart.keys]
     assert chart.data[4]["x"] == ["2"]
@@ -291,10 +308,6 @@ def test_many_causes_of_stalls_share_a_line(tmp_path: Path) -> None:
     assert lines["host waits: others"] == (2e6 - 2 * MAX_STALLS - 1,)
 
 
-def test_without_any_time_there_is_no_chart(tmp_path: Path) -> None:
-    assert ranks_chart(compare_ranks([])) is None
-
-
 def test_names_of_files_cannot_become_markup(tmp_path: Path) -> None:
     parts, trace = job(tmp_path, 2)
     profile = replace(parts[1].profile, path="<img src=x>.json")
@@ -321,24 +334,6 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
     assert "allreduce [0, 1] rank 2 100 % 100 µs 590 µs" in read.text
 
 
-def test_the_page_of_a_balanced_job_names_nobody_and_what_all_share(tmp_path: Path) -> None:
-    text = Page(page_of(tmp_path, 2)).text
-    assert "No rank holds up the others" in text
-    assert "On all ranks: torch.cuda.synchronize() waits for the GPU" in text
-    assert "slowest" not in text
-
-
-def test_the_rank_shown_below_a_balanced_job_is_the_one_that_needs_longest_alone(tmp_path: Path) -> None:
-    parts, trace = job(tmp_path, 3)
-    assert compare_ranks(parts).slowest_rank is None
-    assert compare_ranks(parts).shown_rank == 2
-    below = "Below: the report on rank 2, which needs longest alone, from its own trace."
-    assert below in job_to_text(compare_ranks(parts), parts)
-    assert below in Page(page(parts, trace)).text
-    parts = [replace(part, alone_ns=None) for part in parts]
-    assert compare_ranks(parts).shown_rank == 0
-
-
 @pytest.mark.slow
 def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_path: Path) -> None:
     read = Page(page_of(tmp_path, MANY, slowest=SLOW))
@@ -353,17 +348,6 @@ def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_p
 def test_the_ranks_of_a_large_job_are_small_beside_plotly(tmp_path: Path) -> None:
     few, many = (len(page_of(tmp_path, count, slowest=1)) for count in (2, MANY))
     assert many - few < 1_000_000
-
-
-def figures_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(code) for attributes, code in Page(text).scripts if attributes.get("type") == "application/json"]
-
-
-def test_what_hovering_says_of_a_rank_is_there_once(tmp_path: Path) -> None:
-    figure = figures_of(page_of(tmp_path, 3))[0]
-    assert figure["columns"] == {f"{number}": f"train.rank{number}.json.gz" for number in range(3)}
-    assert "customdata" not in figure["data"][0]
-    assert figure["choices"][1][1] == [{"visible": [False, True]}, {}, [0, 1]]
 
 
 def test_a_wrong_clock_is_said_and_a_right_one_is_not(tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from chromium import Pages, Scheme
+from chromium import Scheme
 from detector import detector
 from playwright.sync_api import Page
 from recordings import TRACES, analysis_of
@@ -26,20 +25,17 @@ NAMES = 400
 
 
 @pytest.fixture
-def opened(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+def opened(opened_text: Callable[..., Page]) -> Callable[..., Page]:
     """Return what opens the report on a trace at its tables."""
 
     def open_report(path: Path, width: int = 1440, scheme: Scheme = "light") -> Page:
-        file = tmp_path / "report.html"
         analysis = analysis_of(path) if path.is_relative_to(TRACES) else analyse(read_trace(path))
-        file.write_text(to_html([analysis]), encoding="utf-8")
-        page = open_pages.enter_context(pages.opened(file, width=width, scheme=scheme))
+        page = opened_text(to_html([analysis]), width=width, scheme=scheme)
         page.locator(".grids").scroll_into_view_if_needed()
         page.wait_for_selector(".grids[data-drawn]", timeout=20_000)
         return page
 
-    with ExitStack() as open_pages:
-        yield open_report
+    return open_report
 
 
 def column(page: Page, title: str) -> list[str]:

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,24 +44,21 @@ Opened = Callable[..., Page]
 
 
 @pytest.fixture
-def opened(pages: Pages, tmp_path: Path) -> Iterator[Opened]:
+def opened(opened_text: Callable[..., Page]) -> Opened:
     """Return what opens the report on traces with its timeline drawn."""
 
     def open_report(
         *paths: Path, width: int = 1440, scheme: Scheme = "light", made: Callable[[Analysis], Markup] | None = None
     ) -> Page:
         entries = [analysis_of(path) for path in paths]
-        file = tmp_path / "report.html"
         text = page_around("timelines", made(entries[0])) if made else to_html(entries)
-        file.write_text(text, encoding="utf-8")
-        page = open_pages.enter_context(pages.opened(file, width=width, scheme=scheme))
+        page = opened_text(text, width=width, scheme=scheme)
         if page.locator(".timeline").count():
             page.locator(".timeline").first.scroll_into_view_if_needed()
             page.wait_for_selector(".timeline[data-drawn]", timeout=20_000)
         return page
 
-    with ExitStack() as open_pages:
-        yield open_report
+    return open_report
 
 
 def rows_of(page: Page) -> dict[str, float]:

@@ -1,12 +1,10 @@
 """How the page is laid out in a real Chromium: nothing that decides is cut off, on no screen."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from chromium import Pages, Scheme, box_of
+from chromium import box_of
 from playwright.sync_api import Page
 from recordings import TRACES, analysis_of
 
@@ -36,17 +34,9 @@ OVERLAPPING = """() => {
 
 
 @pytest.fixture
-def opened(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+def opened(opened_text: Callable[..., Page]) -> Callable[..., Page]:
     """Return what opens a page on a screen."""
-
-    def open_page(text: Markup, screen: tuple[int, int], scheme: Scheme = "light") -> Page:
-        file = tmp_path / "page.html"
-        file.write_text(text, encoding="utf-8")
-        width, height = screen
-        return open_pages.enter_context(pages.opened(file, width=width, height=height, scheme=scheme))
-
-    with ExitStack() as open_pages:
-        yield open_page
+    return lambda text, screen, scheme="light": opened_text(text, width=screen[0], height=screen[1], scheme=scheme)
 
 
 @pytest.fixture(scope="module")
