@@ -16,7 +16,7 @@ from pinprof.analysis import Analysis
 from pinprof.report.charts.chart import Chart, bars, layout, legend_key
 from pinprof.report.html import Markup, bold
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.drawn_lanes import MAX_BARS, in_words, lanes_that_fit
+from pinprof.report.timeline.drawn_lanes import MAX_BARS, figure_in_words, lanes_that_fit
 from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS
 from pinprof.report.timeline.lane import GPU_STEPS, STALLS, STEPS, WORK, Columns, Drawing, Lane, Names
 from pinprof.report.timeline.lane_context import LaneContext
@@ -82,7 +82,7 @@ def timeline_chart(
     """
     trace = analysis.trace
     drawing = lanes_that_fit(analysis, window, max_bars)
-    drawn = in_words(analysis, drawing, part)
+    drawn = figure_in_words(analysis, drawing, part)
     texts, places = _row_texts(drawing.lanes)
     data = series(_bars(analysis, drawing, places))
     axis = row_axis(texts, max(places, default=0) + 1)

@@ -235,7 +235,7 @@ def _gpu_steps(trace: Trace, window: Window) -> Iterator[Lane]:
             yield lane_at("Steps", label, GPU_STEPS, start, end, np.full(len(start), kinds.STEP), step[inside])
 
 
-def in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
+def figure_in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
     """Return sentences on what is drawn, merged and left out; `part` names the wanted part.
 
     They say how to see the steps that do not fit.

@@ -18,7 +18,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import fragment, kinds
-from pinprof.report.timeline.drawn_lanes import PageDrawing, in_words, lanes_of_page, lanes_that_fit
+from pinprof.report.timeline.drawn_lanes import PageDrawing, figure_in_words, lanes_of_page, lanes_that_fit
 from pinprof.report.timeline.kinds import short
 from pinprof.report.timeline.lane import BAND, OPS, Drawing, HiddenEvents, Lane, levels, merge_narrow
 from pinprof.report.timeline.lane_context import LaneContext
@@ -214,7 +214,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     events, blocks = sum(int(count.sum()) for count in counts), sum(map(len, counts))
     assert 190 <= events <= 200
     assert 2 * blocks <= events
-    sentences = in_words(analysis, drawing)
+    sentences = figure_in_words(analysis, drawing)
     assert f"{events} events shorter than 155 ns are merged into {blocks} blocks" in sentences
     assert "Not drawn: 2 ops nested deeper than 4." in sentences
 
