@@ -31,6 +31,7 @@ from pinprof.report.job.view import (
     slowest_of,
     summary,
     title,
+    traffic_line,
     verdict_line,
     why_long,
 )
@@ -101,7 +102,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     pieces = [
         top("heading-job", title(ranks), _recorded_on(parts), links),
         _headline(ranks),
-        note(f"{capitalized(reason)}.") if (reason := why_long(ranks, parts)) else "",
+        *(note(f"{capitalized(words)}.") for words in (why_long(ranks, parts), traffic_line(ranks)) if words),
         *_choice(ranks),
         on_page(unsure) if unsure.notes else "",
         facts(fact[:3] for fact in summary(ranks)),
