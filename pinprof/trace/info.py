@@ -61,6 +61,19 @@ class HostMemory:
 
 
 @dataclass(frozen=True)
+class UnreadGradients:
+    """Gradients that nothing had read when the last recorded step had ended."""
+
+    inputs: tuple[tuple[int, ...], ...] = ()
+    """The shapes of tensors that are not parameters, the largest first."""
+    parameters: int = 0
+    modules: tuple[str, ...] = ()
+    """The classes of the modules that hold these parameters."""
+    elements: int = 0
+    """How many numbers all these gradients have."""
+
+
+@dataclass(frozen=True)
 class Info:
     """The metadata of a trace; None where it is missing."""
 
@@ -83,6 +96,7 @@ class Info:
     made: Made | None = None
     """The DataLoaders and optimizers of the program; None where pinprof did not record it."""
     host_memory: HostMemory | None = None
+    unread: UnreadGradients | None = None
     spawned: bool | None = None
     """Whether multiprocessing started the recorded process: tensors sent to it are in shared memory, unpinned."""
     by_pinprof: bool = False

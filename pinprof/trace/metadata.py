@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.document import converted
 from pinprof.trace.constructors import Made
-from pinprof.trace.info import Device, HostMemory, Info, PlainStep
+from pinprof.trace.info import Device, HostMemory, Info, PlainStep, UnreadGradients
 from pinprof.trace.lines import contexts_of_metadata, lines_of_metadata, watched_of_metadata
 from pinprof.trace.reader.events import Metadata
 from pinprof.trace.run_log import RunLog, run_of_metadata
@@ -39,6 +39,7 @@ def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
         loaders_pin=converted(pinprof.get("loaders_pin"), bool),
         made=converted(pinprof.get("made"), Made),
         host_memory=converted(pinprof.get("host_memory"), HostMemory),
+        unread=converted(pinprof.get("unread"), UnreadGradients),
         spawned=converted(pinprof.get("spawned"), bool),
         by_pinprof=bool(pinprof),
         host=host_of_metadata(_decoded(metadata.host)),

@@ -609,8 +609,8 @@ def deterministic_without_fills(texts: Texts, device: str, _folder: Path) -> Non
     assert same(*results)
 
 
-@trial("PIN611")
-def gradients_dropped(texts: Texts, device: str, _folder: Path) -> None:
+@trial("PIN611", "PIN704")
+def gradients_dropped_or_not_made(texts: Texts, device: str, _folder: Path) -> None:
     assert same(weights_after(texts, "code", device), weights_after(texts, "before", device))
 
 
@@ -1001,6 +1001,12 @@ def fused_attention(texts: Texts, device: str, _folder: Path) -> None:
     for mask in (torch.ones(16, 16, dtype=torch.bool).tril(), torch.rand(2, 1, 16, 16).round().bool()):
         names = {"q": q, "k": k, "v": v, "mask": (mask | torch.eye(16, dtype=torch.bool)).to(device), "math": math}
         torch.testing.assert_close(texts.code(**names)["y"], texts.before(**names)["y"], rtol=1e-3, atol=1e-4)
+
+
+@trial("PIN705")
+def distances(texts: Texts, device: str, _folder: Path) -> None:
+    x, y = (torch.randn(3, size, 8, device=device) for size in (5, 30))
+    torch.testing.assert_close(texts.code(x=x, y=y)["d"], texts.before(x=x, y=y)["d"], rtol=1e-3, atol=1e-3)
 
 
 def test_the_texts_of_every_rule_are_run() -> None:

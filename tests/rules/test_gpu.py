@@ -90,6 +90,31 @@ def fused(builder: TraceBuilder, start: float) -> None:
     builder.op("aten::mul", start + 70, 830)
 
 
+def unread_gradients(elements: int) -> Scene:
+    """Gradients that nothing had read at the end of the recording: of an input, and of two parameters."""
+    gradients = {"inputs": [(32, 3, 160, 160)], "parameters": 2, "modules": ["Conv2d"], "elements": elements}
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.metadata["pinprof"] = {"unread": gradients}
+        busy(("aten::convolution_backward", OF_TF32, 960))(builder, start)
+
+    return scene
+
+
+def distances(norm: str, length: float) -> Scene:
+    kernel = f"void at::native::(anonymous namespace)::cdist_kernel_cuda_impl<float, dists<float>::{norm}>(float*)"
+    backward = kernel.replace("cdist_kernel", "cdist_backward_kernel")
+    return busy(
+        ("aten::_cdist_forward", kernel, length),
+        ("aten::_cdist_backward", backward, length / 3),
+        ("aten::add", "elementwise", 960 - length * 4 / 3),
+    )
+
+
+unread, hardly_unread = unread_gradients(2_457_600), unread_gradients(99_999)
+one_by_one, of_another_norm, few_distances = distances("two", 300), distances("one", 300), distances("two", 9)
+
+
 def read(scene: Scene, major: int | None = 9) -> Trace:
     builder = TraceBuilder()
     builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA H200", "computeMajor": major}]
@@ -104,7 +129,14 @@ def found(scene: Scene, major: int | None = 9) -> list[Finding]:
     return [each for each in find(measure(trace), trace) if each.rule.family == "gpu"]
 
 
-FIRES = [(float32, "PIN701"), (turned, "PIN702"), (by_math, "PIN703"), (by_hand, "PIN703")]
+FIRES = [
+    (float32, "PIN701"),
+    (turned, "PIN702"),
+    (by_math, "PIN703"),
+    (by_hand, "PIN703"),
+    (unread, "PIN704"),
+    (one_by_one, "PIN705"),
+]
 NEARLY = [
     (tf32, "PIN701"),
     (cublas_takes_others, "PIN701"),
@@ -116,6 +148,9 @@ NEARLY = [
     (of_matrices, "PIN703"),
     (something_between, "PIN703"),
     (one_product, "PIN703"),
+    (hardly_unread, "PIN704"),
+    (of_another_norm, "PIN705"),
+    (few_distances, "PIN705"),
 ]
 
 
@@ -150,6 +185,20 @@ def test_of_float32_is_said_which_products_how_long_and_what_torch_does_by_defau
     (finding,) = found(by_the_op)
     assert "convolutions: 1 kernel " in finding.evidence.text
     assert "so the program turned it off" in finding.evidence.text
+
+
+def test_of_unread_gradients_is_said_whose_they_are() -> None:
+    (finding,) = found(unread)
+    assert finding.evidence.text == (
+        "backward computes 2,457,600 numbers of gradients of a tensor that is not a parameter (32 x 3 x 160 x 160) and "
+        "of 2 parameters of Conv2d, which no optimizer and no line of Python had read when the last recorded step ended"
+    )
+
+
+def test_distances_are_at_most_spared() -> None:
+    (finding,) = found(one_by_one)
+    assert finding.evidence.text == "2 kernels per step, 400 µs, of it 100 µs in backward"
+    assert finding.most_ns == pytest.approx(400_000, rel=0.1)
 
 
 def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels() -> None:

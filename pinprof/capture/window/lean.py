@@ -20,8 +20,10 @@ from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import as_capture_error, description, is_packed, warm_up_profiler, write_trace
 from pinprof.errors import CaptureError
 from pinprof.program.constructors import constructors
+from pinprof.program.gradients import unread_gradients
 from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import Clock, loaders_pin
+from pinprof.trace.info import UnreadGradients
 from pinprof.units import NS_PER_MS
 
 MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
@@ -46,6 +48,7 @@ class LeanWindow:
         self._steps_before = 0
         self._loaders_pin: bool | None = None
         self._drawn_before: Counter[int] = Counter()
+        self._unread: UnreadGradients | None = None
 
     def record(self, steps: int, path: Path, place: Callable[[], int]) -> Generator[Progress, None, None]:
         """Record `steps` steps; at the end, however early, write the complete ones to `path`.
@@ -73,13 +76,20 @@ class LeanWindow:
     def facts(self) -> dict[str, object]:
         """Return the facts about the program at this window; without a recorded window, those known so far."""
         made = constructors.described(self._journal.batch_source.of_sampler - self._drawn_before)
-        return {"steps_before": self._steps_before, "loaders_pin": self._loaders_pin, "made": asdict(made)}
+        unread = asdict(self._unread) if self._unread else None
+        return {
+            "steps_before": self._steps_before,
+            "loaders_pin": self._loaders_pin,
+            "made": asdict(made),
+            "unread": unread,
+        }
 
     def _write(self, profiler: torch.profiler.profile, path: Path) -> None:
         """Stop the profiler, and write the trace if it has a complete step."""
         steps, self.steps = self.steps, 0
         with as_capture_error("the recording could not be finished"):
             if steps:  # the profiler takes metadata only while it records
+                self._unread = contained(unread_gradients)()
                 for name, text in self._sections().items():
                     profiler.add_metadata_json(name, text)
             profiler.stop()

@@ -1,0 +1,55 @@
+from collections.abc import Iterator
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.units import counted, listed
+
+LEAST = 100_000
+"""Numbers of gradients: fewer cost a step nothing that can be told."""
+
+
+def _unread(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
+    unread = profile.info.unread
+    if unread is None or unread.elements < LEAST:
+        return
+    parts = []
+    if unread.inputs:
+        shapes = [" x ".join(map(str, shape)) for shape in unread.inputs]
+        parts.append(f"of a tensor that is not a parameter ({listed(shapes, len(shapes))})")
+    if unread.parameters:
+        modules = f" of {listed(list(unread.modules), len(unread.modules))}" if unread.modules else ""
+        parts.append(f"of {counted(unread.parameters, 'parameter')}{modules}")
+    yield Evidence(
+        0.0,
+        f"backward computes {unread.elements:,} numbers of gradients {' and '.join(parts)}, which no optimizer and no "
+        "line of Python had read when the last recorded step ended",
+        at_any_cost=True,
+    )
+
+
+RULE = Rule(
+    id="PIN704",
+    title="gradients that nobody reads",
+    short="no unread gradients",
+    answers=("gpu", "launch"),
+    numbers="equal",
+    looks_at="Leaf tensors that require gradients, after the last recorded step: torch makes the Python object of a "
+    "gradient when Python first asks for it, so one without an object was read by no optimizer and no hook. Only in "
+    f"traces that pinprof recorded, from {LEAST:,} numbers on.",
+    why="For each tensor that requires a gradient, backward runs one more product or convolution, and writes a tensor "
+    "as large as it: for inputs with requires_grad=True, and for parameters that were given to no optimizer.",
+    fix="Give inputs no requires_grad. Call requires_grad_(False) on the modules that no optimizer trains, and run "
+    "them under torch.no_grad() if nothing before them is trained.",
+    before="for x, y in batches:\n"
+    "    x.requires_grad_(True)  # and x.grad is never read\n"
+    "    optimizer.zero_grad()\n"
+    "    loss_of(model(x), y).backward()\n"
+    "    optimizer.step()",
+    code="for x, y in batches:\n    optimizer.zero_grad()\n    loss_of(model(x), y).backward()\n    optimizer.step()",
+    safe_if="Nothing reads the gradient later than at the end of the step, and none is meant to be added up for later.",
+    near_miss="x = torch.randn(4, 8, device=device, requires_grad=True)\n"
+    "(x * x).sum().backward()\n"
+    "attacked = x + 0.1 * x.grad.sign()  # it is read",
+    look=_unread,
+)
