@@ -26,9 +26,14 @@ BACKWARD_IN = ("torch/autograd/__init__.py", "torch/_tensor.py")
 MODULE = "torch/nn/modules/module.py"
 OPTIMIZERS = "torch/optim/"
 """Files whose frames show the phase of a step: those of the backward pass, of a call of a module, and of optimizers."""
+NO_LAUNCH = frozenset({"_init_group", "is_available"})
+"""Functions of torch, whatever phase they are in, that only collect or ask: they launch nothing."""
+PHASES = ("backward", "forward", "optimizer")
 ONE_WAY = 0.9
 """If one function has this share of the samples, the stacks have not parted yet: look at what it calls."""
 
+LOCALS = "<locals>"
+"""In the names of functions within functions: mostly wrappers, which are not what somebody calls."""
 IMPORT = "<frozen importlib"
 """The files of the machinery of imports begin like this."""
 
@@ -82,12 +87,14 @@ class CalledLine(Placed):
     kinds: tuple[tuple[Kind, int], ...]
     """Samples by kind, most first."""
     libraries: tuple[tuple[LibraryCall, int], ...] = ()
-    """Its samples of kind `library` by what it calls, most first."""
+    """Its samples of kind `library`, and those in torch's bookkeeping, by what it calls, most first."""
     imports: int = 0
     """Its samples in imports, which a program does once."""
     parts: tuple[tuple[str, int], ...] = ()
     """Its samples by what it calls, most first: a phase of the step, otherwise the function in which the stacks
     part."""
+    bookkeeping: int = 0
+    """Its samples of kind `torch` in code that launches nothing, as listing the parameters of a module."""
 
     @property
     def count(self) -> int:
@@ -143,12 +150,14 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         users = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
         of_line = called[_users_place(frames[: users + 1])]
         below = frames[users + 1 :]
+        keeps_books = kind == "torch" and _keeps_books(below)
         of_line.kinds[kind] += stack.count
         of_line.below[tuple(below)] += stack.count
         if any(frame.file.startswith(IMPORT) for frame in frames):
             of_line.imports += stack.count
-        elif kind == "library":
+        elif kind == "library" or keeps_books:
             of_line.libraries[_library_call(below)] += stack.count
+            of_line.bookkeeping += stack.count * keeps_books
         lines.add([_Line(frame.place, frame.origin) for frame in frames], stack.count)
         functions.add([_Line(frame.place._replace(line=None), frame.origin) for frame in frames], stack.count)
     return HostSums(
@@ -170,6 +179,7 @@ class _LineSamples:
     kinds: Counter[Kind] = field(default_factory=Counter)
     libraries: Counter[LibraryCall] = field(default_factory=Counter)
     below: Counter[tuple[HostFrame, ...]] = field(default_factory=Counter)
+    bookkeeping: int = 0
     imports: int = 0
 
 
@@ -188,6 +198,7 @@ def _called(place: Place, samples: _LineSamples) -> CalledLine:
         *place,
         kinds=tuple(samples.kinds.most_common()),
         libraries=tuple(samples.libraries.most_common()),
+        bookkeeping=samples.bookkeeping,
         parts=_phase_samples(samples.below),
         imports=samples.imports,
     )
@@ -198,6 +209,13 @@ def _kind_of_sample(frames: list[HostFrame]) -> Kind:
     if any(frame.file.replace("\\", "/").endswith(LOADER) for frame in frames):
         return "input"
     return frames[-1].origin
+
+
+def _keeps_books(frames: list[HostFrame]) -> bool:
+    """Return whether torch launches nothing here: it lists a module's parameters, or sets its mode, or the like."""
+    if any(frame.function.rpartition(".")[2] in NO_LAUNCH for frame in frames):
+        return True
+    return not _phase(tuple(frames)) and any(frame.file.replace("\\", "/").endswith(MODULE) for frame in frames)
 
 
 def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[str, int], ...]:
@@ -243,7 +261,7 @@ def _parted(stacks: Mapping[tuple[str, ...], int]) -> Counter[str]:
 
 def _library_call(below: list[HostFrame]) -> LibraryCall:
     """Return the call of a library in the frames that the program's innermost line calls."""
-    inner = [frame for frame in below if not frame.file.startswith("<")] or below[-1:]
+    inner = [frame for frame in below if not frame.file.startswith("<") and LOCALS not in frame.function] or below[-1:]
     return LibraryCall(package_of(inner[0].file), inner[0].function, inner[-1].function)
 
 

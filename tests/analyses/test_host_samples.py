@@ -69,6 +69,24 @@ def test_a_line_has_the_libraries_that_it_calls_without_imports() -> None:
     assert line.imports == 3
 
 
+@pytest.mark.parametrize(
+    ("below", "bookkeeping"),
+    [
+        ("transformers/trainer.py:1:Trainer.floating_point_ops > torch/nn/modules/module.py:4:Module.parameters", True),
+        ("torch/nn/modules/module.py:3:Module.train > torch/nn/parameter.py:1:__instancecheck__", True),
+        ("torch/optim/optimizer.py:1:hook.<locals>.wrapper > torch/optim/adam.py:4:Adam._init_group", True),
+        ("torch/cuda/__init__.py:3:is_available > torch/cuda/__init__.py:1:_is_compiled", True),
+        ("torch/nn/modules/module.py:3:Module._call_impl > torch/nn/modules/module.py:1:Module.__getattr__", False),
+        ("torch/optim/adam.py:5:Adam.step > torch/optim/adam.py:4:_multi_tensor_adam", False),
+        ("torch/nn/functional.py:3:cross_entropy", False),
+    ],
+)
+def test_torchs_bookkeeping_launches_nothing(below: str, bookkeeping: bool) -> None:
+    (line,) = measured(host_profile((5, f"train.py:9:main > {below}"))).called
+    assert (line.bookkeeping, len(line.libraries)) == (5 * bookkeeping, bookkeeping)
+    assert not any("wrapper" in call.called for call, _ in line.libraries)
+
+
 def test_a_line_has_its_own_samples_and_those_of_all_that_it_calls() -> None:
     lines = {row.place: (row.own, row.total) for row in measured(STEP).lines}
     assert lines[Place("train.py", 9, "<module>")] == (6, 86)

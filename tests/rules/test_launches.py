@@ -562,6 +562,20 @@ def test_the_samples_of_a_librarys_function_count_together(counts: tuple[int, ..
     assert finding.evidence.text.endswith(named)
 
 
+def test_functions_that_share_a_librarys_time_are_named() -> None:
+    """What torch does for the library without a launch is Python, too; phases and small parts are not named."""
+    trace = read(small_kernels)
+    libraries = tuple((LibraryCall("transformers", "Trainer.train", inner), 30) for inner in "abc")
+    parts = (("Trainer.floating_point_ops", 50), ("Module.zero_grad", 31), ("forward", 9), ("Trainer.log", 4))
+    line = CalledLine("train.py", 7, "main", (("torch", 80), ("library", 10)), libraries, parts=parts, bookkeeping=80)
+    host = HostSums(100, 0, STEPS, 1.0, (("library", 10), ("torch", 90)), (line,), (), ())
+    (finding,) = [each for each in find(replace(measure(trace), host=host), trace) if each.rule.id == "PIN603"]
+    assert finding.evidence.text.endswith(
+        "90 % at train.py:7 in transformers Trainer.train (Trainer.floating_point_ops, Module.zero_grad)"
+    )
+    assert finding.fix.startswith("Where its result is the same in each step, compute it once")
+
+
 def test_the_report_tells_how_kernels_are_launched() -> None:
     trace = read(looping_optimizer)
     (told,) = fitting(traces_to_json([(measure(trace), Findings())]))["traces"]

@@ -1,7 +1,8 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from math import inf
 
-from pinprof.analyses.host_samples import CalledLine, LibraryCall
+from pinprof.analyses.host_samples import LOCALS, PHASES, CalledLine, HostSums, LibraryCall
 from pinprof.analyses.launches import MEANING
 from pinprof.analyses.pause_code import PauseCode, PausedCode, code_in_pauses
 from pinprof.details import Details
@@ -23,6 +24,8 @@ MOST = 0.5
 """A place that takes a larger share is named alone."""
 LEAST = 0.05
 """A place that takes a smaller share is not named."""
+LEAST_PART = 0.1
+"""A function of a library that takes a smaller share of the step is not named."""
 PACK = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
 PACK_SOMEWHERE = "Pack the many small copies of the step into one, which also spares the loop around them (PIN106)."
 """The same of copies whose line is not known."""
@@ -104,7 +107,7 @@ def _how_to_spare(
             return _advice(first.package, first.called) if first.package or first.called else LOOP
         call = _library_of(*lines[0]) if lines else None
         if call:
-            return _advice(call.package, call.names)
+            return _advice(call.package, (*call.names, *_parts(profile.host, lines[0][0])[:1]))
     how = how_to_spare(details, place)
     is_seen = profile.host is not None or len(details.trace.functions)
     return how if is_seen else f"{how or RULE.fix} {RECORD}"
@@ -170,7 +173,8 @@ def _program_lines(details: Details, profile: Profile) -> list[tuple[CalledLine,
         waits[site.file, site.line] += site.in_steps.stall_ns / profile.steps.divisor / step * host.samples
     lines = []
     for line in host.called:
-        own = sum(count for kind, count in line.kinds if kind in NO_OP) - line.imports - waits[line.file, line.line]
+        in_python = sum(count for kind, count in line.kinds if kind in NO_OP) + line.bookkeeping
+        own = in_python - line.imports - waits[line.file, line.line]
         if own > 0 and line.file:
             lines.append((line, own))
     return sorted(lines, key=lambda line: -line[1])
@@ -182,6 +186,8 @@ def _lines_text(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> 
     for line, own in lines[:MOST_NAMED]:
         call = _library_of(line, own)
         within = f" in {call.package} {' → '.join(call.names)}" if call else ""
+        parts = _parts(profile.host, line) if call and len(call.names) == 1 else ()
+        within += f" ({', '.join(parts)})" if parts else ""
         words.append(f"{percent(profile.host.share(own))}{at(line.place)}{within}")
     return ", ".join(words)
 
@@ -199,6 +205,13 @@ def _library_of(line: CalledLine, own: float) -> LibraryCall | None:
         return None
     inner = max((item for item in line.libraries if item[0][:2] == outer), key=lambda item: item[1])
     return inner[0] if inner[1] > MOST * counts[outer] else LibraryCall(*outer, outer[1])
+
+
+def _parts(host: HostSums | None, line: CalledLine) -> Sequence[str]:
+    """Return the functions that share the samples of a line which takes most of them in no single one, most first."""
+    least = LEAST_PART * host.samples if host else inf
+    shared = (name for name, count in line.parts if name not in PHASES and count >= least)
+    return [name for name in shared if LOCALS not in name][:MOST_NAMED]
 
 
 RULE = Rule(
