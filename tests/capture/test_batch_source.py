@@ -95,7 +95,9 @@ def test_the_batches_that_workers_begin_at_the_start_are_told_from_later_ones(jo
 def test_the_plain_window_begins_when_the_queues_of_workers_hold_no_batch_of_the_start(tmp_path: Path) -> None:
     """The program is slow at first, so that the queues fill; then it waits for its workers, and they set its pace."""
     loader = DataLoader(Slow(), num_workers=2, prefetch_factor=8)
-    with profile(tmp_path / "trace.json", warmup=5, plain_steps=20, plain_seconds=0.0, steps=2) as recording:
+    with profile(
+        tmp_path / "trace.json", warmup=5, plain_steps=20, plain_seconds=0.0, plain_precision=1, steps=2
+    ) as recording:
         for number, _ in enumerate(loader):
             time.sleep(0.3 if number == 0 else 0.0)
             recording.step()

@@ -19,13 +19,7 @@ def best(findings: Findings) -> Saving:
     return max(savings, key=lambda saving: saving.saving_ns)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(COSTS_MORE_TOGETHER, id=COSTS_MORE_TOGETHER.name),
-        *mostly_slow([path for path in RECORDINGS if path != COSTS_MORE_TOGETHER]),
-    ],
-)
+@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
 def test_all_findings_bring_no_less_than_one_of_them(path: Path) -> None:
     findings = analysis_of(path).findings
     if findings.joint is None:
