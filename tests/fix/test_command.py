@@ -108,13 +108,21 @@ TIMED = PROGRAM.replace("import torch\n", "import torch, time\n", 1).replace(
 """A clock in each step, which may need the waits, and a copy that may not wait."""
 
 
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a repository with the program."""
+    folder = tmp_path_factory.mktemp("repository")
+    (folder / "train.py").write_text(PROGRAM)
+    git(folder, "init", "-q")
+    git(folder, "add", "train.py")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+    return folder
+
+
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with the program, at work in it; the trace was recorded there."""
-    (tmp_path / "train.py").write_text(PROGRAM)
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "add", "train.py")
-    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+def here(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the repository, at work in it; the trace was recorded there."""
+    shutil.copytree(repository, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
