@@ -23,8 +23,7 @@ FUNCTION = "train.py(3): train"
 def plain(steps: int = 4, function: str = FUNCTION) -> TraceBuilder:
     """Steps of 1000 µs with kernels of 180 µs, in a function of the user's own code."""
     builder = TraceBuilder()
-    for start in range(0, 1000 * steps, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(steps):
         builder.function(function, start + 1, 980)
         builder.kernel(start + 20, 80, launch=start + 10)
         builder.kernel(start + 600, 100, launch=start + 550)

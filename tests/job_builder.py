@@ -18,8 +18,7 @@ def rank_trace(number: int, late: float, *, world_size: int = 2, pageable: bool 
     """
     builder = TraceBuilder()
     builder.metadata["distributedInfo"] = {"rank": number, "world_size": world_size}
-    for start in range(0, 1000 * STEPS, 1000):
-        builder.step(start // 1000, start, 990)
+    for start in builder.steps(STEPS):
         begin = start + late + 10
         builder.op("aten::mm", begin, 20)
         builder.kernel(begin + 10, 100, launch=begin + 5)

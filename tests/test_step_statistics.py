@@ -8,21 +8,17 @@ from hypothesis import strategies as st
 from pinprof.step_statistics import half_width, range_of_another, returning, unlike
 
 
-def test_times_much_longer_than_the_usual_one_are_unlike_it() -> None:
-    assert np.flatnonzero(unlike(np.array([10, 11, 10, 40, 10, 9, 10]))).tolist() == [3]
-
-
-def test_a_somewhat_longer_time_is_like_the_others() -> None:
-    assert not unlike(np.array([10, 11, 10, 14, 10, 9, 10])).any()
-
-
-def test_times_that_scatter_are_all_alike() -> None:
-    assert not unlike(np.array([10, 40, 12, 38, 25, 30, 11])).any()
-
-
-@pytest.mark.parametrize("times", [[], [10], [10, 90]])
-def test_of_few_times_none_is_unlike(times: list[int]) -> None:
-    assert not unlike(np.array(times)).any()
+@pytest.mark.parametrize(
+    ("times", "longer"),
+    [
+        ([10, 11, 10, 40, 10, 9, 10], [3]),
+        ([10, 11, 10, 14, 10, 9, 10], []),  # somewhat longer
+        ([10, 40, 12, 38, 25, 30, 11], []),  # all scatter
+        *(([10, 90][:count], []) for count in range(3)),  # too few
+    ],
+)
+def test_times_much_longer_than_the_usual_one_are_unlike_it(times: list[int], longer: list[int]) -> None:
+    assert np.flatnonzero(unlike(np.array(times))).tolist() == longer
 
 
 def test_what_is_excused_makes_no_time_unlike() -> None:
@@ -43,17 +39,13 @@ def test_the_count_goes_on_over_what_is_left_out() -> None:
     assert number[returning(times, number)].tolist() == [4, 14, 24, 34, 44, 54]
 
 
-def test_few_returns_may_be_chance() -> None:
-    times = np.full(39, 100.0)
-    times[4::10] += 15
-    assert not len(returning(times, np.arange(len(times))))
-
-
-def test_a_longer_step_that_stays_away_once_does_not_come_back_regularly() -> None:
+def test_few_returns_may_be_chance_and_one_that_stays_away_ends_the_rhythm() -> None:
     times = np.full(60, 100.0)
     times[4::10] += 15
+    assert len(returning(times, np.arange(60)))
+    assert not len(returning(times[:39], np.arange(39)))
     times[24] = 100.0
-    assert not len(returning(times, np.arange(len(times))))
+    assert not len(returning(times, np.arange(60)))
 
 
 @pytest.mark.parametrize("times", [[], [5.0], [5.0] * 100])

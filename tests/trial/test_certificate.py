@@ -90,17 +90,6 @@ def test_the_verdict_claims_no_more_than_was_seen(changed: dict[str, Any], verdi
     assert sentence(made).endswith("take it") <= (verdict == "take_it")
 
 
-def test_what_may_be_a_race_is_named() -> None:
-    assert "PERHAPS, look at it: PIN506: a view at train.py:4" in "\n".join(
-        lines(certificate(guard=GuardResult((PERHAPS,), 60)))
-    )
-
-
-def test_one_reason_for_numbers_and_races_is_said_once() -> None:
-    made = certificate(guard=GuardResult(why="two ranks"), numbers=NumbersComparison("cannot_tell", 0, (), "two ranks"))
-    assert sentence(made).count("two ranks") == 1
-
-
 @pytest.mark.parametrize(
     ("predicted", "said"),
     [
@@ -133,6 +122,13 @@ def test_what_is_open_may_refute_a_prediction_but_not_support_it(
     told = next(line for line in lines(made) if line.startswith("predicted"))
     assert said in told
     assert told.endswith("(14 % to 22 %)") == (not said)
+
+
+def test_what_may_be_a_race_is_named_and_one_reason_for_numbers_and_races_is_said_once() -> None:
+    perhaps = certificate(guard=GuardResult((PERHAPS,), 60))
+    assert "PERHAPS, look at it: PIN506: a view at train.py:4" in "\n".join(lines(perhaps))
+    made = certificate(guard=GuardResult(why="two ranks"), numbers=NumbersComparison("cannot_tell", 0, (), "two ranks"))
+    assert sentence(made).count("two ranks") == 1
 
 
 def test_a_fix_that_is_left_alone_is_measured_by_the_whole() -> None:

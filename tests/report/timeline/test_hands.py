@@ -91,9 +91,7 @@ Opened = Callable[..., Hands]
 def written(folder: Path) -> Path:
     """Ten steps of 1 ms; in each a copy on a side stream during kernels, a wait for it, and nested ops."""
     builder = TraceBuilder()
-    for step in range(10):
-        zero = 1000 * step
-        builder.step(step, zero, 990)
+    for zero in builder.steps(10):
         builder.op("aten::linear", zero + 50, 300)
         builder.op("aten::addmm", zero + 60, 200)
         for number in range(3):

@@ -42,10 +42,9 @@ def drawn(builder: TraceBuilder, folder: Path) -> tuple[Trace, Analysis, Drawing
 def loop(steps: int, kernels: int = 10) -> TraceBuilder:
     """Steps of 1000 µs with as many kernels of 50 µs each, 90 µs apart."""
     builder = TraceBuilder()
-    for step in range(steps):
-        builder.step(step, 1000 * step, 990)
+    for start in builder.steps(steps):
         for kernel in range(kernels):
-            time = 1000 * step + 90 * kernel + 5
+            time = start + 90 * kernel + 5
             builder.op("aten::mm", time - 1, 5)
             builder.kernel(time + 10, 50, launch=time)
     return builder

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from analysed import analysed, host_alone
 from command_line import copying_trace, invoke, is_one_line_error
 from fitting import fitting
 from host_builder import host_profile
 from msgspec import to_builtins
 from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, rank_part_of
-from trace_builder import TraceBuilder
 
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import Analysis
 from pinprof.document import pointed_at
 from pinprof.errors import PinprofError
 from pinprof.report.source import Code
@@ -21,7 +21,6 @@ from pinprof.report.trace.brief_json import MOST_BYTES, traces_to_brief_json
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.verdict import verdict_sentence
 from pinprof.rules import RULES
-from pinprof.trace import read_trace
 from pinprof.trace.sampled_stacks import HOST_KEY
 
 SAMPLES = host_profile(
@@ -88,11 +87,7 @@ def test_lines_of_code_are_left_out_where_that_is_asked_for() -> None:
 
 
 def test_what_a_trace_cannot_tell_is_null_with_its_reason_and_the_way_out(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 1000 * number, 990)
-    analysis = analyse(read_trace(str(builder.write(tmp_path / "no_gpu.json.gz"))))
-    brief = brief_of(analysis)["traces"][0]
+    brief = brief_of(analysed(host_alone(), tmp_path, "no_gpu.json.gz"))["traces"][0]
     assert brief["findings"] == []
     assert brief["verdict"]["cause"] is None
     assert any("GPU" in each["what"] and each["remedy"] for each in brief["cannot_tell"])
@@ -101,11 +96,9 @@ def test_what_a_trace_cannot_tell_is_null_with_its_reason_and_the_way_out(tmp_pa
 
 
 def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for number in range(3):
-        builder.step(number, 1000 * number, 990)
+    builder = host_alone()
     builder.metadata[HOST_KEY] = to_builtins(SAMPLES)
-    analysis = analyse(read_trace(str(builder.write(tmp_path / "no_gpu.json.gz"))))
+    analysis = analysed(builder, tmp_path, "no_gpu.json.gz")
     lines = brief_of(analysis)["traces"][0]["lines"]
     assert [(each["file"], each["line"], each["share"]) for each in lines] == [
         ("model.py", 4, 0.6),
