@@ -10,7 +10,7 @@ import click
 import pytest
 import torch
 from bench_builder import H200, BenchBuilder, gbps
-from command_line import copying_trace, invoke, is_one_line_error
+from command_line import invoke, is_one_line_error
 from detector import detector
 from fitting import fitting
 from forked_driver import COMMAND, forked
@@ -45,11 +45,6 @@ for step in range(int(sys.argv[1])):
     loss.item()
 print("finished")
 """
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    return copying_trace(tmp_path)
 
 
 @pytest.mark.parametrize("name", [name for name, command in main.commands.items() if not command.hidden])

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from command_line import copying_trace, invoke, is_one_line_error
+from command_line import invoke, is_one_line_error
 
 from pinprof.cli import main
 from pinprof.cli.group import SECTIONS
 from pinprof.cli.terminal import page_options
 
 
-def test_alone_it_says_what_to_try() -> None:
+def test_alone_it_says_what_to_try_on_a_screen_that_fits_a_terminal() -> None:
     result = invoke()
     assert result.exit_code == 0
     assert result.stderr == ""
@@ -20,6 +20,7 @@ def test_alone_it_says_what_to_try() -> None:
         ["pinprof", name] for name in ("run", "report", "whatif")
     ]
     assert "pinprof --help" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) < 80
 
 
 def test_help_has_each_command_once_by_use() -> None:
@@ -33,8 +34,7 @@ def test_help_has_each_command_once_by_use() -> None:
     assert "_PINPROF_COMPLETE=bash_source" in text
 
 
-def test_a_trace_alone_is_reported_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = copying_trace(tmp_path)
+def test_a_trace_alone_is_reported_on(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     expected = invoke("report", trace.name, "--full")
     for words in ((trace.name,), (".",), ("*.json.gz",), (f"file://{trace}",)):
@@ -92,19 +92,14 @@ def test_a_pipe_has_the_width_and_the_colours_that_the_environment_says(
     assert page_options() == expected
 
 
-def test_a_stream_of_ascii_gets_plain_characters(tmp_path: Path) -> None:
+def test_a_stream_of_ascii_gets_plain_characters(trace: Path) -> None:
     from click.testing import CliRunner  # noqa: PLC0415  with an encoding of its own
 
-    trace = copying_trace(tmp_path)
     result = CliRunner(charset="ascii").invoke(main, ["report", str(trace)])
     assert result.exit_code == 0
     assert result.stdout.isascii()
     assert "#" in result.stdout
     assert "\\u" not in result.stdout
-
-
-def test_the_first_screen_fits_a_terminal() -> None:
-    assert max(map(len, invoke().stdout.splitlines())) < 80
 
 
 @pytest.mark.parametrize(
@@ -134,9 +129,9 @@ def test_the_first_screen_fits_a_terminal() -> None:
     ],
 )
 def test_a_usual_mistake_is_one_line_with_its_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
 ) -> None:
-    copying_trace(tmp_path).rename(tmp_path / "t.json.gz")
+    trace.rename(tmp_path / "t.json.gz")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("")
     (tmp_path / "pinprof-train.json.gz").write_text("")
@@ -146,9 +141,8 @@ def test_a_usual_mistake_is_one_line_with_its_way_out(
 
 
 def test_an_output_where_one_may_not_write_is_refused_before_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trace = copying_trace(tmp_path)
     monkeypatch.setattr("os.access", lambda _, mode: mode != os.W_OK)
     result = invoke("report", trace, "--html", tmp_path / "page.html")
     assert is_one_line_error(result)

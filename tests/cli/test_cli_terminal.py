@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command_line import copying_trace, invoke, is_one_line_error
+from command_line import invoke, is_one_line_error
 from job_builder import rank_trace
 from quick import slow_but
 from trace_builder import TraceBuilder
@@ -26,11 +26,6 @@ PINPROF = (sys.executable, "-m", "pinprof")
 MARKUP = r"my::op[/][link=https://example.com]click[red]plain:smile:\[/]"
 CONTROLS = "a\x1b[31m\x9b1m\x85\nError: forged\u202egnp"
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    return copying_trace(tmp_path)
 
 
 def hostile_trace(path: Path, name: str) -> Path:

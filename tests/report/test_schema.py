@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_example import example
 from command_line import invoke, is_one_line_error
 from fitting import fitting, validator
 from jsonschema import Draft202012Validator
@@ -115,10 +114,6 @@ def test_every_field_says_what_it_means_in_one_line() -> None:
 @pytest.mark.parametrize("path", sorted(TRACES.glob("bench*.json")), ids=lambda path: path.name)
 def test_recorded_benches_fit(path: Path) -> None:
     fitting(bench_to_json(from_json(path.read_bytes(), path.name)))
-
-
-def test_a_bench_with_a_failed_experiment_fits() -> None:
-    fitting(bench_to_json(example()))
 
 
 # ---------------------------------------------------------------- the command

@@ -209,16 +209,13 @@ def test_a_stall_is_named_by_its_cause_and_points_to_what_it_awaited(export: Exp
     assert (end.event["cat"], end.event["name"], float(end.start)) == ("kernel", "gemm", 1_000_110)
 
 
-def test_a_bubble_names_the_stall_that_left_it(export: Export) -> None:
-    bubble = export(waiting()).tracks("GPU 0: bubbles")[0]
+def test_idle_time_has_its_cause_bubbles_their_stall_and_exposed_copies_their_reason(export: Export) -> None:
+    found = export(waiting())
+    assert [event["name"] for event in found.tracks("idle, by cause")] == ["sync_bubble", "host_wait", "sync_bubble"]
+    bubble = found.tracks("GPU 0: bubbles")[0]
     assert bubble["name"] == "idle after device_synchronize"
     assert (float(bubble["ts"]), bubble["dur"]) == (1_000_500, 200)
     assert bubble["args"]["left_by"]["call"] == "cudaDeviceSynchronize"
-
-
-def test_idle_time_has_its_cause_and_exposed_copies_their_reason(export: Export) -> None:
-    found = export(waiting())
-    assert [event["name"] for event in found.tracks("idle, by cause")] == ["sync_bubble", "host_wait", "sync_bubble"]
     exposed = found.tracks("GPU 0: exposed copies HtoD")[0]
     assert exposed["name"] == "exposed: pageable"
     assert (exposed["args"]["bytes"], float(exposed["args"]["gb_per_s"])) == (200_000, 2.0)
