@@ -29,8 +29,6 @@ class Window:
     first: int
     last: int
     """The first and the last step that are drawn whole, as indices into `Trace.steps`."""
-    steps: int
-    """How many steps the trace has."""
 
     @property
     def span_ns(self) -> int:
@@ -71,7 +69,7 @@ def whole_window(trace: Trace) -> Window:
     tables = [table for table in (trace.annotations, trace.ops, trace.calls, trace.gpu) if len(table)]
     start = min((int(table.start_ns[0]) for table in tables), default=0)
     end = max((int(table.end_ns.max()) for table in tables), default=start)
-    return Window(start, end, first=0, last=max(len(trace.steps) - 1, 0), steps=max(len(trace.steps), 1))
+    return Window(start, end, first=0, last=max(len(trace.steps) - 1, 0))
 
 
 def step_range(trace: Trace, first: int, last: int) -> tuple[int, int]:
@@ -83,7 +81,7 @@ def step_range(trace: Trace, first: int, last: int) -> tuple[int, int]:
 
 def window_of_steps(trace: Trace, first: int, last: int) -> Window:
     """Return the part of a trace from one step to another, as indices, with the GPU work that they launched."""
-    return Window(*step_range(trace, first, last), first, last, len(trace.steps))
+    return Window(*step_range(trace, first, last), first, last)
 
 
 def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
@@ -92,7 +90,7 @@ def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
     start, end = zero + round(start_ms * NS_PER_MS), zero + round(end_ms * NS_PER_MS)
     steps = np.flatnonzero((trace.steps.start_ns < end) & (trace.steps.end_ns > start))
     first, last = (int(steps[0]), int(steps[-1])) if len(steps) else (0, 0)
-    return Window(start, end, first, last, max(len(trace.steps), 1))
+    return Window(start, end, first, last)
 
 
 def step_names(trace: Trace) -> list[str]:

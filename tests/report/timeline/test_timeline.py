@@ -71,7 +71,7 @@ def hovers(analysis: Analysis, name: str, **options: Any) -> list[str]:
 def test_the_steps_in_the_middle_are_drawn(tmp_path: Path) -> None:
     trace, _ = measured(loop(7), tmp_path)
     window = choose_window(trace)
-    assert (window.first, window.last, window.steps) == (2, 4, 7)
+    assert (window.first, window.last) == (2, 4)
     assert window.start_ns == trace.steps.start_ns[2]
 
 
