@@ -97,6 +97,8 @@ class Info:
     """The DataLoaders and optimizers of the program; None where pinprof did not record it."""
     host_memory: HostMemory | None = None
     unread: UnreadGradients | None = None
+    profiled: bool = False
+    """Whether a profiler of the program was on in the timed steps."""
     spawned: bool | None = None
     """Whether multiprocessing started the recorded process: tensors sent to it are in shared memory, unpinned."""
     by_pinprof: bool = False

@@ -39,6 +39,7 @@ def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
         loaders_pin=converted(pinprof.get("loaders_pin"), bool),
         made=converted(pinprof.get("made"), Made),
         host_memory=converted(pinprof.get("host_memory"), HostMemory),
+        profiled=converted(pinprof.get("profiled"), bool) or False,
         unread=converted(pinprof.get("unread"), UnreadGradients),
         spawned=converted(pinprof.get("spawned"), bool),
         by_pinprof=bool(pinprof),

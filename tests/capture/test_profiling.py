@@ -96,7 +96,7 @@ def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profile
     run(record(TWO_OF_EACH), clock, [2.0] * 8)
     described = profiler.metadata["pinprof"]
     versions = {"pinprof_version", "torch_version", "cuda_version"}
-    of_memory = {"host_memory", "loaders_pin", "unread"}
+    of_memory = {"host_memory", "loaders_pin", "unread", "profiled"}
     assert described.keys() == {*versions, *of_memory, "gpu", "made", "marker", "plain", "spawned", "steps_before"}
     assert described["torch_version"] == torch.__version__
     assert described["plain"] == {
@@ -136,6 +136,20 @@ def test_metadata_holds_the_memory_behind_the_last_step_and_the_loaders_before_t
         "available_bytes": 1 << 29,
         "limit_bytes": None,
     }
+
+
+@pytest.mark.parametrize(("ends", "is_noted"), [(1, False), (3, False), (7, True)])
+def test_a_profiler_of_the_program_that_is_on_in_all_timed_steps_is_noted(
+    record: Record, clock: FakeClock, profiler: FakeProfiler, ends: int, is_noted: bool
+) -> None:
+    own = torch.autograd.profiler.profile().__enter__()  # type: ignore[no-untyped-call]
+    with record(TWO_OF_EACH) as recording:
+        for step in range(8):
+            if step == ends:
+                own.__exit__(None, None, None)
+            clock.time_ns += MS
+            recording.step()
+    assert profiler.metadata["pinprof"]["profiled"] is is_noted
 
 
 def test_without_plain_window_the_metadata_says_null(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:

@@ -316,7 +316,7 @@ def test_a_near_miss_is_not_found(scene: Scene, rule: str) -> None:
     assert rule not in {each.rule.id for each in found(scene)}
 
 
-NOTED_BY_RUN = {"PIN608", "PIN609", "PIN612"}
+NOTED_BY_RUN = {"PIN608", "PIN609", "PIN612", "PIN613"}
 """What `pinprof run` notes: `tests/capture/test_stops.py` and `test_compiler.py` have both."""
 
 
@@ -350,6 +350,15 @@ def test_backward_is_a_phase_of_its_own_and_what_follows_it_is_other() -> None:
     texts = [each.evidence.text for each in found(scene) if each.rule.id == "PIN601"]
     assert all("(forward 4, backward 5, other 3)" in text for text in texts)
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize("profiled", [True, False])
+def test_a_profiler_that_was_left_on_is_found(profiled: bool) -> None:
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.metadata["pinprof"] = {"profiled": profiled}
+        small_kernels(builder, start)
+
+    assert ("PIN613" in [each.rule.id for each in found(scene)]) is profiled
 
 
 def test_what_a_graph_cannot_hold_is_named() -> None:

@@ -30,6 +30,11 @@ MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
 """Returns a profiler that warms up for `WARM_UP_STEPS` steps and then records the given number of steps."""
 
 
+def program_profiles() -> bool:
+    """Return whether torch's profiler is on; before pinprof starts its own that is one of the program."""
+    return bool(torch._C._autograd._profiler_enabled())  # noqa: SLF001  no public name
+
+
 @final
 class LeanWindow:
     """The window whose steps are the trace; `steps` is the number of complete ones so far.
@@ -42,6 +47,8 @@ class LeanWindow:
     ) -> None:
         self.steps = 0
         self.is_open = False
+        self.profiled = False
+        """Whether a profiler of the program was on when the timed steps began, and still when these begin."""
         self._journal = journal
         self._make_profiler = make_profiler
         self._sections = sections
@@ -56,6 +63,7 @@ class LeanWindow:
         `place` returns how many steps the program has made.
         """
         self._loaders_pin = loaders_pin()
+        self.profiled = self.profiled and program_profiles()
         with as_capture_error("the profiler did not start"):
             profiler = self._make_profiler(steps)
             profiler.start()
@@ -82,6 +90,7 @@ class LeanWindow:
             "loaders_pin": self._loaders_pin,
             "made": asdict(made),
             "unread": unread,
+            "profiled": self.profiled,
         }
 
     def _write(self, profiler: torch.profiler.profile, path: Path) -> None:
@@ -139,7 +148,7 @@ class Stretch:
 
     def begin(self) -> None:
         """Start the profiler, unless the program runs one of its own: two would crash both."""
-        if torch._C._autograd._profiler_enabled():  # noqa: SLF001  no public name
+        if program_profiles():
             raise CaptureError("the profiler did not start: the program runs one of its own")
         with as_capture_error("the profiler did not start"):
             profiler = self._make_profiler(UNTIL_STOPPED)

@@ -17,7 +17,15 @@ from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.options import FEWEST_STEPS, IN_CODE, WARM_UP_STEPS, OptionNames, Progress, RecordingOptions
-from pinprof.capture.window.lean import LeanWindow, MakeProfiler, OnLook, RepeatedLooks, Stretch, latest
+from pinprof.capture.window.lean import (
+    LeanWindow,
+    MakeProfiler,
+    OnLook,
+    RepeatedLooks,
+    Stretch,
+    latest,
+    program_profiles,
+)
 from pinprof.capture.window.lines import line_window, watch_window
 from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
 from pinprof.capture.window.trace_file import (
@@ -252,6 +260,7 @@ class Recording:
             yield from self._timed_window(options)
             self.done = True
             return
+        self._lean.profiled = program_profiles()
         if options.plain_steps:
             self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
         if self._agreement is None:
