@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.analyses.copies import EXPOSED, REASONS, exposed_pieces
 from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
-from pinprof.analyses.syncs import CAUSES as WAIT_CAUSES
+from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.intervals import covered, intersect, union
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
@@ -182,7 +182,7 @@ def bubble_tracks(analysis: Analysis, device: int) -> Iterator[Track]:
 def cause_of(analysis: Analysis, row: int) -> str:
     """Return the cause of a stall."""
     syncs = analysis.details.syncs
-    return KINDS[PROFILER].label if syncs.stalls.profiler[row] else WAIT_CAUSES[syncs.cause[row]]
+    return KINDS[PROFILER].label if syncs.stalls.profiler[row] else CAUSES[syncs.cause[row]]
 
 
 def stall_args(analysis: Analysis, row: int) -> dict[str, Any]:

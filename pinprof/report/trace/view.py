@@ -45,9 +45,11 @@ LINES = ("copies", "waits")
 MAX_DEVICES = 16
 """The most GPUs that are listed; further ones are counted."""
 LEAST_IDLE = 0.02
-"""A smaller share of a batch without GPU work is not explained."""
-NAMES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
+"""A smaller share of a server's batch without GPU work is not explained."""
+BATCHES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
+"""What a server's batches of a phase are called."""
 LONGEST_MARK = 60
+"""Characters of a mark of the server, in which the GPU is idle."""
 SECOND_NS = 1e9
 
 
@@ -256,13 +258,13 @@ def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
 
 def serving_section(phases: Sequence[ServingPhase]) -> Section:
     """Return a server's batches by phase."""
-    facts = [Fact(NAMES[phase.name], duration(phase.step_ns), "; ".join(_words(phase))) for phase in phases]
+    facts = [Fact(BATCHES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase))) for phase in phases]
     decode = next((fact for phase, fact in zip(phases, facts, strict=True) if phase.name == DECODE), facts[0])
     brief = f"Batches of {decode.name}: {decode.number} as traced, {decode.meaning}."
     return Section("Batches of the server, as traced", facts=facts, brief=[brief], name="serving")
 
 
-def _words(phase: ServingPhase) -> Iterator[str]:
+def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
     tokens = ""
     if phase.tokens:
         tokens = (
