@@ -12,8 +12,8 @@ from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS
 from pinprof.prediction.options import OPTIONS
 from pinprof.report.trace.whole_run import OF_STEPS as UNLIKE
+from pinprof.report.wait_groups import WAIT_PARTS
 from pinprof.report.whatif.text import SPEEDS
-from pinprof.report.words import WAIT_PARTS
 from pinprof.rules import RULES
 from pinprof.verdict import LIMITS
 
@@ -51,7 +51,7 @@ def _most_common() -> Iterator[str]:
         "causes that cost time": {name: limit.lost for name, limit in LIMITS.items()},
         "where the host waits": {name: cause.label for name, cause in WAITS.items()},
         "kinds of waits": VERDICTS,
-        "parts of a wait": WAIT_PARTS,
+        "parts of a wait": {part.key: part.label for part in WAIT_PARTS},
         "the GPU, while it is idle": {name: cause.does for name, cause in IDLE.items()},
         "why the GPU was idle": {name: cause.why for name, cause in IDLE.items()},
         "why a copy is exposed, in a table": {name: exposure.label for name, exposure in EXPOSED.items()},

@@ -1,15 +1,33 @@
-"""Groups of wait sites: by the user's line that calls them, or by the library function that waits."""
+"""What a wait of the host consists of; groups of wait sites, by the user's line or by the library function."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from pinprof.analyses.syncs import VERDICTS, WAITS, BareSite
+from pinprof.analyses.syncs import VERDICTS, WAITS, BareSite, WaitCost
 from pinprof.measurement.profile import WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.words import place, short_place
 from pinprof.trace.lines import Place
 from pinprof.units import counted
 
+
+class WaitPart(NamedTuple):
+    """A part of a wait of the host, or the idle time after it."""
+
+    key: str
+    label: str
+    """What the host waits for; the parts of a wait follow "the host waits"."""
+    meaning: str
+    time_ns: Callable[[WaitCost], int]
+
+
+WAIT_PARTS = (
+    WaitPart("drain", "for earlier work", "waiting for work that was queued before", lambda cost: cost.drain_ns),
+    WaitPart("own", "for its own copy", "waiting for the call's own copy", lambda cost: cost.own_ns),
+    WaitPart("rest", "in the call", "the call itself", lambda cost: cost.overhead_ns),
+    WaitPart("idle", "GPU idle after", "until the GPU's next work", lambda cost: cost.idle_ns),
+)
 LINE, LIBRARY = "line", "library"
 """The ways to group sites."""
 

@@ -16,8 +16,6 @@ NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
     "pinprof report names the lines of the host"
 )
-WAIT_PARTS = {"drain": "for earlier work", "own": "for its own copy", "rest": "in the call"}
-"""The parts of a wait of the host, after "the host waits"."""
 SHOWN_PARTS = 2
 """Parts of the path of a library's file that a table shows."""
 NOTHING = "-"

@@ -28,7 +28,8 @@ from pinprof.report.html import Markup
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_PART
 from pinprof.report.timeline.steps import shown_numbers
-from pinprof.report.words import WAIT_PARTS, short_place, step_known
+from pinprof.report.wait_groups import WAIT_PARTS
+from pinprof.report.words import short_place, step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import NS_PER_MS, duration, ms, percent
 
@@ -62,9 +63,10 @@ MAX_SITES = 10
 """The most places that are drawn; the table has all."""
 LONGEST = 44
 """Characters of a place that fit on a phone."""
-DRAIN = Key(f"host waits: {WAIT_PARTS['drain']}", hues.WAIT)
-OWN = Key(f"host waits: {WAIT_PARTS['own']}", hues.COPY_OUT[0], pattern="/")
-OVERHEAD = Key(f"host waits: {WAIT_PARTS['rest']}", hues.CALL, pattern="-")
+_WAITS_FOR = [f"host waits: {part.label}" for part in WAIT_PARTS]
+DRAIN = Key(_WAITS_FOR[0], hues.WAIT)
+OWN = Key(_WAITS_FOR[1], hues.COPY_OUT[0], pattern="/")
+OVERHEAD = Key(_WAITS_FOR[2], hues.CALL, pattern="-")
 BUSY = Key("busy", KINDS[COMPUTE_ONLY].colour)
 BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
 STALLS_AND_SAVINGS = (
@@ -234,20 +236,17 @@ def syncs_chart(profile: Profile) -> Chart | None:
         return None
     costs = [cost for _, cost in sites[:MAX_SITES]]
     data = []
-    for key, times, place in (
-        (DRAIN, [cost.drain_ns for cost in costs], 0.0),
-        (OWN, [cost.own_ns for cost in costs], 0.0),
-        (OVERHEAD, [cost.overhead_ns for cost in costs], 0.0),
-        (BUBBLE, [cost.idle_ns for cost in costs], 0.3),
-    ):
+    keys = (DRAIN, OWN, OVERHEAD, BUBBLE)
+    for key, part in zip(keys, WAIT_PARTS, strict=True):
+        times = [part.time_ns(cost) for cost in costs]
         hover = [f"{key.label}: {duration(time / count)} {per}" for time in times]
         x = [ms(time / count) for time in times]
-        y = [number + place for number in range(len(costs))]
+        y = [number + (0.3 if key is BUBBLE else 0.0) for number in range(len(costs))]
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hover=hover))
     labels = [site_label(site) for site, _ in sites[:MAX_SITES]]
     shape = labelled_rows(labels, f"ms {per}", row=58, above=0.15, edges=(0.6, 0.55), barmode="stack")
     left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
-    return Chart(STALLS_AND_SAVINGS + left, data, shape, (DRAIN, OWN, OVERHEAD, BUBBLE))
+    return Chart(STALLS_AND_SAVINGS + left, data, shape, keys)
 
 
 def site_label(site: WaitSite) -> str:

@@ -10,8 +10,8 @@ from pinprof.analyses.syncs import WAITS, Stalls, WaitCost
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
 from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, EventGroups, Field, Grid, Scopes, short_name, timed
-from pinprof.report.wait_groups import LIBRARY, LINE, called_from_several, group_waits
-from pinprof.report.words import WAIT_PARTS, cut, place, short_place
+from pinprof.report.wait_groups import LIBRARY, LINE, WAIT_PARTS, called_from_several, group_waits
+from pinprof.report.words import cut, place, short_place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
@@ -20,16 +20,6 @@ MOST_LEVELS = 64
 """Levels of callers that are searched for an op of the same name."""
 MOST_SEEN = 1000
 """The most waits of a site that the timeline finds one by one."""
-PARTS_OF_WAITS: tuple[tuple[Field, Callable[[WaitCost], int]], ...] = (
-    (
-        Field("drain", WAIT_PARTS["drain"], TIME, "waiting for work that was queued before", adds=True),
-        lambda cost: cost.drain_ns,
-    ),
-    (Field("own", WAIT_PARTS["own"], TIME, "waiting for the call's own copy", adds=True), lambda cost: cost.own_ns),
-    (Field("rest", WAIT_PARTS["rest"], TIME, "the call itself", adds=True), lambda cost: cost.overhead_ns),
-    (Field("idle", "GPU idle after", TIME, "until the GPU's next work", adds=True), lambda cost: cost.idle_ns),
-)
-"""The columns of waits besides their length, and their values; they may be withheld."""
 
 
 def ops(analysis: Analysis) -> Grid | None:
@@ -109,12 +99,12 @@ def waits(analysis: Analysis) -> Grid | None:
     rows_in_steps = (of_site[trace.steps.holds(syncs.stalls.call_step[of_site])] for of_site in rows)
     inside, longest = ([_longest(trace, syncs.stalls, of_site) for of_site in scope] for scope in (rows_in_steps, rows))
     costs = [(site.in_steps, site.total) for site in sites]
-    parts = () if why.drain else PARTS_OF_WAITS
+    parts = () if why.drain else WAIT_PARTS
     numbers: dict[str, Scopes] = {
         "count": _of_sites(costs, lambda cost: cost.count),
         "total": _of_sites(costs, lambda cost: cost.stall_ns),
         "most": ([wait.stall_ns for wait in inside], [wait.stall_ns for wait in longest]),
-        **{field.key: _of_sites(costs, value) for field, value in parts},
+        **{part.key: _of_sites(costs, part.time_ns) for part in parts},
     }
     calls = [trace.calls.start_ns[syncs.stalls.call[of_site[:MOST_SEEN]]].tolist() for of_site in rows]
     return Grid(
@@ -123,7 +113,7 @@ def waits(analysis: Analysis) -> Grid | None:
         "Calls in which the host can wait for the GPU, by cause and place, as traced",
         (
             Field("name", "cause"),
-            *timed(*(field for field, _ in parts)),
+            *timed(*(Field(part.key, part.label, TIME, part.meaning, adds=True) for part in parts)),
             Field("op", "op or call"),
             Field("line", "line"),
             Field("library", "in"),

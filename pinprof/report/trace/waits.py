@@ -12,13 +12,14 @@ from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styl
 from pinprof.report.wait_groups import (
     LIBRARY,
     LINE,
+    WAIT_PARTS,
     WaitGroup,
     called_from_several,
     cause_with_verdict,
     group_waits,
     place_in_group,
 )
-from pinprof.report.words import NOTHING, WAIT_PARTS, not_shown, place, short_place, whole_place
+from pinprof.report.words import NOTHING, not_shown, place, short_place, whole_place
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 from pinprof.units import counted, duration, how_many, shortened
@@ -84,7 +85,7 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: 
     together = group_waits(listed, by)
     most = len(together) if rows is None else max(rows, LEAST_SITES)
     columns = [Column("wait"), Column("in"), Column("op or call")]
-    columns += number_columns("count", "host waits", *WAIT_PARTS.values(), "GPU idle after")
+    columns += number_columns("count", "host waits", *(part.label for part in WAIT_PARTS))
     all_rows = [row for group in together for row in _site_rows(profile, group, by, len(sites))]
     some_rows = [row for group in together[:most] for row in _site_rows(profile, group, by, MAX_WITHIN)]
     outside, left = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
@@ -234,8 +235,7 @@ def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
         return (NOTHING,) * 6
     known = [cost for site in sites if (cost := given(site.in_steps_cost))]
     sums = WaitCost.of(known) if len(known) == len(sites) else None
-    times = (sums.drain_ns, sums.own_ns, sums.overhead_ns, sums.idle_ns) if sums else (None,) * 4
-    parts = (NOTHING if time is None else duration(time / steps) for time in times)
+    parts = (duration(part.time_ns(sums) / steps) if sums else NOTHING for part in WAIT_PARTS)
     count, stall_ns = sum(cost.count for cost in stalled), sum(cost.stall_ns for cost in stalled)
     return how_many(count / steps), duration(stall_ns / steps), *parts
 
