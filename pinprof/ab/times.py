@@ -13,19 +13,8 @@ from numpy.typing import NDArray
 from pinprof.ab.statistics import Floats
 from pinprof.errors import MeasureError
 from pinprof.replay.bound import STARVED
-from pinprof.trace.run_log import (
-    CAPTURE,
-    CHECKPOINT,
-    COMPILE,
-    EPOCH,
-    EVALUATION,
-    PLAIN,
-    RunLog,
-    TimesFile,
-    run_of_metadata,
-)
+from pinprof.trace.run_log import IRREGULAR_WORK, PLAIN, RunLog, TimesFile, run_of_metadata
 
-IRREGULAR = {EVALUATION, CHECKPOINT, COMPILE, CAPTURE, EPOCH}
 EVERY = re.compile(r"every \d+")
 """In the name of a marker: a step is several of its calls."""
 
@@ -162,7 +151,7 @@ def _windows(log: RunLog, times: Floats, regular: NDArray[np.bool_]) -> tuple[tu
 
 
 def _irregular(log: RunLog) -> list[int]:
-    rare = IRREGULAR - log.in_most_steps(IRREGULAR)
+    rare = {*IRREGULAR_WORK} - log.in_most_steps({*IRREGULAR_WORK})
     return sorted({work.step for work in log.work if work.kind in rare})
 
 

@@ -17,6 +17,14 @@ EVALUATION, CHECKPOINT, EPOCH, COMPILE = "evaluation", "checkpoint", "epoch_end"
 CAPTURE = "graph_capture"
 """Kinds of irregular work in a step: `Module.eval()` was called, `torch.save` was called, a DataLoader was started
 again, torch.compile compiled, or a CUDA graph was captured."""
+IRREGULAR_WORK = {
+    EVALUATION: "an evaluation",
+    CHECKPOINT: "saving a checkpoint",
+    COMPILE: "compiling",
+    CAPTURE: "the capture of a CUDA graph",
+    EPOCH: "the start of an epoch",
+}
+"""All kinds, in words."""
 
 PLAIN = "plain"
 """The window that times steps."""

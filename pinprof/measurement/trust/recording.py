@@ -6,22 +6,13 @@ from pinprof.analyses.steps import WHY, WHY_SERVED, IrregularStep
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
-from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, RECORDED
+from pinprof.trace.run_log import IRREGULAR_WORK, RECORDED
 from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
 from pinprof.units import counted, duration, percent
 
 INFLATED = 1.1
 """If the profiler makes the step longer by more than this, a report says so: a finding of 10 % is of high severity."""
-
-NOTED = {
-    EVALUATION: "an evaluation",
-    CHECKPOINT: "saving a checkpoint",
-    COMPILE: "compiling",
-    CAPTURE: "the capture of a CUDA graph",
-    EPOCH: "the start of an epoch",
-}
-"""The irregular work that pinprof noted in a recorded step, in words."""
 
 PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain window (--windows, plain_steps)"
 LINES_WINDOW = (
@@ -180,7 +171,7 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     """Return why a step is unlike the others: what pinprof noted in it, else what the trace shows."""
     noted = trace.run.noted_in(RECORDED) if trace.run else []
     kinds = noted[step.step] if len(noted) == len(trace.steps) else set()
-    named = [words for kind, words in NOTED.items() if kind in kinds]
+    named = [words for kind, words in IRREGULAR_WORK.items() if kind in kinds]
     why = WHY_SERVED if is_serving(trace.steps) else WHY
     return f"it has {' and '.join(named)} in it" if named else why[step.reason]
 
