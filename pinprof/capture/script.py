@@ -18,7 +18,7 @@ from pinprof.capture.job import Agreement, Rank, leave_job
 from pinprof.capture.options import ON_COMMAND_LINE, RecordingOptions
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
-from pinprof.capture.steps.stepper import Membership, Stepper
+from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
 from pinprof.capture.window.lean import OnLook
 from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
@@ -121,7 +121,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     is_recorded = run.path or any(child.path for child in run.children)
     if not is_recorded and not run.exit_status and not recorder.stepper.is_faulty:
         raise CaptureError(_why_no_child_recorded(run.children) or recorder.why_nothing_recorded(program))
-    rank = recorder.membership.rank
+    rank = recorder.stepper.rank
     return _as_its_own(run, recording.path) if rank is None else _among_ranks(run, rank)
 
 
@@ -138,12 +138,11 @@ class _Recorder:
     ) -> None:
         alone = agreement is None
         self.recording, self.notes, self.config = recording, notes, config
-        self.membership = Membership(recording, lambda: self.marks.place, config.options.force)
         self.stepper = Stepper(
             recording,
             agreement,
             keep_going=config.keep_going,
-            membership=self.membership if alone else None,
+            may_join=alone,
             is_training=lambda: self.marks.trains,
             is_needed=lambda: bool(notes.running),
         )
@@ -206,7 +205,7 @@ class _Recorder:
             if stepper.failure is not None and not stepper.is_faulty and not ending.exit_status:
                 raise stepper.failure
         finally:
-            self.membership.leave()
+            self.stepper.leave()
         return ending
 
     def outcome(self, ending: Ending) -> ScriptRun:
@@ -237,7 +236,7 @@ class _Recorder:
         """End the recording of a program that leaves its process at once, and say whether there is a trace."""
         recording = self.recording
         recording.end()
-        self.membership.leave()
+        self.stepper.leave()
         self.notes.remove()
         if recording.recorded_steps:
             path = shortest(recording.path)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import get_ident
 
 from pinprof.capture.job import Agreement, Rank, path_of_rank, rank_in_group, store_of_group
@@ -13,45 +12,13 @@ from pinprof.program.hooks import contained, faults
 from pinprof.program.user_program import POLITE_STOPS, Stop
 
 
-@dataclass
-class Membership:
-    """The rank of a recording that began without one; `rank` and `agreement` are None as long as it has none.
-
-    `count` returns how many steps the program has made.
-    """
-
-    recording: Recording
-    count: Callable[[], int]
-    force: bool
-    rank: Rank | None = None
-    agreement: Agreement | None = None
-
-    def join(self) -> Agreement | None:
-        """Join the other ranks of the process group, if it has several, and give the trace the name of this rank."""
-        rank = rank_in_group()
-        if rank is None or rank.world_size == 1:
-            return None
-        self.rank, self.agreement = rank, Agreement(rank, store_of_group)
-        self.recording.join(self.agreement, self.count)
-        self.recording.path = path_of_rank(self.recording.path, rank.rank)
-        return self.agreement
-
-    def check(self) -> None:
-        """Raise CaptureError if the trace cannot be written under its new name."""
-        if self.rank is not None:
-            writable_target(self.recording.path, force=self.force)
-
-    def leave(self) -> None:
-        """Tell the other ranks where this one has written its trace."""
-        if self.agreement is not None:
-            self.agreement.leave(self.recording.path if self.recording.recorded_steps else None)
-
-
 class Stepper:
     """Advances the recording at the end of every step, and ends the script when that is done or has failed.
 
     A rank of a job goes on until all ranks can end together, because the others would wait for it in a collective. A
-    script that only evaluates goes on while children that train need it (`is_needed`).
+    recording that began without a rank `may_join` those of the process group that the script makes before its first
+    step ends; `rank` is None as long as it has none. A script that only evaluates goes on while children that train
+    need it (`is_needed`).
     """
 
     def __init__(
@@ -60,11 +27,12 @@ class Stepper:
         agreement: Agreement | None,
         *,
         keep_going: bool,
-        membership: Membership | None = None,
+        may_join: bool = False,
         is_training: Callable[[], bool] = lambda: True,
         is_needed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.recording = recording
+        self.rank: Rank | None = None
         self.failure: CaptureError | None = None
         self.trains = False
         """Whether the recorded steps train."""
@@ -75,15 +43,15 @@ class Stepper:
         self.stop = Stop()
         self._thread = get_ident()
         self._agreement = agreement
-        self._membership = membership
+        self._may_join = may_join
         self._keep_going = keep_going
         self._is_training = is_training
         self._is_needed = is_needed
 
     def end_step(self, marker: str) -> None:
         """Note the end of a step, with the name of its marker."""
-        if self._membership is not None:
-            self._join(self._membership)
+        if self._may_join:
+            self._join()
         if self.failure is None:
             try:
                 self._advance(marker)
@@ -91,7 +59,9 @@ class Stepper:
                 self._give_up(exc)
             except Exception as error:  # noqa: BLE001  an error of pinprof, not of the program
                 self._give_up(self._note_fault(error))
-        if self.stops or (self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.place))):
+        if self.stops or (
+            self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.count()))
+        ):
             if not self.stops:
                 contained(self.on_stop)()
             self.stop()
@@ -106,6 +76,11 @@ class Stepper:
             self.failure = self.failure or exc
         except Exception as error:  # noqa: BLE001  the program has ended, and has its exit status
             self._note_fault(error)
+
+    def leave(self) -> None:
+        """Tell the ranks that the recording has joined where this one has written its trace."""
+        if self.rank is not None and self._agreement is not None:
+            self._agreement.leave(self.recording.path if self.recording.recorded_steps else None)
 
     def _advance(self, marker: str) -> None:
         recording = self.recording
@@ -130,10 +105,17 @@ class Stepper:
         if self._agreement is None and not self.is_faulty:
             faults.say(f"Nothing more is recorded: {failure}. The program runs on")
 
-    def _join(self, membership: Membership) -> None:
-        self._membership, self._agreement = None, membership.join()
+    def _join(self) -> None:
+        """Join the other ranks of the process group, if it has several, and give the trace the name of this rank."""
+        self._may_join = False
+        rank, recording = rank_in_group(), self.recording
+        if rank is None or rank.world_size == 1:
+            return
+        self.rank, self._agreement = rank, Agreement(rank, store_of_group)
+        recording.join(self._agreement, recording.count)
+        recording.path = path_of_rank(recording.path, rank.rank)
         try:
-            membership.check()
+            writable_target(recording.path, force=recording.options.force)
         except CaptureError as exc:
             self.failure = exc
 

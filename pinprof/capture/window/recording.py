@@ -130,7 +130,8 @@ class Recording:
         self._workers = WorkerSamples()
         self._on_progress = on_progress
         self._agreement: Agreement | None = None
-        self._count: Callable[[], int] = lambda: self.steps_seen
+        self.count: Callable[[], int] = lambda: self.steps_seen
+        """Returns how many steps the program has made; without `join`, the calls of `step()`."""
         self._make_profiler = make_profiler
         self._lean = LeanWindow(self.journal, make_profiler, self._sections)
         self._timed_steps = 0
@@ -162,17 +163,12 @@ class Recording:
 
         Call it before the warm-up ends.
         """
-        self._agreement, self._count = agreement, count
+        self._agreement, self.count = agreement, count
 
     @property
     def recorded_steps(self) -> int:
         """How many complete steps the file has."""
         return self._timed_steps or self._lean.steps
-
-    @property
-    def place(self) -> int:
-        """How many steps the program has made; without `join`, the calls of `step()`."""
-        return self._count()
 
     def watch(self) -> None:
         """Note the irregular work of the program from now until the end; `start` calls this if you did not.
@@ -265,14 +261,14 @@ class Recording:
             self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
-        yield from self._lean.record(options.steps, self.path, self._count)
+        yield from self._lean.record(options.steps, self.path, self.count)
         if options.line_steps and uses_cuda():
             yield from line_window(options.line_steps, self.path, with_stack=options.line_stack)
             yield from watch_window(options.watch_steps, self.path)
         if options.plain_steps and self._agreement is None and not uses_cuda():
             yield from until_precise(self.journal, options)  # only now: nobody knows how many steps a program makes
         if options.every and (self._agreement is None or self._agreement.rank == 0):
-            looks = RepeatedLooks(self.journal, self._make_profiler, self._count)
+            looks = RepeatedLooks(self.journal, self._make_profiler, self.count)
             yield from looks.record(options.every, options.steps, self.path, self.marker, self.on_look)
         self.done = True
 
@@ -286,7 +282,7 @@ class Recording:
         steps = options.plain_steps
         if steps and agreement.in_contact:
             steps = options.plain_steps_of(step_ns)
-        agreed = int((yield from agreement.begin(self._count, str(steps), options)))
+        agreed = int((yield from agreement.begin(self.count, str(steps), options)))
         return msgspec.structs.replace(
             options, plain_steps=agreed, plain_seconds=0.0, plain_max_seconds=inf, plain_precision=1.0
         )
