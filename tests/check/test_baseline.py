@@ -161,10 +161,13 @@ def test_a_trace_that_lost_its_waits_to_the_recording_is_not_better(tmp_path: Pa
     [
         ("{", "is not JSON"),
         ("\udcff", "is not JSON"),
+        ("[" * 100_000, "is not a report"),
+        ("null", "is not a report"),
         ("[]", "is not a report"),
         ("{}", "it has no schema"),
         ('{"schema": "pinprof.report/2"}', "pinprof.report/2, not pinprof.report/1"),
         ('{"schema": "pinprof.report/1"}', "is not a report"),
+        ('{"schema": "pinprof.report/1", "traces": []}', "is not a report"),
         ('{"schema": "pinprof.report/1", "traces": [{"path": 3}]}', "is not a report"),
     ],
 )

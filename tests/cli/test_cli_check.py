@@ -318,20 +318,7 @@ def test_what_could_not_be_judged_is_written_too(folder: Path) -> None:
 # The project's file
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[tool.pinprof]",
-        "[tool.pinprof.check]",
-        "[tool.pinprof.checks]\nmax-hidden-syncs = 0",
-        "[tool.PinProf.check]\nmax-hidden-syncs = 0",
-        "[tool.pinprof]\nchekc = {}",
-        "[tool.pinprof.check]\nmax-hidden-sync = 0",
-        "[tool.pinprof.check]\nmax-hidden-syncs = '0'",
-        "[tool.pinprof.check",
-    ],
-)
+@pytest.mark.parametrize("text", ["", "[tool.pinprof]", "[tool.pinprof.check]", "[tool.pinprof.check"])
 def test_a_project_whose_limits_are_none_does_not_pass(folder: Path, text: str) -> None:
     (folder / "pyproject.toml").write_text(text)
     (folder / "src").mkdir()
@@ -386,19 +373,6 @@ def test_a_baseline_of_another_version_is_used_and_remarked_on(folder: Path) -> 
     assert result.stderr.startswith(f"Note: baseline.json: it is of pinprof 0.0.1, this is {VERSION}: ")
     path.write_text(path.read_text().replace("pinprof.report/1", "pinprof.report/2"))
     assert is_one_line_error(invoke("check", "good.json", "--baseline", "baseline.json"))
-
-
-@pytest.mark.parametrize("content", ["", "{", "[" * 100_000, "null", '{"schema": "pinprof.report/1", "traces": []}'])
-def test_a_baseline_that_is_none_is_one_line(folder: Path, content: str) -> None:
-    (folder / "baseline.json").write_text(content)
-    assert is_one_line_error(invoke("check", "good.json", "--baseline", "baseline.json"))
-
-
-def test_a_trace_that_lost_its_end_is_not_the_same_as_before(folder: Path) -> None:
-    baseline(folder, with_waits())
-    whole = (folder / "good.json").read_bytes()
-    (folder / "good.json").write_bytes(whole[: len(whole) * 9 // 10])
-    assert in_every_format("good.json", "--baseline", "baseline.json")[0] == 2
 
 
 def test_a_rank_that_cannot_be_read_beside_a_baseline_is_no_pass(folder: Path) -> None:
