@@ -81,7 +81,7 @@ class Outcome:
     @property
     def why(self) -> str:
         """Why it was not changed."""
-        return "; ".join(each.why for each in self.patches.refused)
+        return "; ".join(refusal.why for refusal in self.patches.refused)
 
     @property
     def is_unchanged(self) -> bool:

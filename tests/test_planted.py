@@ -83,18 +83,18 @@ def test_faults_are_found_again_below_later_edits(tmp_path: Path) -> None:
 
 
 def test_the_variants_are_as_many_as_they_should_be() -> None:
-    assert len({each.name for each in VARIANTS}) == len(VARIANTS)
-    assert sum(not each.sound for each in VARIANTS) >= 32
-    assert sum(each.sound for each in VARIANTS) >= 10
-    assert all(program(each.program).gpus == 1 and len(each.faults) <= 3 for each in VARIANTS)
-    assert all(fault.outcome == "same" for each in VARIANTS if each.sound for fault in each.faults)
+    assert len({variant.name for variant in VARIANTS}) == len(VARIANTS)
+    assert sum(not variant.sound for variant in VARIANTS) >= 32
+    assert sum(variant.sound for variant in VARIANTS) >= 10
+    assert all(program(variant.program).gpus == 1 and len(variant.faults) <= 3 for variant in VARIANTS)
+    assert all(fault.outcome == "same" for variant in VARIANTS if variant.sound for fault in variant.faults)
 
 
 def test_no_program_of_the_held_out_part_is_among_those_that_fix_was_made_with() -> None:
     names = [each.name for each in (*VARIANTS, *UNSEEN_VARIANTS)]
     assert len(set(names)) == len(names)
-    seen = {program(each.program).repository for each in VARIANTS}
-    assert {each.program for each in UNSEEN_VARIANTS} == {each.name for each in UNSEEN}
+    seen = {program(variant.program).repository for variant in VARIANTS}
+    assert {variant.program for variant in UNSEEN_VARIANTS} == {each.name for each in UNSEEN}
     assert not seen & {each.repository for each in UNSEEN}
     assert len({each.repository for each in UNSEEN}) >= 8
 

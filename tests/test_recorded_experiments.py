@@ -112,7 +112,7 @@ def test_batches_of_a_class_are_told_from_those_of_a_loader_that_does_not_pin() 
         ),
     ):
         assert analysis.trace.info.loaders_pin is pins
-        (found,) = (each for each in analysis.findings if each.rule.id in {"PIN104", "PIN105"})
+        (found,) = (finding for finding in analysis.findings if finding.rule.id in {"PIN104", "PIN105"})
         assert (found.rule.id, said in found.evidence.text) == (rule, True)
     assert to_do(found, analysis.findings).startswith("Add pin_memory=True to the DataLoader, or")
 
@@ -120,7 +120,7 @@ def test_batches_of_a_class_are_told_from_those_of_a_loader_that_does_not_pin() 
 def test_batches_of_a_class_with_pin_memory_are_pinned() -> None:
     analysis = analysis_of(RECORDED / "e9.pinned-with-pin_memory.json.gz")
     assert analysis.trace.info.loaders_pin is True
-    assert not {each.rule.id for each in analysis.findings} & {"PIN101", "PIN104", "PIN105"}
+    assert not {finding.rule.id for finding in analysis.findings} & {"PIN101", "PIN104", "PIN105"}
 
 
 @pytest.mark.parametrize("process", [0, 1])
@@ -139,7 +139,7 @@ def test_a_tensor_that_may_have_been_sent_to_a_process_is_said_to_arrive_unpinne
 @pytest.mark.parametrize("case", ["e1.pinned-to", "e3.pin-and-copy-blocking", "e8.pinned-blocking"])
 def test_what_is_pinned_is_not_asked_to_be(case: str) -> None:
     findings = analysis_of(RECORDED / f"{case}.json.gz").findings
-    (found,) = (each for each in findings if each.rule.id == "PIN102")
+    (found,) = (finding for finding in findings if finding.rule.id == "PIN102")
     assert to_do(found, findings) == "Add non_blocking=True: this memory is pinned already"
 
 
@@ -155,7 +155,7 @@ ADVICE = {
 @pytest.mark.parametrize("case", slow_but(["e7.pin-in-threads-then-copy"], ADVICE))
 def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str) -> None:
     findings = analysis_of(RECORDED / f"{case}.json.gz").findings
-    (found,) = (each for each in findings if each.rule.id == "PIN603")
+    (found,) = (finding for finding in findings if finding.rule.id == "PIN603")
     assert to_do(found, findings).startswith(ADVICE[case])
     assert "every N steps" not in found.fix
 
@@ -171,7 +171,7 @@ def test_of_more_pinned_memory_than_the_machine_has_nothing_is_said() -> None:
     """torch 2.11 counts each tensor that pins the block of another one anew: here more than the machine has."""
     analysis = analysis_of(RECORDED / "e15.allocate-pinned-again.json.gz")
     assert analysis.trace.info.host_memory is None
-    assert "PIN109" not in {each.rule.id for each in analysis.findings}
+    assert "PIN109" not in {finding.rule.id for finding in analysis.findings}
 
 
 def test_memory_that_is_pinned_anew_in_each_step_is_no_start_of_cuda() -> None:

@@ -99,10 +99,10 @@ def test_copies_equal_the_raw_events(name: str) -> None:
     groups = loaded(name).profile.copies
     copied, hidden = [known(group.copied) for group in groups], [known(group.hidden) for group in groups]
     copies = [event for event in raw_events(name) if event["cat"] == "gpu_memcpy"]
-    assert sum(each.count for each in copied) == len(copies)
-    assert sum(each.bytes or 0 for each in copied) == sum(event["args"]["bytes"] for event in copies)
-    assert sum(each.time_ns for each in copied) == sum(int(event["dur"] * 1000) for event in copies)
-    assert [each.overlapped_ns + each.exposed_ns for each in hidden] == [each.time_ns for each in copied]
+    assert sum(group.count for group in copied) == len(copies)
+    assert sum(group.bytes or 0 for group in copied) == sum(event["args"]["bytes"] for event in copies)
+    assert sum(group.time_ns for group in copied) == sum(int(event["dur"] * 1000) for event in copies)
+    assert [group.overlapped_ns + group.exposed_ns for group in hidden] == [group.time_ns for group in copied]
 
 
 @pytest.mark.parametrize("name", mostly_slow(FILES, str))

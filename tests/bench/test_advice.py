@@ -9,7 +9,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def said(bench: BenchBuilder, name: str) -> Advice:
-    (found,) = (each for each in advice(bench.build()) if each.name == name)
+    (found,) = (piece for piece in advice(bench.build()) if piece.name == name)
     return found
 
 

@@ -22,7 +22,7 @@ from pinprof.bench.results import (
 
 
 def rounds(unit: str, *medians: float) -> list[Figure]:
-    return [Figure("copy", unit, each, 0.99 * each, 1.01 * each, runs=10) for each in medians]
+    return [Figure("copy", unit, middle, 0.99 * middle, 1.01 * middle, runs=10) for middle in medians]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_median_of_another_bench_lies_in_it_in_nine_of_ten_cases(count: int)
     inside = 0
     for _ in range(3_000):
         before, after = ([chance.lognormvariate(0.0, 0.1) for _ in range(count)] for _ in range(2))
-        figure = of_rounds([Figure("copy", "ms", each, each, each, runs=1) for each in before])
+        figure = of_rounds([Figure("copy", "ms", middle, middle, middle, runs=1) for middle in before])
         inside += figure.low <= median(after) <= figure.high
     assert 0.91 < inside / 3_000 < 0.98
 
@@ -95,7 +95,7 @@ def test_three_rounds_that_differ_as_usual_reach_two_deviations_and_others_are_d
     shown = 0.1 * math.exp(-0.289)
     for times, pooled in ((1, 1), (100, 10), (0.01, 0.1)):
         medians = [math.exp(each * shown * times) for each in (-1, 0, 1)]
-        figure = of_rounds([Figure("copy", "ms", each, each, each, runs=1) for each in medians], usual)
+        figure = of_rounds([Figure("copy", "ms", middle, middle, middle, runs=1) for middle in medians], usual)
         assert figure.high == pytest.approx(max(medians[-1], math.exp(2 * 0.1 * pooled)))
         assert figure.low == pytest.approx(1 / figure.high)
 

@@ -15,7 +15,7 @@ WILD = gbps("HtoD pinned", GIB, 54, 13, 207)
 
 
 def names(*figures: Figure, machine: Machine = H200) -> list[tuple[str, int | None]]:
-    return [(each.figure, each.size) for each in refused(BenchBuilder(machine).add("E13", *figures).build())]
+    return [(rate.figure, rate.size) for rate in refused(BenchBuilder(machine).add("E13", *figures).build())]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,6 @@ def test_that_copies_vary_is_judged_by_those_that_do() -> None:
 
 
 def test_no_advice_is_made_of_it() -> None:
-    found = {each.name: each for each in advice(BenchBuilder().add("E13", *both_ways(GIB, 53, 13, 207)).build())}
+    found = {piece.name: piece for piece in advice(BenchBuilder().add("E13", *both_ways(GIB, 53, 13, 207)).build())}
     assert "pinning_pays_from_htod" not in found
     assert "link_reached" not in found

@@ -156,10 +156,10 @@ def _of_sentence(headline: str | None, short: str, full: str, sentence: str, pag
 def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[str, Any]]) -> Iterator[str]:
     order = [(finding["rule"], finding["title"]) for finding in findings]
     named = [(rule, title) for title, rule in re.findall(r"^ +\d\. .*?: (.*) \((PIN\d+)\)$", short, re.MULTILINE)]
-    for name, shown in (("short", named), ("brief", [(each["rule"], each["title"]) for each in of_brief])):
+    for name, shown in (("short", named), ("brief", [(entry["rule"], entry["title"]) for entry in of_brief])):
         places: list[int] = []
-        for each in shown:
-            places += [place for place, known in enumerate(order) if known == each and place not in places][:1]
+        for entry in shown:
+            places += [place for place, known in enumerate(order) if known == entry and place not in places][:1]
         if places != sorted(places):
             yield f"the {name} report names findings in another order: {[rule for rule, _ in shown]}"
 

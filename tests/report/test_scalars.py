@@ -79,7 +79,7 @@ def document() -> str:
 
 def test_a_saving_that_no_replay_tells_is_not_zero() -> None:
     logged = to_logged(document(), None)
-    (saving,) = (each.saving for each in analysis_of(RECORDED).findings if each.rule.id == "PIN210")
+    (saving,) = (finding.saving for finding in analysis_of(RECORDED).findings if finding.rule.id == "PIN210")
     assert saving
     assert logged.numbers["pinprof/findings/PIN210/saving_ms"] == pytest.approx(saving.saving_ns / 1e6, abs=1e-5)
     assert "pinprof/findings/PIN701/saving_ms" not in logged.numbers

@@ -20,17 +20,17 @@ def sites_of(builder: TraceBuilder, folder: Path) -> tuple[WaitSite, ...]:
 
 def test_waits_of_one_line_stand_together_the_costliest_line_first(tmp_path: Path) -> None:
     gathered = group_waits(sites_of(detector(), tmp_path))
-    assert [(str(each.at), len(each.sites)) for each in gathered] == [
+    assert [(str(group.at), len(group.sites)) for group in gathered] == [
         ("train.py:30", 6),  # idle for six times 140 µs
         ("train.py:60", 1),  # 320 µs
         ("train.py:32", 1),  # 140 µs
     ]
-    assert [each.cause for each in gathered] == ["3 causes", "`nonzero()`", "`.item()`"]
+    assert [group.cause for group in gathered] == ["3 causes", "`nonzero()`", "`.item()`"]
 
 
 def test_by_library_each_function_stands_with_all_that_call_it(tmp_path: Path) -> None:
     gathered = group_waits(sites_of(detector(), tmp_path), LIBRARY)
-    nms = next(each for each in gathered if each.at.function == "batched_nms")
+    nms = next(group for group in gathered if group.at.function == "batched_nms")
     assert nms.at == Place("torchvision/ops/boxes.py", None, "batched_nms")
     assert sorted(place_in_group(site, LIBRARY) for site in nms.sites) == [
         "line 83, called by train.py:30 (main)",
@@ -41,7 +41,7 @@ def test_by_library_each_function_stands_with_all_that_call_it(tmp_path: Path) -
 @pytest.mark.parametrize("by", [LINE, LIBRARY])
 def test_no_site_is_lost_and_none_counts_twice(tmp_path: Path, by: str) -> None:
     sites = sites_of(detector(), tmp_path)
-    assert sorted(map(id, sites)) == sorted(id(site) for each in group_waits(sites, by) for site in each.sites)
+    assert sorted(map(id, sites)) == sorted(id(site) for group in group_waits(sites, by) for site in group.sites)
 
 
 def test_what_waits_at_the_line_itself_stands_with_what_it_calls(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_waits_without_libraries_and_without_places_stand_alone(tmp_path: Path) 
     own = [
         WAITS[6]._replace(op=op, cause=cause) for op, cause in (("aten::item", "item"), ("aten::nonzero", "nonzero"))
     ]
-    assert [len(each.sites) for each in group_waits(sites_of(detector(own), tmp_path))] == [1, 1]
-    assert [len(each.sites) for each in group_waits(sites_of(detector(with_lines=False), tmp_path))] == [1, 1, 1]
+    assert [len(group.sites) for group in group_waits(sites_of(detector(own), tmp_path))] == [1, 1]
+    assert [len(group.sites) for group in group_waits(sites_of(detector(with_lines=False), tmp_path))] == [1, 1, 1]
     assert group_waits([]) == []
 
 

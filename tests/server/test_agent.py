@@ -168,7 +168,7 @@ def test_what_takes_longer_tells_its_progress(agent: Agent) -> None:
 
     assert not agent.portal.call(ask).is_error
     assert told[0] == (0.0, "pinprof report")
-    assert [each[0] for each in told] == sorted({each[0] for each in told})
+    assert [part[0] for part in told] == sorted({part[0] for part in told})
 
 
 def test_programs_are_run_only_where_that_is_allowed(agent: Agent) -> None:
@@ -247,7 +247,7 @@ def test_standard_output_has_nothing_but_the_protocol_and_the_server_ends_with_i
         "no message",
         {"id": 2, "method": "tools/call", "params": call},
     ]
-    lines = (each if isinstance(each, str) else json.dumps({"jsonrpc": "2.0", **each}) for each in messages)
+    lines = (message if isinstance(message, str) else json.dumps({"jsonrpc": "2.0", **message}) for message in messages)
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([how.command, *how.args], cwd=how.cwd, env=how.env, **pipes) as process:
         assert process.stdin
@@ -267,7 +267,7 @@ def test_standard_output_has_nothing_but_the_protocol_and_the_server_ends_with_i
 
 def test_without_the_package_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command takes the folder out of it
-    for name in [each for each in sys.modules if each.startswith("pinprof.server")]:
+    for name in [module for module in sys.modules if module.startswith("pinprof.server")]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("mcp", "mcp.server"):
         monkeypatch.setitem(sys.modules, name, None)

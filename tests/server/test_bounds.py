@@ -45,8 +45,8 @@ def test_what_is_left_and_what_is_counted_make_the_whole(rows: list[object], mos
     document = {"rows": rows}
     made, lost = shortened(document, (), most)
     assert length(made) <= most
-    for each in lost:
-        assert len(pointed_at(document, each["list"])) == len(pointed_at(made, each["list"])) + each["count"]
+    for entry in lost:
+        assert len(pointed_at(document, entry["list"])) == len(pointed_at(made, entry["list"])) + entry["count"]
     assert json.dumps(made) == json.dumps(document) or lost
 
 

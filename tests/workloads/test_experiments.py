@@ -225,7 +225,7 @@ def test_what_is_measured_once_by_name_on_the_cpu() -> None:
 @pytest.mark.usefixtures("nothing_is_pinned")
 def test_traces_are_recorded_and_read_on_the_cpu(number: str, counts: int) -> None:
     found = [
-        each for each in trace_experiment(number, tiny(number), quick=True, device="cpu") if isinstance(each, Figure)
+        part for part in trace_experiment(number, tiny(number), quick=True, device="cpu") if isinstance(part, Figure)
     ]
     assert [figure.median for figure in found] == [0.0] * counts  # nothing waits for a GPU, nothing is copied to it
     assert set(names(found).split("; ")) <= set(TRACED_NAMES.get(number, "").split("; "))
@@ -315,7 +315,7 @@ def test_what_is_told_of_a_plain_loop() -> None:
     read = PROGRAMS["E10"].read
     assert read is not None
     waits, overlapped, ahead, ended = (
-        each for each in read("loop", trace, details_of(trace)) if isinstance(each, Figure)
+        part for part in read("loop", trace, details_of(trace)) if isinstance(part, Figure)
     )
     assert (waits.name, waits.median, overlapped.median) == ("waits, loop", 0, 0)
     assert ahead.name == "ahead, loop"
@@ -519,7 +519,7 @@ def test_copies_on_one_stream_run_in_turn() -> None:
 @pytest.mark.gpu
 def test_a_prefetcher_that_blocks_overlaps_and_waits() -> None:
     sizes = {**tiny("E10"), "rows": 4096, "features": 3072}
-    found = {each.name: each for each in trace_experiment("E10", sizes, quick=True) if isinstance(each, Figure)}
+    found = {part.name: part for part in trace_experiment("E10", sizes, quick=True) if isinstance(part, Figure)}
     assert found["overlapped, prefetcher, blocking"].median > 50
     assert found["waits, prefetcher, blocking"].median == 1
     assert found["ended before the next kernel, plain loop"].low == 1
@@ -581,7 +581,7 @@ def test_what_one_kernel_needs_copied_is_the_rest_of_its_time(monkeypatch: pytes
 @pytest.mark.usefixtures("nothing_is_pinned")
 def test_what_a_pinned_copy_costs_a_step_is_the_median_of_steps_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "in_turn", lambda *_: [(5.0, 4.0), (9.0, 5.0), (6.0, 4.0)])
-    found = {each.name: each.median for each in training.loader_times(torch.device("cpu"), tiny("E8"), QUICK)}
+    found = {figure.name: figure.median for figure in training.loader_times(torch.device("cpu"), tiny("E8"), QUICK)}
     assert found["pinned, non_blocking"] == 6
     assert found["no copy"] == 4
     assert found["cost of a pinned copy"] == 2  # of 1, 4 and 2
@@ -681,6 +681,6 @@ def test_the_share_under_kernels_is_that_of_each_copy(recording: str, least: flo
     trace = read_trace(str(TRACES / f"overlap_{recording}.json.gz"))
     read = PROGRAMS["E10"].read
     assert read is not None
-    _, found, *_ = (each for each in read("copy", trace, details_of(trace)) if isinstance(each, Figure))
+    _, found, *_ = (part for part in read("copy", trace, details_of(trace)) if isinstance(part, Figure))
     assert (found.name, found.unit, found.runs) == ("overlapped, copy", "%", 5)
     assert least <= found.low <= found.median <= found.high <= most

@@ -101,7 +101,7 @@ def test_figures_of_a_trace(tmp_path: Path) -> None:
         assert read is not None
         told = list(read(case, trace, measured))
         found |= {figure.name: figure.median for figure in told if isinstance(figure, Figure)}
-        assert [each.case for each in told if isinstance(each, Picture)] == [case]
+        assert [part.case for part in told if isinstance(part, Picture)] == [case]
     assert found == {
         "waits, non_blocking": 2,
         "asynchronous copies, non_blocking": 1,

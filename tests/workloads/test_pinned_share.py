@@ -35,7 +35,7 @@ class Pinned:
 
     def free(self) -> None:
         gc.collect(1)  # all of it is young
-        assert not [each for each in self.held if each() is not None]
+        assert not [chunk for chunk in self.held if chunk() is not None]
         self.freed += 1
 
 

@@ -99,7 +99,7 @@ def test_waits_stand_below_the_code_that_leads_to_them(tmp_path: Path) -> None:
     assert set(paths) == {item, sync}
     count = analysis.profile.steps.count
     for cause, path in (("item", item), ("device_synchronize", sync)):
-        ((_, cost),) = (each for each in analysis.profile.waits if each[0].cause == cause)
+        ((_, cost),) = (wait for wait in analysis.profile.waits if wait[0].cause == cause)
         assert paths[path] == (cost.stall_ns / count, cost.idle_ns / count)
 
 

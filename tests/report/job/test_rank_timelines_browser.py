@@ -25,7 +25,7 @@ SPANS = "() => [...document.querySelectorAll('.of-rank .drawn')].map((said) => s
 @pytest.fixture(scope="module", params=[1440, 390])
 def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Page]:
     analyses = {rank: analysis_of(TRACES / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz") for rank in (0, 1)}
-    parts = [measure_rank(each.trace) for each in analyses.values()]
+    parts = [measure_rank(analysis.trace) for analysis in analyses.values()]
     ranks = compare_ranks(parts)
     file = tmp_path_factory.mktemp("page") / "job.html"
     text = to_html(ranks, parts, analyses.pop(ranks.shown_rank), others=analyses)

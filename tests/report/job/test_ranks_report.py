@@ -168,7 +168,7 @@ def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ra
     ranks = compare_ranks(parts)
     shared, apart = ranks.findings
     assert (shared.ranks, shared.finding.evidence.cost_ns, apart.ranks) == ((0, 1), 55, (2,))
-    sites = [(each.site.evidence.function, each.site.evidence.cost_ns, each.ranks) for each in shared.sites]
+    sites = [(site.site.evidence.function, site.site.evidence.cost_ns, site.ranks) for site in shared.sites]
     assert sites == [("b", 50, (0, 1)), ("a", 30, (0,)), ("c", 5, (1,))]
     text = " ".join(job_to_text(ranks, parts, width=140).split())
     assert "ranks 0, 1 `torch.cuda.synchronize()` waits for the GPU (PIN210) b and 2 more sites" in text

@@ -22,7 +22,7 @@ SLEEPING = {rank: TRACES / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" 
 
 def sleeping() -> tuple[Ranks, dict[int, Analysis]]:
     analyses = {rank: analysis_of(path) for rank, path in SLEEPING.items()}
-    return compare_ranks([measure_rank(each.trace) for each in analyses.values()]), analyses
+    return compare_ranks([measure_rank(analysis.trace) for analysis in analyses.values()]), analyses
 
 
 def test_of_many_ranks_the_slowest_the_waiting_and_the_middle_have_timelines(tmp_path: Path) -> None:
@@ -72,17 +72,17 @@ def test_the_first_ones_are_seen_and_the_others_are_a_button_away(tmp_path: Path
     ranks = compare_ranks([measure_rank(trace) for trace in traces])
     read = Page(rank_timelines(ranks, {rank: analyse(traces[rank]) for rank in ranks_to_draw(ranks)}))
     regions = [attributes for tag, attributes in read.tags if attributes.get("class") == "of-rank"]
-    assert ["hidden" in each for each in regions] == [False] * AT_FIRST + [True]
+    assert ["hidden" in region for region in regions] == [False] * AT_FIRST + [True]
     buttons = [attributes for tag, attributes in read.tags if tag == "button" and "data-rank" in attributes]
-    assert [each["data-rank"] for each in buttons] == [each["data-rank"] for each in regions]
-    assert [each["aria-pressed"] for each in buttons] == ["true", "true", "false"]
+    assert [button["data-rank"] for button in buttons] == [region["data-rank"] for region in regions]
+    assert [button["aria-pressed"] for button in buttons] == ["true", "true", "false"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_others", [False, True])
 def test_the_page_leads_to_them(with_others: bool) -> None:
     ranks, analyses = sleeping()
-    parts = [measure_rank(each.trace) for each in analyses.values()]
+    parts = [measure_rank(analysis.trace) for analysis in analyses.values()]
     entry = analyses.pop(ranks.shown_rank)
     read = Page(to_html(ranks, parts, entry, others=analyses if with_others else None))
     ids = {attributes.get("id") for _, attributes in read.tags}

@@ -161,14 +161,14 @@ def test_a_finding_without_a_line_says_what_was_seen(tmp_path: Path) -> None:
 
 def test_of_blocking_copies_and_batches_that_are_not_pinned_that_which_saves_more_tells_both() -> None:
     analysis = analysis_of(TRACES / "runs" / "images.before.json.gz")
-    saved = {each.rule.id: each.saving.saving_ns for each in analysis.findings if each.saving}
+    saved = {finding.rule.id: finding.saving.saving_ns for finding in analysis.findings if finding.saving}
     assert saved["PIN104"] > saved["PIN102"] > saved["PIN603"]
     text = to_brief(analysis.profile, analysis.findings, width=200)
     assert "1. saves 5.2 ms (3.5 to 6.8), 33 %: batches that are not pinned (PIN104)" in text
     assert "→ Add non_blocking=True, and pin_memory=True to the DataLoader" in text
     assert "PIN102" not in text, "it is told already"
     assert f"All {len(analysis.findings)} findings (--full) together" in text
-    copies = next(each for each in analysis.findings if each.rule.id == "PIN102")
+    copies = next(finding for finding in analysis.findings if finding.rule.id == "PIN102")
     what = "add non_blocking=True, from pinned memory: DataLoader(..., pin_memory=True) (PIN104)"
     assert to_do(copies, analysis.findings) == what
 

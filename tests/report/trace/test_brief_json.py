@@ -53,7 +53,7 @@ def test_a_brief_is_small_and_says_what_the_whole_report_says(path: Path) -> Non
     analysis = analysis_of(path)
     brief = brief_of(analysis)["traces"][0]
     whole = json.loads(traces_to_json([(analysis.profile, analysis.findings)]))
-    assert all(pointed_at(whole, each) is not None for each in ids(brief))
+    assert all(pointed_at(whole, pointer) is not None for pointer in ids(brief))
     for finding in brief["findings"]:
         same = pointed_at(whole, finding["id"])
         shared = ("rule", "line", "severity", "saving_ms", "range_ms", "at_most_ms")
@@ -77,7 +77,7 @@ def test_findings_come_in_the_order_of_the_short_report_with_line_saving_numbers
     assert second["saving_ms"] is None
     assert second["at_most_ms"] > 9
     assert first["evidence"] == ["/traces/0/syncs/sites/0"]
-    assert [each["command"].split()[1] for each in brief["next"]] == ["explain", "whatif"]
+    assert [command["command"].split()[1] for command in brief["next"]] == ["explain", "whatif"]
     assert brief["verdict"]["finding"] == first["id"]
 
 
@@ -90,9 +90,9 @@ def test_what_a_trace_cannot_tell_is_null_with_its_reason_and_the_way_out(tmp_pa
     brief = brief_of(analysed(host_alone(), tmp_path, "no_gpu.json.gz"))["traces"][0]
     assert brief["findings"] == []
     assert brief["verdict"]["cause"] is None
-    assert any("GPU" in each["what"] and each["remedy"] for each in brief["cannot_tell"])
+    assert any("GPU" in doubt["what"] and doubt["remedy"] for doubt in brief["cannot_tell"])
     assert brief["lines"] == []
-    assert [each["command"] for each in brief["next"]] == ["pinprof run SCRIPT"]
+    assert [command["command"] for command in brief["next"]] == ["pinprof run SCRIPT"]
 
 
 def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) ->
     builder.metadata[HOST_KEY] = to_builtins(SAMPLES)
     analysis = analysed(builder, tmp_path, "no_gpu.json.gz")
     lines = brief_of(analysis)["traces"][0]["lines"]
-    assert [(each["file"], each["line"], each["share"]) for each in lines] == [
+    assert [(line["file"], line["line"], line["share"]) for line in lines] == [
         ("model.py", 4, 0.6),
         ("train.py", 8, 0.3),
         ("model.py", 3, 0.1),
@@ -108,7 +108,7 @@ def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) ->
     assert lines[1]["spent"] == "In the DataLoader"
     assert lines[1]["do"].startswith("More workers")
     whole = json.loads(traces_to_json([(analysis.profile, analysis.findings)]))
-    assert [pointed_at(whole, each["id"])["share"] for each in lines] == [0.6, 0.3, 0.1]
+    assert [pointed_at(whole, line["id"])["share"] for line in lines] == [0.6, 0.3, 0.1]
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_of_a_job_the_brief_has_the_ranks_and_the_one_to_look_at() -> None:
     assert {row["rank"]: row["alone_ms"] for row in brief["ranks"]["rows"]} == {
         row["rank"]: row["alone_ms"] for row in whole["ranks"]["rows"]
     }
-    assert all(pointed_at(whole, each) is not None for each in ids(brief))
+    assert all(pointed_at(whole, pointer) is not None for pointer in ids(brief))
     first = brief["traces"][0]["findings"][0]
     assert pointed_at(whole, first["id"])["rule"] == first["rule"]
 

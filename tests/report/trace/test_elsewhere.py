@@ -50,7 +50,7 @@ def test_a_line_that_no_recorded_step_has_is_told_with_how_often_it_waits(tmp_pa
     assert tenth.split() == ["train.py:20", "(train)", "item", "every", "10", "steps", "10"]
     assert rare.split() == ["train.py:30", "(train)", "item", "in", "2", "of", "100", "steps", "6"]
     seen = syncs(analysis)["seen_elsewhere"]
-    assert [(each["line"], each["steps"], each["every"], each["count"]) for each in seen] == [
+    assert [(line["line"], line["steps"], line["every"], line["count"]) for line in seen] == [
         (20, 10, 10, 10),
         (30, 2, None, 6),
     ]
@@ -82,7 +82,7 @@ def test_a_line_that_waits_in_every_step_is_not_outside_of_the_recorded_steps(tm
     assert "Waits seen in every step, at lines without a certain recorded wait, in 100 steps" in text
     assert "outside of the recorded steps" not in text
     assert "outside of the recorded steps" not in to_html([analysis])
-    assert [each["every"] for each in syncs(analysis)["seen_elsewhere"]] == [1]
+    assert [line["every"] for line in syncs(analysis)["seen_elsewhere"]] == [1]
 
 
 def test_calls_of_one_line_on_several_paths_are_one(tmp_path: Path) -> None:
