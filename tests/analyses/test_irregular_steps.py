@@ -1,16 +1,13 @@
 """Steps with something else in them do not make the step of the others."""
 
-from pathlib import Path
-
 import pytest
+from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.step_parts import measure_communication
-from pinprof.capture.window.trace_file import store
 from pinprof.details import Details, details_of
 from pinprof.measurement.measure import measure
 from pinprof.replay import Replay
-from pinprof.trace import read_trace
 from pinprof.trace.collectives import match_collectives
 from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, IrregularWork, RunLog
 
@@ -77,8 +74,8 @@ def test_the_report_tells_of_it() -> None:
     assert profile.steps.traced_ns == pytest.approx(1_000_000, rel=0.01)
 
 
-def test_the_report_tells_what_was_noted_in_it(tmp_path: Path) -> None:
-    path = steps_of(1000, 1010, 9000, 990, 1000, 1000).write(tmp_path / "trace.json")
+def test_the_report_tells_what_was_noted_in_it() -> None:
+    builder = steps_of(1000, 1010, 9000, 990, 1000, 1000)
     windows = (("warm-up", 4), ("recorded", 6))
     log = RunLog(
         0,
@@ -87,32 +84,26 @@ def test_the_report_tells_what_was_noted_in_it(tmp_path: Path) -> None:
         0,
         work=(IrregularWork(6, EVALUATION), IrregularWork(6, CHECKPOINT), IrregularWork(7, EPOCH)),
     )
-    store(path, {RUN_KEY: log})
-    (doubt,) = (doubt for doubt in measure(read_trace(path)).doubts if doubt.check == "irregular_steps")
+    builder.metadata[RUN_KEY] = to_builtins(log)
+    (doubt,) = (doubt for doubt in measure(builder.read()).doubts if doubt.check == "irregular_steps")
     assert "; it has an evaluation and saving a checkpoint in it, which adds 1.33 ms" in doubt.effect
 
 
 @pytest.mark.parametrize(("noted", "left_out"), [((0, 2, 4), [0, 2]), ((1, 3), []), ((), [])])
 def test_where_half_of_the_steps_evaluate_only_the_other_half_are_usual(
-    tmp_path: Path, noted: tuple[int, ...], left_out: list[int]
+    noted: tuple[int, ...], left_out: list[int]
 ) -> None:
     """The last step has no end; what is noted in steps that are not longer leaves none out."""
-    path = steps_of(4000, 1000, 4100, 1010, 4000).write(tmp_path / "trace.json")
+    builder = steps_of(4000, 1000, 4100, 1010, 4000)
     windows = (("plain", 5), ("recorded", 5))
-    store(
-        path,
-        {
-            RUN_KEY: RunLog(
-                0, windows, *((0,) * 10,) * 4, 0, work=tuple(IrregularWork(5 + at, EVALUATION) for at in noted)
-            )
-        },
-    )
-    found = details_of(read_trace(path))
+    work = tuple(IrregularWork(5 + at, EVALUATION) for at in noted)
+    builder.metadata[RUN_KEY] = to_builtins(RunLog(0, windows, *((0,) * 10,) * 4, 0, work=work))
+    found = details(builder)
     assert [step.step for step in found.irregular] == left_out
     assert {step.usual_ns for step in found.irregular} <= {1_005_000}
 
 
-def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all(tmp_path: Path) -> None:
+def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all() -> None:
     """Steps of 1000 µs with a collective that ends at 800; on rank 1 the host of the third one needs 9000 more."""
     ranks = []
     for rank in range(2):
@@ -122,7 +113,7 @@ def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all(tmp_pat
             builder.step(step, start, 990)
             builder.collective(start + 20, 780, launch=start + 10, stream=20)
             start += 10_000 if rank == 1 and step == 2 else 1000
-        ranks.append(details_of(read_trace(builder.write(tmp_path / f"rank{rank}.json"))))
+        ranks.append(details(builder))
     first, second = (rank.trace for rank in ranks)
     assert (len(ranks[0].irregular), len(ranks[1].irregular)) == (0, 1)
     left_out = ranks[1].irregular[0].step

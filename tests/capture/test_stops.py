@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.capture.observe.stops import Stops
-from pinprof.capture.window.trace_file import store
 from pinprof.measurement.measure import measure
 from pinprof.rules import Finding, find
 from pinprof.trace import read_trace
@@ -95,9 +95,9 @@ def test_malformed_stops_are_none(change: dict[str, object]) -> None:
     assert run_of_metadata(sound | {"stops": change}) is None
 
 
-def found(folder: Path, stops: HostStops, *, busy: float = 100) -> list[Finding]:
+def found(stops: HostStops, *, busy: float = 100) -> list[Finding]:
     """Return what is found of steps of 1000 us in which a GPU is busy for some of it."""
-    return findings_with(folder, builder_of_steps(busy), stops)
+    return findings_with(builder_of_steps(busy), stops)
 
 
 def builder_of_steps(busy: float = 100) -> TraceBuilder:
@@ -108,16 +108,15 @@ def builder_of_steps(busy: float = 100) -> TraceBuilder:
     return builder
 
 
-def findings_with(folder: Path, builder: TraceBuilder, stops: HostStops) -> list[Finding]:
-    path = builder.write(folder / "t.json.gz")
-    store(path, {RUN_KEY: replace(LOG, stops=stops)})
-    trace = read_trace(path)
+def findings_with(builder: TraceBuilder, stops: HostStops) -> list[Finding]:
+    builder.metadata[RUN_KEY] = to_builtins(replace(LOG, stops=stops))
+    trace = builder.read()
     return [each for each in find(measure(trace), trace) if each.rule.id in {"PIN608", "PIN609"}]
 
 
-def test_collections_are_a_cause_of_their_own(tmp_path: Path) -> None:
+def test_collections_are_a_cause_of_their_own() -> None:
     stops = HostStops(100, 0, (Collections(0, 90, 40 * US, US), Collections(2, 4, 20_000 * US, 6000 * US)))
-    (finding,) = found(tmp_path, stops)
+    (finding,) = found(stops)
     assert finding.rule.id == "PIN608"
     assert finding.evidence.text == (
         "Python's garbage collector takes 200 µs per step on average, without the profiler: generation 2 4 times in "
@@ -129,7 +128,7 @@ def test_collections_are_a_cause_of_their_own(tmp_path: Path) -> None:
     assert "gc.freeze()" in finding.fix
 
 
-def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing(tmp_path: Path) -> None:
+def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing() -> None:
     """The host launches a step in 200 us, and the GPU needs 1000: it is ahead by several steps."""
     builder = TraceBuilder()
     for number, start in enumerate(builder.steps(5, 200, length=200)):
@@ -137,7 +136,7 @@ def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing(tmp_path: Path
         builder.kernel(1000 * number + 20, 1000, launch=start + 7)
     builder.call("cudaDeviceSynchronize", 1001, 4100)
     stops = HostStops(100, 0, (Collections(2, 100, 40_000 * US, 400 * US),))
-    assert findings_with(tmp_path, builder, stops) == []
+    assert findings_with(builder, stops) == []
 
 
 def test_calls_that_were_recorded_are_found_without_a_run() -> None:
@@ -161,16 +160,16 @@ def test_calls_that_were_recorded_are_found_without_a_run() -> None:
 
 
 @pytest.mark.parametrize(("world", "told"), [(1, False), (8, True)])
-def test_all_ranks_wait_for_the_one_that_collects(tmp_path: Path, world: int, told: bool) -> None:
+def test_all_ranks_wait_for_the_one_that_collects(world: int, told: bool) -> None:
     builder = builder_of_steps()
     builder.metadata["distributedInfo"] = {"rank": 0, "world_size": world}
-    (finding,) = findings_with(tmp_path, builder, HostStops(100, 0, (Collections(2, 4, 20_000 * US, 6000 * US),)))
+    (finding,) = findings_with(builder, HostStops(100, 0, (Collections(2, 4, 20_000 * US, 6000 * US),)))
     assert ("8 ranks wait for the one that collects" in finding.evidence.text) is told
 
 
-def test_where_the_program_asks_for_collections_it_is_told_the_line(tmp_path: Path) -> None:
+def test_where_the_program_asks_for_collections_it_is_told_the_line() -> None:
     stops = HostStops(100, 0, (Collections(2, 100, 20_000 * US, 300 * US),), Place("train.py", 7, "main"))
-    (finding,) = found(tmp_path, stops)
+    (finding,) = found(stops)
     assert "; the program asks for it at train.py:7" in finding.evidence.text
     assert (finding.evidence.file, finding.evidence.line) == ("train.py", 7)
     assert finding.fix.startswith("Call `gc.collect()` less often")
@@ -184,12 +183,12 @@ def test_where_the_program_asks_for_collections_it_is_told_the_line(tmp_path: Pa
         HostStops(100, 4_000 * US),  # 4 % of the step
     ],
 )
-def test_few_and_short_stops_are_no_finding(tmp_path: Path, stops: HostStops) -> None:
-    assert found(tmp_path, stops) == []
+def test_few_and_short_stops_are_no_finding(stops: HostStops) -> None:
+    assert found(stops) == []
 
 
-def test_a_cpu_that_others_take_is_not_the_programs_code(tmp_path: Path) -> None:
-    (finding,) = found(tmp_path, HostStops(100, 30_000 * US))
+def test_a_cpu_that_others_take_is_not_the_programs_code() -> None:
+    (finding,) = found(HostStops(100, 30_000 * US))
     assert finding.rule.id == "PIN609"
     assert finding.evidence.text == (
         "the host's thread did not run for 300 µs per step, 30 % of it, while it was ready to: other threads or "
@@ -199,15 +198,15 @@ def test_a_cpu_that_others_take_is_not_the_programs_code(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("each_us", "cost_us"), [(300, 50), (5000, 200)])
-def test_a_busy_gpu_hides_short_collections_and_no_long_ones(tmp_path: Path, each_us: int, cost_us: int) -> None:
+def test_a_busy_gpu_hides_short_collections_and_no_long_ones(each_us: int, cost_us: int) -> None:
     count = 20_000 // each_us
     stops = HostStops(100, 0, (Collections(2, count, 20_000 * US, each_us * US),))
-    (finding,) = found(tmp_path, stops, busy=950)
+    (finding,) = found(stops, busy=950)
     assert finding.evidence.cost_ns == pytest.approx(cost_us * US, rel=0.01)
 
 
-def test_a_busy_gpu_hides_most_of_it(tmp_path: Path) -> None:
-    (finding,) = found(tmp_path, HostStops(100, 30_000 * US), busy=950)
+def test_a_busy_gpu_hides_most_of_it() -> None:
+    (finding,) = found(HostStops(100, 30_000 * US), busy=950)
     assert finding.evidence.cost_ns < 100 * US
 
 

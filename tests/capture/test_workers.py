@@ -16,11 +16,9 @@ from warm_python import warm_python
 
 from pinprof.capture.observe.sampler import HostSampler
 from pinprof.capture.observe.workers import WorkerSamples
-from pinprof.capture.window.trace_file import store
 from pinprof.measurement.measure import measure
 from pinprof.program.hooks import faults
 from pinprof.rules import Finding, find
-from pinprof.trace import read_trace
 from pinprof.trace.run_log import RUN_KEY, RunLog
 from pinprof.trace.sampled_stacks import WORKER_KEY, HostFrame, HostProfile, HostStack
 
@@ -108,9 +106,7 @@ FRAMES = (
 RESIZING = (HostStack((0, 1), 70), HostStack((2,), 30))
 
 
-def found(
-    folder: Path, *, stacks: Sequence[HostStack] = RESIZING, input_us: int = 600, batches: int = 25
-) -> list[Finding]:
+def found(*, stacks: Sequence[HostStack] = RESIZING, input_us: int = 600, batches: int = 25) -> list[Finding]:
     """Return what is found of steps of 1000 us that wait for a worker whose batches take 40 ms / `batches`."""
     builder = TraceBuilder()
     for start in builder.steps(5, length=1000):
@@ -118,18 +114,17 @@ def found(
         builder.event("user_annotation", name, start + 10, input_us)
         builder.op("aten::add", start + input_us + 20, 960 - input_us)
         builder.kernel(start + input_us + 30, 900 - input_us, launch=start + input_us + 25)
-    path = builder.write(folder / "t.json.gz")
     step = (1000 * US,) * 50
     log = RunLog(1, (("plain", 50),), step, (0,) * 50, (input_us * US,) * 49 + (10 * US,), (0,) * 50, 6)
     samples = sum(stack.count for stack in stacks)
     profile = HostProfile(5.0, samples, batches, 40.0, FRAMES, tuple(stacks))
-    store(path, {RUN_KEY: log, WORKER_KEY: msgspec.to_builtins(profile)})
-    trace = read_trace(path)
+    builder.metadata |= {RUN_KEY: msgspec.to_builtins(log), WORKER_KEY: msgspec.to_builtins(profile)}
+    trace = builder.read()
     return [each for each in find(measure(trace), trace) if each.rule.id == "PIN403"]
 
 
-def test_the_line_that_takes_most_of_a_batch_is_named(tmp_path: Path) -> None:
-    (finding,) = found(tmp_path)
+def test_the_line_that_takes_most_of_a_batch_is_named() -> None:
+    (finding,) = found()
     assert finding.evidence.text == (
         "a worker makes a batch in 1.60 ms: 70 % of it at data.py:7 in PIL resize, 30 % of it at data.py:9"
     )
@@ -147,7 +142,5 @@ def test_the_line_that_takes_most_of_a_batch_is_named(tmp_path: Path) -> None:
         (tuple(HostStack((2 * (place % 2),), 1) for place in range(20)), 600),
     ],
 )
-def test_a_step_that_hardly_waits_and_few_samples_are_no_finding(
-    tmp_path: Path, stacks: Sequence[HostStack], input_us: int
-) -> None:
-    assert found(tmp_path, stacks=stacks, input_us=input_us) == []
+def test_a_step_that_hardly_waits_and_few_samples_are_no_finding(stacks: Sequence[HostStack], input_us: int) -> None:
+    assert found(stacks=stacks, input_us=input_us) == []

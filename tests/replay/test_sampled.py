@@ -1,7 +1,5 @@
 """The host's time in optimizers, as samples without the profiler tell it."""
 
-from pathlib import Path
-
 import pytest
 from host_builder import host_profile
 from msgspec import to_builtins
@@ -12,7 +10,7 @@ from pinprof.prediction import Scenario, predict
 from pinprof.prediction.graphs import LAUNCH_NS
 from pinprof.replay import Replay
 from pinprof.replay.calibration import FEWEST, sampled_ns
-from pinprof.trace import read_trace
+from pinprof.trace import Trace
 from pinprof.trace.phases import OPTIMIZER, phase_of_calls
 from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
 
@@ -49,7 +47,7 @@ def test_few_samples_tell_nothing() -> None:
     assert sampled_ns(host_profile((FEWEST, stack), (50, NETWORK))) is not None
 
 
-def recorded(folder: Path, in_optimizer: int | None) -> Path:
+def recorded(in_optimizer: int | None) -> Trace:
     """Six steps of 1000 us, 700 without the profiler: 30 ops, half in the optimizer, as are N of 100 samples."""
     builder = TraceBuilder()
     for start in builder.steps(6):
@@ -63,14 +61,12 @@ def recorded(folder: Path, in_optimizer: int | None) -> Path:
     if in_optimizer is not None:
         stacks = (in_optimizer, f"{ADAM}torch/optim/adam.py:520:f"), (100 - in_optimizer, NETWORK)
         builder.metadata[HOST_KEY] = to_builtins(host_profile(*stacks, steps=1429))
-    return builder.write(folder / "trace.json")
+    return builder.read()
 
 
 @pytest.mark.parametrize("in_optimizer", [30, 45])
-def test_the_optimizer_takes_what_the_samples_say_and_the_step_what_was_measured(
-    tmp_path: Path, in_optimizer: int
-) -> None:
-    details = details_of(read_trace(recorded(tmp_path, in_optimizer)))
+def test_the_optimizer_takes_what_the_samples_say_and_the_step_what_was_measured(in_optimizer: int) -> None:
+    details = details_of(recorded(in_optimizer))
     replay = Replay([details])
     (program,) = replay.programs
     inside = phase_of_calls(details.trace)[[call.row for call in program.calls]] == OPTIMIZER
@@ -79,19 +75,19 @@ def test_the_optimizer_takes_what_the_samples_say_and_the_step_what_was_measured
     assert replay.before.step_ns == pytest.approx(700_000, rel=0.02)
 
 
-def test_a_fused_optimizer_saves_what_the_samples_found_in_it(tmp_path: Path) -> None:
+def test_a_fused_optimizer_saves_what_the_samples_found_in_it() -> None:
     """All but what the host does before its first launch, and the launch that is left."""
     for in_optimizer in (30, 45):
-        trace = read_trace(recorded(tmp_path, in_optimizer))
+        trace = recorded(in_optimizer)
         predicted = predict(trace, Scenario(fused_optimizer=True))
         saved_us = (predicted.baseline_ns - predicted.predicted_ns) / 1000
         assert saved_us == pytest.approx(in_optimizer * 7 * 14 / 15 - LAUNCH_NS / 1000, abs=25)
 
 
-def test_without_samples_an_op_costs_the_same_everywhere(tmp_path: Path) -> None:
-    replay = Replay([details_of(read_trace(recorded(tmp_path, None)))])
+def test_without_samples_an_op_costs_the_same_everywhere() -> None:
+    replay = Replay([details_of(recorded(None))])
     assert not any(call.cost_ns for call in replay.programs[0].calls)
-    sampled = Replay([details_of(read_trace(recorded(tmp_path, 30)))])
+    sampled = Replay([details_of(recorded(30))])
     assert any(call.cost_ns for call in sampled.programs[0].calls)
     given = Replay(sampled.ranks, 700_000)
     assert not any(call.cost_ns for call in given.programs[0].calls)
