@@ -16,6 +16,12 @@ NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
     "pinprof report names the lines of the host"
 )
+HOW_KNOWN = {
+    "measured": "measured without profiler",
+    "given": "as given",
+    "estimated": "estimated without profiler",
+}
+"""How the length of a step is known, by its source."""
 SHOWN_PARTS = 2
 """Parts of the path of a library's file that a table shows."""
 NOTHING = "-"
@@ -74,7 +80,7 @@ def step_known(step: StepEstimate) -> tuple[str, str] | None:
             if step.range_ns is None
             else (between(*step.range_ns), "without profiler; the trace does not show more")
         )
-    how = {"measured": "measured without profiler", "given": "as given"}.get(step.source, "estimated without profiler")
+    how = HOW_KNOWN[step.source]
     if step.source != "estimated" or step.range_ns is None or step.range_ns[0] == step.range_ns[1]:
         return duration(step.step_ns), how
     return duration(step.step_ns), f"{how} ({between(*step.range_ns)})"

@@ -15,7 +15,7 @@ from pinprof.replay.bound import BOUNDS
 from pinprof.report.html import Column, number_columns
 from pinprof.report.terminal import bullet, fact, laid_out, section, unwrapped
 from pinprof.report.view import Fact, ReportTable, Section, in_terminal
-from pinprof.report.words import capitalized, place, printable, saves_or_costs
+from pinprof.report.words import HOW_KNOWN, capitalized, place, printable, saves_or_costs
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
@@ -26,11 +26,7 @@ MAX_RANKS = 8
 """The most ranks that are listed; further ones are counted."""
 RankChanges = tuple[Trace, Sequence[OptionChange]]
 """The trace of a rank, and what changes in it."""
-SOURCES = {
-    "measured": "measured without profiler",
-    "given": "as given with --step-ms",
-    "estimated": "estimated without profiler",
-}
+SOURCES = HOW_KNOWN | {"given": "as given with --step-ms"}
 ALIKE = 1.01
 """Of two changes whose steps differ by a smaller factor, the simpler one is advised."""
 LEAST_ADVISED = 0.01
