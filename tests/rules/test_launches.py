@@ -471,6 +471,7 @@ def copying_in_a_loop(builder: TraceBuilder, start: float, *, size: int) -> None
     ("scene", "samples", "advice"),
     [
         (pausing, 90, "Make it cheaper: torch.compile"),
+        (pausing, 60, "Move it out of the loop"),  # as long as a pause without any op
         (pausing, 9, "Do it once before the loop, every N steps"),  # no line takes long
         (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies of the step into one"),
         (partial(copying_in_a_loop, size=4_000_000), 90, "Make it cheaper: torch.compile"),

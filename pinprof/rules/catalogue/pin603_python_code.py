@@ -108,9 +108,17 @@ def _how_to_spare(
         call = _library_of(*lines[0]) if lines else None
         if call:
             return _advice(call.package, (*call.names, *_parts(profile.host, lines[0][0])[:1]))
+        if lines and _is_one_pause(profile, lines[0][1]):
+            return LOOP
     how = how_to_spare(details, place)
     is_seen = profile.host is not None or len(details.trace.functions)
     return how if is_seen else f"{how or RULE.fix} {RECORD}"
+
+
+def _is_one_pause(profile: Profile, own: float) -> bool:
+    """Return whether a line with these samples takes about as long as a single pause: then it launches nothing."""
+    pause, host, step = profile.pause, profile.host, profile.step_ns
+    return pause is not None and host is not None and pause.time_ns >= MOST * host.share(own) * (step or inf)
 
 
 def _of_torch(details: Details, paused: Intervals) -> float:
