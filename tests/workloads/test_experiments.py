@@ -340,17 +340,17 @@ def test_a_copy_has_ended_before_the_next_kernel_if_none_launched_after_it_begin
         builder.copy("HtoD (Pinned -> Device)", start + 10, 40, launch=start + 4)
         builder.kernel(begin, 20, launch=start + 8, stream=SIDE)
         builder.kernel(start + 90, 10, launch=start + 12)
-    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    trace = builder.read()
     (ended,) = experiments._ended_before_the_next_kernel("loop", trace)
     assert ((ended.low, ended.high), ended.runs) == (answers, 2)
 
 
-def test_without_a_kernel_after_it_nothing_is_said_of_a_copy(tmp_path: Path) -> None:
+def test_without_a_kernel_after_it_nothing_is_said_of_a_copy() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 190)
     builder.kernel(0, 5, launch=0)
     builder.copy("HtoD (Pinned -> Device)", 10, 40, launch=4)
-    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    trace = builder.read()
     assert list(experiments._ended_before_the_next_kernel("loop", trace)) == []
 
 
@@ -490,22 +490,22 @@ def test_copies_run_at_once_while_more_than_one_does(second: float, share: float
     assert found.low == found.high == pytest.approx(share)
 
 
-def test_a_copy_is_asked_for_early_if_the_one_before_has_not_ended(tmp_path: Path) -> None:
+def test_a_copy_is_asked_for_early_if_the_one_before_has_not_ended() -> None:
     """Of three copies the second is queued while the first one runs, the third 2 µs after the second has ended."""
     builder = TraceBuilder()
     builder.step(1, 0, 190)
     for begin, launch in ((10, 4), (50, 8), (110, 92)):
         builder.copy("HtoD (Pinned -> Device)", begin, 40, launch=launch)
-    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    trace = builder.read()
     (found,) = experiments._queued_early("case", trace)
     assert (found.name, found.median) == ("copies asked for early, case", 50)
 
 
-def test_without_copies_nothing_is_said_of_them(tmp_path: Path) -> None:
+def test_without_copies_nothing_is_said_of_them() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 190)
     builder.kernel(0, 5, launch=0)
-    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    trace = builder.read()
     assert not [*experiments._at_once("case", trace), *experiments._queued_early("case", trace)]
 
 

@@ -46,23 +46,23 @@ def test_bars_of_host_and_streams_from_the_start_of_the_step(tmp_path: Path) -> 
     assert made.step_ms is None
 
 
-def test_a_copy_beside_a_kernel_of_the_step_before_is_overlapped(tmp_path: Path) -> None:
+def test_a_copy_beside_a_kernel_of_the_step_before_is_overlapped() -> None:
     builder = TraceBuilder()
     for start in builder.steps(3):
         builder.copy("HtoD (Pinned -> Device)", start + 20, 100, launch=start + 10, stream=SIDE)
         builder.kernel(start + 500, 600, launch=start + 200)  # until 100 µs into the next step
-    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    trace = builder.read()
     copies = [bar for bar in picture("a case", trace, details_of(trace)).bars if bar.row == "stream 20"]
     assert copies == [Bar("stream 20", "overlapped copy", 0.02, 0.1), Bar("stream 20", "exposed copy", 0.1, 0.12)]
 
 
-def test_of_a_step_of_many_bars_the_picture_has_the_beginning(tmp_path: Path) -> None:
+def test_of_a_step_of_many_bars_the_picture_has_the_beginning() -> None:
     builder = TraceBuilder()
     for start in builder.steps(3, 10_000):
         for place in range(MOST_BARS):
             at = start + 20 * place
             builder.copy("HtoD (Pinned -> Device)", at + 10, 15, launch=at + 5)
-    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    trace = builder.read()
     made = picture("many", trace, details_of(trace))
     assert len(made.bars) == MOST_BARS
     assert made.bars[-1] == Bar("stream 7", "exposed copy", 1.49, 1.505)  # the next begins at 1.505
@@ -85,10 +85,10 @@ def test_why_is_the_share_and_the_reason_of_the_rest(tmp_path: Path) -> None:
     )
 
 
-def test_without_steps_or_copies_there_is_still_a_picture(tmp_path: Path) -> None:
+def test_without_steps_or_copies_there_is_still_a_picture() -> None:
     builder = TraceBuilder()
     builder.kernel(10, 5, launch=1)
-    trace = read_trace(str(builder.write(tmp_path / "trace.json")))
+    trace = builder.read()
     assert picture("none", trace, details_of(trace)).why == "no copy was recorded"
 
 

@@ -127,12 +127,12 @@ def test_names_of_the_traces_are_shown_and_obeyed_by_nobody(tmp_path: Path) -> N
     assert "<img src=x onerror=alert(1)>" in page.text
 
 
-def test_the_typical_step_is_the_one_of_median_length(tmp_path: Path) -> None:
+def test_the_typical_step_is_the_one_of_median_length() -> None:
     builder = TraceBuilder()
     for number, length in enumerate((300, 500, 900, 400, 350)):
         builder.step(number, 1000 * number, 200)
         builder.kernel(1000 * number + 100, length - 100, launch=1000 * number + 50)
-    trace = read_trace(builder.write(tmp_path / "steps.json"))
+    trace = builder.read()
     chosen = typical_step(trace).first
     assert chosen == 3
 

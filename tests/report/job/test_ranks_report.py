@@ -121,7 +121,7 @@ def test_what_a_trace_is_not_fit_for_is_no_number(tmp_path: Path) -> None:
     assert (row.stall_ns, row.stalls) == (None, ())
     broken = rank_trace(0, 10)
     broken.events = [event for event in broken.events if event["cat"] not in {"kernel", "gpu_memcpy"}]
-    part = measure_rank(read_trace(broken.write(tmp_path / "host.json")))
+    part = measure_rank(broken.read())
     assert (part.idle, compare_ranks([part]).rows[0].idle_ns) == (None, None)
 
 
@@ -389,7 +389,7 @@ def test_the_traced_step_stands_before_what_is_part_of_it(tmp_path: Path) -> Non
     assert "rank step alone traced GPU busy" in Page(page(parts, trace, ranks)).text
 
 
-def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits(tmp_path: Path) -> None:
+def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits() -> None:
     builder = TraceBuilder()
     for start in (0, 1000, 2000):
         builder.step(start // 1000, start, 990)
@@ -398,7 +398,7 @@ def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits(tmp_path: P
         builder.call("cudaDeviceSynchronize", start + 20, 45)  # for the last launch before it: of GPU 1
         builder.kernel(start + 500, 90, launch=start + 490)
         builder.kernel(start + 500, 50, launch=start + 495, device=1)
-    part = measure_rank(read_trace(builder.write(tmp_path / "rank.json")))
+    part = measure_rank(builder.read())
     assert "GPU 1 is idle for 440 µs after them" in trace_to_text(part.profile, part.findings)
 
 

@@ -103,35 +103,35 @@ def test_the_largest_predicted_saving_comes_first_and_then_what_answers_the_verd
     assert do.startswith(first)
 
 
-def test_a_pause_before_the_first_work_of_the_only_step_is_said(tmp_path: Path) -> None:
+def test_a_pause_before_the_first_work_of_the_only_step_is_said() -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 10_000)
     builder.op("aten::mm", 6000, 200)
     builder.kernel(6100, 3800, launch=6010)
-    top, text, _ = said(read_trace(builder.write(tmp_path / "trace.json")))
+    top, text, _ = said(builder.read())
     pause = "The host runs no op and no call for 6.00 ms of the step, as traced, after the beginning of the step"
     assert top.sentence.startswith(pause)
     assert pause in text
 
 
-def test_a_host_that_is_done_while_the_gpu_works_does_not_pause(tmp_path: Path) -> None:
+def test_a_host_that_is_done_while_the_gpu_works_does_not_pause() -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 10_000)
     builder.op("aten::mm", 0, 200)
     builder.kernel(15, 5990, launch=10)
-    top, text, _ = said(read_trace(builder.write(tmp_path / "trace.json")))
+    top, text, _ = said(builder.read())
     assert top.sentence == f"First: {LIMITS['gpu'].advice}."
     assert "no op and no call" not in text
 
 
-def test_launches_that_last_are_not_told_to_be_fewer(tmp_path: Path) -> None:
+def test_launches_that_last_are_not_told_to_be_fewer() -> None:
     builder = TraceBuilder()
     builder.op("aten::batch_norm", 0, 9100)
     builder.kernel(10, 20, launch=1)
     for start in (40, 4540):
         correlation = builder.call("hipLaunchKernel", start, 4400)
         builder.activity("kernel", "norm", start + 4410, 20, correlation=correlation, device=0, stream=7)
-    top, text, _ = said(read_trace(builder.write(tmp_path / "trace.json")))
+    top, text, _ = said(builder.read())
     assert top.sentence.startswith("2 launches take 8.80 ms in the whole trace, as traced: the first launch of a ker")
     assert top.sentence in text
     assert "CUDA graphs" not in text

@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from fitting import fitting
@@ -14,7 +13,7 @@ from pinprof.prediction.verification import verify
 from pinprof.report.whatif import json as whatif_json
 from pinprof.report.whatif import text as whatif_text
 from pinprof.server.inputs import WhatifInput
-from pinprof.trace import Trace, read_trace
+from pinprof.trace import Trace
 
 WIDTH = 110
 
@@ -40,13 +39,13 @@ def test_a_prediction_reads_as_kept(name: str, scenario: Scenario, golden: Calla
     golden(f"whatif-{name}.txt", kept(whatif_text.prediction_to_text(*predicted(name, scenario), width=WIDTH)))
 
 
-def test_a_trace_without_steps_saves_of_the_trace(tmp_path: Path) -> None:
+def test_a_trace_without_steps_saves_of_the_trace() -> None:
     builder = TraceBuilder()
     for start in (0, 1000):
         builder.kernel(start + 10, 500, launch=start)
         builder.call("cudaDeviceSynchronize", start + 20, 500)
     builder.kernel(2010, 500, launch=2000)
-    trace, scenario = read_trace(builder.write(tmp_path / "trace.json")), Scenario(host_speed=2.0)
+    trace, scenario = builder.read(), Scenario(host_speed=2.0)
     made = predict(trace, scenario)
     text = whatif_text.prediction_to_text([(trace, changes_of(details_of(trace), scenario))], made, width=WIDTH)
     assert "of the trace" in text
