@@ -221,13 +221,6 @@ def test_a_wrong_file_is_one_line_with_its_name_and_writes_nothing(
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("words", [["report"], ["reprot"], ["report", "--jsn", "x"], ["timeline", "x"], ["run"]])
-def test_wrong_usage_is_one_line_that_points_to_help(words: list[str]) -> None:
-    result = invoke(*words)
-    assert is_one_line_error(result)
-    assert "--help" in result.stderr
-
-
 # whatif and verify: per step of `trace` one copy of 400 µs of pageable memory
 
 

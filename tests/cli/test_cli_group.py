@@ -112,6 +112,7 @@ def test_a_stream_of_ascii_gets_plain_characters(trace: Path) -> None:
         (("none.py", "--epochs", "1"), "Error: none.py: no such script"),
         (("run", "t.json.gz"), "is not a Python script; to report on a trace: pinprof report t.json.gz"),
         (("report", "t.json.gz", "--htlm", "x.html"), "--html"),
+        *((words, "--help") for words in (("report",), ("report", "--jsn", "x"), ("timeline", "x"), ("run",))),
         (("help", "report"), "did you mean pinprof --help?"),
         (("version",), "did you mean pinprof --version?"),
         (("report", "--html", "t.json.gz"), "--html took t.json.gz for the file to write"),

@@ -28,22 +28,20 @@ SAMPLES = host_profile(
 )
 
 
-def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: float = 2.0) -> Report:
-    """Return the report on four steps of 1 ms (`step_ms` without the profiler), and with kernels of `busy` us."""
+def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: float = 2.0, fetches: int = 0) -> Report:
+    """Return the report on four steps of 1 ms (`step_ms` without the profiler), with kernels of `busy` us.
+
+    In each the host waits for a batch for `fetches` us at first.
+    """
     builder = TraceBuilder()
     for time in builder.steps(4):
-        builder.op("aten::mm", time + 10, 80)
+        if fetches:
+            builder.event("user_annotation", FETCH, time + 1, fetches)
+        builder.op("aten::mm", time + (10 if busy else 900), 80)
         if busy:
             builder.kernel(time + 100, busy, launch=time + 50)
-    plain = {
-        "steps": 20,
-        "mean_ms": step_ms,
-        "median_ms": step_ms,
-        "p10_ms": step_ms,
-        "p90_ms": step_ms,
-        "clock": "host",
-    }
-    builder.metadata["pinprof"] = {"plain": plain}
+    times = dict.fromkeys(("mean_ms", "median_ms", "p10_ms", "p90_ms"), step_ms)
+    builder.metadata["pinprof"] = {"plain": {"steps": 20, "clock": "host", **times}}
     if host is not None:
         builder.metadata[HOST_KEY] = to_builtins(host)
     return analyze(builder.write(folder / "trace.json"))
@@ -143,16 +141,7 @@ def test_a_very_long_name_is_cut(tmp_path: Path) -> None:
 
 def of_host_alone(folder: Path, host: HostProfile | None, *, fetches: int = 0) -> Report:
     """Return the report on four steps of 1 ms without work of a GPU, in each a wait of `fetches` us for a batch."""
-    builder = TraceBuilder()
-    for start in builder.steps(4):
-        if fetches:
-            builder.event("user_annotation", FETCH, start + 1, fetches)
-        builder.op("aten::mm", start + 900, 50)
-    times = dict.fromkeys(("mean_ms", "median_ms", "p10_ms", "p90_ms"), 1.0)
-    builder.metadata["pinprof"] = {"plain": {"steps": 20, "clock": "host", **times}}
-    if host is not None:
-        builder.metadata[HOST_KEY] = to_builtins(host)
-    return analyze(builder.write(folder / "trace.json"))
+    return report(folder, host, busy=0, step_ms=1.0, fetches=fetches)
 
 
 def short(shown: Report) -> str:
