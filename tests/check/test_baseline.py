@@ -23,13 +23,8 @@ from recordings import WORKLOADS, analysis_of, mostly_slow
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.check.baseline import BaselineTrace, match_traces, read_baseline, remarks_on
-from pinprof.check.judge import (
-    KEPT,
-    NOT_JUDGED,
-    Checked,
-    judge,
-    outcome,
-)
+from pinprof.check.figures import measure_figures
+from pinprof.check.judge import KEPT, NOT_JUDGED, Checked, judge, outcome
 from pinprof.check.limits import QUANTITIES, Limits
 from pinprof.errors import PinprofError
 from pinprof.report.trace.json import traces_to_json
@@ -52,8 +47,6 @@ def test_a_trace_is_no_worse_than_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
 def test_a_recorded_trace_is_no_worse_than_itself(tmp_path: Path, path: Path) -> None:
-    from pinprof.check.figures import measure_figures  # noqa: PLC0415
-
     analysis = analysis_of(path)
     report = tmp_path / "baseline.json"
     report.write_text(traces_to_json([(analysis.profile, analysis.findings)]))

@@ -23,14 +23,8 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
 from pinprof.check.baseline import read_baseline
-from pinprof.check.figures import LIMITED, TraceFigures
-from pinprof.check.judge import (
-    KEPT,
-    LimitVerdict,
-    judge,
-    outcome,
-    remarks,
-)
+from pinprof.check.figures import LIMITED, TraceFigures, measure_figures
+from pinprof.check.judge import KEPT, LimitVerdict, judge, outcome, remarks
 from pinprof.check.limits import BYTES, COUNT, MS, QUANTITIES, SHARE, Limits, Quantity
 from pinprof.errors import PinprofError
 from pinprof.trace import read_trace
@@ -153,8 +147,6 @@ def test_copies_that_expose_next_to_nothing_keep_the_overlap(tmp_path: Path) -> 
 
 def test_the_line_of_a_copy_is_that_of_the_wait_for_it() -> None:
     analysis = analysis_of(TRACES / "loader_pageable.stack.json.gz")
-    from pinprof.check.figures import measure_figures  # noqa: PLC0415  only here the trace is none of the builder's
-
     (place,) = measure_figures(analysis).figures["max_exposed_ms"].places
     assert (place.file, place.function) == ("pinprof/workloads/loaders.py", "step")
     assert place.line is not None
@@ -249,8 +241,6 @@ def cut(builder: TraceBuilder, folder: Path, until: float) -> TraceFigures:
     path.write_text(lost)
     trace = read_trace(path)
     assert trace.cut
-    from pinprof.check.figures import measure_figures  # noqa: PLC0415
-
     return measure_figures(analyse(trace))
 
 

@@ -6,14 +6,7 @@ import pytest
 from check_traces import measured, plain, with_waits
 
 from pinprof.check.figures import TraceFigures
-from pinprof.check.judge import (
-    KEPT,
-    NOT_JUDGED,
-    NOT_KEPT,
-    absent_ranks,
-    judge_all,
-    outcome,
-)
+from pinprof.check.judge import KEPT, NOT_JUDGED, NOT_KEPT, absent_ranks, judge_all, outcome
 from pinprof.check.limits import Limits
 from pinprof.errors import TraceError
 
