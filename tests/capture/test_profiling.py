@@ -270,7 +270,13 @@ def train() -> None:
     (weight @ weight).sum().backward()  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize(("name", "with_stack"), [("out.json", False), ("out.json.gz", True)])
+@pytest.mark.parametrize(
+    ("name", "with_stack"),
+    [
+        ("out.json", False),
+        pytest.param("out.json.gz", True, marks=pytest.mark.slow),
+    ],  # torch looks at all objects there
+)
 def test_trace_of_torch_has_named_steps_and_our_metadata(tmp_path: Path, name: str, *, with_stack: bool) -> None:
     path = tmp_path / name
     with profile(
