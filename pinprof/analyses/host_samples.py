@@ -1,7 +1,7 @@
 """Where the host's time goes: sums, by line and by function, of the stacks that were sampled without the profiler."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
@@ -142,7 +142,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         return None
     kinds: Counter[Kind] = Counter()
     called: defaultdict[Place, _LineSamples] = defaultdict(_LineSamples)
-    lines, functions = _Counts(), _Counts()
+    lines: list[tuple[list[_Line], int]] = []
     for stack in profile.stacks:
         frames = [_with_origin(profile.frames[index]) for index in stack.frames]
         kind = _kind_of_sample(frames)
@@ -158,8 +158,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         elif kind == "library" or keeps_books:
             of_line.libraries[_library_call(below)] += stack.count
             of_line.bookkeeping += stack.count * keeps_books
-        lines.add([_Line(frame.place, frame.origin) for frame in frames], stack.count)
-        functions.add([_Line(frame.place._replace(line=None), frame.origin) for frame in frames], stack.count)
+        lines.append(([_Line(frame.place, frame.origin) for frame in frames], stack.count))
     return HostSums(
         samples=sum(kinds.values()),
         folded=profile.folded,
@@ -167,8 +166,8 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         interval_ms=profile.interval_ms,
         kinds=tuple(kinds.most_common()),
         called=tuple(sorted((_called(*item) for item in called.items()), key=lambda line: -line.count)),
-        lines=lines.places(),
-        functions=functions.places(),
+        lines=_places(lines),
+        functions=_places(([at._replace(place=at.place._replace(line=None)) for at in stack], n) for stack, n in lines),
     )
 
 
@@ -272,34 +271,18 @@ def _with_origin(frame: HostFrame) -> HostFrame:
     return frame
 
 
-class _Counts:
-    """Samples by line or by function."""
+def _places(stacks: Iterable[tuple[Sequence[_Line], int]]) -> tuple[HostPlace, ...]:
+    """Return the places in some stacks, the innermost line last, with their samples: most of their own first.
 
-    def __init__(self) -> None:
-        self._own: Counter[_Line] = Counter()
-        self._total: Counter[_Line] = Counter()
-
-    def add(self, stack: list[_Line], count: int) -> None:
-        """Add samples of a stack, the innermost line last; a line that is in it twice counts once."""
-        self._own[stack[-1]] += count
-        for line in dict.fromkeys(stack):
-            self._total[line] += count
-
-    def places(self) -> tuple[HostPlace, ...]:
-        """Return the places, those with most samples of their own first; equal ones by name and file."""
-        ordered = sorted(self._total, key=self._order)
-        return tuple(
-            HostPlace(
-                line.place.file or "",
-                line.place.line,
-                line.place.function or "",
-                line.origin,
-                self._own[line],
-                self._total[line],
-            )
-            for line in ordered
-        )
-
-    def _order(self, line: _Line) -> tuple[int, int, str, str, str]:
-        """Return the key by which lines are sorted; functions of several files may share a name."""
-        return -self._own[line], -self._total[line], str(line.place), line.place.file or "", line.origin
+    A line that is in a stack twice counts once. Equal ones are sorted by name and file: functions of several files may
+    share a name.
+    """
+    own, total = Counter[_Line](), Counter[_Line]()
+    for stack, count in stacks:
+        own[stack[-1]] += count
+        total.update(dict.fromkeys(stack, count))
+    order = sorted(total, key=lambda at: (-own[at], -total[at], str(at.place), at.place.file or "", at.origin))
+    return tuple(
+        HostPlace(at.place.file or "", at.place.line, at.place.function or "", at.origin, own[at], total[at])
+        for at in order
+    )
