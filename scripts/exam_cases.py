@@ -34,6 +34,8 @@ FORECASTS, MEASURED = HARNESSES / "forecasts.json", HARNESSES / "measured.json"
 PATIENCE_SECONDS = 100.0
 KEPT_FINDINGS = 8
 DIGITS = 4
+BEFORE = "before"
+"""The commit of a program without its change."""
 NAMED = {case.name: case for case in CASES}
 
 Noted = dict[str, Any]
@@ -64,7 +66,7 @@ def make(folder: Path, clones: Path, *, changed: bool, only: Sequence[str]) -> N
         _git(place, "init", "--quiet")
         (place / ".gitignore").write_text("__pycache__/\nout/\ndata/\nlog/\n*.pickle\n*.h5\n")
         _write(case, clone, case.before, place)
-        _commit(place, "before")
+        _commit(place, BEFORE)
         if changed:
             if case.after:
                 _write(case, clone, case.after, place)
@@ -81,6 +83,9 @@ def make(folder: Path, clones: Path, *, changed: bool, only: Sequence[str]) -> N
 def record(folder: Path, out: Path, only: Sequence[str], seconds: float) -> None:
     """Note what pinprof says of each program before its change."""
     for case, place in _in_time(folder, out, only, seconds):
+        if _git(place.repository, "log", "-1", "--format=%s").strip() != BEFORE:
+            print(f"{case.name}: has its change already; make it anew without --changed", flush=True)
+            continue
         trace = out / f"{case.name}.json.gz"
         options = ["--force", "-o", str(trace), "--plain-seconds", "4", "--watch-steps", "50"]
         ended = run(place, place.command(profiled=options), {}, PATIENCE_SECONDS, out / f"{case.name}.log")
