@@ -37,6 +37,11 @@ LOCALS = "<locals>"
 IMPORT = "<frozen importlib"
 """The files of the machinery of imports begin like this."""
 
+FOR_WORKERS = ("multiprocessing/connection.py", "wait")
+"""The function in which a DataLoader waits until a worker has a batch; unpacking a batch calls others."""
+ENOUGH_IN_LOADER = 20
+"""Fewer samples in a DataLoader do not divide its time."""
+
 NORMAL = 1.96
 """Standard deviations of a normal distribution that hold 95 % of it."""
 
@@ -286,3 +291,23 @@ def _places(stacks: Iterable[tuple[Sequence[_Line], int]]) -> tuple[HostPlace, .
         HostPlace(at.place.file or "", at.place.line, at.place.function or "", at.origin, own[at], total[at])
         for at in order
     )
+
+
+def receiving_share(profile: HostProfile | None) -> float:
+    """Return the largest share of a DataLoader's time in which it receives batches, and does not wait for a worker.
+
+    One sample more than was met, since none may be chance; 1 where too few samples tell.
+    """
+    if profile is None:
+        return 1.0
+    all_count = waiting_count = 0
+    for stack in profile.stacks:
+        frames = [profile.frames[index] for index in stack.frames]
+        if any(_is_of(frame, LOADER) for frame in frames):
+            all_count += stack.count
+            waiting_count += stack.count * any(_is_of(frame, *FOR_WORKERS) for frame in frames)
+    return (all_count - waiting_count + 1) / all_count if all_count >= ENOUGH_IN_LOADER else 1.0
+
+
+def _is_of(frame: HostFrame, file: str, function: str | None = None) -> bool:
+    return frame.file.replace("\\", "/").endswith(file) and function in (None, frame.function)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 from trace_builder import TraceBuilder
@@ -10,10 +11,12 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.edits import Edits
 from pinprof.replay import Replay
+from pinprof.replay.bound import feed_of
 from pinprof.rules import Finding
 from pinprof.rules.savings import saving_of
 from pinprof.trace.constructors import Made, MadeLoader
 from pinprof.trace.run_log import RunLog
+from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
 
 MS = 1_000_000
 WORKERS, IN_PROCESS = ("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter")
@@ -28,9 +31,9 @@ def recorded(
     busy_ms: float = 0.1,
     by: str = WORKERS,
     pageable: bool = False,
-    made: Made | None = None,
+    **info: Any,
 ) -> Analysis:
-    """Return a run whose recorded steps take a millisecond, and those without the profiler as told."""
+    """Return a run whose recorded steps take a millisecond, and those without the profiler as told, with `info`."""
     builder = TraceBuilder()
     for begin in builder.steps(RECORDED):
         builder.event("user_annotation", f"enumerate(DataLoader)#{by}.__next__", begin + 5, 1000 * traced_ms)
@@ -51,7 +54,7 @@ def recorded(
         gpu_ns=(0,) * (plain + RECORDED),
         after_ns=0,
     )
-    return analyse(replace(trace, run=log, info=replace(trace.info, made=made)))
+    return analyse(replace(trace, run=log, info=replace(trace.info, **info)))
 
 
 def waits_of(replay: Replay) -> set[float]:
@@ -126,6 +129,50 @@ def test_what_pins_does_not_help_workers_that_are_late() -> None:
     analysis = recorded(2.0, 1.05, pageable=True)
     (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
     assert saved_ms(analysis, finding.evidence.edits) == 0
+
+
+LOOP = HostFrame("train.py", 9, "<module>", "user")
+LOADER = HostFrame("/site-packages/torch/utils/data/dataloader.py", 1275, "_try_get_data", "torch")
+WAITS = HostFrame("/usr/lib/python3.12/multiprocessing/connection.py", 1136, "wait", "library")
+UNPACKS = HostFrame("/site-packages/torch/multiprocessing/reductions.py", 520, "rebuild_storage_fd", "torch")
+
+
+def in_loader(waiting: int, unpacking: int) -> HostProfile:
+    """Return samples of the main thread: in its DataLoader, where it waits or unpacks a batch, and once outside."""
+    stacks = (HostStack((0, 1, 2), waiting), HostStack((0, 1, 3), unpacking), HostStack((0,), 1))
+    return HostProfile(10.0, waiting + unpacking + 1, 40, 80.0, (LOOP, LOADER, WAITS, UNPACKS), stacks)
+
+
+@pytest.mark.parametrize(
+    ("host", "waited_ms"),
+    [
+        (None, 0.0),
+        (in_loader(90, 9), 0.944),  # 10 of 99 samples may be of receiving
+        (in_loader(0, 99), 0.0),
+        (in_loader(15, 1), 0.0),  # too few
+    ],
+)
+def test_samples_tell_workers_that_are_always_late_from_batches_that_take_long_to_receive(
+    host: HostProfile | None, waited_ms: float
+) -> None:
+    feed = feed_of(recorded(2.0, 1.05, traced_ms=1.05, host=host).details)
+    assert feed
+    assert feed.wait_ns == pytest.approx(waited_ms * MS, rel=0.01)
+
+
+def test_pinning_does_not_help_workers_that_are_always_late() -> None:
+    analysis = recorded(2.0, 1.05, traced_ms=1.05, pageable=True, host=in_loader(90, 9))
+    assert analysis.profile.bound == "input"
+    (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
+    assert saved_ms(analysis, finding.evidence.edits) == 0
+
+
+def test_the_slow_line_of_a_worker_is_named_though_the_recorded_steps_do_not_wait() -> None:
+    lines = HostFrame("data.py", 7, "Photos.__getitem__", "user"), HostFrame("data.py", 9, "collate", "user")
+    worker = HostProfile(5.0, 100, 20, 40.0, lines, (HostStack((0,), 70), HostStack((1,), 30)))
+    (finding,) = (found for found in recorded(2.0, 1.05, worker=worker).findings if found.rule.id == "PIN403")
+    assert (finding.evidence.file, finding.evidence.line) == ("data.py", 7)
+    assert finding.most_ns == pytest.approx(0.7 * 1.05 * MS, rel=0.05)
 
 
 def of_workers(workers: int, cpus: int, *, loaders: int = 1, persist: bool = False) -> Made:

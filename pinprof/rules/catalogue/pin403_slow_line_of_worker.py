@@ -33,13 +33,16 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
     wait = feed.input_ns if feed.input_ns >= MOSTLY * step else feed.wait_ns if feed.is_late(step) else 0.0
     if not wait or not lines or not worker.steps:
         return
-    batch = worker.window_ms * 1e6 / worker.steps
+    batch, cost = worker.window_ms * 1e6 / worker.steps, wait * lines[0][1]
+    without = Edits(most_input_ns=feed.input_ns - cost)
+    if feed.is_late(step):  # the steps that were recorded need not wait, as the workers had filled their queue
+        without |= Edits(batch_ns=step - cost)
     named = ", ".join(f"{percent(share)} of it{_line_code(line)}" for line, share in lines[:MOST_NAMED])
     yield Evidence(
-        wait * lines[0][1],
+        cost,
         f"a worker makes a batch in {duration(batch)}: {named}{_enough(details, batch, step - wait)}",
         *lines[0][0].place,
-        at_most=Edits(most_input_ns=feed.input_ns - wait * lines[0][1]),
+        at_most=without,
     )
 
 
