@@ -56,6 +56,7 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     if per_step < WORTH * step:
         return None
     most_first = sorted(stops.collections, key=lambda of: -of.ns)
+    within = [of for of in stops.collections if of.ns and not _outlasts(of, step)]
     words = [_words(of, stops.steps) for of in most_first if of.ns >= WORTH * per_step * stops.steps]
     asked = stops.asked_at or Place()
     by_hand = f"; the program asks for it{at(asked)}" if stops.asked_at else ""
@@ -64,9 +65,14 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
         f"Python's garbage collector takes {duration(per_step)} per step on average, without the profiler: "
         f"{', '.join(words)}{by_hand}{_ranks(details)}",
         *asked,
-        edits=Edits(stops=frozenset(_stop(of, stops.steps) for of in stops.collections if of.ns)),
+        edits=Edits(stops=frozenset(_stop(of, stops.steps) for of in within)),
         fix=BY_HAND if stops.asked_at else "",
     )
+
+
+def _outlasts(of: Collections, step_ns: float) -> bool:
+    """Return whether collections take longer than a regular step, which then contains none: it has nothing to save."""
+    return of.ns >= step_ns * of.count
 
 
 def _stop(of: Collections, steps: int) -> NotedPauses:
@@ -83,7 +89,7 @@ def _ranks(details: Details) -> str:
 
 def _cost_ns(stops: HostStops, step_ns: float, busy_ns: float | None) -> float:
     """Return what collections cost per step: no queue of work on the GPU lasts through those that outlast a step."""
-    long = sum(of.ns for of in stops.collections if of.ns >= step_ns * of.count) / stops.steps
+    long = sum(of.ns for of in stops.collections if _outlasts(of, step_ns)) / stops.steps
     short = sum(of.ns for of in stops.collections) / stops.steps - long
     return long + (short if busy_ns is None else min(short, max(step_ns - busy_ns, 0.0)))
 
