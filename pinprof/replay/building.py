@@ -287,6 +287,9 @@ def add_host_time(
     start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
     blocking = np.isin(rows, stalls.call)
     since = np.concatenate(([beginning(trace, int(rows[0]))], np.where(blocking, end, start)[:-1]))
+    if trace.steps.on_host:
+        for place in np.flatnonzero(wanted[1:] & ~wanted[:-1]) + 1:  # the step before is left out, with its last pause
+            since[place] = max(since[place], beginning(trace, int(rows[place])))
     threads = np.unique(trace.calls.thread[rows])
     gap, loading = start - since, covered(waiting, since, start)
     artefact = _artefacts(trace, since, start)
