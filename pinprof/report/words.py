@@ -114,6 +114,8 @@ def worth_without_replay(finding: Finding) -> str:
             return f"saves {duration(finding.most_ns)} at most"
         of = "the GPU's work could run faster" if finding.rule.family == "gpu" else "idle GPU go with it"
         return f"{duration(finding.most_ns)} of {of}"
+    if finding.evidence.is_irregular:
+        return f"adds {duration(finding.evidence.cost_ns)} per step, in the longer steps"
     if not finding.evidence.cost_ns:
         return HAZARD if finding.rule.is_hazard else UNKNOWN_SAVING
     return f"{duration(finding.evidence.cost_ns)} of the GPU's work" if finding.rule.family == "gpu" else ""

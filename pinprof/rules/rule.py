@@ -40,6 +40,8 @@ class Evidence(Placed):
     function: str | None = None
     at_any_cost: bool = False
     """Worth a line even where it costs this step nothing."""
+    is_irregular: bool = False
+    """Whether the cost is that of irregular steps: it comes on top of the regular step, and is saved whole."""
     edits: Edits = NO_EDITS
     """What its fix changes in the recorded program; nothing where a replay cannot tell."""
     at_most: Edits = NO_EDITS

@@ -73,7 +73,9 @@ def _worth(finding: Finding) -> Saving:
 
 def _order(finding: Finding) -> tuple[float, bool]:
     """Return what findings are sorted by: what their fixes save, and last those that may save something or nothing."""
-    return -finding.saving.saving_ns if finding.saving else 0.0, finding.most_ns is not None
+    evidence = finding.evidence
+    saved_ns = finding.saving.saving_ns if finding.saving else evidence.cost_ns if evidence.is_irregular else 0.0
+    return -saved_ns, finding.most_ns is not None
 
 
 def _with_most(finding: Finding, replay: Replay) -> Finding | None:

@@ -114,17 +114,20 @@ def findings_with(builder: TraceBuilder, stops: HostStops) -> list[Finding]:
     return [each for each in find(measure(trace), trace) if each.rule.id in {"PIN608", "PIN609"}]
 
 
-def test_collections_are_a_cause_of_their_own() -> None:
-    stops = HostStops(100, 0, (Collections(0, 90, 40 * US, US), Collections(2, 4, 20_000 * US, 6000 * US)))
+@pytest.mark.parametrize(
+    ("count", "each", "saved_ns"),
+    [(4, "5.00 ms", None), (40, "500 µs", 200_400)],  # a regular step has none of those that outlast it
+)
+def test_collections_are_a_cause_of_their_own(count: int, each: str, saved_ns: float | None) -> None:
+    stops = HostStops(100, 0, (Collections(0, 90, 40 * US, US), Collections(2, count, 20_000 * US, 6000 * US)))
     (finding,) = found(stops)
     assert finding.rule.id == "PIN608"
     assert finding.evidence.text == (
-        "Python's garbage collector takes 200 µs per step on average, without the profiler: generation 2 4 times in "
-        "100 steps, 5.00 ms each, at most 6.00 ms"
+        "Python's garbage collector takes 200 µs per step on average, without the profiler: generation 2 "
+        f"{count} times in 100 steps, {each} each, at most 6.00 ms"
     )
     assert finding.evidence.cost_ns == pytest.approx(200_400)
-    assert finding.saving is not None
-    assert finding.saving.saving_ns == pytest.approx(200_400, rel=0.01)
+    assert (finding.saving and finding.saving.saving_ns) == (saved_ns and pytest.approx(saved_ns, rel=0.01))
     assert "gc.freeze()" in finding.fix
 
 
@@ -157,6 +160,20 @@ def test_calls_that_were_recorded_are_found_without_a_run() -> None:
     saving = findings["PIN608"].saving
     assert saving is not None
     assert saving.saving_ns == pytest.approx(790 * US, rel=0.05)
+
+
+def test_collections_that_outlast_a_step_come_before_smaller_savings() -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(5, length=1000):
+        for offset in range(0, 900, 30):
+            builder.op("aten::add", start + offset + 5, 20)
+            builder.kernel(start + offset + 15, 4, launch=start + offset + 10)
+    builder.metadata[RUN_KEY] = to_builtins(
+        replace(LOG, stops=HostStops(100, 0, (Collections(2, 4, 400_000 * US, 150_000 * US),)))
+    )
+    trace = builder.read()
+    first, second, *_ = find(measure(trace), trace)
+    assert (first.rule.id, first.saving, second.rule.id) == ("PIN608", None, "PIN601")
 
 
 @pytest.mark.parametrize(("world", "told"), [(1, False), (8, True)])

@@ -56,7 +56,8 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     if per_step < WORTH * step:
         return None
     most_first = sorted(stops.collections, key=lambda of: -of.ns)
-    within = [of for of in stops.collections if of.ns and not _outlasts(of, step)]
+    outside = any(_outlasts(of, step) for of in stops.collections)  # of the regular step, which has none to save
+    pauses = () if outside else (_stop(of, stops.steps) for of in stops.collections if of.ns)
     words = [_words(of, stops.steps) for of in most_first if of.ns >= WORTH * per_step * stops.steps]
     asked = stops.asked_at or Place()
     by_hand = f"; the program asks for it{at(asked)}" if stops.asked_at else ""
@@ -65,14 +66,15 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
         f"Python's garbage collector takes {duration(per_step)} per step on average, without the profiler: "
         f"{', '.join(words)}{by_hand}{_ranks(details)}",
         *asked,
-        edits=Edits(stops=frozenset(_stop(of, stops.steps) for of in within)),
+        edits=Edits(stops=frozenset(pauses)),
+        is_irregular=outside,
         fix=BY_HAND if stops.asked_at else "",
     )
 
 
 def _outlasts(of: Collections, step_ns: float) -> bool:
-    """Return whether collections take longer than a regular step, which then contains none: it has nothing to save."""
-    return of.ns >= step_ns * of.count
+    """Return whether collections take longer than a regular step, so that none is in one."""
+    return of.ns >= step_ns * max(of.count, 1)
 
 
 def _stop(of: Collections, steps: int) -> NotedPauses:
