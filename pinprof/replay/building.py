@@ -275,6 +275,8 @@ class _Builder:
             call.wake_ns = min(call.own_ns, DEFAULT_WAKE_NS)
 
 
+LONGER = 2.0
+"""The rest of a step that is left out is replaced where it is longer than that of the step before by this factor."""
 LOADING = 0.7
 """The profiler's cost in ops of a DataLoader as a multiple of its cost in ops of the same length that launch kernels;
 chosen with 50 recordings of programs that load their data in their own process."""
@@ -285,17 +287,16 @@ def add_host_time(
 ) -> None:
     """Note the host's time before each wanted call, and what was recorded in it; `calls` are the wanted ones."""
     start, end = trace.calls.start_ns[rows], trace.calls.end_ns[rows]
-    blocking = np.isin(rows, stalls.call)
-    since = np.concatenate(([beginning(trace, int(rows[0]))], np.where(blocking, end, start)[:-1]))
-    if trace.steps.on_host:
-        for place in np.flatnonzero(wanted[1:] & ~wanted[:-1]) + 1:  # the step before is left out, with its last pause
-            since[place] = max(since[place], beginning(trace, int(rows[place])))
+    until = np.where(np.isin(rows, stalls.call), end, start)
+    since = np.concatenate(([beginning(trace, int(rows[0]))], until[:-1]))
+    spans = [(since, start)]
+    if trace.steps.on_host and not wanted.all():
+        spans = _without_steps_left_out(trace, rows, wanted, (since, start), until)
     threads = np.unique(trace.calls.thread[rows])
-    gap, loading = start - since, covered(waiting, since, start)
-    artefact = _artefacts(trace, since, start)
-    paused = covered(long_pauses(trace, threads), since, start)
-    working = covered(_own_work(trace, threads), since, start)
-    events, input_events = _recorded_events(trace, threads, waiting, (since, start), python_cost)
+    gap, loading, artefact, paused, working, events, input_events = (
+        sum(columns)
+        for columns in zip(*(_host_time(trace, threads, waiting, span, python_cost) for span in spans), strict=True)
+    )
     per_op = _per_event(np.maximum(gap - loading - artefact, 0.0), events) or 1.0
     input_events *= LOADING * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
     columns = (gap, loading, artefact, paused, working, events, input_events)
@@ -306,6 +307,40 @@ def add_host_time(
         call.python_ns = max(paused_ns - input_ns - call.artefact_ns, 0.0)
         call.own_work_ns = max(working_ns - input_ns - call.artefact_ns, 0.0)
         call.events, call.input_events = recorded
+
+
+def _without_steps_left_out(
+    trace: Trace, rows: Int64s, wanted: Bools, span: tuple[Int64s, Int64s], until: Int64s
+) -> list[tuple[Int64s, Int64s]]:
+    """Return the spans of time before calls as if the last wanted step came just before: without one that is left out.
+
+    The second is the rest of that step after its last call, for the first call of the next wanted one; else empty. A
+    step that is left out keeps its own rest unless that is much longer.
+    """
+    since, start = span[0].copy(), span[1]
+    rest = np.zeros_like(since), np.zeros_like(since)
+    left_out = ~wanted & (trace.links.call_step[rows] != NONE)
+    for place in np.flatnonzero(wanted[1:] & left_out[:-1]) + 1:
+        begin, before = beginning(trace, int(rows[place])), np.flatnonzero(wanted[:place])
+        last = int(before[-1]) if len(before) else place - 1
+        end = max(int(trace.steps.end_ns[trace.links.call_step[rows[last]]]), int(until[last]))
+        if begin - until[place - 1] > LONGER * (end - until[last]):
+            since[place], rest[0][place], rest[1][place] = begin, until[last], end
+    return [(since, start), rest]
+
+
+def _host_time(
+    trace: Trace, threads: Int32s, waiting: Intervals, span: tuple[Int64s, Int64s], python_cost: float
+) -> tuple[Int64s | Floats, ...]:
+    """Return the host's time in spans: all, for input, the profiler's, in pauses, in own work; and recorded events."""
+    return (
+        span[1] - span[0],
+        covered(waiting, *span),
+        _artefacts(trace, *span),
+        covered(long_pauses(trace, threads), *span),
+        covered(_own_work(trace, threads), *span),
+        *_recorded_events(trace, threads, waiting, span, python_cost),
+    )
 
 
 def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:
