@@ -8,6 +8,7 @@ import numpy as np
 from pinprof.analyses.by_name.ops import own_times
 from pinprof.analyses.copies import Overlap, measure_overlap
 from pinprof.analyses.hazards import Hazards, measure_hazards
+from pinprof.analyses.host_samples import receiving_share
 from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.serving import ServingPhase, measure_serving
@@ -47,6 +48,11 @@ class Details:
         waits = [(wait.line.place, period(wait.at, watched.steps)) for wait in watched.waits] if watched else []
         returning = [(place, every) for place, every in waits if every is not None]
         return sum_up_run(self.trace.run, returning) if self.trace.run else None
+
+    @cached_property
+    def receiving_share(self) -> float:
+        """The largest share of the time in a DataLoader that goes to receiving batches, by the samples of the host."""
+        return receiving_share(self.trace.info.host)
 
     @cached_property
     def op_own_ns(self) -> Int64s:

@@ -210,7 +210,7 @@ def _called(place: Place, samples: _LineSamples) -> CalledLine:
 
 def _kind_of_sample(frames: list[HostFrame]) -> Kind:
     """Return whose code a sample of this stack is in; the outermost frame comes first."""
-    if any(frame.file.replace("\\", "/").endswith(LOADER) for frame in frames):
+    if any(frame.is_of(LOADER) for frame in frames):
         return "input"
     return frames[-1].origin
 
@@ -219,7 +219,7 @@ def _keeps_books(frames: list[HostFrame]) -> bool:
     """Return whether torch launches nothing here: it lists a module's parameters, or sets its mode, or the like."""
     if any(frame.function.rpartition(".")[2] in NO_LAUNCH for frame in frames):
         return True
-    return not _phase(tuple(frames)) and any(frame.file.replace("\\", "/").endswith(MODULE) for frame in frames)
+    return not _phase(tuple(frames)) and any(frame.is_of(MODULE) for frame in frames)
 
 
 def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[str, int], ...]:
@@ -303,11 +303,7 @@ def receiving_share(profile: HostProfile | None) -> float:
     all_count = waiting_count = 0
     for stack in profile.stacks:
         frames = [profile.frames[index] for index in stack.frames]
-        if any(_is_of(frame, LOADER) for frame in frames):
+        if any(frame.is_of(LOADER) for frame in frames):
             all_count += stack.count
-            waiting_count += stack.count * any(_is_of(frame, *FOR_WORKERS) for frame in frames)
+            waiting_count += stack.count * any(frame.is_of(*FOR_WORKERS) for frame in frames)
     return (all_count - waiting_count + 1) / all_count if all_count >= ENOUGH_IN_LOADER else 1.0
-
-
-def _is_of(frame: HostFrame, file: str, function: str | None = None) -> bool:
-    return frame.file.replace("\\", "/").endswith(file) and function in (None, frame.function)

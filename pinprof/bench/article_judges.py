@@ -1,6 +1,6 @@
 """Judges of the claims on training loops (E8, E9, E10, E14)."""
 
-from pinprof.bench.figures import SAME, amount, order, ratios, shown, spread
+from pinprof.bench.figures import SAME, amount, lead, order, ratios, shown, spread
 from pinprof.bench.judging import (
     BARELY,
     HIDDEN,
@@ -14,7 +14,6 @@ from pinprof.bench.judging import (
     against,
     decide,
     hidden,
-    lead,
     less,
 )
 from pinprof.bench.results import Figure

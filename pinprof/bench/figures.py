@@ -134,6 +134,11 @@ def spread(figure: Figure) -> str:
     return f"{amount(figure.unit, figure.low)} to {amount(figure.unit, figure.high)}"
 
 
+def lead(ahead: Figure) -> str:
+    """Return how long something was before a moment, or after it: "30.0 ms before"."""
+    return f"{amount(ahead.unit, abs(ahead.median))} {'after' if ahead.median < 0 else 'before'}"
+
+
 WAYS = ("HtoD", "DtoH")
 ON_THE_GPU = "DtoD"
 """Copies that do not go over the link."""

@@ -9,7 +9,6 @@ from pinprof.bench.figures import (
     SAME,
     Order,
     alike,
-    amount,
     by_size,
     order,
     shown,
@@ -370,11 +369,6 @@ def _relation(first: Figure, second: Figure, relation: Order) -> str:
     smaller, larger = sorted((first.median, second.median))
     words = {"less": "as fast", "more": "the time"} if first.unit == "ms" else {"less": "less", "more": "as much"}
     return f"{times(larger, smaller)} {words[relation]}"
-
-
-def lead(ahead: Figure) -> str:
-    """Return how long something was before a moment, or after it: "30.0 ms before"."""
-    return f"{amount(ahead.unit, abs(ahead.median))} {'after' if ahead.median < 0 else 'before'}"
 
 
 def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:

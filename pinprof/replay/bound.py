@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from pinprof.analyses.host_samples import receiving_share
 from pinprof.analyses.idle import IDLE
 from pinprof.details import Details
 
@@ -57,7 +56,7 @@ def feed_of(details: Details) -> Feed | None:
     if loader.in_process:
         return Feed(timed.input_ns, 0.0)
     traced_ns = loader.wait_in_steps_ns / details.steps.count
-    received_ns = timed.input_ns * receiving_share(details.trace.info.host)
+    received_ns = timed.input_ns * details.receiving_share
     ready_ns = 0.0 if loader.pins else min(timed.quick_input_ns, traced_ns, received_ns)
     return Feed(timed.input_ns, timed.input_ns - ready_ns)
 

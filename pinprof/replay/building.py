@@ -314,11 +314,12 @@ def _without_steps_left_out(
 ) -> list[tuple[Int64s, Int64s]]:
     """Return the spans of time before calls as if the last wanted step came just before: without one that is left out.
 
-    The second is the rest of that step after its last call, for the first call of the next wanted one; else empty. A
-    step that is left out keeps its own rest unless that is much longer.
+    A second one, if any, is the rest of that step after its last call, for the first call of the next wanted one; for
+    other calls it is empty. A step that is left out keeps its own rest unless that is much longer.
     """
     since, start = span[0].copy(), span[1]
     rest = np.zeros_like(since), np.zeros_like(since)
+    is_replaced = False
     left_out = ~wanted & (trace.links.call_step[rows] != NONE)
     for place in np.flatnonzero(wanted[1:] & left_out[:-1]) + 1:
         begin, before = beginning(trace, int(rows[place])), np.flatnonzero(wanted[:place])
@@ -326,7 +327,8 @@ def _without_steps_left_out(
         end = max(int(trace.steps.end_ns[trace.links.call_step[rows[last]]]), int(until[last]))
         if begin - until[place - 1] > LONGER * (end - until[last]):
             since[place], rest[0][place], rest[1][place] = begin, until[last], end
-    return [(since, start), rest]
+            is_replaced = True
+    return [(since, start), rest] if is_replaced else [span]
 
 
 def _host_time(

@@ -36,6 +36,10 @@ class HostFrame(Placed, Struct, frozen=True):
     function: Annotated[str, doc("the function around it, qualified by its class from Python 3.11 on")]
     origin: Origin
 
+    def is_of(self, file: str, function: str | None = None) -> bool:
+        """Return whether it is in a file whose path ends so, with / on every system, and in this function if given."""
+        return self.file.replace("\\", "/").endswith(file) and function in (None, self.function)
+
 
 class HostStack(Struct, frozen=True):
     """A Python stack, and how often it was met."""

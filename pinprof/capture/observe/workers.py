@@ -17,7 +17,7 @@ from pinprof.capture.observe.sampler import HostSampler
 from pinprof.errors import PinprofError
 from pinprof.program.hooks import contained, replaced
 from pinprof.temporary import temporary_folder
-from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
+from pinprof.trace.sampled_stacks import HostProfile, HostStack
 
 INTERVAL_S: Final = 0.005
 KEPT_AT_S: Final = (0.1, 0.3, 1.0)
@@ -137,13 +137,9 @@ def _from_fetch_on(profile: HostProfile) -> HostProfile:
     """Return the samples within the fetcher, without the frames around it."""
     stacks = []
     for stack in profile.stacks:
-        fetching = [place for place, index in enumerate(stack.frames) if _is_of_fetch(profile.frames[index])]
+        fetching = [place for place, index in enumerate(stack.frames) if profile.frames[index].is_of(FETCH)]
         if fetching:
             stacks.append(HostStack(stack.frames[fetching[-1] + 1 :] or stack.frames[-1:], stack.count))
     return msgspec.structs.replace(
         profile, stacks=tuple(stacks), samples=sum(stack.count for stack in stacks), folded=0
     )
-
-
-def _is_of_fetch(frame: HostFrame) -> bool:
-    return frame.file.replace("\\", "/").endswith(FETCH)

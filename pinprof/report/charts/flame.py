@@ -186,7 +186,7 @@ def _without_wrappers(recorded: HostProfile, stack: HostStack) -> Iterator[int]:
 def _sampled(frame: HostFrame) -> FlameFrame:
     name = PurePath(frame.file).name if frame.function == MODULE else frame.function
     place = f"{frame.file}:{frame.line}" if frame.line is not None else frame.file
-    kind = "input" if frame.file.replace("\\", "/").endswith(LOADER) else frame.origin
+    kind = "input" if frame.is_of(LOADER) else frame.origin
     return FlameFrame(cut(name), cut(place), OF_CODE[kind])
 
 
