@@ -108,4 +108,4 @@ def _linear(part: float) -> float:
 
 
 def _channels(colour: str) -> list[int]:
-    return [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    return [int(colour[begin : begin + 2], 16) for begin in (1, 3, 5)]

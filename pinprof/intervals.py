@@ -121,16 +121,16 @@ def last_below(values: IntArray, behind: IntArray, limit: IntArray) -> IntArray:
     while len(least[-1]) > 1:
         even = np.append(least[-1], np.iinfo(np.int64).max) if len(least[-1]) % 2 else least[-1]
         least.append(np.minimum(even[::2], even[1::2]))
-    place, found_at = np.full(len(behind), -1), np.full(len(behind), -1)
+    index, found_at = np.full(len(behind), -1), np.full(len(behind), -1)
     block = behind - 1
     for level, minimum in enumerate(least):
-        for left in (0, 1):  # the block itself, and the one before it if both are of one pair
-            rows = np.flatnonzero((found_at == -1) & (block >= 0) & ((left == 0) | (block % 2 == 1)))
-            rows = rows[minimum[block[rows] - left] < limit[rows]]
-            place[rows], found_at[rows] = block[rows] - left, level
+        for before in (0, 1):  # the block itself, and the one before it if both are of one pair
+            rows = np.flatnonzero((found_at == -1) & (block >= 0) & ((before == 0) | (block % 2 == 1)))
+            rows = rows[minimum[block[rows] - before] < limit[rows]]
+            index[rows], found_at[rows] = block[rows] - before, level
         block = block // 2 - 1
     for level in range(len(least) - 2, -1, -1):
         rows = np.flatnonzero(found_at > level)
-        right = np.minimum(2 * place[rows] + 1, len(least[level]) - 1)  # the last block may be alone
-        place[rows] = np.where(least[level][right] < limit[rows], right, 2 * place[rows])
-    return place
+        right = np.minimum(2 * index[rows] + 1, len(least[level]) - 1)  # the last block may be alone
+        index[rows] = np.where(least[level][right] < limit[rows], right, 2 * index[rows])
+    return index

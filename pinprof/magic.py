@@ -23,12 +23,12 @@ def register(shell: Any) -> None:
     def magic(line: str, cell: str) -> Report:
         code = shell.transform_cell(cell)
         compiled = shell.compile(code, shell.compile.cache(code), "exec")
-        return recorded_cell(compiled, shell.user_ns, line.strip())
+        return report_of_cell(compiled, shell.user_ns, line.strip())
 
     shell.register_magic_function(magic, "cell", NAME)
 
 
-def recorded_cell(code: Any, names: dict[str, Any], path: str = "") -> Report:
+def report_of_cell(code: Any, names: dict[str, Any], path: str = "") -> Report:
     """Run a cell as it stands, record some of its training steps, and return the report.
 
     Steps are found as `pinprof run` finds them. The cell runs to its end. Without `path` the trace is removed after it

@@ -73,13 +73,13 @@ def returning(times: Times, number: Times) -> Times:
     if not len(times):
         return np.arange(0)
     usual = np.median(times)
-    place = number - number[0]
-    row = np.full(int(place[-1]) + 1, usual)
-    row[place] = times
+    row_number = number - number[0]
+    row = np.full(int(row_number[-1]) + 1, usual)
+    row[row_number] = times
     for period in range(2, min(LONGEST_PERIOD, len(times) // FEWEST_RETURNS) + 1):
         whole = len(row) // period * period
         phase = int(np.median(row[:whole].reshape(-1, period), axis=0).argmax())
-        at = np.flatnonzero(place % period == phase)
+        at = np.flatnonzero(row_number % period == phase)
         others = np.delete(times, at)
         if 0 < len(at) < len(times) and times[at].min() >= max(EXTRA * usual, np.quantile(others, TAKEN_FOR_NOISE)):
             return at

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pinprof.errors import CaptureError
-from pinprof.magic import recorded_cell
+from pinprof.magic import report_of_cell
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_a_cell_of_ipython_is_reported_on_and_leaves_its_names(tmp_path: Path) -
 
 def run(cell: str, path: str = "") -> Any:
     names: dict[str, Any] = {}
-    return recorded_cell(compile(cell, "cell", "exec"), names, path), names
+    return report_of_cell(compile(cell, "cell", "exec"), names, path), names
 
 
 def test_the_trace_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -82,5 +82,5 @@ def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[
 def _nearest(suspects: Sequence[str], broken: set[str]) -> int | None:
     """Return the place of the commit nearest to the middle that is not broken; the last one is known to be slower."""
     middle = (len(suspects) - 1) // 2
-    places = [place for place in range(len(suspects) - 1) if suspects[place] not in broken]
-    return min(places, key=lambda place: abs(place - middle), default=None)
+    places = [index for index in range(len(suspects) - 1) if suspects[index] not in broken]
+    return min(places, key=lambda index: abs(index - middle), default=None)

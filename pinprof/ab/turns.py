@@ -124,11 +124,11 @@ def _move(core: int) -> None:
 
 def wait_for_turn(turns: Turns, cores: Cores) -> None:
     """Wait for the turn, with the workers stopped; return at once if `pinprof ab` has ended."""
-    given = ANY_CORES
+    packed_cores = ANY_CORES
     with workers_stopped(), suppress(OSError):
         os.write(turns.socket, cores.leave())
-        given = os.read(turns.socket, CORES.size)
-    cores.go_to(given)
+        packed_cores = os.read(turns.socket, CORES.size)
+    cores.go_to(packed_cores)
 
 
 def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generator[Progress, None, None]:

@@ -152,8 +152,8 @@ class ProgramVersion:
     def worker_command(self, task: Task, output: Path) -> list[str]:
         """Return the command of that worker."""
         command = self.python_command()
-        work = WorkerConfig(command.name, list(command.args), command.module, task, str(output))
-        return worker_command(command.python, work, output.parent)
+        config = WorkerConfig(command.name, list(command.args), command.module, task, str(output))
+        return worker_command(command.python, config, output.parent)
 
     def python_command(self) -> PythonCommand:
         """Return its command as one of this Python. Raises MeasureError if it is not one, or lacks its script."""
@@ -163,10 +163,10 @@ class ProgramVersion:
             if "-c" in words[:2]:
                 raise MeasureError(f"{shlex.join(self.words)}: a program of -c cannot be measured; put it into a file")
             path = shutil.which(words[0]) if words else None
-            is_other = f" ({words[0]} is {path})" if path else ""
+            found_elsewhere = f" ({words[0]} is {path})" if path else ""
             raise MeasureError(
                 f"{shlex.join(self.words) or 'nothing'}: not a command of the Python that runs pinprof, "
-                f"{sys.executable}{is_other}; leave `python` out, as in `train.py ...` and `-m module ...`, or "
+                f"{sys.executable}{found_elsewhere}; leave `python` out, as in `train.py ...` and `-m module ...`, or "
                 "activate the environment of that one, for its `torchrun`, too"
             )
         if not command.module and not (self.folder / command.name).is_file():
@@ -211,10 +211,10 @@ def workers(runs: Iterable[tuple[ProgramVersion, Task]]) -> Iterator[list[Worker
         ]
 
 
-def worker_command(python: Sequence[str], work: WorkerConfig, folder: Path) -> list[str]:
+def worker_command(python: Sequence[str], config: WorkerConfig, folder: Path) -> list[str]:
     """Write the config of a worker into a file in the folder, and return the worker's command."""
     file = folder / CONFIG
-    file.write_bytes(msgspec.json.encode(work))
+    file.write_bytes(msgspec.json.encode(config))
     return [*python, "-c", PINPROF.format(home=HOME), "worker", str(file)]
 
 

@@ -192,8 +192,8 @@ def measure_pause(trace: Trace, waiting_for_input: Intervals) -> Pause | None:
     # the outermost of the events so far that ends last
     ends_last = np.maximum.accumulate(np.where(end > np.roll(reached, 1), np.arange(len(end)), 0))
 
-    def name_of(place: int) -> str:
-        at = int(order[place])
+    def name_of(rank: int) -> str:
+        at = int(order[rank])
         for table, chosen in zip(tables, rows, strict=True):
             if at < len(chosen):
                 return table.name_of(int(chosen[at]))

@@ -161,8 +161,8 @@ def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) ->
     usual = float(np.median(time[~is_unlike]))
     reasons = _reasons(trace, step, is_unlike, time - usual)
     return tuple(
-        IrregularStep(int(step[place]), int(time[place]), usual, reasons[place])
-        for place in np.flatnonzero(is_unlike).tolist()
+        IrregularStep(int(step[number]), int(time[number]), usual, reasons[number])
+        for number in np.flatnonzero(is_unlike).tolist()
     )
 
 

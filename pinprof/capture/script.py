@@ -163,7 +163,7 @@ class _Recorder:
             body=ending_of.__code__,
             waits_for_others=lambda: bool(notes.running) or notes.have_trained,
         )
-        recording.join(agreement, lambda: self.marks.place)
+        recording.join(agreement, lambda: self.marks.marks_passed)
 
     @contextmanager
     def following(self) -> Iterator[Callable[[Ending], None]]:

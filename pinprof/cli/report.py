@@ -194,7 +194,7 @@ class _Wanted(NamedTuple):
 
         entries = [(part.profile, part.findings) for part in measured]
         if self.brief:
-            diffs = [place for place, part in enumerate(measured) if has_diffs(part)]
+            diffs = [number for number, part in enumerate(measured) if has_diffs(part)]
             brief = traces_to_brief_json(entries, ranks, self.html.code, shown, diffs)
             write(self.json_file, brief, is_said=False)
         else:
@@ -271,9 +271,9 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     ranks = compare_ranks(parts, remarks)
     for remark in () if wanted.prints_text else remarks:
         say(remark)
-    numbers = [number_of(part, place) for place, part in enumerate(parts)]
-    place = numbers.index(ranks.shown_rank)
-    slowest = measured[place]
+    numbers = [number_of(part, index) for index, part in enumerate(parts)]
+    index = numbers.index(ranks.shown_rank)
+    slowest = measured[index]
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.prints_text:
         width, color = page_options()
@@ -281,7 +281,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         show(text(ranks, parts, width=width, color=color) + "\n")
         wanted.print(slowest[1], wanted.again)
         print_hta(hta)
-    wanted.write_json(parts, hta, ranks, place)
+    wanted.write_json(parts, hta, ranks, index)
     if wanted.html.file:
         write(wanted.html.file, job_page(ranks, measured, wanted.machine, wanted.html.code), is_said=False)
 
@@ -295,12 +295,12 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
     from pinprof.hta.breakdowns import breakdown_of
 
     figures = {}
-    for place, path in enumerate(files):
+    for number, path in enumerate(files):
         if path == STANDARD_INPUT:
             fail("--hta reads a trace twice, and standard input can be read once; name a file")
-        with progress(f"asking HTA about {PurePath(shown(path)).name} ({place + 1} of {len(files)})"):
+        with progress(f"asking HTA about {PurePath(shown(path)).name} ({number + 1} of {len(files)})"):
             try:
-                figures[shown(path)] = breakdown_of(path, ranks[place] if ranks else None)
+                figures[shown(path)] = breakdown_of(path, ranks[number] if ranks else None)
             except TraceError:
                 continue
     return figures

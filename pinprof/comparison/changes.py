@@ -124,7 +124,7 @@ class FindingChange(Matched[Finding]):
 
 def differing(changes: "Sequence[WaitChange | CopyChange | FindingChange]") -> list[int]:
     """Return the places of the changes that are more than noise."""
-    return [place for place, change in enumerate(changes) if change.status != SAME]
+    return [number for number, change in enumerate(changes) if change.status != SAME]
 
 
 def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> Status:

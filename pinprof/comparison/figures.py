@@ -131,7 +131,7 @@ def over_steps(values: Floats, value: float | None = None) -> Value:
 
 @dataclass(frozen=True)
 class Side:
-    """The measurements and findings of one of the traces."""
+    """One of the two traces, with its measurements and findings."""
 
     analysis: Analysis
     is_stepped: bool = True
@@ -153,14 +153,14 @@ class Side:
         return self.analysis.profile
 
     def why_not(self, *kinds: FigureKind) -> str:
-        """Return why the trace does not have a figure that these kinds withhold; empty if it has."""
+        """Return why the trace does not have a figure that these kinds withhold; empty if it has one."""
         doubt = self.profile.withheld.reason(kinds)
         if doubt:
             return f"{doubt.what}; {doubt.remedy}"
         return "" if self.profile.steps.count else NO_STEPS
 
     def why_not_stepped(self, *kinds: FigureKind) -> str:
-        """Return why the trace does not have such a figure per step; empty if it has."""
+        """Return why the trace does not have such a figure per step; empty if it has one."""
         if not self.is_stepped and not self.profile.withheld.reason(kinds):
             return NOT_STEPPED
         return self.why_not(*kinds)
@@ -220,10 +220,10 @@ def _spread(side: Side) -> tuple[float, float] | None:
     The confidence interval of the mean would be too narrow, since runs differ by more.
     """
     step, plain = side.profile.estimate, side.profile.info.plain_step
-    ends = (plain.p10_ms, plain.p90_ms) if plain and step.source == "measured" else (None, None)
-    if step.step_ns is None or ends[0] is None or ends[1] is None:
+    percentiles = (plain.p10_ms, plain.p90_ms) if plain and step.source == "measured" else (None, None)
+    if step.step_ns is None or percentiles[0] is None or percentiles[1] is None:
         return step.range_ns
-    return min(ends[0] * NS_PER_MS, step.step_ns), max(ends[1] * NS_PER_MS, step.step_ns)
+    return min(percentiles[0] * NS_PER_MS, step.step_ns), max(percentiles[1] * NS_PER_MS, step.step_ns)
 
 
 def _of_devices(before: Side, after: Side) -> Iterator[ComparedFigure]:
@@ -231,14 +231,14 @@ def _of_devices(before: Side, after: Side) -> Iterator[ComparedFigure]:
     figures = (("busy_ms", "GPU busy", None), ("kernel_ms", "GPU in kernels", KERNEL))
     for device in sorted({entry.device for side in (before, after) for entry in side.profile.gpus}):
         for name, label, category in figures:
-            values = _worked(before, device, category), _worked(after, device, category)
+            values = _time_on_gpu(before, device, category), _time_on_gpu(after, device, category)
             yield ComparedFigure(name, "ns", *values, device=device, label=label)
 
 
-def _worked(side: Side, device: int, category: int | None) -> Value:
+def _time_on_gpu(side: Side, device: int, category: int | None) -> Value:
     gpu = side.trace.gpu
     if device not in gpu.of_device:
         return Value(None, reason=side.why_not("busy") or "nothing ran on this GPU")
     rows = gpu.of_device[device]
-    chosen = rows if category is None else rows[gpu.category[rows] == category]
-    return side.per_step(running_in_steps(side.trace, chosen), "busy")
+    counted = rows if category is None else rows[gpu.category[rows] == category]
+    return side.per_step(running_in_steps(side.trace, counted), "busy")

@@ -67,11 +67,11 @@ class PendingCopies:
 
     def add(self, copy: Copy) -> None:
         """Add a copy; it replaces an earlier one of the same memory on the same stream, which ends before it."""
-        place = bisect_left(self._addresses, copy.memory.address)
+        first = bisect_left(self._addresses, copy.memory.address)
         after = bisect_right(self._addresses, copy.memory.address)
-        for index in range(place, after):
-            if _stands_for(copy, self._copies[index]):
-                self._copies[index] = copy
+        for number in range(first, after):
+            if _stands_for(copy, self._copies[number]):
+                self._copies[number] = copy
                 return
         self._addresses.insert(after, copy.memory.address)
         self._copies.insert(after, copy)

@@ -15,7 +15,7 @@ COPY, TO_COPY, FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten
 COPIES = frozenset((COPY, TO_COPY, FOREACH_COPY))
 """The operators that can copy between host and device without blocking; `to`, `cuda` and `cpu` call them."""
 
-LOOKS_ONLY = (
+IGNORES_CONTENTS = (
     "aten::_reshape_alias",
     "aten::_unsafe_view",
     "aten::is_pinned",
@@ -27,8 +27,15 @@ LOOKS_ONLY = (
 )
 """Operators that take tensors but do not read their contents, although their schema does not say so."""
 
-LOOKS_ONLY_ENDING = ("_like",)
-LOOKS_ONLY_BEGINNING = ("aten::new_", "aten::empty", "aten::size", "aten::sym_", "aten::stride", "aten::storage_offset")
+IGNORES_CONTENTS_ENDING = ("_like",)
+IGNORES_CONTENTS_BEGINNING = (
+    "aten::new_",
+    "aten::empty",
+    "aten::size",
+    "aten::sym_",
+    "aten::stride",
+    "aten::storage_offset",
+)
 
 
 class Effect(NamedTuple):
@@ -45,7 +52,7 @@ class Effect(NamedTuple):
 def effects(op: Any) -> tuple[Effect, ...]:
     """Return what an operator reads and writes, by argument, without arguments whose contents it ignores."""
     schema = op._schema  # noqa: SLF001  there is no public schema
-    if _looks_only(op, schema.name):
+    if _ignores_contents(op, schema.name):
         return ()
     return tuple(
         Effect(position, argument.name, argument.alias_info is not None, _training(schema, argument.name))
@@ -59,16 +66,16 @@ STATISTICS = ("running_mean", "running_var")
 
 
 def _training(schema: Any, argument: str) -> int | None:
-    names = [known.name for known in schema.arguments]
-    is_old = argument in STATISTICS and schema.name.endswith("batch_norm") and "training" in names
-    return names.index("training") if is_old else None
+    names = [parameter.name for parameter in schema.arguments]
+    lacks_write = argument in STATISTICS and schema.name.endswith("batch_norm") and "training" in names
+    return names.index("training") if lacks_write else None
 
 
-def _looks_only(op: Any, name: str) -> bool:
+def _ignores_contents(op: Any, name: str) -> bool:
     return (
-        name in LOOKS_ONLY
-        or name.endswith(LOOKS_ONLY_ENDING)
-        or name.startswith(LOOKS_ONLY_BEGINNING)
+        name in IGNORES_CONTENTS
+        or name.endswith(IGNORES_CONTENTS_ENDING)
+        or name.startswith(IGNORES_CONTENTS_BEGINNING)
         or torch.Tag.inplace_view in op.tags
     )
 
@@ -149,12 +156,12 @@ def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """Return the index of the device that a call of one of `COPIES` copies from or to; None for the current one."""
     if op is TO_COPY:
-        both = [args[0], kwargs["device"]]
+        sides = [args[0], kwargs["device"]]
     else:
         pair = next(pair for pair in _pairs(op, args, None) if gpu.owns(pair[0]) != gpu.owns(pair[1]))
-        both = [*pair]
-    there = next(side for side in both if gpu.owns(side))
-    return there.device.index if isinstance(there, Tensor) else there.index
+        sides = [*pair]
+    on_device = next(side for side in sides if gpu.owns(side))
+    return on_device.device.index if isinstance(on_device, Tensor) else on_device.index
 
 
 def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator[Transfer]:
@@ -188,10 +195,10 @@ def _same_order(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape:
         return False
     dims = sorted((stride, size) for stride, size in zip(one.stride(), one.shape, strict=True) if size > 1)
-    there = sorted((stride, size) for stride, size in zip(other.stride(), other.shape, strict=True) if size > 1)
+    other_dims = sorted((stride, size) for stride, size in zip(other.stride(), other.shape, strict=True) if size > 1)
     filled = 1
     for stride, size in dims:
         if stride != filled:
             return False
         filled *= size
-    return dims == there
+    return dims == other_dims

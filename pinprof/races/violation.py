@@ -111,8 +111,8 @@ def _lines(violation: Violation) -> list[str]:
     )
     lines += _side(f"the copy: {copied}", violation.copy, violation.sources[0])
     thread = "" if violation.thread == "MainThread" else f" in thread {violation.thread}"
-    on = f" on {violation.access_stream}" if violation.access_stream else ""
-    lines += _side(f"the access: {violation.action}{on}{thread}", violation.access, violation.sources[1])
+    on_stream = f" on {violation.access_stream}" if violation.access_stream else ""
+    lines += _side(f"the access: {violation.action}{on_stream}{thread}", violation.access, violation.sources[1])
     lines.append(f"  {_timing(violation)}")
     if violation.latest_wait:
         where = _at(violation.latest_wait.place)
@@ -132,12 +132,12 @@ def _side(title: str, place: SourceLine, source: str) -> list[str]:
     lines = [f"  {title}", f"    at {_at(place)}"]
     if source:
         lines.append(f"        {source[:WIDTH_OF_SOURCE]}")
-    own = f"{place.file}:{place.line}:{place.function}"
-    depth = place.stack.index(own) if own in place.stack else 0
-    within = [*reversed(place.stack[:depth][:LIBRARY_FRAMES])]
-    around = place.stack[depth + 1 : depth + 1 + LIBRARY_FRAMES]
-    lines += [f"      within it {_frame(frame)}" for frame in within]
-    lines += [f"      called from {_frame(frame)}" for frame in around]
+    own_frame = f"{place.file}:{place.line}:{place.function}"
+    depth = place.stack.index(own_frame) if own_frame in place.stack else 0
+    inner_frames = [*reversed(place.stack[:depth][:LIBRARY_FRAMES])]
+    callers = place.stack[depth + 1 : depth + 1 + LIBRARY_FRAMES]
+    lines += [f"      within it {_frame(frame)}" for frame in inner_frames]
+    lines += [f"      called from {_frame(frame)}" for frame in callers]
     return lines
 
 
@@ -150,10 +150,10 @@ def _frame(frame: str) -> str:
 
 
 def _timing(violation: Violation) -> str:
-    took = f"; it took {duration(violation.copy_ns)} on the GPU" if violation.copy_ns is not None else ""
+    copy_time = f"; it took {duration(violation.copy_ns)} on the GPU" if violation.copy_ns is not None else ""
     if violation.had_ended:
-        return f"The copy had in fact ended{took}, but by luck: nothing had waited for it."
-    return f"The copy had not ended{took}."
+        return f"The copy had in fact ended{copy_time}, but by luck: nothing had waited for it."
+    return f"The copy had not ended{copy_time}."
 
 
 @dataclass(eq=False)
@@ -167,12 +167,12 @@ class Synchronize:
     copies: int = 0
     """How many copies it was the first to prove to have ended."""
     is_needed: bool = False
-    """Whether the host used the memory of one of them in a way that is unsafe before."""
+    """Whether the host then used the memory of one of them in a way that would have been unsafe before the wait."""
 
     def __str__(self) -> str:
-        waited = f"waited for {self.copies} copies" if self.copies else "no copy was under way"
+        awaited = f"waited for {self.copies} copies" if self.copies else "no copy was under way"
         times = "once" if self.times == 1 else f"{self.times} times"
-        return f"{_at(self.place)}: {self.call}, {times}; {waited}, and the host used none of their memory"
+        return f"{_at(self.place)}: {self.call}, {times}; {awaited}, and the host used none of their memory"
 
 
 class Synchronizes:
@@ -183,7 +183,7 @@ class Synchronizes:
         self._settled = PendingCopies()
         self._settled_by: WeakKeyDictionary[Copy, Synchronize] = WeakKeyDictionary()
 
-    def waited(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
+    def note_wait(self, call: str, line: SourceLine, settled: list[Copy]) -> None:
         """Note a synchronize, and the copies that it was the first to prove to have ended."""
         site = self._sites.setdefault((call, line.place), Synchronize(call, line))
         site.times += 1
@@ -192,7 +192,7 @@ class Synchronizes:
             self._settled.add(copy)
             self._settled_by[copy] = site
 
-    def used(self, memory: Extent, kind: Access, is_over: Callable[[Copy], bool]) -> None:
+    def note_use(self, memory: Extent, kind: Access, is_over: Callable[[Copy], bool]) -> None:
         """Note a use of memory: it needed the synchronizes without which it would be unsafe.
 
         `is_over` returns whether a copy would have ended before this use even without the host.

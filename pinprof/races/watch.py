@@ -128,7 +128,7 @@ class Watch:
             conflicts: dict[Copy, Access] = {}
             for extent, kind in uses:
                 if self._waits is not None:
-                    self._waits.used(extent, kind, is_over)
+                    self._waits.note_use(extent, kind, is_over)
                 for copy in self._pending.overlapping(extent):
                     if copy.is_past or is_over(copy):
                         continue
@@ -258,7 +258,7 @@ class Watch:
             if self._pending:
                 self._latest_wait = how, stack, self.followed
             if self._waits is not None and removable:
-                self._waits.waited(how, place_of(stack), settled)
+                self._waits.note_wait(how, place_of(stack), settled)
 
     def behind_current(self) -> Known:
         """Return what has ended when all work now on this thread's current streams of all devices has ended."""

@@ -48,18 +48,18 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
 
     `choice` are remarks on how these traces were chosen.
     """
-    numbers = [number_of(part, place) for place, part in enumerate(parts)]
+    numbers = [number_of(part, index) for index, part in enumerate(parts)]
     tables = [part.profile.communication.collectives for part in parts]
     meetings = match_collectives(tables)
     clocks = align_clocks(tables, [part.profile.info.base_ns or 0 for part in parts], meetings)
     waited, last, meetings_of = _measure_waits(parts, meetings, clocks)
     rows = [
-        _rank_row(part, number, waited[place], last[place], clocks.ahead_ns[place])
-        for place, (part, number) in enumerate(zip(parts, numbers, strict=True))
+        _rank_row(part, number, waited[index], last[index], clocks.ahead_ns[index])
+        for index, (part, number) in enumerate(zip(parts, numbers, strict=True))
     ]
     rows = _in_lockstep(rows, parts, meetings)
     slowest, skew = _slowest(rows)
-    place = next((place for place, row in enumerate(rows) if row.rank == slowest), None)
+    index = next((index for index, row in enumerate(rows) if row.rank == slowest), None)
     return Ranks(
         tuple(sorted(rows, key=lambda row: row.rank)),
         next((part.profile.info.world_size for part in parts if part.profile.info.world_size), None),
@@ -67,7 +67,7 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
         clocks.within_ns,
         slowest,
         skew,
-        None if place is None else _reason(parts, rows, place),
+        None if index is None else _reason(parts, rows, index),
         _shared_findings(parts, numbers),
         tuple(choice),
         _traffic(meetings_of, next((part.profile.steps.divisor for part in parts), 1)),
@@ -82,10 +82,10 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
     """
     paced = list(rows)
     for together in _joined(meetings):
-        pace = max((rows[place] for place in together), key=lambda row: row.alone_ns or 0.0)
-        for place in together if pace.alone_ns and pace.step_ns else ():
-            if rows[place].step_ns and parts[place].profile.estimate.source != "measured":
-                paced[place] = replace(rows[place], step_ns=pace.step_ns)
+        pace = max((rows[index] for index in together), key=lambda row: row.alone_ns or 0.0)
+        for index in together if pace.alone_ns and pace.step_ns else ():
+            if rows[index].step_ns and parts[index].profile.estimate.source != "measured":
+                paced[index] = replace(rows[index], step_ns=pace.step_ns)
     return paced
 
 
@@ -282,10 +282,10 @@ def _collective(name: str, group: str, meetings: Sequence[_Meeting], numbers: Se
 # Why a rank is slow
 
 
-def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> str:
+def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> str:
     """Return in words where the slowest rank spends more time than the others."""
-    slowest, others = rows[place], [row for at, row in enumerate(rows) if at != place]
-    profile, profiles = parts[place].profile, [part.profile for at, part in enumerate(parts) if at != place]
+    slowest, others = rows[index], [row for other, row in enumerate(rows) if other != index]
+    profile, profiles = parts[index].profile, [part.profile for other, part in enumerate(parts) if other != index]
 
     def more(time: Callable[[RankRow], float]) -> float:
         return time(slowest) - median(time(row) for row in others)
@@ -303,7 +303,7 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], place: int) -> s
         longer = profile.pause.time_ns - (median(pauses) if pauses else 0.0)
         ways.append((longer, f"its host runs no op and no call, {profile.pause.between}: {MEANING}"))
     most, reason = max(ways)
-    if most < MOSTLY * more(lambda row: row.alone_ns or 0.0) and parts[place].findings.verdict.cause in BY_HOST:
+    if most < MOSTLY * more(lambda row: row.alone_ns or 0.0) and parts[index].findings.verdict.cause in BY_HOST:
         return "its host launches later"
     return reason
 

@@ -86,10 +86,10 @@ def rank_of(part: RankPart) -> int | None:
     return rank_in_name(part.profile.path) if part.profile.info.rank is None else part.profile.info.rank
 
 
-def number_of(part: RankPart, place: int) -> int:
+def number_of(part: RankPart, position: int) -> int:
     """Return the number of a rank, else its place among the traces."""
     rank = rank_of(part)
-    return place if rank is None else rank
+    return position if rank is None else rank
 
 
 # The comparison

@@ -34,7 +34,7 @@ def numbered(parts: Sequence[RankPart], rank_from: str | None = None) -> list[Ra
     numbers them from 0. Raises TraceError if it is not such a pattern, or if a path has no such number.
     """
     if rank_from == BY_ORDER:
-        return [_with_rank(part, place) for place, part in enumerate(parts)]
+        return [_with_rank(part, index) for index, part in enumerate(parts)]
     pattern = _compiled(rank_from) if rank_from else None
     return [_with_rank(part, _matched(pattern, part) if pattern else rank_of(part)) for part in parts]
 
@@ -100,8 +100,8 @@ def _begin(part: RankPart) -> int:
 def _pauses(parts: Sequence[RankPart]) -> list[int]:
     """Return the pause in ns before each trace but the first; negative if an earlier one had not ended."""
     pauses, end = [], 0
-    for place, part in enumerate(parts):
-        if place:
+    for index, part in enumerate(parts):
+        if index:
             pauses.append(_begin(part) - end)
         end = max(end, _begin(part) + part.profile.span_ns)
     return pauses
@@ -120,12 +120,12 @@ def job_of(parts: Sequence[RankPart], number: int | None = None) -> JobRun:
     every_run = runs(parts)
     if number and number > len(every_run):
         raise TraceError(f"there is no run {number}: the traces are of {counted(len(every_run), 'run')}")
-    place = number - 1 if number else max(range(len(every_run)), key=lambda place: (len(every_run[place]), place))
-    chosen = sorted(every_run[place], key=lambda part: rank_of(part) or 0)
+    index = number - 1 if number else max(range(len(every_run)), key=lambda index: (len(every_run[index]), index))
+    chosen = sorted(every_run[index], key=lambda part: rank_of(part) or 0)
     reason = _why_no_job(chosen if len(chosen) > 1 else parts)
     if reason:
         raise TraceError(f"{reason}; give the traces of one run, or say with --rank-from what the ranks are")
-    return JobRun(chosen, [*_other_runs(every_run, place, is_asked=bool(number)), *_gaps(chosen)])
+    return JobRun(chosen, [*_other_runs(every_run, index, is_asked=bool(number)), *_gaps(chosen)])
 
 
 def _why_no_job(parts: Sequence[RankPart]) -> str | None:
@@ -140,14 +140,14 @@ def _why_no_job(parts: Sequence[RankPart]) -> str | None:
     return f"they are of jobs of {' and '.join(map(str, sizes))} ranks" if len(sizes) > 1 else None
 
 
-def _other_runs(every_run: Sequence[Sequence[RankPart]], place: int, *, is_asked: bool) -> Iterator[str]:
+def _other_runs(every_run: Sequence[Sequence[RankPart]], index: int, *, is_asked: bool) -> Iterator[str]:
     if len(every_run) == 1:
         return
-    ranks = len(every_run[place])
+    ranks = len(every_run[index])
     as_many = sum(len(run) == ranks for run in every_run)
     which = "the only one" if as_many == 1 else f"the last recorded of the {as_many}"
     why = "" if is_asked else f", {which} with {ranks} ranks"
-    yield f"These are {len(every_run)} runs; this is run {place + 1}{why}, and --run N shows another:"
+    yield f"These are {len(every_run)} runs; this is run {index + 1}{why}, and --run N shows another:"
     for number, run in enumerate(every_run[:MOST_NAMED], start=1):
         named = run[0].profile.path + (" ..." if len(run) > 1 else "")
         yield f"  run {number}: {counted(len(run), 'rank')}{_recorded(run)}: {named}"

@@ -176,8 +176,8 @@ class _Builder:
         for rows in rows_by(calls.thread[self.rows]):
             of_thread = self.rows[rows]
             last = np.maximum.accumulate(np.where(queue[of_thread] != NONE, np.arange(len(rows)), NONE))
-            known = np.append(NONE, last[:-1])
-            current[of_thread] = np.where(known != NONE, queue[of_thread[known]], NONE)
+            launched = np.append(NONE, last[:-1])
+            current[of_thread] = np.where(launched != NONE, queue[of_thread[launched]], NONE)
         return current
 
     def calls(self, rows: Int64s) -> list[Call]:
@@ -219,8 +219,8 @@ class _Builder:
             *(np.maximum(latency, 0.0), np.maximum(gap, 0.0)),
         )
         works = list(map(GpuWork, *(column.tolist() for column in columns)))
-        for place in np.flatnonzero(gpu.host_memory[rows] == PAGEABLE).tolist():
-            works[place].is_pageable = True
+        for call_number in np.flatnonzero(gpu.host_memory[rows] == PAGEABLE).tolist():
+            works[call_number].is_pageable = True
         return works
 
     def _add_stall(self, call: Call, stall: int) -> None:
@@ -321,12 +321,12 @@ def _without_steps_left_out(
     rest = np.zeros_like(since), np.zeros_like(since)
     is_replaced = False
     left_out = ~wanted & (trace.links.call_step[rows] != NONE)
-    for place in np.flatnonzero(wanted[1:] & left_out[:-1]) + 1:
-        begin, before = beginning(trace, int(rows[place])), np.flatnonzero(wanted[:place])
-        last = int(before[-1]) if len(before) else place - 1
+    for row in np.flatnonzero(wanted[1:] & left_out[:-1]) + 1:
+        begin, before = beginning(trace, int(rows[row])), np.flatnonzero(wanted[:row])
+        last = int(before[-1]) if len(before) else row - 1
         end = max(int(trace.steps.end_ns[trace.links.call_step[rows[last]]]), int(until[last]))
-        if begin - until[place - 1] > LONGER * (end - until[last]):
-            since[place], rest[0][place], rest[1][place] = begin, until[last], end
+        if begin - until[row - 1] > LONGER * (end - until[last]):
+            since[row], rest[0][row], rest[1][row] = begin, until[last], end
             is_replaced = True
     return [(since, start), rest] if is_replaced else [span]
 

@@ -242,7 +242,7 @@ def _is_of_optimizer(frames: Sequence[HostFrame]) -> bool:
     Then all inner frames are torch's, or in the file of the step itself, which another package or the program may have.
     """
     files = [frame.file.replace("\\", "/") for frame in frames]
-    wrappers = [place for place, file in enumerate(files) if file.endswith(WRAPPED_IN) and _wraps(frames[place])]
+    wrappers = [depth for depth, file in enumerate(files) if file.endswith(WRAPPED_IN) and _wraps(frames[depth])]
     if not wrappers:
         return False
     within = slice(wrappers[-1] + 1, None)

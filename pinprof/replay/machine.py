@@ -94,13 +94,13 @@ class Engine:
         An earlier copy that is ready only later, because its stream has other work to do, does not hold it up.
         """
         busy = self._busy
-        place = len(busy)
-        while place and busy[place - 1][1] > ready:
-            place -= 1
-        while place < len(busy) and busy[place][0] < ready + duration:
-            ready = max(ready, busy[place][1])
-            place += 1
-        busy.insert(place, (ready, ready + duration))
+        index = len(busy)
+        while index and busy[index - 1][1] > ready:
+            index -= 1
+        while index < len(busy) and busy[index][0] < ready + duration:
+            ready = max(ready, busy[index][1])
+            index += 1
+        busy.insert(index, (ready, ready + duration))
         del busy[: -self.LATEST]
         return ready + duration
 
@@ -323,7 +323,7 @@ class Job:
 def _parts(machine: Simulation) -> list[_Part]:
     """Cut the moves of a machine after each move that launches a collective."""
     moves, meetings = machine.moves, machine.program.meetings
-    bounds = [0, *(place + 1 for place in meetings), len(moves)]
+    bounds = [0, *(index + 1 for index in meetings), len(moves)]
     return [_Part(moves[start:end], meetings.get(end - 1, [])) for start, end in pairwise(bounds) if end > start]
 
 

@@ -219,9 +219,9 @@ class Program:
     def meetings(self) -> dict[int, list[GpuWork]]:
         """The kernels of collectives by the place of the call that launches them."""
         meeting = (
-            (place, [work for work in call.works if work.meeting != NONE]) for place, call in enumerate(self.calls)
+            (index, [work for work in call.works if work.meeting != NONE]) for index, call in enumerate(self.calls)
         )
-        return {place: works for place, works in meeting if works}
+        return {index: works for index, works in meeting if works}
 
     def engine(self, work: GpuWork, queue: int) -> int | None:
         """Return the number of the copy engine that makes a copy on a queue; None for other work."""
@@ -250,12 +250,12 @@ class Program:
     def fed(self, input_ns: float) -> "Program":
         """Return the program with this time for input in each step, at the call with most input in the recording."""
         most: dict[int, int] = {}
-        for place, call in enumerate(self.calls):
+        for index, call in enumerate(self.calls):
             if call.step not in most or call.input_ns > self.calls[most[call.step]].input_ns:
-                most[call.step] = place
+                most[call.step] = index
         calls = []
-        for place, call in enumerate(self.calls):
-            wait = input_ns if most[call.step] == place else 0.0
+        for index, call in enumerate(self.calls):
+            wait = input_ns if most[call.step] == index else 0.0
             calls.append(
                 structs.replace(call, gap_ns=call.gap_ns - call.input_ns + wait, input_ns=wait, input_events=0.0)
             )

@@ -74,10 +74,10 @@ def _slowed(traces: Sequence[Trace], steps: Sequence[Sequence[int]], own: Durati
     during_waits = []
     for position, (trace, chosen) in enumerate(zip(traces, steps, strict=True)):
         during_waits.append(_during_waits(trace, own[position]))
-        place_of = {step: place for place, step in enumerate(chosen)}
+        index_of = {step: index for index, step in enumerate(chosen)}
         rows = np.flatnonzero((trace.gpu.category == KERNEL) & np.isin(trace.links.activity_step, list(chosen)))
         for row in rows.tolist():
-            key = place_of[int(trace.links.activity_step[row])], trace.gpu.name_of(row)
+            key = index_of[int(trace.links.activity_step[row])], trace.gpu.name_of(row)
             alike[key].setdefault(position, []).append(row)
     result: Durations = [{} for _ in traces]
     for rows_by in alike.values():

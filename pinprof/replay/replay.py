@@ -69,8 +69,8 @@ class Replay:
             phase_of_calls(rank.trace)[[call.row for call in program.calls]]
             for rank, program in zip(self.ranks, self._whole, strict=True)
         ]
-        places = representatives(self._whole, self.recorded.steps, phases)
-        return [[steps[place] for place in places] for steps in self.recorded.steps]
+        representative_steps = representatives(self._whole, self.recorded.steps, phases)
+        return [[steps[number] for number in representative_steps] for steps in self.recorded.steps]
 
     @property
     def steps(self) -> int:

@@ -35,7 +35,7 @@ def representatives(programs: Sequence[Program], steps: Sequence[Sequence[int]],
         return list(range(count))
     ranks = zip(programs, steps, phases, strict=True)
     columns = [times for program, of_rank, phase in ranks for times in _times(program, of_rank, phase)]
-    return [int(place) for place in balanced(np.stack(columns, axis=1))]
+    return [int(index) for index in balanced(np.stack(columns, axis=1))]
 
 
 def balanced(figures: Floats) -> Int64s:
@@ -64,16 +64,16 @@ def balanced(figures: Floats) -> Int64s:
 def _times(program: Program, steps: Sequence[int], phase: Int64s) -> Iterator[Floats]:
     """Yield times of steps, those of the host first, in units of the difference that their means may have."""
     host, calls = program.host, program.calls
-    place = np.searchsorted(steps, [call.step for call in calls])
+    step_of_call = np.searchsorted(steps, [call.step for call in calls])
     works = np.array([(work.engine, work.duration_ns) for call in calls for work in call.works]).reshape(-1, 2)
-    place_of_work = np.repeat(place, [len(call.works) for call in calls])
+    step_of_work = np.repeat(step_of_call, [len(call.works) for call in calls])
     usual = cost_of(USUAL_NS)
     before, own = usual.before_ns(host), host.own - usual.saved_ns(host)
     unit = BALANCE * max(float((before + own).sum()) / len(steps), 1.0)
 
-    def of_steps(times: Floats, rows: Bools | None = None, place: Int64s = place) -> Floats:
+    def of_steps(times: Floats, rows: Bools | None = None, step_of_call: Int64s = step_of_call) -> Floats:
         of_rows = times if rows is None else np.where(rows, times, 0.0)
-        return np.bincount(place, weights=of_rows / unit, minlength=len(steps)).astype(np.float64)
+        return np.bincount(step_of_call, weights=of_rows / unit, minlength=len(steps)).astype(np.float64)
 
     events = np.full(len(calls), USUAL_NS)
     own_work = np.array([call.own_work_ns for call in calls], dtype=np.float64)
@@ -88,4 +88,4 @@ def _times(program: Program, steps: Sequence[int], phase: Int64s) -> Iterator[Fl
             for times in (before, own, events):
                 yield of_steps(times, column == value)
     for engine in np.unique(works[:, 0]):
-        yield of_steps(works[:, 1], works[:, 0] == engine, place_of_work)
+        yield of_steps(works[:, 1], works[:, 0] == engine, step_of_work)

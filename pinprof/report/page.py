@@ -19,12 +19,12 @@ POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsa
 
 CHART = '<figure class="chart'
 """How each chart begins."""
-PARTS = (
+TIMELINE = (
     *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
     *("related", "event_details", "autograd", "selection_sums"),
     *("drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
-SCRIPTS = (*(f"timeline/{name}.js" for name in PARTS), "flame.js", "job/ranks.js", "page.js")
+SCRIPTS = (*(f"timeline/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
 STYLES = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
@@ -34,7 +34,7 @@ TABLES = ("tables/grid.js", "tables/tables.js")
 """The scripts of the tables, which use those of the timelines."""
 
 LEVEL = 9
-"""Of deflate: 0.4 s once in a process."""
+"""The level of deflate: packing plotly takes 0.4 s, once in a process."""
 FRAME_HEIGHT = "800px"
 """Height of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
 
@@ -70,7 +70,7 @@ def report_page(title: str, heading: str, content: Markup) -> Markup:
 
 def page(title: str, body: Markup) -> Markup:
     """Return a self-contained HTML page with the scripts for its timelines and charts; only charts need plotly.js."""
-    own = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLES)))
+    scripts = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLES)))
     return Markup("""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -95,7 +95,7 @@ def page(title: str, body: Markup) -> Markup:
         title,
         Markup().join(map(_resource, STYLES)),
         body,
-        own,
+        scripts,
         _charts() if CHART in body else "",
     )
 
@@ -130,27 +130,27 @@ class _Notebook:
     cell: str | None = None
 
 
-def framed(whole: str, title: str) -> Markup:
+def framed(html: str, title: str) -> Markup:
     """Return a page in its own frame, so that neither its styles nor its scripts affect what is around it.
 
     In a notebook only one cell has plotly, which is three quarters of a page; the frames of the others ask for it.
     """
     cell = _running_cell()
     if cell is None:
-        return _frame(whole, title)
+        return _frame(html, title)
     if _Notebook.cell is None or _Notebook.cell == cell:
         _Notebook.cell = cell
-        keep = Markup('<script>window.pinprofPlotly = "{}";</script>').format(_packed_plotly())
+        plotly_script = Markup('<script>window.pinprofPlotly = "{}";</script>').format(_packed_plotly())
     else:
-        keep = Markup()
-    return keep + ANSWER + _frame(whole.replace(_plotly_element(), ""), title)
+        plotly_script = Markup()
+    return plotly_script + ANSWER + _frame(html.replace(_plotly_element(), ""), title)
 
 
-def _frame(whole: str, title: str) -> Markup:
+def _frame(html: str, title: str) -> Markup:
     return Markup(
         '<iframe srcdoc="{0}" title="{1}" width="100%" height="{2}" sandbox="allow-scripts allow-downloads" '
         'style="width: 100%; height: {2}; border: 0"></iframe>'
-    ).format(escape(str(whole)), title, FRAME_HEIGHT)
+    ).format(escape(str(html)), title, FRAME_HEIGHT)
 
 
 def _running_cell() -> str | None:
@@ -159,11 +159,11 @@ def _running_cell() -> str | None:
     if shell is None or "google.colab" in sys.modules:  # there each output has a page of its own
         return None
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
-    of_notebook = parent.get("metadata", {}).get("cellId")
-    if of_notebook:
-        return str(of_notebook)
-    typed = shell.history_manager.input_hist_raw
-    return str(typed[-1]) if typed else ""
+    cell_id = parent.get("metadata", {}).get("cellId")
+    if cell_id:
+        return str(cell_id)
+    inputs = shell.history_manager.input_hist_raw
+    return str(inputs[-1]) if inputs else ""
 
 
 def _shell() -> Any | None:

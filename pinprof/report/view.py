@@ -123,7 +123,7 @@ def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Itera
 
 
 def _grid(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, is_named: bool) -> RenderableType:
-    texts = next((place for place, column in enumerate(columns) if column.is_number), len(columns))
+    texts = next((number for number, column in enumerate(columns) if column.is_number), len(columns))
     first, *others = (printable(column.title) for column in columns)
     grid = terminal.table(first if is_named else "", *others, text_columns=texts)
     for row in rows:

@@ -24,11 +24,11 @@ from pinprof.verdict import LimitName
 
 MAX_CAUSES = 2
 """The most causes that a title names."""
-USED = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
-"""What must wait for the end of a copy of pinned memory, by its direction."""
+USES = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
+"""The use that must wait for the end of a copy of pinned memory, by its direction."""
 
 
-class OfWaits(TypedDict):
+class WaitRuleFacts(TypedDict):
     """The facts that all rules for waits of the host share."""
 
     rests_on: tuple[FigureKind, ...]
@@ -39,10 +39,10 @@ class OfWaits(TypedDict):
     look: Look
 
 
-def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -> OfWaits:
+def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -> WaitRuleFacts:
     """Return the facts of a rule that is for waits with one of these causes; see `look_for_waits`.
 
-    What guards a copy does so whatever its cause, which belongs to the rule for waits that guard none.
+    A rule for waits that guard a copy names no cause: each cause belongs to the rule for waits that guard none.
     """
     return {
         "rests_on": ("per_step", "stalls", "drain"),
@@ -57,10 +57,10 @@ def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -
 def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Look:
     """Look for sites with one of the causes that are a problem.
 
-    What one line of the user calls in libraries is one site of the finding. `are_one`: one change removes all of these
-    waits, so the finding names them without sites of their own. Not `fixable`: pinprof does not know whether there is
-    a fix, so it promises no saving. `guarding`: only synchronizes that guard a copy, or only the others; None for both.
-    Of a site that must stay is known at most what a fix saves: another wait comes in its place.
+    The waits in libraries that one line of the user calls are one site of the finding. `are_one`: one change removes
+    all waits, so the finding has no sites. Not `fixable`: pinprof does not know whether there is a fix, so it promises
+    no saving. `guarding`: only synchronizes that guard a copy, or only the others; None for both. The saving at a site
+    that must stay is an upper bound: another wait comes in its place.
     """
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -82,8 +82,8 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
         def groups(line: Sequence[int]) -> frozenset[int]:
             return frozenset(site.group for site in _sites(details, line) if site.group is not None)
 
-        together = [chosen] if are_one and chosen else by_line(chosen, details.syncs.sites.__getitem__)
-        yield from as_one(profile, together, evidence_of, groups)
+        by_place = [chosen] if are_one and chosen else by_line(chosen, details.syncs.sites.__getitem__)
+        yield from as_one(profile, by_place, evidence_of, groups)
 
     return look
 
@@ -103,10 +103,10 @@ def _fixed(details: Details, site: int) -> Edits:
 
 def _instead(sites: Sequence[Site]) -> str:
     """Return what must come in place of waits that also await copies in flight; nothing where they await none."""
-    used = [words for direction, words in USED.items() if any(direction in site.guards for site in sites)]
-    if not used:
+    uses = [use for direction, use in USES.items() if any(direction in site.guards for site in sites)]
+    if not uses:
         return ""
-    return f"wait for the copy in flight that it also awaits, by an event, before {' or '.join(used)} (PIN216)"
+    return f"wait for the copy in flight that it also awaits, by an event, before {' or '.join(uses)} (PIN216)"
 
 
 def _sites(details: Details, numbers: Iterable[int]) -> list[Site]:
@@ -155,21 +155,21 @@ def _named(lines: Sequence[Sequence[Site]]) -> str:
 
 
 def _names(sites: Sequence[Site]) -> list[str]:
-    """Return what waits where; of what one place of the user calls in libraries the ops and functions together."""
-    together: dict[object, list[Site]] = {}
+    """Return what waits where; waits in libraries that one place of the user calls are named together."""
+    by_place: dict[object, list[Site]] = {}
     for site in sites:
         op = shortened(site.op or site.call, LONGEST_NAME)
-        together.setdefault((site.place, None if site.library else op), []).append(site)
-    return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in together.values()]
+        by_place.setdefault((site.place, None if site.library else op), []).append(site)
+    return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in by_place.values()]
 
 
 def _in_flight(details: Details, profile: Profile, sites: Sequence[Site]) -> str:
     """Return how many copies of pinned memory are in flight when these waits begin; nothing where none is."""
     numbers = [details.syncs.number(site) for site in sites if site.guards]
     guarded, trace = details.syncs.guarded, details.trace
-    inside = np.isin(details.syncs.site[guarded.stall], numbers)
-    inside &= trace.steps.holds(details.syncs.stalls.call_step[guarded.stall])
-    directions = trace.gpu.direction[np.unique(guarded.copy[inside])]
+    counts_here = np.isin(details.syncs.site[guarded.stall], numbers)
+    counts_here &= trace.steps.holds(details.syncs.stalls.call_step[guarded.stall])
+    directions = trace.gpu.direction[np.unique(guarded.copy[counts_here])]
     counts = [
         counted(count / profile.steps.count, f"{DIRECTIONS[code]} copy", f"{DIRECTIONS[code]} copies")
         for code in (HTOD, DTOH)
@@ -192,4 +192,4 @@ def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
     """Return what to add about memory that is allocated in a trace without steps: every program allocates once."""
     if profile.steps.source != WHOLE_TRACE or not any(site.cause in ALLOCATIONS for site in sites):
         return ""
-    return "; no step was found, so the trace does not tell whether that recurs: only then is it worth a change"
+    return "; no step was found, so the trace does not show whether that recurs: only then is it worth a change"

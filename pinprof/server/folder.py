@@ -104,22 +104,22 @@ def _leads_out(path: Path, root: Path) -> bool:
 
 def _launcher(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the words before the script or the `-m` of a command, and the others."""
-    taken = 0
+    count = 0
     if words and words[0] in PYTHONS:
-        taken = 1
-        while taken < len(words) and words[taken] in PLAIN_OPTIONS:
-            taken += 1
+        count = 1
+        while count < len(words) and words[count] in PLAIN_OPTIONS:
+            count += 1
     elif words and words[0] == "torchrun":
-        taken = 1
-        while taken < len(words) and RANKS.fullmatch(words[taken]):
-            taken += 1
-    launcher = [] if taken == 1 and words[0] in PYTHONS else [_of_this_python(word) for word in words[:taken]]
-    return launcher, list(words[taken:])
+        count = 1
+        while count < len(words) and RANKS.fullmatch(words[count]):
+            count += 1
+    launcher = [] if count == 1 and words[0] in PYTHONS else [_of_this_python(word) for word in words[:count]]
+    return launcher, list(words[count:])
 
 
 def _of_this_python(word: str) -> str:
     """Return a launcher of the Python that runs the server, which may not be on the client's path."""
     if word in PYTHONS:
         return sys.executable
-    own = Path(sys.executable).parent / word
-    return str(own) if word == "torchrun" and own.is_file() else word
+    installed = Path(sys.executable).parent / word
+    return str(installed) if word == "torchrun" and installed.is_file() else word

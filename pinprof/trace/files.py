@@ -221,7 +221,7 @@ def _expanded(argument: str) -> list[str]:
 def natural(path: str) -> tuple[list[str | int], str]:
     """Return a key that sorts numbers in names as numbers."""
     texts = re.split(r"(\d+)", path)
-    return [int(text) if place % 2 else text for place, text in enumerate(texts)], path
+    return [int(text) if position % 2 else text for position, text in enumerate(texts)], path
 
 
 def rank_in_name(path: str) -> int | None:

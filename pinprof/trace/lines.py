@@ -162,7 +162,7 @@ class DebugModeWaits:
 
     def without(self, dropped: Collection[int]) -> "DebugModeWaits":
         """Return the same without some waits, given by index, and without the sequences of steps that had them."""
-        number = {index: place for place, index in enumerate(sorted({*range(len(self.waits))} - {*dropped}))}
+        number = {index: new_number for new_number, index in enumerate(sorted({*range(len(self.waits))} - {*dropped}))}
         sequences = self.sequences and tuple(
             tuple(number[index] for index in sequence)
             for sequence in self.sequences

@@ -183,7 +183,7 @@ def nan_checks(trace: Trace) -> Int64s:
     first, second, third = (ops.named(name.__eq__)[rows] for name in NAN_CHECK)
     same = (parent[rows[:-2]] == parent[rows[1:-1]]) & (parent[rows[1:-1]] == parent[rows[2:]])
     at = np.flatnonzero(first[:-2] & second[1:-1] & third[2:] & same)
-    return np.sort(np.concatenate([rows[at + place] for place in range(len(NAN_CHECK))]))
+    return np.sort(np.concatenate([rows[at + position] for position in range(len(NAN_CHECK))]))
 
 
 def _casts(trace: Trace) -> Int64s:

@@ -155,17 +155,17 @@ def _judged(
         why = f"two runs of the original differ by {largest['repeated']:.2g}, which is more than rounding"
         return NumbersComparison("cannot_tell", before.steps, before.kinds, why, **largest)
     allowed = [max(one, AMPLIFIED * most) for one, most in zip(by_rounding, accumulate(repeated, max), strict=True)]
-    place = _first_above(distances, allowed)
-    if place is None:
+    index = _first_above(distances, allowed)
+    if index is None:
         return NumbersComparison("rounding", before.steps, before.kinds, "", **largest)
-    return NumbersComparison("different", before.steps, before.kinds, _where(before, place, distances), **largest)
+    return NumbersComparison("different", before.steps, before.kinds, _where(before, index, distances), **largest)
 
 
-def _where(before: Numbers, place: int, distances: Sequence[float]) -> str:
-    kind = before.figures[place].kind
-    number = sum(figure.kind == kind for figure in before.figures[: place + 1])
+def _where(before: Numbers, index: int, distances: Sequence[float]) -> str:
+    kind = before.figures[index].kind
+    number = sum(figure.kind == kind for figure in before.figures[: index + 1])
     what = {"loss": "loss", "parameters": "parameters after step", "output": "output"}[kind]
-    return f"{what} {number}: by {distances[place]:.2g} of it"
+    return f"{what} {number}: by {distances[index]:.2g} of it"
 
 
 def _distances(one: Numbers, other: Numbers) -> list[float]:
@@ -178,4 +178,4 @@ def _same_bits(one: Numbers, other: Numbers) -> bool:
 
 def _first_above(values: Sequence[float], bounds: Sequence[float]) -> int | None:
     pairs = enumerate(zip(values, bounds, strict=False))
-    return next((place for place, (value, bound) in pairs if value > bound), None)
+    return next((index for index, (value, bound) in pairs if value > bound), None)

@@ -40,7 +40,7 @@ class FixOutcome:
         return cls(change, "dropped_not_shown" if judgement.verdict == CANNOT_TELL else "dropped_no_gain", judgement)
 
 
-def drop_idle(
+def drop_without_gain(
     changes: Sequence[ProgramChange], measure: Without, left_s: Callable[[], float], least_s: float
 ) -> tuple[FixOutcome, ...]:
     """Return what becomes of each fix, in their order; the last one left needs no measurement of its own.

@@ -31,7 +31,7 @@ from pinprof.temporary import temporary_folder
 from pinprof.trace import read_trace
 from pinprof.trial.certificate import Certificate, CheckResults
 from pinprof.trial.numbers import Numbers, NumbersComparison, compare_numbers
-from pinprof.trial.selection import FixOutcome, drop_idle, keep_faster, split_harmless
+from pinprof.trial.selection import FixOutcome, drop_without_gain, keep_faster, split_harmless
 from pinprof.trial.versions import ORIGINAL, Command, Versions, for_numbers, guard_result, run_all, under_guard
 from pinprof.units import counted
 
@@ -124,7 +124,7 @@ class Trial:
         original = versions.original()
         result = self._measure(original, versions.changed(), self.wanted.seconds) if changes else None
         if len(changes) > 1 and result and result.test.judgement.verdict == FASTER:
-            outcomes, result = self._drop_idle(versions, changes, result)
+            outcomes, result = self._drop_without_gain(versions, changes, result)
         if planned.proposals:
             outcomes, result = self._add_proposals(versions, planned.proposals, outcomes, result)
         dropped = [outcome.change for outcome in outcomes if not outcome.is_kept and not outcome.change.doubts]
@@ -162,7 +162,7 @@ class Trial:
         self._measuring_s += time.monotonic() - begun
         return result
 
-    def _drop_idle(
+    def _drop_without_gain(
         self, versions: Versions, changes: Sequence[ProgramChange], result: Measurement
     ) -> tuple[tuple[FixOutcome, ...], Measurement]:
         """Leave out the fixes that save nothing, and measure the rest."""
@@ -173,7 +173,7 @@ class Trial:
         def left_s() -> float:
             return self.wanted.seconds - self._measuring_s
 
-        outcomes = drop_idle(changes, measure, left_s, LEAST_TIME * self._measuring_s)
+        outcomes = drop_without_gain(changes, measure, left_s, LEAST_TIME * self._measuring_s)
         dropped = [outcome.change for outcome in outcomes if not outcome.is_kept]
         if not dropped:
             return outcomes, result

@@ -102,7 +102,7 @@ def _round(number: int) -> Iterator[Stage]:
 
 def _place(rounds: int, number: int) -> int | None:
     """Return which of an experiment's rounds, from 0 on, comes in a round of the bench; None if none does."""
-    places = [1 + place * ROUNDS // rounds for place in range(rounds)]
+    places = [1 + at * ROUNDS // rounds for at in range(rounds)]
     return places.index(number) if number in places else None
 
 

@@ -268,7 +268,7 @@ def test_without_an_optimizer_other_calls_mark_the_steps(event: StepEvent, marke
     finder, ends = follow(times(20, event), optimizers=0)
     assert finder.marker == marker
     assert ends == list(range(11, 20))
-    assert finder.place == 20
+    assert finder.marks_passed == 20
 
 
 def test_calls_of_backward_that_accumulate_gradients_mark_no_step() -> None:

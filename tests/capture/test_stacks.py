@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import pinprof
-from pinprof.capture.observe.stacks import RawStack, Sample, raw_stack, summed
+from pinprof.capture.observe.stacks import RawStack, Sample, host_profile_of, raw_stack
 from pinprof.trace.sampled_stacks import DEEPEST, HostFrame, HostProfile
 
 PACKAGE = Path(pinprof.__file__).parent
@@ -40,7 +40,7 @@ def stack_of(*files: str | Path) -> RawStack:
 
 
 def profile(*samples: tuple[int, RawStack]) -> HostProfile:
-    return summed([Sample(0, ticks, stack) for ticks, stack in samples], 0.01, 3, 0.5, None)
+    return host_profile_of([Sample(0, ticks, stack) for ticks, stack in samples], 0.01, 3, 0.5, None)
 
 
 def files(host: HostProfile) -> list[list[str]]:

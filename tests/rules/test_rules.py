@@ -550,7 +550,7 @@ def test_nothing_is_said_of_steps_where_there_are_none() -> None:
     (finding,) = [found for found in find(measure(trace), trace) if found.rule.id == "PIN303"]
     assert finding.evidence.text == (
         "cudaMalloc: 2 in the whole trace; as traced, the host waits 60.0 µs and the GPU is idle for 60.0 µs in "
-        "them; no step was found, so the trace does not tell whether that recurs: only then is it worth a change"
+        "them; no step was found, so the trace does not show whether that recurs: only then is it worth a change"
     )
     assert "step" not in finding.rule.title
 

@@ -9,7 +9,7 @@ import pytest
 from pinprof.ab import Judgement
 from pinprof.errors import MeasureError
 from pinprof.fix import ProgramChange
-from pinprof.trial.selection import drop_idle
+from pinprof.trial.selection import drop_without_gain
 
 
 def change(name: str, saving: float | None) -> Any:
@@ -33,7 +33,7 @@ def fates(said: dict[str, Judgement], left_s: float = 100.0) -> tuple[list[str],
             raise MeasureError("it failed")
         return found
 
-    outcomes = drop_idle([BIG, SMALL, UNKNOWN], measure, lambda: left_s, 10.0)
+    outcomes = drop_without_gain([BIG, SMALL, UNKNOWN], measure, lambda: left_s, 10.0)
     assert [outcome.change for outcome in outcomes] == [BIG, SMALL, UNKNOWN]
     return [outcome.fate for outcome in outcomes], asked
 

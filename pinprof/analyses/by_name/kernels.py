@@ -125,8 +125,8 @@ def _lanes(trace: Trace, names: NamedRows, rows: Int64s) -> list[tuple[GpuStream
     for lane, on_stream in enumerate(gpu.of_stream):
         number[on_stream] = lane
     width = len(lanes) + 1
-    pairs, place = np.unique(names.which * width + number[rows], return_inverse=True)
-    time = np.bincount(place, gpu.duration_ns[rows], minlength=len(pairs))
+    pairs, pair = np.unique(names.which * width + number[rows], return_inverse=True)
+    time = np.bincount(pair, gpu.duration_ns[rows], minlength=len(pairs))
     pairs = pairs[np.lexsort((-time, pairs // width))]
     begin = np.searchsorted(pairs // width, np.arange(len(names.codes) + 1)).tolist()
     of_name = (pairs[start:end][:MOST_LANES] % width for start, end in pairwise(begin))

@@ -52,9 +52,9 @@ class NamedRows:
         """
         known = value != NONE
         width = int(value.max(initial=0)) + 1
-        pairs, place = np.unique(self.which[known] * width + value[known], return_inverse=True)
+        pairs, pair = np.unique(self.which[known] * width + value[known], return_inverse=True)
         of_name, values = pairs // width, pairs % width
-        order = np.lexsort((-_sums(place, weight[known], len(pairs)), of_name))
+        order = np.lexsort((-_sums(pair, weight[known], len(pairs)), of_name))
         names, first = np.unique(of_name[order], return_index=True)
         result = np.full(len(self.codes), NONE, np.int64)
         result[names] = values[order][first]
@@ -66,9 +66,9 @@ def by_name(table: Table, rows: Int64s, time_ns: Int64s) -> NamedRows:
     codes, which = np.unique(table.name[rows], return_inverse=True)
     times = _sums(which, time_ns, len(codes))
     order = np.argsort(-times, kind="stable")
-    place = np.empty(len(codes), np.int64)
-    place[order] = np.arange(len(codes))
-    which = place[which]
+    order_of_name = np.empty(len(codes), np.int64)
+    order_of_name[order] = np.arange(len(codes))
+    which = order_of_name[which]
     return NamedRows(codes[order].astype(np.int64), which, np.bincount(which, minlength=len(codes)), times[order])
 
 

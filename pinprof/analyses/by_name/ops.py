@@ -64,7 +64,7 @@ def measure_ops(
     count, time = (column[rows] for column in _own_kernels(trace)) if kernels else (None, None)
     sums = [None if column is None else names.sums(column).tolist() for column in (stalled, count, time)]
     return OpSums(
-        tuple(_op_time(trace, names, at, sums, origins[at]) for at in names.kept),
+        tuple(_op_time(trace, names, number, sums, origins[number]) for number in names.kept),
         len(names.codes),
         names.left_ns,
         int(own.sum()),
@@ -72,10 +72,10 @@ def measure_ops(
     )
 
 
-def _op_time(trace: Trace, names: NamedRows, at: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
-    stall_ns, kernels, kernel_ns = (None if column is None else column[at] for column in sums)
-    name = shortened(trace.ops.names[names.codes[at]], LONGEST_NAME)
-    return OpTime(name, int(names.count[at]), int(names.time_ns[at]), stall_ns, kernels, kernel_ns, origin)
+def _op_time(trace: Trace, names: NamedRows, number: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
+    stall_ns, kernels, kernel_ns = (None if column is None else column[number] for column in sums)
+    name = shortened(trace.ops.names[names.codes[number]], LONGEST_NAME)
+    return OpTime(name, int(names.count[number]), int(names.time_ns[number]), stall_ns, kernels, kernel_ns, origin)
 
 
 def _inside(trace: Trace) -> Bools:

@@ -1,4 +1,4 @@
-"""Whether a wait can be removed: it may be asked for, guard a copy, or only move to another place."""
+"""Whether a wait can be removed: the code may ask for it, it may guard a copy, or the host may then wait elsewhere."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -69,7 +69,7 @@ class GuardedCopies(NamedTuple):
 
 
 def guarded_copies(trace: Trace, stalls: Stalls) -> GuardedCopies:
-    """Return for each synchronize the asynchronous copies of pinned memory that it awaits, without its own copy.
+    """Return for each synchronize the asynchronous copies of pinned memory that it awaits, except for its own copy.
 
     They were launched before the wait began, by any thread, had not ended then, and are on the stream that is awaited.
     Where that is not known they had ended when the wait returned.
@@ -107,20 +107,20 @@ def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
     They form a group only if the GPU is idle for longer than that after the last of them.
     """
     last, waited_ns = _last_stalls(trace, stalls)
-    behind = np.flatnonzero(_follows_on_dry_gpu(trace, stalls, last))
-    spell = np.cumsum(~np.isin(np.arange(len(last)), behind)) if len(last) else behind
-    moves = np.zeros(spell.max(initial=0) + 1, bool)
-    moves[spell[stalls.bubble_ns[last] > waited_ns]] = True
-    behind = behind[moves[spell[behind]]]
+    followers = np.flatnonzero(_follows_on_dry_gpu(trace, stalls, last))
+    chain = np.cumsum(~np.isin(np.arange(len(last)), followers)) if len(last) else followers
+    gpu_idles_longer = np.zeros(chain.max(initial=0) + 1, bool)
+    gpu_idles_longer[chain[stalls.bubble_ns[last] > waited_ns]] = True
+    followers = followers[gpu_idles_longer[chain[followers]]]
     waits = np.bincount(site[last], minlength=int(site.max(initial=0)) + 1)
-    joined = []
-    for rows in rows_by(site[last[behind]]):
-        following, later = behind[rows], int(site[last[behind[rows[0]]]])
+    pairs = []
+    for rows in rows_by(site[last[followers]]):
+        following, later = followers[rows], int(site[last[followers[rows[0]]]])
         if len(following) < USUAL * waits[later]:
             continue
         sites, counts = np.unique(site[last[following - 1]], return_counts=True)
-        joined.append((int(sites[counts.argmax()]), later))
-    return _numbered(joined)
+        pairs.append((int(sites[counts.argmax()]), later))
+    return _numbered(pairs)
 
 
 def _last_stalls(trace: Trace, stalls: Stalls) -> tuple[Int64s, Int64s]:
@@ -145,14 +145,14 @@ def _follows_on_dry_gpu(trace: Trace, stalls: Stalls, last: Int64s) -> Bools:
     alike = stalls.device[earlier] == stalls.device[later]
     alike &= trace.calls.thread[stalls.call[earlier]] == trace.calls.thread[stalls.call[later]]
     alike &= stalls.call_step[earlier] == stalls.call_step[later]
-    places = np.flatnonzero(alike)
-    for on_device in rows_by(stalls.device[later[places]]):
-        place = places[on_device]
-        work = trace.gpu.of_device.get(int(stalls.device[later[place[0]]]), on_device[:0])
+    alike_pairs = np.flatnonzero(alike)
+    for on_device in rows_by(stalls.device[later[alike_pairs]]):
+        pairs = alike_pairs[on_device]
+        work = trace.gpu.of_device.get(int(stalls.device[later[pairs[0]]]), on_device[:0])
         busy = trace.gpu.times(work)
-        start = stalls.awaited_end_ns[earlier[place]]
-        end = stalls.awaited_end_ns[later[place]] + stalls.bubble_ns[later[place]]
-        result[place + 1] = (end > start) & (covered(busy, start, end) <= QUIET * (end - start))
+        start = stalls.awaited_end_ns[earlier[pairs]]
+        end = stalls.awaited_end_ns[later[pairs]] + stalls.bubble_ns[later[pairs]]
+        result[pairs + 1] = (end > start) & (covered(busy, start, end) <= QUIET * (end - start))
     return result
 
 

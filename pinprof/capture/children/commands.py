@@ -141,16 +141,16 @@ def _shebang(program: Path) -> list[str]:
 
 def _split(words: Sequence[str]) -> PythonCommand | None:
     """Split the words of a command of python at its script or module; None if it runs neither."""
-    place = 1
-    while place < len(words):
-        word = words[place]
-        if word == "-m" and place + 1 < len(words):
-            return PythonCommand(tuple(words[:place]), True, words[place + 1], tuple(words[place + 2 :]))
+    index = 1
+    while index < len(words):
+        word = words[index]
+        if word == "-m" and index + 1 < len(words):
+            return PythonCommand(tuple(words[:index]), True, words[index + 1], tuple(words[index + 2 :]))
         if not word.startswith("-"):
-            return PythonCommand(tuple(words[:place]), False, word, tuple(words[place + 1 :]))
+            return PythonCommand(tuple(words[:index]), False, word, tuple(words[index + 1 :]))
         if word in {"-", "-c", "-i"} or word.startswith("-c"):
             return None
-        place += 2 if word in OPTIONS_WITH_VALUE else 1
+        index += 2 if word in OPTIONS_WITH_VALUE else 1
     return None
 
 

@@ -22,7 +22,7 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from pinprof.capture.observe.stacks import Sample, raw_stack, summed
+from pinprof.capture.observe.stacks import Sample, host_profile_of, raw_stack
 from pinprof.program.hooks import contained, faults, replaced
 from pinprof.trace.sampled_stacks import HostProfile
 
@@ -126,7 +126,7 @@ class HostSampler:
         length_s = sum(self._marks[step + 1] - self._marks[step] for step in whole)
         kept = set(whole)
         samples = [sample for sample in self.samples if sample.step in kept]
-        return summed(samples, self.interval_s, len(whole), length_s, self.why_not)
+        return host_profile_of(samples, self.interval_s, len(whole), length_s, self.why_not)
 
     # How it samples
 

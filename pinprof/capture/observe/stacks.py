@@ -27,10 +27,11 @@ OUTER = 16
 PACKAGE = str(Path(__file__).parents[2]) + os.sep
 
 COMMANDS, PROGRAMS = str(Path(PACKAGE) / "cli") + os.sep, str(Path(PACKAGE) / "workloads") + os.sep
+"""pinprof's own code around a recorded program, and its code that is one."""
 
 TORCH = str(Path(torch.__file__).parent) + os.sep
 
-WINDOWS = str(Path(PACKAGE) / "capture" / "window") + os.sep
+WINDOW = str(Path(PACKAGE) / "capture" / "window") + os.sep
 """Files whose functions run between two steps, and call no code of the program."""
 
 COMPILED = "<eval_with_key>"
@@ -51,15 +52,15 @@ class Sample(NamedTuple):
 def raw_stack(frame: FrameType | None) -> RawStack:
     """Return a frame and its callers, as fast as Python can."""
     stack: list[CodeType | int] = []
-    left = MOST_FRAMES
-    while frame is not None and left:
+    frames_left = MOST_FRAMES
+    while frame is not None and frames_left:
         stack += (frame.f_code, frame.f_lasti)
         frame = frame.f_back
-        left -= 1
+        frames_left -= 1
     return tuple(stack)
 
 
-def summed(
+def host_profile_of(
     samples: Iterable[Sample], interval_s: float, steps: int, length_s: float, why_not: str | None
 ) -> HostProfile:
     """Return samples as a profile, in which frames have names and each stack is counted."""
@@ -121,7 +122,7 @@ class _Naming:
 
 def _is_between_steps(stack: RawStack) -> bool:
     """Return whether pinprof itself was at work, at the end of a step: that time belongs to no step."""
-    return any(code.co_filename.startswith(WINDOWS) for code in cast(Sequence[CodeType], stack[::2]))
+    return any(code.co_filename.startswith(WINDOW) for code in cast(Sequence[CodeType], stack[::2]))
 
 
 def _storable(name: str) -> str:
@@ -146,8 +147,8 @@ def _is_entry(code: CodeType, instruction: int) -> bool:
 
 def _of_the_program(frames: Sequence[tuple[CodeType, int]]) -> Iterator[tuple[CodeType, int]]:
     """Yield the frames outermost first, without those of pinprof and those around a command of pinprof."""
-    own = [place for place, (code, _) in enumerate(frames) if code.co_filename.startswith(COMMANDS)]
-    for code, instruction in reversed(frames[: own[0]] if own else frames):
+    command_depths = [depth for depth, (code, _) in enumerate(frames) if code.co_filename.startswith(COMMANDS)]
+    for code, instruction in reversed(frames[: command_depths[0]] if command_depths else frames):
         file = code.co_filename
         if not file.startswith(PACKAGE) or file.startswith(PROGRAMS):
             yield code, instruction

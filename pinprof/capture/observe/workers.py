@@ -51,12 +51,12 @@ class WorkerSamples:
 
 
 def _sampled(folder: Path, parent: int, loop: Callable[..., Any]) -> Callable[..., Any]:
-    place = list(signature(loop).parameters).index("worker_id")
+    position = list(signature(loop).parameters).index("worker_id")
 
     @wraps(loop)
     def sampled(*args: Any, **kwargs: Any) -> Any:
         with ExitStack() as undo:
-            if len(args) > place and args[place] == 0 and os.getpid() != parent:
+            if len(args) > position and args[position] == 0 and os.getpid() != parent:
                 contained(_begin)(folder / f"{os.getpid()}.json", undo)
             return loop(*args, **kwargs)
 
@@ -137,7 +137,7 @@ def _from_fetch_on(profile: HostProfile) -> HostProfile:
     """Return the samples within the fetcher, without the frames around it."""
     stacks = []
     for stack in profile.stacks:
-        fetching = [place for place, index in enumerate(stack.frames) if profile.frames[index].is_of(FETCH)]
+        fetching = [depth for depth, index in enumerate(stack.frames) if profile.frames[index].is_of(FETCH)]
         if fetching:
             stacks.append(HostStack(stack.frames[fetching[-1] + 1 :] or stack.frames[-1:], stack.count))
     return msgspec.structs.replace(

@@ -106,8 +106,8 @@ def _are_enough_calls(most: int, source: Source, optimizers: Callable[[], int], 
 def _places(source: Source, events: Iterable[StepEvent]) -> dict[StepEvent, list[int]]:
     """Return the positions of each event among all events of one source."""
     places: dict[StepEvent, list[int]] = defaultdict(list)
-    for place, event in enumerate(event for event in events if event.source is source):
-        places[event].append(place)
+    for index, event in enumerate(event for event in events if event.source is source):
+        places[event].append(index)
     return places
 
 
@@ -124,7 +124,7 @@ def _slowest(places: dict[StepEvent, list[int]]) -> StepEvent | None:
 
 def _cycle_of(cycle: StepEvent, events: Sequence[StepEvent], wanted: Source | None) -> Choice | None:
     """Return the marker of the cycles that end with this optimizer step or call."""
-    ends = [place for place, event in enumerate(events) if event == cycle]
+    ends = [index for index, event in enumerate(events) if event == cycle]
     draws = [Counter(event for event in events[start:end] if event.source is LOADER) for start, end in pairwise(ends)]
     usual = {draw: median(of_cycle[draw] for of_cycle in draws) for of_cycle in draws for draw in of_cycle}
     drawn = [(draw, count) for draw, count in usual.items() if count >= 1]
@@ -163,8 +163,8 @@ class StepFinder:
         self._groups = Groups(wanted=group and wanted is None)
 
     @property
-    def place(self) -> int:
-        """How many optimizer steps the program has made, or other events that make a step; equal in all ranks."""
+    def marks_passed(self) -> int:
+        """How many optimizer steps, or other marks of a step, the program has made; equal in all ranks."""
         return self.event_counts[self.source]
 
     @property

@@ -155,7 +155,7 @@ class Groups:
         size = round_size(others)
         if size > 1:
             # a round ends where the other optimizers make most steps before the next step of this one
-            longest = max(range(size), key=lambda place: gaps[place - size].other_steps)
+            longest = max(range(size), key=lambda index: gaps[index - size].other_steps)
             self._find(size, since_end=(size - longest) % size)
             return self._since_end == 0
         if len(gaps) - self._first > (LONGEST_SEARCH if self.wants_calls else LARGEST_GROUP):
@@ -213,7 +213,7 @@ def pauses(gaps: Sequence[Gap]) -> list[int]:
         return []
     times = sorted(gap.ns for gap in gaps)
     bound = max(PAUSE * median(times), LIKE_OTHER_PAUSES * times[-2])
-    return [place for place, gap in enumerate(gaps) if gap.ns >= bound]
+    return [index for index, gap in enumerate(gaps) if gap.ns >= bound]
 
 
 def group_size(gaps: Sequence[Gap]) -> int | None:
@@ -233,16 +233,16 @@ def group_size(gaps: Sequence[Gap]) -> int | None:
 
 def _are_rollouts(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
     """Return whether these pauses take enough time, and those in which calls were counted are rollouts."""
-    paused = [gaps[place] for place in at]
+    paused = [gaps[index] for index in at]
     if sum(gap.ns for gap in paused) < MIN_SHARE * sum(gap.ns for gap in gaps):
         return False
     watched = any(gap.calls is not None for gap in paused)
-    return watched and all(_may_be_rollout(place, gaps) for place in at)
+    return watched and all(_may_be_rollout(index, gaps) for index in at)
 
 
-def _may_be_rollout(place: int, gaps: Sequence[Gap]) -> bool:
+def _may_be_rollout(index: int, gaps: Sequence[Gap]) -> bool:
     """Return whether far more modules are called in this gap than in the usual one, or their calls are not known."""
-    gap = gaps[place]
+    gap = gaps[index]
     if gap.evaluated or gap.calls is None:
         return not gap.evaluated
     usual = median([other.calls for other in gaps if other.calls is not None])

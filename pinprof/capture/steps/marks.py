@@ -151,9 +151,9 @@ class Marks(Observer):
         return self.has_marker and self.finder.source.trains
 
     @property
-    def place(self) -> int:
-        """How many steps the program has made since its start; all ranks of a job count alike."""
-        return self.finder.place
+    def marks_passed(self) -> int:
+        """How many marks of a step the program has passed since its start; all ranks of a job count alike."""
+        return self.finder.marks_passed
 
     def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Note an event, and end a step if one ends with it."""
@@ -195,12 +195,16 @@ class Marks(Observer):
         """Let the steps of this thread count from now on if they are better; return whether they count."""
         if finder.choice is None or not self._may_move():
             return False
-        of_owner, frame = self._finders.get(self._owner), frame_of_thread(self._owner)
+        owner_finder, frame = self._finders.get(self._owner), frame_of_thread(self._owner)
         if finder.source is LOADER and not is_waiting_for_thread(frame):
             return False  # it may only prefetch batches
-        better = worth_of(finder) - worth_of(of_owner)
-        leads = finder.source.is_certain and of_owner is not None and finder.place >= of_owner.place + MANY_CALLS
-        if better > 0 or (better == 0 and (frame is None or leads)):
+        better = worth_of(finder) - worth_of(owner_finder)
+        is_ahead = (
+            finder.source.is_certain
+            and owner_finder is not None
+            and finder.marks_passed >= owner_finder.marks_passed + MANY_CALLS
+        )
+        if better > 0 or (better == 0 and (frame is None or is_ahead)):
             self._owner = thread
         return thread == self._owner
 
@@ -222,7 +226,7 @@ class Marks(Observer):
 
 @final
 class FirstSteps(Observer):
-    """Ends the program after `most` steps, which the best source so far marks.
+    """Ends the program after `max_steps` steps, which the best source so far marks.
 
     `acts` get what events are about: the tensors that a call of backward differentiates, the optimizer after its step,
     an outermost module before its call. `on_output` gets what the module returned.
@@ -230,12 +234,12 @@ class FirstSteps(Observer):
 
     def __init__(
         self,
-        most: int,
+        max_steps: int,
         acts: Mapping[Source, Callable[[Any], None]] | None = None,
         on_output: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self.stop = Stop()
-        self._most = most
+        self._most = max_steps
         self._acts = acts or {}
         self._on_output = on_output
         self._begun: float | None = None

@@ -78,7 +78,7 @@ class Stepper:
             self._note_fault(error)
 
     def leave(self) -> None:
-        """Tell the ranks that the recording has joined where this one has written its trace."""
+        """Tell the other ranks of the recording where this one has written its trace."""
         if self.rank is not None and self._agreement is not None:
             self._agreement.leave(self.recording.path if self.recording.recorded_steps else None)
 

@@ -180,14 +180,14 @@ class Watcher:
     def watched(self) -> DebugModeWaits:
         """Return the waits so far."""
         steps: dict[WatchedWait, Counter[int]] = {}
-        places = [caller.described() for caller in self._callers]
-        for place, of_caller in zip(places, self._steps, strict=True):
-            steps.setdefault(place, Counter()).update(of_caller)
-        index = {place: number for number, place in enumerate(steps)}
-        waits = tuple(replace(place, waits=at.total(), at=tuple(sorted(at))) for place, at in steps.items())
+        described = [caller.described() for caller in self._callers]
+        for wait, of_caller in zip(described, self._steps, strict=True):
+            steps.setdefault(wait, Counter()).update(of_caller)
+        index = {wait: number for number, wait in enumerate(steps)}
+        waits = tuple(replace(wait, waits=at.total(), at=tuple(sorted(at))) for wait, at in steps.items())
         if self._sequences is None:
             return DebugModeWaits(self.step, waits)
-        sequences = {tuple(index[places[number]] for number in sequence) for sequence in self._sequences}
+        sequences = {tuple(index[described[number]] for number in sequence) for sequence in self._sequences}
         return DebugModeWaits(self.step, waits, tuple(sorted(sequences)))
 
     def _number(self, frame: FrameType) -> int | None:

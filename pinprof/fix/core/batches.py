@@ -91,11 +91,11 @@ def _keys_in(target: cst.BaseExpression, name: str) -> list[str | int]:
     if isinstance(target, cst.Name) and target.value == name:
         return []
     if isinstance(target, cst.Tuple | cst.List):
-        for place, element in enumerate(target.elements):
+        for index, element in enumerate(target.elements):
             if isinstance(element, cst.StarredElement):
                 raise NotSafe("the loop takes its batch apart with a star")
             if binds(element.value, name):
-                return [place, *_keys_in(element.value, name)]
+                return [index, *_keys_in(element.value, name)]
     raise NotSafe(f"{name} is not a part of the batch")
 
 

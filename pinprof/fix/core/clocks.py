@@ -205,7 +205,7 @@ class _Search:
 
 def _after(body: Sequence[cst.CSTNode], inner: cst.CSTNode) -> Sequence[cst.CSTNode]:
     """Return the statements of a block that follow one of them."""
-    return body[next(place for place, statement in enumerate(body) if statement is inner) + 1 :]
+    return body[next(index for index, statement in enumerate(body) if statement is inner) + 1 :]
 
 
 def _parts(node: cst.CSTNode) -> tuple[list[cst.CSTNode], list[cst.BaseSuite]]:

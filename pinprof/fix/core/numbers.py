@@ -252,7 +252,7 @@ def _always_run_together(source: SourceFile, call: cst.Call, at: cst.CSTNode) ->
     other = next((outer for outer in (at, *source.ancestors(at)) if source.parent(outer) is block), None)
     if other is None or not isinstance(block, cst.IndentedBlock | cst.Module):
         return False
-    places = [place for place, part in enumerate(block.body) if part is other or part is line]
+    places = [index for index, part in enumerate(block.body) if part is other or part is line]
     between = block.body[places[0] : places[-1] + 1]
     return not any(isinstance(node, WAYS_OUT) for statement in between for node in walk(statement))
 

@@ -247,8 +247,8 @@ def comes_after(source: SourceFile, node: cst.CSTNode, statement: cst.CSTNode) -
     block = source.parent(statement)
     if not isinstance(block, cst.IndentedBlock | cst.Module):
         return False
-    place = next(number for number, other in enumerate(block.body) if other is statement)
-    later = block.body[place + 1 :]
+    index = next(number for number, other in enumerate(block.body) if other is statement)
+    later = block.body[index + 1 :]
     return any(other is outer for outer in (node, *source.ancestors(node)) for other in later)
 
 

@@ -160,13 +160,13 @@ def _as_full(source: SourceFile, call: cst.Call, filling: Filling) -> Rewrite:
 def _full(node: cst.CSTNode, filling: Filling) -> cst.Call:
     """Return `torch.full((), 0.5, device=device)` for `torch.tensor(0.5, device=device)`."""
     call = cst.ensure_type(node, cst.Call)
-    place = next(number for number, arg in enumerate(call.args) if not arg.keyword)
+    index = next(number for number, arg in enumerate(call.args) if not arg.keyword)
     comma = "," if len(filling.shape) == 1 else ""
     shape = cst.parse_expression(f"({', '.join(map(str, filling.shape))}{comma})")
     before = cst.Arg(shape, comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-    number = call.args[place].with_changes(value=filling.number)
+    number = call.args[index].with_changes(value=filling.number)
     function = cst.ensure_type(call.func, cst.Attribute)
-    arguments = [*call.args[:place], before, number, *call.args[place + 1 :]]
+    arguments = [*call.args[:index], before, number, *call.args[index + 1 :]]
     return call.with_changes(func=function.with_changes(attr=cst.Name("full")), args=arguments)
 
 

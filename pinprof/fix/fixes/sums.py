@@ -107,13 +107,13 @@ class SumOnGpu(ReadLater):
         with work.condition():
             if kind == "float":
                 _check_zero_is_not_shown(source, held, waiting)
-        kept = expression("{x}.detach().double()" if kind == "float" else "{x}", x=atom(read.tensor))
-        kept = kept.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
-        rewrites = [source.replacement(read.node, "stays on the GPU", kept)]
+        gpu_value = expression("{x}.detach().double()" if kind == "float" else "{x}", x=atom(read.tensor))
+        gpu_value = gpu_value.with_changes(lpar=read.node.lpar, rpar=read.node.rpar)
+        rewrites = [source.replacement(read.node, "stays on the GPU", gpu_value)]
         later = f"{kind}({{x}})"
         rewrites += [source.rewrite(node, "read here", lambda use: wrapped(later, use)) for node in waiting]
-        lost = tuple(node for node, _ in uses.set if not source.is_within(node, held.statement))
-        waits = Waits(source.file, (read.node,), tuple(waiting), lost)
+        other_starts = tuple(node for node, _ in uses.set if not source.is_within(node, held.statement))
+        waits = Waits(source.file, (read.node,), tuple(waiting), other_starts)
         is_part = _still_waits(source, held, waiting) and work.facts.waits_in_a_loop(held.place)
         return PlaceChange(rewrites, waits, is_part, "rounding" if is_divided else "equal")
 
@@ -146,8 +146,8 @@ def _check_value(source: SourceFile, number: cst.BaseExpression, value: cst.Base
     if value is number:
         return
     if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply | cst.Divide):
-        times = isinstance(value.operator, cst.Multiply)
-        other = value.right if value.left is number else value.left if times and value.right is number else None
+        is_product = isinstance(value.operator, cst.Multiply)
+        other = value.right if value.left is number else value.left if is_product and value.right is number else None
         if other is not None and is_host_number(source, other):
             return
         if other is not None:

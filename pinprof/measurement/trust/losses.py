@@ -179,8 +179,8 @@ def _unseen_ns(trace: Trace, lost: Bools) -> int:
     kernels = kernels[np.argsort(calls.start_ns[launch[kernels]], kind="stable")]
     later = np.minimum.accumulate(gpu.start_ns[kernels][::-1])[::-1]
     begin = calls.start_ns[lost]
-    place = np.searchsorted(calls.start_ns[launch[kernels]], begin, side="right")
-    end = np.append(later, max(int(gpu.end_ns.max()), int(calls.end_ns.max())))[place]
+    next_kernel = np.searchsorted(calls.start_ns[launch[kernels]], begin, side="right")
+    end = np.append(later, max(int(gpu.end_ns.max()), int(calls.end_ns.max())))[next_kernel]
     possible = union(begin[end > begin], end[end > begin])
     busy = gpu.times()
     return int((possible.end - possible.start).sum() - covered(busy, possible.start, possible.end).sum())
@@ -243,13 +243,13 @@ def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
     op = follow(trace.ops.name, trace.links.op[graphs])
     step = trace.links.call_step[graphs]
     count_of: dict[tuple[int, int], int] = {}
-    place: dict[tuple[int, int], list[int]] = {}
+    same_launches: dict[tuple[int, int], list[int]] = {}
     for index, key in enumerate(zip(op.tolist(), step.tolist(), strict=True)):
         if key[1] == NONE:  # outside of steps the order is unknown
             continue
         count_of[key] = nth = count_of.get(key, -1) + 1
-        place.setdefault((key[0], nth), []).append(index)
-    for same in place.values():
+        same_launches.setdefault((key[0], nth), []).append(index)
+    for same in same_launches.values():
         counts, uses = np.unique(work[same], return_counts=True)
         if len(same) >= SAME_LAUNCHES and uses.max() > len(same) / 2:
             usual[same] = counts[uses.argmax()]

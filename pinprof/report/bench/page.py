@@ -144,13 +144,13 @@ def times_chart(figures: Sequence[Figure], published: dict[str, float]) -> Chart
     if len(times) < 2:  # noqa: PLR2004
         return None
     memories: dict[Key, list[int]] = {}
-    for place, figure in enumerate(times):
-        memories.setdefault(_memory(figure.name), []).append(place)
+    for number, figure in enumerate(times):
+        memories.setdefault(_memory(figure.name), []).append(number)
     keys = list(memories) if set(memories) != {OTHER} else []
     data = [_time_bars(times, places, key) for key, places in memories.items()]
-    places = [place for place, figure in enumerate(times) if figure.name in published]
+    places = [number for number, figure in enumerate(times) if figure.name in published]
     if places:
-        values = [published[times[place].name] for place in places]
+        values = [published[times[number].name] for number in places]
         hover = [f"published: {amount('ms', value)}" for value in values]
         marker = {"line": {"width": 1.5, "color": "#fff"}}
         data.append(points(PUBLISHED.label, PUBLISHED, values, places, hover, size=12, marker=marker))
@@ -169,7 +169,7 @@ def _memory(name: str) -> Key:
 
 
 def _time_bars(times: Sequence[Figure], places: Sequence[int], key: Key) -> dict[str, Any]:
-    figures = [times[place] for place in places]
+    figures = [times[number] for number in places]
     error = {
         "type": "data",
         "symmetric": False,

@@ -113,7 +113,7 @@ def labelled_rows(
     space above the first row and below the last; both are in rows.
     """
     label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
-    labels = [{**label, "y": place - above, "text": text} for place, text in enumerate(texts)]
+    labels = [{**label, "y": row - above, "text": text} for row, text in enumerate(texts)]
     yaxis = {"visible": False, "range": [len(texts) - 1 + edges[1], -edges[0]]}
     height = row * len(texts) + AROUND_ROWS
     return layout(height, x, "", annotations=labels, yaxis=yaxis, xaxis={"rangemode": "tozero"}, **more)

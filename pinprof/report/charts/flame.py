@@ -131,8 +131,8 @@ def boxes_of_paths(root: FlameFrame, paths: Iterable[Path], measures: int) -> li
 
 
 def _add(sums: list[float], values: Sequence[float]) -> None:
-    for place, value in enumerate(values):
-        sums[place] += value
+    for number, value in enumerate(values):
+        sums[number] += value
 
 
 def _wide(boxes: list[Box]) -> list[Box]:
@@ -232,7 +232,7 @@ def _frames(site: WaitSite) -> Iterator[FlameFrame]:
     known = [frame for frame in map(_frame, _from_own(stack)) if frame]
     at = _placed(site.file or "", site.line, site.function or "") if site.place.names else None
     if at and site.line is not None:
-        own = [place for place, frame in enumerate(known) if _is_of(frame, site)]
+        own = [depth for depth, frame in enumerate(known) if _is_of(frame, site)]
         known[slice(own[-1], own[-1] + 1) if own else slice(len(known), None)] = [at]
     yield from known or filter(None, [at])
 
@@ -247,7 +247,7 @@ def _is_of(frame: FlameFrame, site: WaitSite) -> bool:
 def _from_own(stack: list[str]) -> Iterable[str]:
     """Return a stack from the outermost frame of the program on, without launchers."""
     own = (
-        place for place, entry in enumerate(stack) if (match := ENTRY.fullmatch(entry)) and is_user_file(match["file"])
+        depth for depth, entry in enumerate(stack) if (match := ENTRY.fullmatch(entry)) and is_user_file(match["file"])
     )
     return stack[next(own, 0) :]
 

@@ -79,7 +79,7 @@ def comparison_to_brief_json(comparison: Comparison) -> str:
 
 
 def _document(comparison: Comparison, document: whole.Compare, room: int) -> CompareBrief:
-    of_step = [place for place, figure in enumerate(document.figures) if not place or figure.within_noise is False]
+    of_step = [number for number, figure in enumerate(document.figures) if not number or figure.within_noise is False]
     waits, copies = differing(comparison.waits), differing(comparison.copies)
     findings = differing(comparison.findings)
     return CompareBrief(
@@ -88,13 +88,15 @@ def _document(comparison: Comparison, document: whole.Compare, room: int) -> Com
         verdict=document.verdict,
         sentence=cut(document.sentence, LONGEST),
         same_program=document.same_program,
-        figures=[filled(BriefStepFigure, document.figures[place], id=f"/figures/{place}") for place in of_step[:room]],
-        waits=[_brief_wait(place, document.waits[place]) for place in waits[:room]],
-        copies=[
-            filled(BriefCopies, copy, id=f"/copies/{place}", time_ms=filled(whole.BriefFigure, copy.time_ms))
-            for place, copy in ((place, document.copies[place]) for place in copies[:room])
+        figures=[
+            filled(BriefStepFigure, document.figures[number], id=f"/figures/{number}") for number in of_step[:room]
         ],
-        findings=[_brief_finding(place, document.findings[place]) for place in findings[:room]],
+        waits=[_brief_wait(number, document.waits[number]) for number in waits[:room]],
+        copies=[
+            filled(BriefCopies, copy, id=f"/copies/{number}", time_ms=filled(whole.BriefFigure, copy.time_ms))
+            for number, copy in ((number, document.copies[number]) for number in copies[:room])
+        ],
+        findings=[_brief_finding(number, document.findings[number]) for number in findings[:room]],
         more_changes=sum(max(len(places) - room, 0) for places in (of_step, waits, copies, findings)),
         cannot_tell=[cut(sentence, LONGEST) for sentence in _not_known(comparison)][:room],
     )

@@ -47,7 +47,7 @@ from pinprof.units import duration, percent
 
 MAX_TIMELINES = 4
 """Ranks of a job with a timeline: each makes the page larger, and its trace is read a second time."""
-AT_FIRST = 2
+SHOWN_AT_FIRST = 2
 """Timelines that are shown at first; buttons show the others."""
 MARGIN = 0.02
 """The share of the shown steps that the first view shows before and after them."""
@@ -65,11 +65,11 @@ def to_html(
 
     `code` says how it shows the user's code; `others` are further ranks with a timeline.
     """
-    own = section(1, entry, MAX_EVENTS, code)
+    report = section(1, entry, MAX_EVENTS, code)
     return report_page(
         f"pinprof: {title(ranks)}",
         "pinprof: who holds up the job",
-        _job(ranks, parts, {ranks.shown_rank: entry, **(others or {})}) + own,
+        _job(ranks, parts, {ranks.shown_rank: entry, **(others or {})}) + report,
     )
 
 
@@ -83,7 +83,7 @@ def page_of_files(
 
 def files_to_draw(ranks: Ranks, files: Sequence[tuple[str, RankPart]]) -> dict[int, str]:
     """Return the files of the ranks with a timeline."""
-    file_of = {number_of(part, place): file for place, (file, part) in enumerate(files)}
+    file_of = {number_of(part, number): file for number, (file, part) in enumerate(files)}
     return {rank: file_of[rank] for rank in ranks_to_draw(ranks)}
 
 
@@ -98,13 +98,13 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     )
     present = [(part, figure) for part, figure in shown_parts if figure or part.tables]
     links = [*((part.title, part.name) for part, _ in present), (f"Report on rank {ranks.shown_rank}", "trace-1")]
-    unsure = doubts(ranks, parts)
+    doubt_section = doubts(ranks, parts)
     pieces = [
         top("heading-job", title(ranks), _recorded_on(parts), links),
         _headline(ranks),
         *(note(f"{capitalized(words)}.") for words in (why_long(ranks, parts), traffic_line(ranks)) if words),
         *_choice(ranks),
-        on_page(unsure) if unsure.notes else "",
+        on_page(doubt_section) if doubt_section.notes else "",
         facts(fact[:3] for fact in summary(ranks)),
         *(on_page(part, figure) for part, figure in present),
         note(f"{shown_rank_line(ranks)}."),
@@ -132,15 +132,18 @@ def _choice(ranks: Ranks) -> Iterator[Markup]:
 
 def _headline(ranks: Ranks) -> Markup:
     """Return which rank holds up the others, with a link to that rank, or to a finding of many ranks."""
-    link, do = "trace-1", f"See what rank {ranks.shown_rank} does."
+    link, advice = "trace-1", f"See what rank {ranks.shown_rank} does."
     if slowest_of(ranks) is None:
-        do = f"What costs rank {ranks.shown_rank} time is below."
+        advice = f"What costs rank {ranks.shown_rank} time is below."
         if ranks.findings:
             first = ranks.findings[0]
             at = f" in {finding_in(first)}" if finding_in(first) else ""
-            link, do = "job-findings", f"On {rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
+            link, advice = (
+                "job-findings",
+                f"On {rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}.",
+            )
     headline = Markup('<p class="headline">{}. <strong><a href="#{}">{}</a></strong></p>')
-    return headline.format(inline_html(verdict_line(ranks)), link, inline_html(do))
+    return headline.format(inline_html(verdict_line(ranks)), link, inline_html(advice))
 
 
 def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
@@ -184,11 +187,11 @@ def _time(time: RankTime, row: RankRow) -> str:
 
 def ranks_to_draw(ranks: Ranks) -> tuple[int, ...]:
     """Return the ranks with timelines: the shown one, the one that waits most for others, then the median ones."""
-    alone = sorted(ranks.rows, key=lambda row: (row.alone_ns or 0.0, row.rank))
-    waits = max(ranks.rows, key=lambda row: (row.waited_ns, row.rank != ranks.shown_rank))
-    middle = [alone[place].rank for place in (len(alone) // 2, 0, -1, len(alone) // 4)]
+    by_time_alone = sorted(ranks.rows, key=lambda row: (row.alone_ns or 0.0, row.rank))
+    most_waiting = max(ranks.rows, key=lambda row: (row.waited_ns, row.rank != ranks.shown_rank))
+    middle = [by_time_alone[index].rank for index in (len(by_time_alone) // 2, 0, -1, len(by_time_alone) // 4)]
     rest = [row.rank for row in ranks.rows] if len(ranks.rows) <= MAX_TIMELINES else []
-    return tuple(dict.fromkeys([ranks.shown_rank, waits.rank, *middle, *rest]))[:MAX_TIMELINES]
+    return tuple(dict.fromkeys([ranks.shown_rank, most_waiting.rank, *middle, *rest]))[:MAX_TIMELINES]
 
 
 def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
@@ -212,10 +215,12 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
         drawn.append((rank, fragment(analysis, most, shared=shared, first_ns=first, zero=zero)))
     button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
     region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
-    buttons = (button.format(rank, "true" if at < AT_FIRST else "false") for at, (rank, _) in enumerate(drawn))
+    buttons = (
+        button.format(rank, "true" if number < SHOWN_AT_FIRST else "false") for number, (rank, _) in enumerate(drawn)
+    )
     regions = (
-        region.format(rank, "" if at < AT_FIRST else Markup(" hidden"), timeline)
-        for at, (rank, timeline) in enumerate(drawn)
+        region.format(rank, "" if number < SHOWN_AT_FIRST else Markup(" hidden"), timeline)
+        for number, (rank, timeline) in enumerate(drawn)
     )
     return Markup(
         '{}<div class="steer ranks" role="group" aria-label="Ranks that are drawn">{}'
@@ -230,8 +235,8 @@ def _clock_ns(analysis: Analysis, row: RankRow) -> int:
 
 def _explanation(ranks: Ranks, drawn: int) -> str:
     aligned = clocks_line(ranks)
-    own = "each from the start of its own step, as the ranks share no clock"
-    axis = f"on one time axis: {aligned}" if aligned else own
+    unaligned = "each from the start of its own step, as the ranks share no clock"
+    axis = f"on one time axis: {aligned}" if aligned else unaligned
     which = "All ranks" if drawn == len(ranks.rows) else f"{drawn} of {len(ranks.rows):,} ranks"
     return (
         f"{which}, {axis}. Zooming one zooms all. Click a rank in the figure above to see its timeline, or press its "

@@ -117,7 +117,7 @@ def why_nobody(ranks: Ranks) -> str:
 
 def why_long(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
     """Return why the step of the shown rank is as long as it is; None if that is not known."""
-    of_shown = next((part for place, part in enumerate(parts) if number_of(part, place) == ranks.shown_rank), None)
+    of_shown = next((part for number, part in enumerate(parts) if number_of(part, number) == ranks.shown_rank), None)
     reason = known_verdict(of_shown.profile, of_shown.findings.verdict) if of_shown else None
     return f"on rank {ranks.shown_rank}, {reason}" if reason else None
 

@@ -81,8 +81,8 @@ def track_events(tracks: Sequence[Track], first: int, room: int) -> Iterator[byt
             name = track.name if row == 0 else f"{track.name} ({row + 1})"
             yield from _track_name("thread", first, first + 1 + used + row, name, used + row)
         times = zip(track.start_ns.tolist(), track.end_ns.tolist(), rows, strict=True)
-        for place, (start, end, row) in enumerate(times):
-            label, tid = track.describe(place), first + 1 + used + row
+        for number, (start, end, row) in enumerate(times):
+            label, tid = track.describe(number), first + 1 + used + row
             head = {"cat": CATEGORY, "name": printable(label.name), "pid": first, "tid": tid, "ts": micros(start)}
             if track.instants:
                 yield encoded({"ph": "i", **head, "s": "t", "args": label.args})

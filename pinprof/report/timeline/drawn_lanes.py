@@ -86,12 +86,12 @@ def lanes_of_page(
     steps, others = ([lane for lane in laid_out if (lane.source is STEPS) == is_step] for is_step in (True, False))
     lanes = [*steps, *more, *others]
     del laid_out, steps, others  # each lane is given up as soon as a sorted or thinner one takes its place
-    for place, lane in enumerate(lanes):
-        lanes[place] = lane.by_start()
-    inner = [place for place, lane in enumerate(lanes) if lane.folded]
-    outer = [place for place, lane in enumerate(lanes) if not lane.folded]
+    for number, lane in enumerate(lanes):
+        lanes[number] = lane.by_start()
+    inner = [number for number, lane in enumerate(lanes) if lane.folded]
+    outer = [number for number, lane in enumerate(lanes) if not lane.folded]
     few = int(FOLDED_SHARE * max_events)
-    rest = max_events - min(few, sum(len(lanes[place]) for place in inner))
+    rest = max_events - min(few, sum(len(lanes[number]) for number in inner))
     seen, wanted = list(range(view.first, view.last + 1)), list(wanted_ns)
     folded_ns, folded_full = _thin(lanes, inner, few, window, trace, lambda limit: seen if len(seen) <= limit else [])
     narrow_ns, full = _thin(lanes, outer, rest, window, trace, lambda limit: _full_steps(analysis, view, limit, wanted))

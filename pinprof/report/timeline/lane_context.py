@@ -122,9 +122,9 @@ def awaited_rows(trace: Trace, stalls: Stalls, rows: Int64s) -> Int64s:
     for number, of_device in gpu.of_device.items():
         order = of_device[np.argsort(gpu.end_ns[of_device], kind="stable")]
         waits = np.flatnonzero(device == number)
-        place = np.searchsorted(gpu.end_ns[order], end[waits])
-        inside = place < len(order)
-        ends_then = inside & (gpu.end_ns[order[np.where(inside, place, 0)]] == end[waits])
-        last[waits[ends_then]] = order[place[ends_then]]
+        later = np.searchsorted(gpu.end_ns[order], end[waits])
+        inside = later < len(order)
+        ends_then = inside & (gpu.end_ns[order[np.where(inside, later, 0)]] == end[waits])
+        last[waits[ends_then]] = order[later[ends_then]]
     own = (copy != NONE) & (gpu.end_ns[copy] == end)
     return np.where(stalls.own_ns[rows] + stalls.drain_ns[rows] > 0, np.where(own, copy, last), NONE)

@@ -1,8 +1,8 @@
 """The data that the page's script draws: the lanes of the whole trace as typed columns, and the meaning of their codes.
 
-All columns are one block of bytes, in which each takes as few as hold its values. Its bytes are laid out by
-significance, first the lowest of all values, then the next: times that differ in their low bytes only shrink to a third
-less than otherwise. The script's `data.js` reads it.
+All columns are one block of bytes. A column has as few bytes per value as hold its largest value. First come the lowest
+bytes of all its values, then the next bytes: times that differ only in their low bytes are compressed by a third more
+in this order. The script's `data.js` reads the block.
 """
 
 import base64
@@ -70,30 +70,30 @@ class PackedColumns:
         return base64.b64encode(b"".join((*pieces, deflate.flush()))).decode()
 
 
-def packed(analysis: Analysis, detail: PageDrawing, view: Window, *, since: str = "", is_shared: bool = False) -> str:
+def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str = "", is_shared: bool = False) -> str:
     """Return all that the script needs to draw the lanes; times are ns since the start of `view`, the first view.
 
     `since` names that start if the axis counts from it in all views. A timeline that shares its axis (`is_shared`)
     folds all host threads but the main one at first.
     """
     trace, block, names = analysis.trace, PackedColumns(), _Interned()
-    context, args = LaneContext(analysis), Arguments(trace, detail.lanes)
-    numbers = {table: _numbers(detail.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
+    context, args = LaneContext(analysis), Arguments(trace, drawing.lanes)
+    numbers = {table: _numbers(drawing.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
     lanes = []
-    for lane in detail.lanes:
+    for lane in drawing.lanes:
         columns = {**_times(lane, view.start_ns), **lane.source.columns(context, lane), **args.columns(lane)}
-        added = {name: _added(block, names, numbers, column) for name, column in columns.items()}
-        lanes.append({**_about(trace, lane, is_shared=is_shared), "columns": added})
+        added = {name: _add_column(block, names, numbers, column) for name, column in columns.items()}
+        lanes.append({**_header_of(trace, lane, is_shared=is_shared), "columns": added})
     header = {
         **({"since": cut(since)} if since else {}),
         "names": [cut(name) for name in names.numbers],
         "shorts": [short(name) for name in names.numbers],
         "around": context.around.lines,
         "args": args.header,
-        "kinds": _kinds(detail),
+        "kinds": _kinds(drawing),
         "reasons": [exposure.label for exposure in EXPOSED.values()],
         "steps": _steps(context, view.start_ns),
-        "whole": [detail.window.start_ns - view.start_ns, detail.window.end_ns - view.start_ns],
+        "whole": [drawing.window.start_ns - view.start_ns, drawing.window.end_ns - view.start_ns],
         "view": [0, view.span_ns],
         "lanes": lanes,
     }
@@ -119,13 +119,13 @@ class _Interned:
 
 
 def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
-    """Return per row of a table the number of its rectangle, counted over all lanes, plus FIRST; of -1 ABSENT."""
+    """Return per row of a table the number of its rectangle, counted over all lanes, plus FIRST; ABSENT for row -1."""
     numbers, base = np.full(count + 1, UNDRAWN, np.int64), 0
     numbers[NONE] = ABSENT
     for lane in lanes:
         if lane.source.table == table:
-            alone = np.flatnonzero(lane.count == 1)
-            numbers[lane.row[alone]] = base + alone + FIRST
+            single = np.flatnonzero(lane.count == 1)
+            numbers[lane.row[single]] = base + single + FIRST
         base += len(lane)
     return numbers
 
@@ -137,8 +137,8 @@ def _times(lane: Lane, zero_ns: int) -> Columns:
     return {**columns, "count": lane.count, "busy": lane.busy_ns} if (lane.count > 1).any() else columns
 
 
-def _added(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], column: Column) -> Packed:
-    """Add a column; links rise as their lanes do, so that their differences are small."""
+def _add_column(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], column: Column) -> Packed:
+    """Add a column and return its place; links rise as their lanes do, so that their differences are small."""
     if isinstance(column, Names):
         return block.add(names.codes(column))
     if isinstance(column, RowLinks):
@@ -146,8 +146,8 @@ def _added(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], c
     return block.add_differences(column.values) if isinstance(column, Rising) else block.add(column)
 
 
-def _about(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
-    """Return what a lane is."""
+def _header_of(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
+    """Return what the header says of a lane."""
     source = lane.source
     about = {
         "group": lane.group,
@@ -165,9 +165,9 @@ def _about(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
     return {**about, "folded": True} if lane.folded or (is_shared and is_other) else about
 
 
-def _kinds(detail: PageDrawing) -> dict[int, dict[str, Any]]:
-    used = {int(kind) for lane in detail.lanes for kind in np.unique(lane.kind)}
-    used |= {kind for lane in detail.lanes for kind, times in lane.shares.items() if times.any()}
+def _kinds(drawing: PageDrawing) -> dict[int, dict[str, Any]]:
+    used = {int(kind) for lane in drawing.lanes for kind in np.unique(lane.kind)}
+    used |= {kind for lane in drawing.lanes for kind, times in lane.shares.items() if times.any()}
     return {
         kind: {
             "label": KINDS[kind].label,

@@ -34,7 +34,7 @@ NOT_PINNED = pin105_batches_without_pin_memory.RULE.id
 class Action(NamedTuple):
     """A finding as a row of what to do."""
 
-    place: int
+    number: int
     """Its index among all findings."""
     finding: Finding
     saves: str
@@ -50,17 +50,17 @@ class Action(NamedTuple):
 def actions(profile: Profile, findings: Findings) -> list[Action]:
     """Return all findings as rows."""
     brief = set(_important(profile, findings))
-    both = any(findings[place].rule.id in _BOTH for place in brief)
+    both = any(findings[number].rule.id in _BOTH for number in brief)
     return [
         Action(
-            place,
+            number,
             finding,
             worth(finding, profile, in_short=True),
             to_do(finding, findings),
-            is_brief=place in brief,
-            is_left_out=place not in brief and not (both and finding.rule.id in _BOTH),
+            is_brief=number in brief,
+            is_left_out=number not in brief and not (both and finding.rule.id in _BOTH),
         )
-        for place, finding in enumerate(findings)
+        for number, finding in enumerate(findings)
     ]
 
 
@@ -75,12 +75,12 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
     If none saves much alone but all do together, they are the first ones.
     """
     least, joint = WORTH * (profile.step_ns or 0.0), findings.joint.saving_ns if findings.joint else 0.0
-    worth_it = [place for place, finding in enumerate(findings) if _saved_ns(finding) >= least]
-    copies = next((findings[place].rule.id for place in worth_it if findings[place].rule.id in _BOTH), None)
-    worth_it = [place for place in worth_it if findings[place].rule.id not in _BOTH - {copies}]
+    worth_it = [number for number, finding in enumerate(findings) if _saved_ns(finding) >= least]
+    copies = next((findings[number].rule.id for number in worth_it if findings[number].rule.id in _BOTH), None)
+    worth_it = [number for number in worth_it if findings[number].rule.id not in _BOTH - {copies}]
     yield from (worth_it or (range(len(findings)) if joint >= least > 0 else ()))[:MOST]
-    yield from [place for place in worth_it[MOST:] if findings[place].rule.is_hazard][:1]
-    yield from [place for place, finding in enumerate(findings) if finding.rule.id == NOT_PINNED]
+    yield from [number for number in worth_it[MOST:] if findings[number].rule.is_hazard][:1]
+    yield from [number for number, finding in enumerate(findings) if finding.rule.id == NOT_PINNED]
 
 
 def _saved_ns(finding: Finding) -> float:

@@ -51,9 +51,9 @@ SIZES = (BriefSize(5, 4, 8), BriefSize(3, 3, 4), BriefSize(2, 2, 2), BriefSize(1
 
 
 class BriefedTrace(NamedTuple):
-    """A trace of the brief, and its place among the traces of the whole report."""
+    """A trace of the brief, and its number among the traces of the whole report."""
 
-    place: int
+    number: int
     profile: Profile
     findings: Findings
     diffs: bool
@@ -62,7 +62,7 @@ class BriefedTrace(NamedTuple):
     @property
     def id(self) -> str:
         """Its pointer."""
-        return f"/traces/{self.place}"
+        return f"/traces/{self.number}"
 
 
 def traces_to_brief_json(
@@ -79,9 +79,11 @@ def traces_to_brief_json(
     for which `pinprof fix` has diffs.
     """
     briefed = [
-        BriefedTrace(place, profile, findings, place in diffs, Quoting(Sources(profile.path, profile.info.made), code))
-        for place, (profile, findings) in enumerate(entries)
-        if shown is None or place == shown
+        BriefedTrace(
+            number, profile, findings, number in diffs, Quoting(Sources(profile.path, profile.info.made), code)
+        )
+        for number, (profile, findings) in enumerate(entries)
+        if shown is None or number == shown
     ]
     sizes = [(size, len(briefed)) for size in SIZES] + [(SIZES[-1], most) for most in range(len(briefed) - 1, 0, -1)]
     return encoded_within(MOST_BYTES, (_brief(briefed[:most], len(entries), ranks, size) for size, most in sizes))
@@ -151,7 +153,7 @@ def _finding(action: Action, trace: BriefedTrace) -> documents.BriefFinding:
         documents.BriefFinding,
         finding,
         finding.rule,
-        id=f"{trace.id}/findings/{action.place}",
+        id=f"{trace.id}/findings/{action.number}",
         rule=finding.rule.id,
         title=_short(finding.title),
         **_place_fields(finding.evidence.place),

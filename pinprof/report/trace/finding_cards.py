@@ -38,15 +38,17 @@ def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
     remark = why_no_finding(profile, findings)
     if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
         return Markup()
-    cards = [_card(f"finding-{number}-{rank}", one, analysis, quoting) for rank, one in enumerate(findings, start=1)]
-    first = {action.place for action in brief_actions(profile, findings)} or set(range(FIRST))
-    folded = [card for place, card in enumerate(cards) if place not in first]
+    cards = [
+        _card(f"finding-{number}-{rank}", finding, analysis, quoting) for rank, finding in enumerate(findings, start=1)
+    ]
+    shown_at_first = {action.number for action in brief_actions(profile, findings)} or set(range(FIRST))
+    folded = [card for index, card in enumerate(cards) if index not in shown_at_first]
     more = Markup("<details><summary>{}</summary>\n{}\n</details>")
     together, rates = joint_worth(findings, profile), source_of_rates(findings, profile)
     pieces = [
         Markup('<h3 id="findings-{}">What to do</h3>').format(number),
         note(remark) if remark else "",
-        *(card for place, card in enumerate(cards) if place in first),
+        *(card for index, card in enumerate(cards) if index in shown_at_first),
         more.format(counted(len(folded), "more change"), lines(folded)) if folded else "",
         note(" ".join(f"{capitalized(sentence)}." for sentence in (together, rates) if sentence))
         if together or rates
@@ -58,11 +60,11 @@ def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
 def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
     """Return a finding as a line, which unfolds its evidence and its fix."""
     profile, rule, evidence = analysis.profile, finding.rule, finding.evidence
-    at = cut(place(evidence.place), MAX_CELL)
+    place_text = cut(place(evidence.place), MAX_CELL)
     where = with_more_sites(cut(place(short_place(evidence.place)), MAX_CELL), len(evidence.sites))
-    whole = Markup('<p class="place"><code>{}</code></p>\n').format(quoting.linked(evidence.place, at))
-    further = then_worth(finding, profile)
-    then = Markup("\n<p><strong>Then:</strong> {}</p>").format(inline_html(further))
+    whole_place = Markup('<p class="place"><code>{}</code></p>\n').format(quoting.linked(evidence.place, place_text))
+    then_worth_text = then_worth(finding, profile)
+    then = Markup("\n<p><strong>Then:</strong> {}</p>").format(inline_html(then_worth_text))
     return Markup("""<article class="finding {severity}" id="{name}">
 <details><summary><strong class="cost">{worth}</strong> <strong>{title}</strong> <code>{where}</code>
 <span class="kind">{rule.id}{suspected}</span></summary>
@@ -80,11 +82,11 @@ def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting) -> 
         severity=finding.severity,
         suspected=", suspected" if finding.severity == "suspect" else "",
         worth=inline_html(worth(finding, profile)),
-        whole=whole if at and not evidence.sites else "",
+        whole=whole_place if place_text and not evidence.sites else "",
         quote="" if evidence.sites else quoting.quoted(evidence.place, rule.change),
         evidence=inline_html(evidence.text),
         sites=_sites(finding, analysis, quoting) if evidence.sites else "",
-        then=then if further else "",
+        then=then if then_worth_text else "",
         codes=_code("Before", rule.before) + _code("After", rule.code),
         in_timeline=_in_timeline(finding, analysis),
     )
@@ -94,14 +96,14 @@ def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
     """Return the sites of a finding, the costliest of them with a button."""
     items = Markup().join(
         Markup("<li>{}{} {}{}</li>").format(
-            Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, at))
-            if (at := cut(place(site.evidence.place), MAX_CELL))
+            Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, place_text))
+            if (place_text := cut(place(site.evidence.place), MAX_CELL))
             else "",
             inline_html(site_figures(site)),
-            _in_timeline(alone, analysis) if rank < MAX_BUTTONS else "",
+            _in_timeline(site_finding, analysis) if rank < MAX_BUTTONS else "",
             quoting.quoted(site.evidence.place, finding.rule.change) if rank < MAX_QUOTES else "",
         )
-        for rank, (site, alone) in enumerate(zip(finding.sites, finding.by_site, strict=True))
+        for rank, (site, site_finding) in enumerate(zip(finding.sites, finding.by_site, strict=True))
     )
     return Markup('\n<ol class="sites">{}</ol>').format(items)
 

@@ -42,16 +42,16 @@ GROUPS = {
 """The group of each section below the timeline, in order; a link at the top leads to each group."""
 MAX_GPUS = 4
 """GPUs of a trace with a chart of their steps."""
-COPIES, SIZES, SITES, GPUS, STEPS, LENGTHS = 4, 3, 2, 2, 3, 5
-"""The least numbers of each with which a chart shows more than the numbers next to it."""
+FEWEST_COPIES, FEWEST_SIZES, FEWEST_SITES, FEWEST_GPUS, FEWEST_STEPS, FEWEST_LENGTHS = 4, 3, 2, 2, 3, 5
+"""A chart of fewer is left out: it would show no more than the numbers next to it."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
     """Return the report on the traces as one self-contained page; `code` says how it shows the user's code."""
     names = [PurePath(entry.profile.path).name for entry in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
-    most = MAX_EVENTS // max(len(entries), 1)
-    sections = (section(number, entry, most, code) for number, entry in enumerate(entries, start=1))
+    max_events = MAX_EVENTS // max(len(entries), 1)
+    sections = (section(number, entry, max_events, code) for number, entry in enumerate(entries, start=1))
     overview = _overview(entries) if len(entries) > 1 else Markup()
     return report_page(title, "pinprof: where the step's time goes", overview + Markup().join(sections))
 
@@ -102,19 +102,21 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
 def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -> Markup:
     """Return the report on one trace, the page's `number`-th."""
     profile, findings = entry.profile, entry.findings
-    first = advice(profile, findings)
+    first_advice = advice(profile, findings)
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
     what_to_do = changes(number, entry, quoting)
     parts = list(_below(number, entry, PageContext([grid.name for grid in grids], f"tables-{number}", quoting)))
     links = [("Changes", f"findings-{number}")] if what_to_do else []
     links += [("Timeline", f"timeline-{number}"), *([("Tables", f"tables-{number}")] if grids else [])]
-    firsts = {part.group: part.id for part in reversed(parts)}
-    links += [(group, firsts[group]) for group in dict.fromkeys(part.group for part in parts) if group]
+    first_of_group = {part.group: part.id for part in reversed(parts)}
+    links += [(group, first_of_group[group]) for group in dict.fromkeys(part.group for part in parts) if group]
     pieces = [
         top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
         Markup('<p class="headline">{}</p>').format(inline_html(_sentence(entry))),
         note(" ".join(f"{capitalized(reason)}." for reason in evidence(profile, findings))),
-        Markup("<p><strong>{}</strong></p>").format(inline_html(first.sentence)) if first.finding is None else "",
+        Markup("<p><strong>{}</strong></p>").format(inline_html(first_advice.sentence))
+        if first_advice.finding is None
+        else "",
         *_doubts(profile),
         *_shares(profile, findings.verdict.cause),
         _figures(profile),
@@ -133,9 +135,9 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
 
 def _doubts(profile: Profile) -> Iterator[Markup]:
     """Yield the doubts as one line that unfolds; it is open if figures are withheld."""
-    known = doubts(profile)
-    is_open = Markup(" open") if any(doubt.withholds for doubt in known) else ""
-    what = "; ".join(doubt.what for doubt in known)
+    all_doubts = doubts(profile)
+    is_open = Markup(" open") if any(doubt.withholds for doubt in all_doubts) else ""
+    what = "; ".join(doubt.what for doubt in all_doubts)
     for part in doubt_sections(profile):
         reasons = remarks("", map(sentence_html, map(capitalized_sentence, part.notes)))
         line = Markup('<details class="trust"{}><summary><strong>{}:</strong> {}</summary>{}</details>')
@@ -153,8 +155,8 @@ def _figures(profile: Profile) -> Markup:
 
 def _work(profile: Profile) -> Markup:
     """Return the time by phase, and that of the GPU by kind of kernel, in a line."""
-    known = [f"{line}." for line in (phases_in_short(profile), kinds_in_short(profile)) if line]
-    return Markup('<p class="note work">{}</p>').format(inline_html(" ".join(known))) if known else Markup()
+    summaries = [f"{line}." for line in (phases_in_short(profile), kinds_in_short(profile)) if line]
+    return Markup('<p class="note work">{}</p>').format(inline_html(" ".join(summaries))) if summaries else Markup()
 
 
 def _facts(profile: Profile) -> list[Fact]:
@@ -187,14 +189,14 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
 
 def _shares(profile: Profile, limit: str | None) -> Iterator[Markup]:
     """Yield a bar of the step on the busiest GPU, and folded bars of the other GPUs."""
-    shown = busiest(profile)
+    main = busiest(profile)
     bars = [
         division_bar(profile, mean, division_title(profile, mean), limit)
         for mean in profile.parts
-        if mean.length_ns and mean is not shown
+        if mean.length_ns and mean is not main
     ]
-    if shown is not None and shown.length_ns:
-        yield division_bar(profile, shown, division_title(profile, shown), limit)
+    if main is not None and main.length_ns:
+        yield division_bar(profile, main, division_title(profile, main), limit)
     if bars:
         others = Markup("<details><summary>{}</summary>{}</details>")
         yield others.format(counted(len(bars), "other GPU"), lines(bars))
@@ -226,18 +228,18 @@ def _charts_of(section: str, analysis: Analysis) -> Markup:
     if section == "copies":
         chart = None if profile.withheld.copies else copies_chart(analysis.trace)
         sizes = {size for series in chart.data for size in series["x"]} if chart else ()
-        return _chart(chart if len(sizes) >= SIZES else None, COPIES)
+        return _chart(chart if len(sizes) >= FEWEST_SIZES else None, FEWEST_COPIES)
     if section == "kernels":
         return kinds_figure(profile)
     if section == "waits":
         graph = waits_flame(profile)
-        return lines((_chart(syncs_chart(profile), SITES), flame(graph) if graph else ""))
+        return lines((_chart(syncs_chart(profile), FEWEST_SITES), flame(graph) if graph else ""))
     if section == "host" and profile.host is not None:
         graph = host_flame(profile)
         return flame(graph) if graph else Markup()
     if section == "idle":
-        why = profile.withheld
-        return _chart(None if why.busy or why.causes else idle_chart(profile), GPUS)
+        withheld = profile.withheld
+        return _chart(None if withheld.busy or withheld.causes else idle_chart(profile), FEWEST_GPUS)
     return Markup()
 
 
@@ -245,12 +247,12 @@ def _charts_of_steps(analysis: Analysis) -> Iterator[Markup]:
     """Yield how each step divides on a GPU, and how long the steps are."""
     profile, numbers = analysis.profile, shown_numbers(analysis.trace)
     parts = () if isinstance(profile.mean_steps, Withheld) else analysis.details.parts
-    yield from (_chart(overlap_chart(of_gpu, numbers), STEPS) for of_gpu in parts[:MAX_GPUS])
+    yield from (_chart(overlap_chart(of_gpu, numbers), FEWEST_STEPS) for of_gpu in parts[:MAX_GPUS])
     if len(parts) > MAX_GPUS:
         yield note(f"The first {MAX_GPUS} of {len(parts)} GPUs are drawn.")
     if not profile.withheld.step:
         longest = max(parts, key=lambda of_gpu: int(of_gpu.length_ns.sum()), default=None)
-        yield _chart(steps_chart(analysis.trace, profile, longest), LENGTHS)
+        yield _chart(steps_chart(analysis.trace, profile, longest), FEWEST_LENGTHS)
 
 
 def _chart(chart: Chart | None, fewest: int) -> Markup:

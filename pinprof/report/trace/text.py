@@ -245,7 +245,7 @@ def _advice(profile: Profile, findings: Findings, shown: Sequence[Action]) -> It
         yield Text(f"\n{printable(how_to_record_gpu(profile))}")
         return
     first = advice(profile, findings)
-    if first.finding is None or first.finding not in [row.place for row in shown[:1]]:
+    if first.finding is None or first.finding not in [row.number for row in shown[:1]]:
         yield Text(f"\n{printable(first.sentence)}")
 
 

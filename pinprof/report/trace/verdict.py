@@ -224,9 +224,9 @@ def advice(profile: Profile, findings: Findings) -> FirstAction:
     if not profile.gpus:
         line = first_line(profile)
         return _first(line) if line else _remark(how_to_record_gpu(profile))
-    place = _first_finding(profile, findings)
-    if place is not None:
-        return _first(_change(profile, findings, place), place)
+    number = _first_finding(profile, findings)
+    if number is not None:
+        return _first(_change(profile, findings, number), number)
     verdict = findings.verdict
     alone = _long_pause(profile) or _slow_launches(profile) if verdict.cause in {None, *BY_HOST} else ""
     if alone:
@@ -281,12 +281,12 @@ def _first_finding(profile: Profile, findings: Findings) -> int | None:
     answer = finding_of_verdict(findings)
     if answer is not None or verdict.cause is not None or verdict.between:
         return answer
-    return next((action.place for action in brief_actions(profile, findings)), None)
+    return next((action.number for action in brief_actions(profile, findings)), None)
 
 
-def _change(profile: Profile, findings: Findings, place: int) -> str:
+def _change(profile: Profile, findings: Findings, number: int) -> str:
     """Return what to mend and what that saves, with the verdict's own answer if the finding is about another cause."""
-    finding, joint, least = findings[place], findings.joint, WORTH * (profile.step_ns or 0.0)
+    finding, joint, least = findings[number], findings.joint, WORTH * (profile.step_ns or 0.0)
     if finding.saving:
         saves = f"fixing it {worth(finding, profile, in_short=True)}"
     else:
@@ -294,12 +294,12 @@ def _change(profile: Profile, findings: Findings, place: int) -> str:
     if finding.saving and finding.saving.saving_ns < least and joint and joint.saving_ns >= least:
         saves += f", {which_together(joint)} {duration(joint.saving_ns)}"
     at = printable(at_costliest_site(finding))
-    return f"{finding.title}{at} ({finding.rule.id}); {saves}{_joined(profile, findings, place)}"
+    return f"{finding.title}{at} ({finding.rule.id}); {saves}{_joined(profile, findings, number)}"
 
 
-def _joined(profile: Profile, findings: Findings, place: int) -> str:
+def _joined(profile: Profile, findings: Findings, number: int) -> str:
     """Return how a change relates to the verdict: it removes more than its cause, or is about another one."""
-    cause, finding = findings.verdict.cause, findings[place]
+    cause, finding = findings.verdict.cause, findings[number]
     if cause is None or is_of_verdict(findings, finding):
         return "; that includes time of other causes" if removes_more(findings, finding) else ""
     answer = finding_of_verdict(findings)

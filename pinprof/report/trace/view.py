@@ -76,7 +76,7 @@ def _known_already(profile: Profile) -> set[str]:
 
 
 def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool = False) -> Iterator[Section]:
-    """Yield how long the step is, and where it goes; `is_drawn` leaves out what a bar of the step shows.
+    """Yield how long the step is, and where its time goes; `is_drawn` leaves out what a bar of the step shows.
 
     `limit` is the cause of the verdict.
     """
@@ -194,20 +194,21 @@ def _overlapped(profile: Profile) -> tuple[str, str]:
         return NOTHING, f"of the copy time is overlapped: {not_shown(overlap.reason)}"
     if overlap.value.fraction is None:
         return NOTHING, "of the copy time is overlapped: unknown for these copies"
-    known = duration(overlap.value.known_ns)
-    return percent(overlap.value.fraction), f"of {known} copy time is overlapped by kernels"
+    known_time = duration(overlap.value.known_ns)
+    return percent(overlap.value.fraction), f"of {known_time} copy time is overlapped by kernels"
 
 
 def _exposed(profile: Profile) -> Iterator[str]:
     """Yield why copies are exposed."""
-    why = profile.withheld
-    if why.overlap or why.causes:
-        yield f"why copies are exposed: {not_shown(why.overlap, why.causes)}"
+    withheld = profile.withheld
+    if withheld.overlap or withheld.causes:
+        yield f"why copies are exposed: {not_shown(withheld.overlap, withheld.causes)}"
         return
     times = [copied.time_ns for group in profile.copies if (copied := given(group.copied))]
-    twice = sum(times) - (given(profile.copy_ns) or 0)
-    if twice:
-        yield f"copies overlap each other for {duration(twice)}: this counts once here, and for each copy in the table"
+    shared_ns = sum(times) - (given(profile.copy_ns) or 0)
+    if shared_ns:
+        shared = duration(shared_ns)
+        yield f"copies overlap each other for {shared}: this counts once here, and for each copy in the table"
     for group in profile.exposed:
         reason, count, exposed_ns = given(group.reason), given(group.count), given(group.exposed_ns)
         if reason is not None and count is not None and exposed_ns is not None:
@@ -247,13 +248,13 @@ def _idle_time(gpu: GpuSums) -> Fact:
 
 
 def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
-    of = f"on GPU {gpu.device}, " if len(profile.gpus) > 1 else ""
+    on_gpu = f"on GPU {gpu.device}, " if len(profile.gpus) > 1 else ""
     for cause, idle in given(gpu.idle_by_cause) or ():
-        yield f"{of}{duration(idle)}: {IDLE[cause].why}"
+        yield f"{on_gpu}{duration(idle)}: {IDLE[cause].why}"
     outside = idle_outside(profile, gpu) if given(gpu.time) else 0
     if outside:
         whole = profile.steps.whole
-        yield f"{of}another {duration(outside)} of the {whole} lie before its first work or after its last"
+        yield f"{on_gpu}another {duration(outside)} of the {whole} lie before its first work or after its last"
 
 
 def serving_section(phases: Sequence[ServingPhase]) -> Section:

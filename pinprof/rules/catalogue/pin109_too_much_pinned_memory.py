@@ -16,12 +16,12 @@ def _too_much(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa
     if memory is None or memory.pinned_bytes <= 0 or memory.pinned_bytes < LARGE_SHARE * memory.unpinned_bytes:
         return
     room = memory.unpinned_bytes
-    used = "" if memory.used_bytes is None else f"{size(memory.used_bytes)} of it in use, "
-    whose = "its cgroup allows" if room == memory.limit_bytes else "the machine could give it"
+    in_use = "" if memory.used_bytes is None else f"{size(memory.used_bytes)} of it in use, "
+    limited_by = "its cgroup allows" if room == memory.limit_bytes else "the machine could give it"
     yield Evidence(
         0.0,
-        f"torch has pinned {size(memory.pinned_bytes)} ({used}at most {size(memory.peak_bytes)} so far): "
-        f"{percent(memory.pinned_bytes / max(room, 1))} of the {size(room)} that {whose} if nothing were pinned. "
+        f"torch has pinned {size(memory.pinned_bytes)} ({in_use}at most {size(memory.peak_bytes)} so far): "
+        f"{percent(memory.pinned_bytes / max(room, 1))} of the {size(room)} that {limited_by} if nothing were pinned. "
         f"From {percent(LARGE_SHARE)} on more is locked than is left for the workers, "
         "the page cache and all other processes",
         at_any_cost=True,

@@ -7,7 +7,7 @@ from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, with_workers
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.units import duration
 
-SEEN = 0.8
+RECORDED_SHARE = 0.8
 """A trace that has less than this share of the wait does not show how the step without the profiler waits."""
 
 
@@ -25,8 +25,8 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
         yield with_workers(Evidence(step - traced, text, fix=faster), details, None, step)
         return
     text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
-    hidden = feed is not None and traced_wait < SEEN * wait
-    why = f"; {duration(traced_wait)} of the wait is in the trace: {filled}" if hidden else ""
+    is_half_recorded = feed is not None and traced_wait < RECORDED_SHARE * wait
+    why = f"; {duration(traced_wait)} of the wait is in the trace: {filled}" if is_half_recorded else ""
     yield with_workers(Evidence(wait, text, fix=faster), details, feed or Feed(wait, wait), step or traced, why)
 
 

@@ -87,10 +87,10 @@ def _by_hand(trace: Trace) -> _Attention:
     if not softmax.any():
         none = np.empty(0, np.int64)
         return _Attention("", none, none)
-    place = np.arange(len(top))
-    before = np.maximum.accumulate(np.where(product | other | softmax, place, NONE))
+    position = np.arange(len(top))
+    before = np.maximum.accumulate(np.where(product | other | softmax, position, NONE))
     before = np.append(NONE, before[:-1])
-    behind = np.minimum.accumulate(np.where(product | other | softmax, place, len(top))[::-1])[::-1]
+    behind = np.minimum.accumulate(np.where(product | other | softmax, position, len(top))[::-1])[::-1]
     behind = np.append(behind[1:], len(top))
     at = np.flatnonzero(softmax)
     at = at[(before[at] != NONE) & (behind[at] < len(top))]

@@ -119,7 +119,7 @@ class _EventFinder:
         args += [msgspec.Raw()] * (self._counts[part] - len(args))  # a broken file may hold events twice
         for table, rows in chosen.items():
             places = (self._events[table][rows] - self._first[part]).tolist()
-            yield EventArgs(table, self._rows[table][rows], [args[place] for place in places])
+            yield EventArgs(table, self._rows[table][rows], [args[index] for index in places])
 
 
 def _of_block(block: bytes, count: int) -> list[msgspec.Raw]:

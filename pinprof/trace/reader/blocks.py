@@ -23,7 +23,7 @@ LONGEST_EVENT = 1 << 16
 """A block does not end before an event longer than this."""
 SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))
 """The text between two events."""
-WIDEST = 128
+WIDEST_SEAM = 128
 """No program that writes traces puts more white space than this between two events."""
 MOST_TRIES = 64
 """Braces that are tried to find that of the last event: objects in arguments may also follow each other."""
@@ -140,7 +140,7 @@ def _last_seam(text: bytes) -> int:
         at = text.rfind(b"{", 0, at)
         if at <= 0:
             break
-        if SEAM.search(text, max(0, at - WIDEST), at) and _is_event(text, at):
+        if SEAM.search(text, max(0, at - WIDEST_SEAM), at) and _is_event(text, at):
             return at
     return 0
 

@@ -56,16 +56,16 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
     if is_last:
         bounds[-1] = cuts[-1] + _whole(text[cuts[-1] :])
     events: list[Event] = []
-    repaired = malformed = place = 0
-    while place < len(cuts):
-        event, width = _event(text, cuts[place], bounds[place : place + MOST_JOINED], decode)
-        if event is None and (event := _repaired(_stripped(text[cuts[place] : bounds[place]]), decode)):
+    repaired = malformed = index = 0
+    while index < len(cuts):
+        event, width = _event(text, cuts[index], bounds[index : index + MOST_JOINED], decode)
+        if event is None and (event := _repaired(_stripped(text[cuts[index] : bounds[index]]), decode)):
             repaired += 1
         if event is not None:
             events.append(event)
-        elif bounds[place] > cuts[place]:
+        elif bounds[index] > cuts[index]:
             malformed += 1
-        place += width
+        index += width
     rest = text[bounds[-1] :]
     return Salvaged(events, repaired, malformed, rest, closed=rest.lstrip(b" \t\r\n,").startswith(b"]"))
 

@@ -148,14 +148,14 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
         line = agreed(lines[stall] for stall in (first, *others))
         counts[waits.kind[first], waits.around[wait], line][int(stalls.call_step[first])] += 1
     used = sorted({name for _, around, _ in counts for side in around for name in side} - {EDGE})
-    number = {name: place for place, name in enumerate(used)} | {EDGE: EDGE}
-    index = {line: place for place, line in enumerate(dict.fromkeys(line for *_, line in counts if line))}
+    code_of = {name: code_of for code_of, name in enumerate(used)} | {EDGE: EDGE}
+    index = {line: code_of for code_of, line in enumerate(dict.fromkeys(line for *_, line in counts if line))}
     contexts = (
         Context(
             kind.op,
             kind.role,
-            tuple(number[name] for name in before),
-            tuple(number[name] for name in after),
+            tuple(code_of[name] for name in before),
+            tuple(code_of[name] for name in after),
             index[line] if line else NONE,
             max(in_step.values()),
         )

@@ -205,7 +205,7 @@ def align(
         for number, slot in enumerate(slots):
             after = _reversed(behind[number + 1], len(sequence) + 1)
             places = _bits(before[number] & masks[slot.fits] & after >> 1)
-            known, waits = result[number], frozenset(sequence[place] for place in places)
+            known, waits = result[number], frozenset(sequence[position] for position in places)
             may_be_none = not slot.is_noticed and bool(before[number] & after)
             result[number] = None if known is None or may_be_none else known | waits
     return result if is_aligned else None
@@ -214,7 +214,7 @@ def align(
 def _states(slots: Sequence[Slot], sequence: Sequence[int], shown: frozenset[int]) -> list[int]:
     """Return for each slot, and for the end, how many waits of a sequence may precede it: bit j stands for j waits."""
     masks = _masks(slots, sequence)
-    skipped = sum(1 << place for place, wait in enumerate(sequence) if wait not in shown)
+    skipped = sum(1 << position for position, wait in enumerate(sequence) if wait not in shown)
 
     def with_skipped(states: int) -> int:
         return states | (skipped + (states & skipped)) ^ skipped  # the sum carries to the end of a run of ones
@@ -229,7 +229,7 @@ def _states(slots: Sequence[Slot], sequence: Sequence[int], shown: frozenset[int
 def _masks(slots: Sequence[Slot], sequence: Sequence[int]) -> dict[frozenset[int], int]:
     """Return the places of a sequence that fit each slot, as bits."""
     return {
-        fits: sum(1 << place for place, wait in enumerate(sequence) if wait in fits)
+        fits: sum(1 << position for position, wait in enumerate(sequence) if wait in fits)
         for fits in {slot.fits for slot in slots}
     }
 
