@@ -2,13 +2,14 @@
 
 Run from the repository root:  PYTHONPATH=. python scripts/record_launches.py OUT_DIR [--only NAME]...
 
-All sides of a program are timed in one process, since a new one takes seconds to begin; the profiler comes last in it.
+All sides of a program are timed in turns in one process, since a new one has another pace; the profiler comes last.
 OUT_DIR gets the trace of each program as people write it, and pairs.json in the form of scripts/record_pairs.py: a pair
 for each way to make fewer launches. They need torchvision, timm and transformers.
 """
 
 import gc
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,7 +44,7 @@ from scripts.recordings import (
 )
 
 WARM_UP_STEPS = 12
-WINDOWS, LEAST_SECONDS = 4, 0.25
+WINDOWS, LEAST_SECONDS = 8, 0.25
 ALONE_SECONDS, COMPILING_SECONDS = 200, 150
 
 SCENARIOS: dict[str, dict[str, str | bool]] = {
@@ -103,7 +104,7 @@ class Recorder:
         print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
 
     def take(self, known: Program, *, compiles: bool, afters: bool) -> None:
-        """Time all sides of a program in one process, the one that people write first and last, and record that one."""
+        """Time all sides of a program in turns in one process, and record what people write."""
         began = time.perf_counter()
         if began > self._deadline:
             self._say(known.name, "no time left")
@@ -158,15 +159,11 @@ def take_all(
     name: str, sides: tuple[str, ...], device_name: str, out: str, afters: bool
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Return the mean steps in ms of windows of each side, and why a side failed; record them in the end."""
-    device, windows, failed = torch.device(device_name), dict[str, list[float]](), dict[str, str]()
-    for side in (*sides, EAGER):
-        try:
-            windows[side] = windows.get(side, []) + timed(name, side, device)
-        except Exception as error:  # noqa: BLE001  other people's programs may fail in any way; the others go on
-            failed[side] = f"{type(error).__name__}: {error}".partition("\n")[0]
-        tidy_up()
+    device, failed = torch.device(device_name), dict[str, str]()
+    windows = in_turns(name, sides, device, failed)
+    tidy_up()
     known, folder = program(name), Path(out)
-    for side in (side for side in sides if side in windows):
+    for side in windows:
         if side in (EAGER, LOOPED):
             record(built(name, side, device), device, folder / f"{trace_of(known, side)}.before.json.gz", known.steps)
         elif afters and side != FUSED:
@@ -175,10 +172,19 @@ def take_all(
     return windows, failed
 
 
-def timed(name: str, side: str, device: torch.device) -> list[float]:
-    """Return the mean step in ms of windows of one side."""
-    step = built(name, side, device)
-    return [window(step, device, LEAST_SECONDS) for _ in range(WINDOWS)]
+def in_turns(name: str, sides: Sequence[str], device: torch.device, failed: dict[str, str]) -> dict[str, list[float]]:
+    """Return the mean steps in ms of windows of each side, one after the other and again: the host's pace changes."""
+    steps: dict[str, Step] = {}
+    for side in sides:
+        try:
+            steps[side] = built(name, side, device)
+        except Exception as error:  # noqa: BLE001, PERF203  other people's programs may fail in any way
+            failed[side] = f"{type(error).__name__}: {error}".partition("\n")[0]
+    windows: dict[str, list[float]] = {side: [] for side in steps}
+    for _ in range(WINDOWS):
+        for side, step in steps.items():
+            windows[side].append(window(step, device, LEAST_SECONDS))
+    return windows
 
 
 def tidy_up() -> None:
