@@ -1,6 +1,7 @@
 """The ways in which a program is measured: as people write it, and with fewer launches."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,9 +74,13 @@ def _whole_graph(program: Program, model: nn.Module, host: tuple[Tensor, ...], d
     with torch.cuda.graph(graph):
         train()
 
-    def step() -> None:
-        for tensor, batch in zip(fixed, host, strict=True):
-            tensor.copy_(batch, non_blocking=True)
-        graph.replay()
+    return partial(_replay, graph, fixed, host, (model, optimizer))
 
-    return step
+
+def _replay(
+    graph: torch.cuda.CUDAGraph, fixed: tuple[Tensor, ...], host: tuple[Tensor, ...], _held: tuple[object, ...]
+) -> None:
+    """Replay a graph on the next batch; what it reads and writes is held as long as the step."""
+    for tensor, batch in zip(fixed, host, strict=True):
+        tensor.copy_(batch, non_blocking=True)
+    graph.replay()
