@@ -19,6 +19,7 @@ sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # jsonschema l
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests beside it use the other cores; torch's threads would spin
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; commands inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+gc.set_threshold(100_000, 20, 100)  # what tests cache grows to millions of objects
 settings.register_profile("any machine", deadline=None)  # how long an example takes is the load's doing
 settings.load_profile("any machine")
 
@@ -29,6 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="Write the expected texts anew; say why in the commit."
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    from warm_python import share_warm_python  # noqa: PLC0415  for runs in several processes
+
+    share_warm_python()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,7 +55,13 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector never look at the thousands of tests again: that took half a second each time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 100)  # what tests cache grows to millions of objects
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect the garbage once: pytest does so five times, and Python as it ends, to look for files left open."""
+    gc.collect()
+    gc.freeze()
 
 
 def _recording(item: pytest.Item) -> str:

@@ -3,7 +3,7 @@
 A process that has loaded torch, and started no thread, forks for each call. The command is a small script: it hands
 over its words, environment, folder and open files, passes on signals, and ends as the fork does. With options of Python
 other than `-u`, `-W`, `-c` and `-m`, or an environment that is read early, it becomes the real Python.
-All forks share PYTHONHASHSEED=0.
+All forks share PYTHONHASHSEED=0. All workers of pytest-xdist share the process that forks.
 
 What depends on a program loading torch itself, or on how Python takes down its modules, is for tests with the real one.
 """
@@ -13,11 +13,15 @@ import os
 import subprocess
 import sys
 from functools import cache
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from threading import Thread
 
 ROOT = Path(__file__).parents[1]
+SHARED = "PINPROF_TESTS_WARM_PYTHON"
+"""The environment variable with the address at which a process shares its command."""
 CLIENT = r"""#!{python} -IS
 import _socket, array, marshal, os, signal, sys
 
@@ -69,7 +73,29 @@ os.kill(os.getpid(), -status)
 
 @cache
 def warm_python() -> str:
-    """Return the path of the command, which works as long as this process does."""
+    """Return the path of the command, which works until this process ends, or the one that shares the command."""
+    if SHARED not in os.environ:
+        return _started()
+    with Client(os.environ[SHARED]) as connection:
+        command: str = connection.recv()
+        return command
+
+
+def share_warm_python() -> None:
+    """Let the processes that this one starts use a common command."""
+    listener = Listener()
+
+    def answer() -> None:
+        while True:
+            with listener.accept() as connection:
+                connection.send(_started())
+
+    Thread(target=answer, daemon=True).start()
+    os.environ[SHARED] = str(listener.address)
+
+
+@cache
+def _started() -> str:
     folder = Path(mkdtemp(prefix="warm", dir="/tmp"))  # the path of a socket must be short
     server = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("warm_server.py")), str(folder)],

@@ -858,7 +858,6 @@ def collecting_by_hand(texts: Texts, _device: str, _folder: Path) -> None:
         given: list[int] = []
         texts.run(kind, 0, {"batches": range(250), "train": given.append})
         seen.append(given)
-    gc.unfreeze()
     assert gc.isenabled()
     assert seen[0] == seen[1] == list(range(250))
 

@@ -1,4 +1,4 @@
-"""A folder of traces, and an agent whose server sees it: one for all tests of a module."""
+"""A folder of traces, and an agent whose server sees it: one for all tests."""
 
 import shutil
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ COPIED = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a folder with traces and the source of one."""
     made = tmp_path_factory.mktemp("outer") / "project"
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def agent(folder: Path) -> Iterator[Agent]:
     with connected(folder) as made:
         yield made

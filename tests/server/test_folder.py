@@ -20,7 +20,7 @@ from pinprof.trace.sources import WITHIN, Sources
 SECRET = "losses.append(loss.item())"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def outside(folder: Path) -> Path:
     """Give a folder beside that of the server, with a trace and a source, and links to it from within."""
     beside = folder.parent / "beside"
