@@ -11,10 +11,8 @@ from libcst.metadata import (
     Assignment,
     CodeRange,
     MetadataWrapper,
-    ParentNodeProvider,
     PositionProvider,
     QualifiedName,
-    QualifiedNameProvider,
     QualifiedNameSource,
     ScopeProvider,
 )
@@ -41,8 +39,8 @@ class SourceFile:
             raise NotSafe("LibCST cannot read the file as Python") from error
         if not same or b"\r" in content.replace(b"\r\n", b""):
             raise NotSafe("the layout of the file would not be kept")
-        self._wrapper = MetadataWrapper(module)
-        self.module = self._wrapper.module
+        self._wrapper = MetadataWrapper(module, unsafe_skip_copy=True)  # a parsed tree has each node once
+        self.module = module
 
     @cached_property
     def _ranges(self) -> Mapping[cst.CSTNode, CodeRange]:
@@ -50,11 +48,7 @@ class SourceFile:
 
     @cached_property
     def _parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
-        return cast("Mapping[cst.CSTNode, cst.CSTNode]", self._wrapper.resolve(ParentNodeProvider))
-
-    @cached_property
-    def _names(self) -> Mapping[cst.CSTNode, Any]:
-        return self._wrapper.resolve(QualifiedNameProvider)
+        return {child: node for node in self.nodes for child in node.children}
 
     @cached_property
     def nodes(self) -> tuple[cst.CSTNode, ...]:
@@ -150,8 +144,8 @@ class SourceFile:
         return None
 
     def _qualified(self, node: cst.CSTNode) -> "set[QualifiedName]":
-        names = self._names.get(node, ())
-        return cast("set[QualifiedName]", names() if callable(names) else names)
+        scope = self.variable_scope(node)
+        return set(scope.get_qualified_names_for(node)) if scope else set()
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Return the function, class or module in whose frame a node runs."""
