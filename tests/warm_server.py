@@ -22,8 +22,19 @@ from types import ModuleType
 
 import numpy as np
 
-LOADED = "torch._dynamo", "torch.distributed.run", "pinprof.capture.script", "pinprof.cli"
-"""What programs here load; the first of them with the first optimizer."""
+LOADED = (
+    "torch._dynamo",  # with the first optimizer
+    "torch.distributed.run",
+    "pinprof.capture.script",
+    "pinprof.cli.fix",
+    "pinprof.cli.report",
+    "pinprof.fix.plan",
+    "pinprof.report.explain",
+    "pinprof.report.trace.json",
+    "pinprof.report.trace.text",
+    "rich.markdown",
+)
+"""What programs here load."""
 HIGH = 512
 """Above the numbers of the files that a program here has open."""
 SIGNALS = signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGCHLD

@@ -6,7 +6,6 @@ time needs every wait.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 
 import libcst as cst
 
@@ -35,7 +34,7 @@ def check_clocks(waits: Iterable[Waits], work: Work) -> None:
     new = [wait for wait in waits if wait.gone]
     together = [*work.waits, *new]
     removed = {id(node) for waits in together for gone in waits.gone for node in walk(gone)}
-    names_of: dict[Path, ClockNames] = {}
+    names_of = work.clock_names
     for wait in together if new else ():
         source = work.files.named(wait.file)
         if source.path not in names_of:

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from pinprof.analyses.syncs import ALLOCATIONS, WAITS
 from pinprof.analysis import Analysis
+from pinprof.fix.core.clock_names import ClockNames
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.rewrite import NotSafe, Rewrite, Waits
 from pinprof.trace.constructors import Made, MadeLoader
@@ -173,6 +174,8 @@ class Work:
     """The waits that the changes remove."""
     doubts: list[str] | None = None
     """Collects why a proposal is not certain; None while only certain changes are planned."""
+    clock_names: dict[Path, ClockNames] = field(default_factory=dict)
+    """By source file: `ClockNames` parses all files around one."""
 
     @contextmanager
     def condition(self) -> Iterator[None]:
