@@ -16,7 +16,7 @@ PLACE = ("file", "line", "function")
 NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
 """For a field that documents of older versions lack: it may be UNSET when it is read, and is always written."""
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Size: TypeAlias = Annotated[int, Meta(ge=0, extra_json_schema={"unit": "bytes"})]
+ByteSize: TypeAlias = Annotated[int, Meta(ge=0, extra_json_schema={"unit": "bytes"})]
 Range: TypeAlias = Annotated[Sequence[float], Meta(min_length=2, max_length=2)]
 """The low and the high end."""
 Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-Source: TypeAlias = str | os.PathLike[str] | Trace
+TraceOrUrl: TypeAlias = str | os.PathLike[str] | Trace
 """A trace, or the file or URL of one."""
-Steps: TypeAlias = int | tuple[int, int]
-Times: TypeAlias = tuple[float, float]
+StepRange: TypeAlias = int | tuple[int, int]
+MsRange: TypeAlias = tuple[float, float]
 """One step, or the first and the last one, counted from 1; start and end in ms since the start of step 1."""
 
 
@@ -135,7 +135,7 @@ class Report(ReportObject):
     def __str__(self) -> str:
         return trace_to_text(self.profile, self.analysis.findings)
 
-    def timeline(self, *, steps: Steps | None = None, range_ms: Times | None = None) -> "go.Figure":
+    def timeline(self, *, steps: StepRange | None = None, range_ms: MsRange | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
         from pinprof.report.trace.plotly_figures import timeline_figure  # noqa: PLC0415  plotly is slow to load
 
@@ -160,7 +160,7 @@ class Report(ReportObject):
         )
 
 
-def analyze(source: Source, *, machine: str | os.PathLike[str] | None = None) -> Report:
+def analyze(source: TraceOrUrl, *, machine: str | os.PathLike[str] | None = None) -> Report:
     """Return the report on a trace, or on the file or URL of one.
 
     `machine` is a file of `pinprof bench --json`: copies that become pinned are predicted at its rates, and the report
@@ -181,12 +181,12 @@ def _file(source: str | os.PathLike[str]) -> str:
     return path
 
 
-def load(source: Source, *, machine: str | os.PathLike[str] | None = None) -> Report:
+def load(source: TraceOrUrl, *, machine: str | os.PathLike[str] | None = None) -> Report:
     """Return the report on a trace: another name for `analyze`."""
     return analyze(source, machine=machine)
 
 
-def whatif(source: Source | Report, scenario: Scenario | None = None, **changes: Any) -> Prediction:
+def whatif(source: TraceOrUrl | Report, scenario: Scenario | None = None, **changes: Any) -> Prediction:
     """Return the step of a trace, or of its file or URL, after a change of the code, by replay.
 
         pinprof.whatif("trace.json.gz", drop_syncs="all", pin=True).saving_ms
@@ -231,7 +231,7 @@ class ComparisonReport(ReportObject):
         )
 
 
-def compare(before: Source | Report, after: Source | Report) -> ComparisonReport:
+def compare(before: TraceOrUrl | Report, after: TraceOrUrl | Report) -> ComparisonReport:
     """Return what changed between two traces, each a file, a URL, a Trace, or the report on one.
 
     Raises TraceError if a file cannot be read as a trace.
@@ -314,7 +314,9 @@ def analyze_job(
     return JobReport(ranks, of_job, pinning, tuple(remarks), reasons)
 
 
-def timeline(source: Source | Report, *, steps: Steps | None = None, range_ms: Times | None = None) -> "go.Figure":
+def timeline(
+    source: TraceOrUrl | Report, *, steps: StepRange | None = None, range_ms: MsRange | None = None
+) -> "go.Figure":
     """Return the timeline of a trace, or of its file or URL, as a plotly figure, which shows itself in a notebook.
 
         fig = pinprof.timeline("trace.json.gz", steps=(3, 4))

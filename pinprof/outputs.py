@@ -20,7 +20,7 @@ DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
 MOST_LINKS = 40
 """Linux follows at most this many links."""
 
-Identity: TypeAlias = tuple[int, int] | str
+FileIdentity: TypeAlias = tuple[int, int] | str
 
 
 def shortest(path: str | Path) -> str:
@@ -57,7 +57,7 @@ def _display_name(path: str) -> str:
     return "standard output" if path == STANDARD else path
 
 
-def _identity(path: str, standard: int) -> Identity:
+def _identity(path: str, standard: int) -> FileIdentity:
     """Return what identifies a file, whatever links lead to it; `-` is this open descriptor."""
     try:
         status = os.fstat(standard) if path == STANDARD else os.stat(path)  # noqa: PTH116  Path is slow

@@ -243,8 +243,8 @@ def _how_often(count: int) -> str:
 
 def _within(line: "SourceLine") -> tuple[str, ...]:
     """Return the last library frames between the user's line and the wait, outermost first."""
-    own = f"{line.file}:{line.line}:{line.function}"
-    inner = line.stack[: line.stack.index(own)] if own in line.stack else line.stack
+    own_frame = f"{line.file}:{line.line}:{line.function}"
+    inner = line.stack[: line.stack.index(own_frame)] if own_frame in line.stack else line.stack
     frames = [" in ".join(frame.rsplit(":", 1)) for frame in reversed(inner[:LIBRARY_FRAMES])]
     return ("...", *frames) if len(inner) > LIBRARY_FRAMES else tuple(frames)
 

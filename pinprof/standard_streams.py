@@ -15,7 +15,7 @@ if sys.platform != "win32":
 BEYOND = 900
 """Copies of descriptors get numbers from here on: programs that close all descriptors often stop at 256 or so."""
 
-Identity = tuple[int, int, int]
+StreamIdentity = tuple[int, int, int]
 
 
 def is_terminal(stream: Any) -> bool:
@@ -35,7 +35,7 @@ class _Kept:
 
     def __init__(self, name: str) -> None:
         self._stream: Any = getattr(sys, name)
-        self._identity: Identity | None = None
+        self._identity: StreamIdentity | None = None
         self._copy = -1
         self._reopened: TextIO | None = None
         with suppress(AttributeError, OSError, ValueError):  # in a test or a notebook it has no descriptor
@@ -126,7 +126,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_in_fork)
 
 
-def _identity(descriptor: int) -> Identity | None:
+def _identity(descriptor: int) -> StreamIdentity | None:
     try:
         status = os.fstat(descriptor)
     except OSError:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Times: TypeAlias = NDArray[Any]
+Series: TypeAlias = NDArray[Any]
 Bools: TypeAlias = NDArray[np.bool_]
 
 LONGER = 1.5
@@ -37,7 +37,7 @@ LONGEST_PERIOD = 100
 """The longest period that is searched for; if work that returns less often takes long, its step is irregular anyway."""
 
 
-def unlike(times: Times, excused: Callable[[], Times] | None = None, among: Bools | None = None) -> Bools:
+def unlike(times: Series, excused: Callable[[], Series] | None = None, among: Bools | None = None) -> Bools:
     """Return which times are much longer than the usual one, apart from an excused part of each.
 
     `excused` returns that part; it is called only if some time is longer. `among` are the times that define the usual
@@ -55,7 +55,7 @@ def unlike(times: Times, excused: Callable[[], Times] | None = None, among: Bool
     return longer
 
 
-def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | None = None) -> Bools:
+def unlike_others(times: Series, noted: Bools, excused: Callable[[], Series] | None = None) -> Bools:
     """Return which times are much longer than the usual one; noted times are also compared with those without a note.
 
     Where something was noted in half of the times, only the other half shows what is usual.
@@ -64,7 +64,7 @@ def unlike_others(times: Times, noted: Bools, excused: Callable[[], Times] | Non
     return longer | (noted & unlike(times, excused, ~noted)) if noted.any() else longer
 
 
-def returning(times: Times, number: Times) -> Times:
+def returning(times: Series, number: Series) -> Series:
     """Return the indices of times that are longer than the others and return with a fixed period; empty if none do.
 
     `number` are the numbers of the times, ascending; some may be missing. Of several periods the shortest counts at
@@ -86,7 +86,7 @@ def returning(times: Times, number: Times) -> Times:
     return np.arange(0)
 
 
-def half_width(times: Times) -> float:
+def half_width(times: Series) -> float:
     """Return half of the range, around the mean of the times, in which their true mean lies with 95 % confidence.
 
     Consecutive times depend on each other (batches come in bursts). So it takes the means of longer and longer blocks,
@@ -102,7 +102,7 @@ def half_width(times: Times) -> float:
     return widest
 
 
-def range_of_another(times: Times) -> tuple[float, float] | None:
+def range_of_another(times: Series) -> tuple[float, float] | None:
     """Return the range in which one more such time lies with 95 % confidence; None for fewer than `FEWEST`.
 
     It assumes that the logarithms are normal and independent (Student's t, for a prediction). From two times the range

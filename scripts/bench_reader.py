@@ -350,10 +350,10 @@ def cost_of(command: Sequence[str]) -> Cost:
 
 def resident(process: int) -> list[int]:
     """Return the bytes that a process and each of its descendants hold, its own first; 0 where that is unknown."""
-    held = 0
+    own = 0
     with suppress(OSError):
-        held = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGESIZE
-    return [held, *(size for child in children_of(process) for size in resident(child))]
+        own = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGESIZE
+    return [own, *(size for child in children_of(process) for size in resident(child))]
 
 
 def _watch(process: Any, peak: list[int]) -> None:

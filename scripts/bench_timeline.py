@@ -50,10 +50,10 @@ def main(trace: str, *, alone: bool) -> None:
         file = Path(folder) / "page.html"
         start = time.perf_counter()
         file.write_text(timeline_page(analysis) if alone else to_html([analysis]), encoding="utf-8")
-        took = time.perf_counter() - start
+        made_s = time.perf_counter() - start
         events = len(analysis.trace.ops) + len(analysis.trace.calls) + len(analysis.trace.gpu)
         print(
-            f"{events:,} ops, calls and GPU activities; page {file.stat().st_size / 1e6:.1f} MB, made in {took:.1f} s"
+            f"{events:,} ops, calls and GPU activities; page {file.stat().st_size / 1e6:.1f} MB, made in {made_s:.1f} s"
         )
         for width, height in SIZES:
             _measure(browser, file, width, height)

@@ -60,19 +60,19 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 def make(folder: Path, clones: Path, *, changed: bool, only: Sequence[str]) -> None:
     """Write the programs."""
     for case in _chosen(only):
-        place = folder / case.name
-        place.mkdir(parents=True, exist_ok=True)
+        program_folder = folder / case.name
+        program_folder.mkdir(parents=True, exist_ok=True)
         clone = clones / case.repository.replace("/", "+") / "repo"
-        _git(place, "init", "--quiet")
-        (place / ".gitignore").write_text("__pycache__/\nout/\ndata/\nlog/\n*.pickle\n*.h5\n")
-        _write(case, clone, case.before, place)
-        _commit(place, BEFORE)
+        _git(program_folder, "init", "--quiet")
+        (program_folder / ".gitignore").write_text("__pycache__/\nout/\ndata/\nlog/\n*.pickle\n*.h5\n")
+        _write(case, clone, case.before, program_folder)
+        _commit(program_folder, BEFORE)
         if changed:
             if case.after:
-                _write(case, clone, case.after, place)
+                _write(case, clone, case.after, program_folder)
             for edit in case.edits:
-                _apply(place, edit)
-            _commit(place, "after")
+                _apply(program_folder, edit)
+            _commit(program_folder, "after")
 
 
 @main.command()
@@ -90,15 +90,15 @@ def record(folder: Path, out: Path, only: Sequence[str], seconds: float) -> None
         options = ["--force", "-o", str(trace), "--plain-seconds", "4", "--watch-steps", "50"]
         ended = run(place, place.command(profiled=options), {}, PATIENCE_SECONDS, out / f"{case.name}.log")
         answer = out / f"{case.name}.report"
-        told = run(
+        reported = run(
             place,
             [sys.executable, "-m", "pinprof", "report", "--force", "--json", str(answer), str(trace)],
             {},
             PATIENCE_SECONDS,
             out / f"{case.name}.report.log",
         )
-        if told.status != 0:
-            print(f"{case.name}: {ended.last_line} | {told.last_line}", flush=True)
+        if reported.status != 0:
+            print(f"{case.name}: {ended.last_line} | {reported.last_line}", flush=True)
             continue
         noted = {"case": case.name, **forecast(json.loads(answer.read_text())["traces"][0])}
         _append(out / "forecasts.jsonl", noted)
@@ -210,27 +210,27 @@ def _in_time(folder: Path, out: Path, only: Sequence[str], seconds: float) -> It
             yield case, Place(case.program, (folder / case.name).resolve())
 
 
-def _write(case: Case, clone: Path, commit: str, place: Path) -> None:
+def _write(case: Case, clone: Path, commit: str, folder: Path) -> None:
     """Write the program of a commit, let it run with the libraries of today, and put its harness there."""
     if case.repository:
         names = _git(clone, "ls-tree", "-r", "--name-only", commit).splitlines()
-        wanted = [name for name in names if name.endswith(case.files)]
-        archive = subprocess.run(["git", "archive", commit, *wanted], cwd=clone, capture_output=True, check=True)  # noqa: S607
-        subprocess.run(["tar", "x", "-C", str(place)], input=archive.stdout, check=True)  # noqa: S607
+        files = [name for name in names if name.endswith(case.files)]
+        archive = subprocess.run(["git", "archive", commit, *files], cwd=clone, capture_output=True, check=True)  # noqa: S607
+        subprocess.run(["tar", "x", "-C", str(folder)], input=archive.stdout, check=True)  # noqa: S607
     for source, target in ((case.harness, "case"), ("stand_ins", "stand_ins")):
-        (place / f"{target}.py").write_text((HARNESSES / f"{source}.py").read_text())
+        (folder / f"{target}.py").write_text((HARNESSES / f"{source}.py").read_text())
     for edit in case.repairs:
-        _apply(place, edit)
+        _apply(folder, edit)
 
 
-def _apply(place: Path, edit: Edit) -> None:
-    file = place / edit.file
+def _apply(folder: Path, edit: Edit) -> None:
+    file = folder / edit.file
     file.write_text("\n".join(edited(file.read_text().splitlines(), edit)[0]) + "\n")
 
 
-def _commit(place: Path, message: str) -> None:
-    _git(place, "add", "--all")
-    _git(place, "-c", "user.name=exam", "-c", "user.email=exam@localhost", "commit", "--quiet", "-m", message)
+def _commit(folder: Path, message: str) -> None:
+    _git(folder, "add", "--all")
+    _git(folder, "-c", "user.name=exam", "-c", "user.email=exam@localhost", "commit", "--quiet", "-m", message)
 
 
 def _git(folder: Path, *words: str) -> str:

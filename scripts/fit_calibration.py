@@ -160,8 +160,8 @@ def measured(folder: Path) -> Iterator[tuple[Path, str, list[float]]]:
 
     No windows: the trace itself says what was measured.
     """
-    noted = next((folder / name for name in NOTED if (folder / name).exists()), None)
-    steps = json.loads(noted.read_text()) if noted else {}
+    steps_file = next((folder / name for name in NOTED if (folder / name).exists()), None)
+    steps = json.loads(steps_file.read_text()) if steps_file else {}
     if "pairs" in steps:
         by_trace = {pair.get("trace", name): pair for name, pair in steps["pairs"].items()}
         for trace, pair in by_trace.items():
@@ -200,9 +200,9 @@ def judge() -> None:
 
 def left_out(rows: Sequence[Row], key: Callable[[Row], str]) -> Iterator[tuple[Row, float]]:
     """Yield each recording with the share that is learned from those with another key."""
-    known = [(key(row), row.way, row.share) for row in rows]
+    shares = [(key(row), row.way, row.share) for row in rows]
     for row in rows:
-        alike = [share for value, way, share in known if value != key(row) and way == row.way]
+        alike = [share for value, way, share in shares if value != key(row) and way == row.way]
         if alike:
             yield row, statistics.median(alike)
 

@@ -71,8 +71,8 @@ class Call(NamedTuple):
 
 def calls(folder: Path, places: Sequence[Path]) -> Iterator[Call]:
     """Yield all command lines: of traces, of two that are neighbours, of folders of ranks, of rules."""
-    for place in places:
-        files = sorted(place.rglob("*.json.gz")) if place.is_dir() else [place]
+    for path in places:
+        files = sorted(path.rglob("*.json.gz")) if path.is_dir() else [path]
         for file in files:
             yield from _of(folder, OF_TRACE, file)
         for two in pairwise(files):
@@ -109,16 +109,16 @@ def _page(text: str) -> str:
 
 def _script(match: re.Match[str]) -> str:
     head, body, tail = match.groups()
-    known = body if len(body) < LONG else hashlib.sha256(body.encode()).hexdigest()
-    return f"{head}{known}{tail}"
+    kept = body if len(body) < LONG else hashlib.sha256(body.encode()).hexdigest()
+    return f"{head}{kept}{tail}"
 
 
 def _tracks(out: Path) -> str:
     """Return the events of pinprof's own tracks, one on a line."""
     events = [event for event in json.loads(out.read_bytes())["traceEvents"] if isinstance(event, dict)]
     named = (event for event in events if event.get("name") == "process_name")
-    own = {event["pid"] for event in named if event.get("args", {}).get("name") == "pinprof"}
-    return "".join(json.dumps(event) + "\n" for event in events if event.get("pid") in own)
+    own_ids = {event["pid"] for event in named if event.get("args", {}).get("name") == "pinprof"}
+    return "".join(json.dumps(event) + "\n" for event in events if event.get("pid") in own_ids)
 
 
 def main(folder: str, *more: str) -> None:

@@ -245,10 +245,10 @@ def planted(text: str, step: str, plant: Plant | None, units: int) -> str:
     if plant is None or not units:
         return text
     lines = text.splitlines()
-    at = max(number for number, line in enumerate(lines) if step in line)
-    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    step_line = max(number for number, line in enumerate(lines) if step in line)
+    indent = lines[step_line][: len(lines[step_line]) - len(lines[step_line].lstrip())]
     top = next(number for number, line in enumerate(lines) if line == "import torch") + 1
-    lines.insert(at, indent + plant.step.format(units=units))
+    lines.insert(step_line, indent + plant.step.format(units=units))
     if plant.top:
         lines.insert(top, plant.top)
     return "\n".join(lines) + "\n"

@@ -28,7 +28,7 @@ class Block(NamedTuple):
 
 def blocks(path: Path) -> list[Block]:
     """Return the blocks of a text, in order."""
-    return [Block(found[1], frozenset(found[2].split()), found[3]) for found in FENCED.finditer(path.read_text())]
+    return [Block(block[1], frozenset(block[2].split()), block[3]) for block in FENCED.finditer(path.read_text())]
 
 
 class Command(NamedTuple):
@@ -79,9 +79,9 @@ def parse(words: tuple[str, ...]) -> None:
         rest.insert(0, "run" if rest[0].endswith(".py") else "report")
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
-        found = command.get_command(click.Context(command), name)
-        if found is None:
+        subcommand = command.get_command(click.Context(command), name)
+        if subcommand is None:
             raise click.UsageError(f"there is no command {name}")
-        command = found
+        command = subcommand
     context: dict[str, Any] = dict(command.context_settings)
     command.make_parser(click.Context(command, **context)).parse_args(rest)

@@ -30,11 +30,11 @@ class Case:
 def cases() -> list[Case]:
     """Return all cases, their operands on the present CUDA device."""
     device = torch.device("cuda")
-    found: list[Case] = []
+    all_cases: list[Case] = []
 
     def case(name: str, *causes: str, maybe: str = "") -> Callable[[Expression], Expression]:
         def add(run: Expression) -> Expression:
-            found.append(Case(name, frozenset(causes), frozenset(maybe.split()), run))
+            all_cases.append(Case(name, frozenset(causes), frozenset(maybe.split()), run))
             return run
 
         return add
@@ -64,7 +64,7 @@ def cases() -> list[Case]:
     _streams(case, big, event, side)
     _memory(case)
     _lookalikes(case, x, mask, pinned, big, event, side)
-    return found
+    return all_cases
 
 
 def _values(case: Any, x: Any, y: Any, value: Any, number: Any, flags: Any) -> None:

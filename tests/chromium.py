@@ -109,7 +109,7 @@ def come_to_rest(page: Page) -> None:
 
 def painted(page: Page) -> list[str]:
     """Return the texts that the timeline paints anew."""
-    found: list[str] = page.evaluate("""async () => {
+    colours: list[str] = page.evaluate("""async () => {
       const texts = [];
       const own = CanvasRenderingContext2D.prototype.fillText;
       CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
@@ -120,7 +120,7 @@ def painted(page: Page) -> list[str]:
       CanvasRenderingContext2D.prototype.fillText = own;
       return texts;
     }""")
-    return found
+    return colours
 
 
 @contextmanager

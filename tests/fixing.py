@@ -130,9 +130,9 @@ def mended(
         replace(optimizer, line=p.line, function=str(p.function)) for mark, p in places if mark == "optimizer"
     ]
     if isinstance(beside, MadeLoader):
-        loaders += [replace(beside, line=each.line, function=each.function) for each in loaders]
+        loaders += [replace(beside, line=loader.line, function=loader.function) for loader in loaders]
     if isinstance(beside, MadeOptimizer):
-        optimizers += [replace(beside, line=each.line, function=each.function) for each in optimizers]
+        optimizers += [replace(beside, line=optimizer.line, function=optimizer.function) for optimizer in optimizers]
     copies = {place: CopiesAt(ways, pinned) for mark, place in places if mark in {"PIN101", "PIN102", "PIN104", "copy"}}
     allocating = tuple(place for mark, place in places if mark == "PIN303")
     made = Made(tuple(loaders), tuple(optimizers), told.pop("cpus", 16), starts_by=told.pop("starts_by", None))

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 
 from pinprof.ab.sequential_test import Bounds, run_test
-from pinprof.ab.statistics import Floats, Verdict
+from pinprof.ab.statistics import Floats, PairsVerdict
 from pinprof.ab.times import Difference, Pair
 
 
@@ -51,7 +51,7 @@ def in_bursts(count: int, random: np.random.Generator) -> Floats:
 NOISES = {made.__name__: made for made in (quiet, heavy, bimodal, drifting, wandering, periodic, in_bursts)}
 
 
-def simulated(noise: str, slower: float, rng: Random, *, pairs: int, limit: float = 0.02) -> Verdict:
+def simulated(noise: str, slower: float, rng: Random, *, pairs: int, limit: float = 0.02) -> PairsVerdict:
     """Return the verdict on a version that is slower by this share, within the time for so many pairs."""
     slots = NOISES[noise](2 * pairs, np.random.default_rng(rng.getrandbits(64))).reshape(pairs, 2)
     effect, now = float(np.log1p(slower)), 0

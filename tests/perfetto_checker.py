@@ -67,7 +67,7 @@ def arrows(events: list[Event], category: str) -> list[tuple[Slice, Slice]]:
         if event["ph"] in {"s", "f"} and event.get("cat") == category:
             assert event["ph"] not in ends[event["name"], event["id"]]
             ends[event["name"], event["id"]][event["ph"]] = event
-    found = []
+    pairs = []
     for arrow in ends.values():
         begin, end = arrow["s"], arrow["f"]
         assert end["bp"] == "e"
@@ -75,8 +75,8 @@ def arrows(events: list[Event], category: str) -> list[tuple[Slice, Slice]]:
         at = [innermost(tracks[one["pid"], one["tid"]], Decimal(one["ts"])) for one in (begin, end)]
         assert at[0] is not None
         assert at[1] is not None
-        found.append((at[0], at[1]))
-    return found
+        pairs.append((at[0], at[1]))
+    return pairs
 
 
 def names_of(events: Iterable[Event], pid: int) -> dict[Any, str]:

@@ -251,9 +251,9 @@ def test_what_a_report_says_is_read_without_the_profiler_s_waits(tmp_path: Path)
     ]
     trace = {"steps": steps, "syncs": {"sites": waits}, "missing": [], "findings": []}
     (tmp_path / "report.json").write_text(json.dumps({"traces": [trace]}))
-    said = read(tmp_path / "report.json")
-    assert said["steps"] == {"step_ms": 5.0, "range_ms": [4.0, 6.0], "step_source": "measured"}
-    assert [each["line"] for each in said["sites"]] == [3]
+    answer = read(tmp_path / "report.json")
+    assert answer["steps"] == {"step_ms": 5.0, "range_ms": [4.0, 6.0], "step_source": "measured"}
+    assert [site["line"] for site in answer["sites"]] == [3]
 
 
 def test_a_program_is_ended_when_its_time_is_up_with_all_that_it_started(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_lines_are_counted_from_the_first_step_on_at_the_nearest_line_of_the_pro
 
 
 def test_names_of_programs_are_told_apart() -> None:
-    assert len({each.name for each in PROGRAMS}) == len(PROGRAMS)
+    assert len({program.name for program in PROGRAMS}) == len(PROGRAMS)
     assert program("dcgan").calls_per_step == 2
     with pytest.raises(UnknownProgramError, match="there are: dcgan"):
         program("none")

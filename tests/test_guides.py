@@ -86,14 +86,14 @@ def test_a_text_shows_what_pinprof_prints(
     monkeypatch.setenv("COLUMNS", "88")
     path = next(path for path in TEXTS if path.stem == name)
     text = path.read_text()
-    found = SAMPLE.search(text)
-    assert found
-    for file in filter(Path.is_file, map(Path, found[1].split())):
+    shown = SAMPLE.search(text)
+    assert shown
+    for file in filter(Path.is_file, map(Path, shown[1].split())):
         file.touch()  # a checkout may write a source after the trace, which then does not show its lines
-    printed = invoke(*found[1].split()).stdout.splitlines(keepends=True)
-    sample = "".join(printed[: found[2].count("\n")]).rstrip() + "\n"
+    printed = invoke(*shown[1].split()).stdout.splitlines(keepends=True)
+    sample = "".join(printed[: shown[2].count("\n")]).rstrip() + "\n"
     if pytestconfig.getoption("--update-golden"):
-        path.write_text(text := text[: found.start(2)] + sample + text[found.end(2) :])
+        path.write_text(text := text[: shown.start(2)] + sample + text[shown.end(2) :])
     assert sample in text
 
 
@@ -117,15 +117,15 @@ def test_the_readme_lists_the_guides() -> None:
 def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
     """Those that PIN213 is for are of an environment variable, not of code."""
     text = (ROOT / "pinprof" / "guides" / "hidden-synchronizations.md").read_text()
-    told = {
+    rule_of_cause = {
         (cause, rule)
         for _, causes, rules in re.findall(r"^\| (.*) \| (.*) \| (PIN.*) \|$", text, re.MULTILINE)
         for cause in re.findall(r"`(\w+)`", causes)
         for rule in re.findall(r"PIN\d+", rules)
     }
     known = {(cause, rule.id) for rule in RULES for cause in rule.causes if rule.id != "PIN213"}
-    assert known <= told
-    assert {cause for cause, _ in told} == {cause for cause, _ in known}
+    assert known <= rule_of_cause
+    assert {cause for cause, _ in rule_of_cause} == {cause for cause, _ in known}
 
 
 def test_the_guide_on_versions_has_the_numbers_of_the_program_and_a_workflow() -> None:
@@ -158,7 +158,7 @@ PLACEHOLDERS = {"TOPIC", "RULE", "NAME", "all"}
 
 def links(path: Path) -> list[str]:
     text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
-    return [found[1] or found[2] for found in LINK.finditer(text)]
+    return [link[1] or link[2] for link in LINK.finditer(text)]
 
 
 def anchors(path: Path) -> set[str]:

@@ -89,11 +89,11 @@ def test_divided_cuts_each_interval_at_the_ends_of_the_others(
     asked = [(start, end) for start, end in b if start <= end]
     parts = list(zip(*(column.tolist() for column in divided(united(a), *columns(asked))), strict=True))
     for place, (start, end) in enumerate(asked):
-        mine = [part for part in parts if part[3] == place]
-        assert (mine[0][0], mine[-1][1]) == (start, end)
-        assert [part[1] for part in mine[:-1]] == [part[0] for part in mine[1:]]
-        assert [part[2] for part in mine[:-1]] != [part[2] for part in mine[1:]] or len(mine) == 1
-        inside = {time for begin, finish, is_inside, _ in mine if is_inside for time in range(begin, finish)}
+        own_parts = [part for part in parts if part[3] == place]
+        assert (own_parts[0][0], own_parts[-1][1]) == (start, end)
+        assert [part[1] for part in own_parts[:-1]] == [part[0] for part in own_parts[1:]]
+        assert [part[2] for part in own_parts[:-1]] != [part[2] for part in own_parts[1:]] or len(own_parts) == 1
+        inside = {time for begin, finish, is_inside, _ in own_parts if is_inside for time in range(begin, finish)}
         assert inside == listed(a) & listed([(start, end)])
 
 

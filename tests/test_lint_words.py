@@ -50,5 +50,5 @@ def test_each_phrase_has_at_most_the_number_that_is_left(
     capsys.readouterr()
     monkeypatch.setattr(lint, "PHRASES", (lint.Phrase("of late", "recently", left=1),))
     assert lint.main() == 1
-    said = capsys.readouterr().out
-    assert said == "scripts/one.py:1\nscripts/one.py:3\nof late: 2 times, at most 1. Clearer: recently\n"
+    output = capsys.readouterr().out
+    assert output == "scripts/one.py:1\nscripts/one.py:3\nof late: 2 times, at most 1. Clearer: recently\n"

@@ -153,11 +153,11 @@ def test_what_needs_a_missing_package_names_it(words: str, told: dict[str, tuple
 
 @pytest.mark.slow
 def test_doctor_says_what_is_missing_and_what_for(told: dict[str, tuple[int, str]]) -> None:
-    said = told["doctor"][1]
-    assert re.search(r"^  numpy +[\d.]+$", said, re.MULTILINE)
-    assert re.search(r"^  torch +missing, for recording, .*: pip install torch$", said, re.MULTILINE)
-    assert "pip install 'pinprof[remote]'" in said
-    assert "torch cannot be imported" in said
+    output = told["doctor"][1]
+    assert re.search(r"^  numpy +[\d.]+$", output, re.MULTILINE)
+    assert re.search(r"^  torch +missing, for recording, .*: pip install torch$", output, re.MULTILINE)
+    assert "pip install 'pinprof[remote]'" in output
+    assert "torch cannot be imported" in output
 
 
 # ---------------------------------------------------------------- what is here
@@ -175,9 +175,9 @@ def test_the_new_name_of_hta_does_as_well() -> None:
 
 
 def test_doctor_says_why_torch_sees_no_gpu_or_which() -> None:
-    said = invoke("doctor").stdout
-    assert f"\n  torch                  {torch.__version__}\n" in said
-    (gpu,) = said.split("\nGPU\n")[1].splitlines()
+    output = invoke("doctor").stdout
+    assert f"\n  torch                  {torch.__version__}\n" in output
+    (gpu,) = output.split("\nGPU\n")[1].splitlines()
     assert torch.__version__ in gpu
 
 

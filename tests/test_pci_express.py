@@ -45,9 +45,9 @@ def test_a_link_that_is_not_reported_is_none(generation: int | None, lanes: int 
     ],
 )
 def test_the_link_is_known_by_the_name_of_the_gpu(name: str, link: str) -> None:
-    found = link_of_gpus([name, name])
-    assert found is not None
-    assert found.name == link
+    known_link = link_of_gpus([name, name])
+    assert known_link is not None
+    assert known_link.name == link
 
 
 @pytest.mark.parametrize("name", ["NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA H1000", "Another GPU", "", None])

@@ -91,12 +91,12 @@ def test_the_variants_are_as_many_as_they_should_be() -> None:
 
 
 def test_no_program_of_the_held_out_part_is_among_those_that_fix_was_made_with() -> None:
-    names = [each.name for each in (*VARIANTS, *UNSEEN_VARIANTS)]
+    names = [variant.name for variant in (*VARIANTS, *UNSEEN_VARIANTS)]
     assert len(set(names)) == len(names)
     seen = {program(variant.program).repository for variant in VARIANTS}
-    assert {variant.program for variant in UNSEEN_VARIANTS} == {each.name for each in UNSEEN}
-    assert not seen & {each.repository for each in UNSEEN}
-    assert len({each.repository for each in UNSEEN}) >= 8
+    assert {variant.program for variant in UNSEEN_VARIANTS} == {program.name for program in UNSEEN}
+    assert not seen & {program.repository for program in UNSEEN}
+    assert len({program.repository for program in UNSEEN}) >= 8
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

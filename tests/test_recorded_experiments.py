@@ -112,9 +112,9 @@ def test_batches_of_a_class_are_told_from_those_of_a_loader_that_does_not_pin() 
         ),
     ):
         assert analysis.trace.info.loaders_pin is pins
-        (found,) = (finding for finding in analysis.findings if finding.rule.id in {"PIN104", "PIN105"})
-        assert (found.rule.id, said in found.evidence.text) == (rule, True)
-    assert to_do(found, analysis.findings).startswith("Add pin_memory=True to the DataLoader, or")
+        (finding,) = (finding for finding in analysis.findings if finding.rule.id in {"PIN104", "PIN105"})
+        assert (finding.rule.id, said in finding.evidence.text) == (rule, True)
+    assert to_do(finding, analysis.findings).startswith("Add pin_memory=True to the DataLoader, or")
 
 
 def test_batches_of_a_class_with_pin_memory_are_pinned() -> None:
@@ -128,9 +128,9 @@ def test_batches_of_a_class_with_pin_memory_are_pinned() -> None:
 def test_a_tensor_that_may_have_been_sent_to_a_process_is_said_to_arrive_unpinned(case: str, process: int) -> None:
     analysis = analysis_of(RECORDED / f"{case}.process{process}.json.gz")
     assert analysis.trace.info.spawned
-    (found,) = analysis.findings
-    assert "multiprocessing started this process: if another process sent the tensor" in found.evidence.text
-    assert to_do(found, analysis.findings) == (
+    (finding,) = analysis.findings
+    assert "multiprocessing started this process: if another process sent the tensor" in finding.evidence.text
+    assert to_do(finding, analysis.findings) == (
         "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, "
         "unpinned"
     )
@@ -139,8 +139,8 @@ def test_a_tensor_that_may_have_been_sent_to_a_process_is_said_to_arrive_unpinne
 @pytest.mark.parametrize("case", ["e1.pinned-to", "e3.pin-and-copy-blocking", "e8.pinned-blocking"])
 def test_what_is_pinned_is_not_asked_to_be(case: str) -> None:
     findings = analysis_of(RECORDED / f"{case}.json.gz").findings
-    (found,) = (finding for finding in findings if finding.rule.id == "PIN102")
-    assert to_do(found, findings) == "Add non_blocking=True: this memory is pinned already"
+    (finding,) = (finding for finding in findings if finding.rule.id == "PIN102")
+    assert to_do(finding, findings) == "Add non_blocking=True: this memory is pinned already"
 
 
 ADVICE = {
@@ -155,9 +155,9 @@ ADVICE = {
 @pytest.mark.parametrize("case", slow_but(["e7.pin-in-threads-then-copy"], ADVICE))
 def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str) -> None:
     findings = analysis_of(RECORDED / f"{case}.json.gz").findings
-    (found,) = (finding for finding in findings if finding.rule.id == "PIN603")
-    assert to_do(found, findings).startswith(ADVICE[case])
-    assert "every N steps" not in found.fix
+    (finding,) = (finding for finding in findings if finding.rule.id == "PIN603")
+    assert to_do(finding, findings).startswith(ADVICE[case])
+    assert "every N steps" not in finding.fix
 
 
 def test_batches_that_are_not_pinned_as_asked_are_in_the_short_report() -> None:

@@ -225,7 +225,7 @@ def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "found"),
+    ("workload", "rules"),
     [
         ("prefetch", ["PIN701"]),
         ("clean", ["PIN701"]),
@@ -233,9 +233,9 @@ def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
         ("small_kernels", ["PIN601", "PIN603"]),
     ],
 )
-def test_a_clean_workload_has_full_float32_or_small_kernels_and_nothing_else(workload: str, found: list[str]) -> None:
+def test_a_clean_workload_has_full_float32_or_small_kernels_and_nothing_else(workload: str, rules: list[str]) -> None:
     findings = loaded(LEAN[workload]).findings
-    assert [finding.rule.id for finding in findings if finding.severity != "low"] == found
+    assert [finding.rule.id for finding in findings if finding.severity != "low"] == rules
 
 
 @pytest.mark.parametrize(
@@ -275,11 +275,11 @@ def test_of_the_four_ways_to_copy_beside_kernels_one_overlaps(workload: str, rea
     analysis = loaded(LEAN[workload])
     overlap = known(analysis.profile.overlap)
     share = overlap.overlapped_ns / known(analysis.profile.copy_ns)
-    found = {finding.rule.id for finding in analysis.findings}
+    rules = {finding.rule.id for finding in analysis.findings}
     if reason is None:
         assert share > 0.6
-        assert not {"PIN101", "PIN301"} & found  # PIN302: the copy begins some 30 µs before the first kernel
+        assert not {"PIN101", "PIN301"} & rules  # PIN302: the copy begins some 30 µs before the first kernel
         return
     assert share < 0.1
     assert known(analysis.profile.exposed[0].reason) == reason
-    assert ("PIN101" if reason == "pageable" else "PIN301") in found
+    assert ("PIN101" if reason == "pageable" else "PIN301") in rules

@@ -58,10 +58,10 @@ def sent(part: RankPart) -> bytes:
 def until(condition: Callable[[], Any]) -> Any:
     """Return what the condition gives as soon as that is something."""
     end = time.monotonic() + WAIT_SECONDS
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < end, "this did not come"
         time.sleep(0.02)
-    return found
+    return value
 
 
 def children(pid: int) -> list[int]:
@@ -71,13 +71,13 @@ def children(pid: int) -> list[int]:
 
 def readers(path: Path, pids: Iterable[int]) -> list[int]:
     """Return those of the processes that have a file open; one that has yet to become another program has ours."""
-    found = []
+    open_in = []
     for pid in pids:
         with suppress(OSError):
             if Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
                 continue
-            found += [pid for link in Path(f"/proc/{pid}/fd").iterdir() if link.readlink() == path]
-    return found
+            open_in += [pid for link in Path(f"/proc/{pid}/fd").iterdir() if link.readlink() == path]
+    return open_in
 
 
 def kill_reader(path: Path) -> None:
@@ -127,16 +127,16 @@ SLOW = BenchBuilder(replace(H200, gpu="slow")).add("E13", gbps("HtoD pinned", 40
 
 def copying(folder: Path) -> list[str]:
     """Write traces whose copies are worth pinning at usual rates."""
-    folders = [folder / str(number) for number in range(3)]
-    for each in folders:
-        each.mkdir()
-    return [str(copying_trace(each)) for each in folders]
+    copies = [folder / str(number) for number in range(3)]
+    for copy in copies:
+        copy.mkdir()
+    return [str(copying_trace(copy)) for copy in copies]
 
 
 def savings(outcomes: Iterable[tuple[str, RankPart | PinprofError]]) -> list[float]:
     parts = [part for _, part in outcomes if isinstance(part, RankPart)]
-    found = [finding for part in parts for finding in part.findings if finding.rule.family == "copies"]
-    return [finding.saving.saving_ns for finding in found if finding.saving]
+    findings = [finding for part in parts for finding in part.findings if finding.rule.family == "copies"]
+    return [finding.saving.saving_ns for finding in findings if finding.saving]
 
 
 @pytest.mark.slow
@@ -195,15 +195,15 @@ def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tm
     broken.write_text("<html>")
     workers = client.run(os.getpid).values()
     outcomes = measure_files([str(endless), *paths, str(broken)], client=client)
-    found = dict([next(outcomes)])
+    measured = dict([next(outcomes)])
     (reader,) = until(lambda: readers(endless, workers))
     endless.rename(tmp_path / "endless")
     without_known_events().write(endless)  # what the next worker finds
     os.kill(reader, signal.SIGKILL)
-    found |= dict(outcomes)
-    assert isinstance(found.pop(str(endless)), RankPart)
-    assert bytes_of(found) == bytes_of(dict(measure_files([*paths, str(broken)], workers=2)))
-    assert "is not JSON" in str(found[str(broken)])
+    measured |= dict(outcomes)
+    assert isinstance(measured.pop(str(endless)), RankPart)
+    assert bytes_of(measured) == bytes_of(dict(measure_files([*paths, str(broken)], workers=2)))
+    assert "is not JSON" in str(measured[str(broken)])
     assert client.status == "running"
 
 

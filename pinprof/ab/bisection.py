@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pinprof.ab.statistics import CANNOT_TELL, SLOWER, Judgement
 from pinprof.errors import MeasureError, PinprofError
 
-Compare = Callable[[str, str], Judgement]
+RevisionTest = Callable[[str, str], Judgement]
 """Returns how a revision compares with the good one (the first). Raises MeasureError where it cannot be measured."""
 
 
@@ -36,7 +36,7 @@ class Bisection:
         return self.suspects[0] if len(self.suspects) == 1 and not self.why else None
 
 
-def bisect(good: str, commits: Sequence[str], compare: Compare, tell: Callable[[Attempt, int], None]) -> Bisection:
+def bisect(good: str, commits: Sequence[str], compare: RevisionTest, tell: Callable[[Attempt, int], None]) -> Bisection:
     """Return the first of the commits (the oldest first, the last one bad) that is slower than the good revision.
 
     In place of a commit that does not run, its neighbour is tried. A comparison without a result ends the search, which

@@ -16,7 +16,7 @@ from pinprof.comparison import ComparedFigure, Comparison, WaitChange, compare
 from pinprof.comparison.changes import SAME
 from pinprof.measurement.trust.doubt import given
 
-Kind = Literal["input", "wait", "copy", "launches", "kernel", "op", "line"]
+CauseKind = Literal["input", "wait", "copy", "launches", "kernel", "op", "line"]
 CERTAIN = 0.02
 """A number per step that differs by more than this share has changed; times scatter, numbers hardly do."""
 MOVED = 0.1
@@ -59,7 +59,7 @@ class VersionFiles:
 class LikelyCause:
     """Something that differs; numbers and times are per step, in ns, as traced."""
 
-    kind: Kind
+    kind: CauseKind
     what: str
     """The name of an op or kernel, the cause of a wait, the direction of a copy, or a line of the program."""
     where: str
@@ -160,7 +160,7 @@ def _copy_causes(comparison: Comparison) -> Iterator[LikelyCause]:
             yield LikelyCause("copy", f"{change.direction}{memory}", "", _sides(change.count), _sides(change.exposed))
 
 
-Sums = dict[str, tuple[float, float, str]]
+SumsByName = dict[str, tuple[float, float, str]]
 """By name: the number of calls and their time per step, and the place."""
 
 
@@ -176,15 +176,15 @@ def _ops(before: Analysis, after: Analysis) -> Iterator[LikelyCause]:
     yield from _name_causes("op", *(_sums_by_name(side, given(side.profile.ops)) for side in (before, after)))
 
 
-def _sums_by_name(side: Analysis, sums: KernelSums | OpSums | None) -> Sums:
-    steps, names = max(side.profile.steps.count, 1), Sums()
+def _sums_by_name(side: Analysis, sums: KernelSums | OpSums | None) -> SumsByName:
+    steps, names = max(side.profile.steps.count, 1), SumsByName()
     for row in sums.rows if sums else ():
         time_ns = row.own_ns if isinstance(row, OpTime) else row.time_ns
         names[row.name] = row.count / steps, time_ns / steps, _file_and_line(row.origin)
     return names
 
 
-def _name_causes(kind: Kind, old: Sums, new: Sums) -> Iterator[LikelyCause]:
+def _name_causes(kind: CauseKind, old: SumsByName, new: SumsByName) -> Iterator[LikelyCause]:
     nothing = (0.0, 0.0, "")
     for name in {**new, **old}:
         one, other = old.get(name, nothing), new.get(name, nothing)

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from pinprof.ab.pairs import Pairs, time_first, with_like_steps
-from pinprof.ab.plan import LONGEST_START_S, Plan, Turns, pairs_at_once, plans
+from pinprof.ab.plan import LONGEST_START_S, Plan, TurnMode, pairs_at_once, plans
 from pinprof.ab.sequential_test import Bounds, PairsProgress, SequentialTest, run_test
 from pinprof.ab.statistics import FEWEST_PAIRS
 from pinprof.ab.times import TimedProcess, refuse_other_steps
@@ -26,7 +26,7 @@ class Wishes:
     bounds: Bounds = field(default_factory=Bounds)
     seconds: float = 3.0
     """How long to time steps in each process."""
-    turns: Turns = "auto"
+    turns: TurnMode = "auto"
     options: StepOptions = AUTO
     at_once: int = FEWEST_PAIRS
     """How many pairs may start at once, if the machine has room; on a GPU the first runs then start together, too."""

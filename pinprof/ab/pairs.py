@@ -16,7 +16,7 @@ from typing import TypeVar, final
 
 from pinprof.ab.plan import Plan
 from pinprof.ab.times import OtherStepsError, Pair, TimedProcess, read_times, refuse_other_steps
-from pinprof.ab.worker import ANY_CORES, CORES, OUTPUT, ProgramVersion, Record, StepOptions, Turns, workers
+from pinprof.ab.worker import ANY_CORES, CORES, OUTPUT, ProgramVersion, Record, StepOptions, TurnPlan, workers
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
 from pinprof.temporary import temporary_folder
@@ -197,7 +197,7 @@ class Run:
                 task = Record(
                     step_marker=options.step_marker,
                     options=_fixed(plan),
-                    turns=Turns(theirs.fileno(), plan.settling, plan.turn_steps, plan.turns),
+                    turns=TurnPlan(theirs.fileno(), plan.settling, plan.turn_steps, plan.turns),
                 )
                 self._worker = undo.enter_context(program.worker(task, folder / OUTPUT, (theirs.fileno(),)))
             self._undo = undo.pop_all()

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pinprof.ab.times import TimedProcess
 from pinprof.processes import available_cores, machine_memory
 
-Turns = Literal["auto", "steps", "runs"]
+TurnMode: TypeAlias = Literal["auto", "steps", "runs"]
 """Whether the versions take turns of some steps, both in memory, or run one after the other."""
 
 TURN_S = 0.02
@@ -95,7 +95,7 @@ class Plan:
         return self.turns > 1
 
 
-def plans(wanted: Turns, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> list[Plan]:
+def plans(wanted: TurnMode, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> list[Plan]:
     """Return how to measure, the best plan first: several pairs at once, one in turns, process after process.
 
     A program that may end before it has made the steps of all turns takes fewer turns.

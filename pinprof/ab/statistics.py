@@ -131,11 +131,11 @@ class SequentialLooks:
         return max(self.level * log(1 + (e - 1) * min(share, 1.0)) - self.spent, 0.0)
 
 
-Verdict = Literal["faster", "slower", "no_difference", "cannot_tell"]
-FASTER: Verdict = "faster"
-SLOWER: Verdict = "slower"
-NO_DIFFERENCE: Verdict = "no_difference"
-CANNOT_TELL: Verdict = "cannot_tell"
+PairsVerdict = Literal["faster", "slower", "no_difference", "cannot_tell"]
+FASTER: PairsVerdict = "faster"
+SLOWER: PairsVerdict = "slower"
+NO_DIFFERENCE: PairsVerdict = "no_difference"
+CANNOT_TELL: PairsVerdict = "cannot_tell"
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Judgement:
     does not show that the versions are alike."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> PairsVerdict:
         """Whether the second version is faster or slower, or the same within the limit.
 
         "No difference" above the limit means that the whole interval is within it. These are two one-sided tests, each

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from multiprocessing import active_children
 from pathlib import Path
 
-from pinprof.ab.worker import ANY, ANY_CORES, CORES, Turns
+from pinprof.ab.worker import ANY, ANY_CORES, CORES, TurnPlan
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.options import Progress
 from pinprof.processes import children_of, send_signal
@@ -122,7 +122,7 @@ def _move(core: int) -> None:
             os.sched_setaffinity(0, allowed)
 
 
-def wait_for_turn(turns: Turns, cores: Cores) -> None:
+def wait_for_turn(turns: TurnPlan, cores: Cores) -> None:
     """Wait for the turn, with the workers stopped; return at once if `pinprof ab` has ended."""
     packed_cores = ANY_CORES
     with workers_stopped(), suppress(OSError):
@@ -131,7 +131,7 @@ def wait_for_turn(turns: Turns, cores: Cores) -> None:
     cores.go_to(packed_cores)
 
 
-def turn_window(turns: Turns, journal: Journal, delays_ns: list[int]) -> Generator[Progress, None, None]:
+def turn_window(turns: TurnPlan, journal: Journal, delays_ns: list[int]) -> Generator[Progress, None, None]:
     """Wait at every step boundary until all turns are over; each turn is a plain window of its own in the journal.
 
     The GPU is synchronized at the end of a turn, so that no work runs in the other's turn. `delays_ns` gets, for each

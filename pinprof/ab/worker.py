@@ -52,7 +52,7 @@ ANY = 0xFFFF
 ANY_CORES = CORES.pack(ANY, ANY)
 
 
-class Turns(msgspec.Struct, frozen=True):
+class TurnPlan(msgspec.Struct, frozen=True):
     """How a program takes turns: `settling` steps and `steps` that count in each of `number` turns."""
 
     socket: int
@@ -68,7 +68,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
 
     step_marker: str
     options: RecordingOptions
-    turns: Turns | None = None
+    turns: TurnPlan | None = None
     """How steps are timed in turns with another program."""
     beyond_epoch: bool = False
     """Whether to time steps beyond the first epoch, however short it is."""

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from pinprof.trace.frames import is_user_file, package_of
 from pinprof.trace.lines import Place, Placed
-from pinprof.trace.sampled_stacks import HostFrame, HostProfile, Origin
+from pinprof.trace.sampled_stacks import CodeOrigin, HostFrame, HostProfile
 from pinprof.trace.sources import ANONYMOUS
 
-Kind: TypeAlias = Literal["user", "torch", "library", "input"]
+CodeKind: TypeAlias = Literal["user", "torch", "library", "input"]
 """Whose code a sample is in: the innermost Python code is the program's, torch's, or another package's; `input` if it
 is under a DataLoader, which loads or waits. A call in C counts to the code that makes it: `x.relu()` in the program to
 the program."""
-KINDS: tuple[Kind, ...] = ("user", "torch", "library", "input")
+KINDS: tuple[CodeKind, ...] = ("user", "torch", "library", "input")
 
 LOADER = "torch/utils/data/dataloader.py"
 """All that is called from this file is input."""
@@ -50,7 +50,7 @@ class _Line(NamedTuple):
     """The key of a line, or of a function, which has no line."""
 
     place: Place
-    origin: Origin
+    origin: CodeOrigin
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class HostPlace(Placed):
     line: int | None
     """None for a function, and where only that is certain."""
     function: str
-    origin: Origin
+    origin: CodeOrigin
     own: int
     """Samples in which it is the innermost Python code; calls in C that it makes count to it."""
     total: int
@@ -89,7 +89,7 @@ class CalledLine(Placed):
     """None for samples without any line of the program."""
     line: int | None
     function: str | None
-    kinds: tuple[tuple[Kind, int], ...]
+    kinds: tuple[tuple[CodeKind, int], ...]
     """Samples by kind, most first."""
     libraries: tuple[tuple[LibraryCall, int], ...] = ()
     """Its samples of kind `library`, and those in torch's bookkeeping, by what it calls, most first."""
@@ -117,7 +117,7 @@ class HostSums:
     """Further samples, of stacks that are not kept."""
     steps: int
     interval_ms: float
-    kinds: tuple[tuple[Kind, int], ...]
+    kinds: tuple[tuple[CodeKind, int], ...]
     """They add up to all samples, most first."""
     called: tuple[CalledLine, ...]
     """By the program's innermost line, most first; they add up to all samples."""
@@ -145,7 +145,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
     """Return the sums of the samples of a trace; None without any."""
     if profile is None or not profile.stacks:
         return None
-    kinds: Counter[Kind] = Counter()
+    kinds: Counter[CodeKind] = Counter()
     called: defaultdict[Place, _LineSamples] = defaultdict(_LineSamples)
     lines: list[tuple[list[_Line], int]] = []
     for stack in profile.stacks:
@@ -180,7 +180,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
 class _LineSamples:
     """The samples whose innermost line of the program is one line; `below` are the frames that it calls."""
 
-    kinds: Counter[Kind] = field(default_factory=Counter)
+    kinds: Counter[CodeKind] = field(default_factory=Counter)
     libraries: Counter[LibraryCall] = field(default_factory=Counter)
     below: Counter[tuple[HostFrame, ...]] = field(default_factory=Counter)
     bookkeeping: int = 0
@@ -208,7 +208,7 @@ def _called(place: Place, samples: _LineSamples) -> CalledLine:
     )
 
 
-def _kind_of_sample(frames: list[HostFrame]) -> Kind:
+def _kind_of_sample(frames: list[HostFrame]) -> CodeKind:
     """Return whose code a sample of this stack is in; the outermost frame comes first."""
     if any(frame.is_of(LOADER) for frame in frames):
         return "input"

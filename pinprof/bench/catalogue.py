@@ -8,8 +8,8 @@ from msgspec import Struct
 from pinprof.bench.article import LOOPS
 from pinprof.bench.experiment import Claim, Experiment
 from pinprof.bench.figures import amount, shown, spread
-from pinprof.bench.judging import Measured, Outcome, judged
-from pinprof.bench.limits import LIMITS
+from pinprof.bench.judging import ClaimOutcome, Measured, judged
+from pinprof.bench.pinned_memory import PINNED_MEMORY
 from pinprof.bench.processes import OF_PROCESSES
 from pinprof.bench.results import Bench, Figure
 from pinprof.bench.tutorial import TUTORIALS
@@ -31,7 +31,7 @@ EXPERIMENTS = (
     OF_PROCESSES["E12"],
     OF_PROCESSES["E13"],
     LOOPS["E14"],
-    LIMITS,
+    PINNED_MEMORY,
 )
 
 
@@ -53,7 +53,7 @@ class ClaimVerdict(Struct, frozen=True):
 
     number: Annotated[str, doc("the experiment, `E1` to `E15`")]
     claim: Annotated[Words, doc("what a text says")]
-    outcome: Annotated[Outcome, doc("whether it holds here; `unjudged`: no figure of one machine decides")]
+    outcome: Annotated[ClaimOutcome, doc("whether it holds here; `unjudged`: no figure of one machine decides")]
     text: Annotated[Words, doc("why, with figures")]
     sources: Annotated[tuple[str, ...], doc("who says it, as in `experiment.SOURCES`")]
     published: Annotated[Words, doc("what was published, figures first; empty where nothing was")]

@@ -30,7 +30,7 @@ GAIN = "times as fast in turn, "
 FEW = 0.1
 """Waits of at most this share of the others do not count."""
 
-Outcome = Literal["confirmed", "refuted", "depends", "unknown", "unjudged"]
+ClaimOutcome = Literal["confirmed", "refuted", "depends", "unknown", "unjudged"]
 """`depends`: the claim holds in some cases, or in part; `unknown`: a figure that it needs was not measured, or has too
 wide a spread; `unjudged`: no figure of one machine decides it."""
 
@@ -38,7 +38,7 @@ wide a spread; `unjudged`: no figure of one machine decides it."""
 class ClaimJudgement(NamedTuple):
     """The outcome of a claim, and the reason."""
 
-    outcome: Outcome
+    outcome: ClaimOutcome
     text: str
 
 
@@ -247,7 +247,7 @@ def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> ClaimJu
     if any(relation in {"less", "more"} and relation != wanted for relation in relations):
         return ClaimJudgement("refuted", why)
     alike = [other.name for other, relation in zip(others, relations, strict=True) if relation != wanted]
-    outcome: Outcome = "depends" if "same" in relations else "unknown"
+    outcome: ClaimOutcome = "depends" if "same" in relations else "unknown"
     return ClaimJudgement(outcome, f"{why}; no clear difference from {' and '.join(alike)}")
 
 
@@ -297,7 +297,7 @@ def _wrong(figure: Figure) -> str:
 
 def reverse(judgement: ClaimJudgement) -> ClaimJudgement:
     """Return the judgement of the opposite claim by the same figures."""
-    opposite: dict[Outcome, Outcome] = {"confirmed": "refuted", "refuted": "confirmed"}
+    opposite: dict[ClaimOutcome, ClaimOutcome] = {"confirmed": "refuted", "refuted": "confirmed"}
     return ClaimJudgement(opposite.get(judgement.outcome, judgement.outcome), judgement.text)
 
 

@@ -17,7 +17,7 @@ from pinprof.errors import PinprofError
 from pinprof.pci_express import Link, pcie
 
 NAME = "bench.json"
-PLACES = (Path(__file__).parent / NAME, Path(__file__).parents[2] / "traces" / NAME)
+BENCH_FILES = (Path(__file__).parent / NAME, Path(__file__).parents[2] / "traces" / NAME)
 """The places of the bench of an H100 that comes with pinprof: in an installed package, and in a checkout."""
 
 
@@ -31,7 +31,7 @@ class Figure(Struct, frozen=True):
     It is measured in rounds spread over the bench, each in a process of its own: some conditions, such as the place of
     its memory, last for the life of a process. The median is that of the rounds' medians. `low` is the 10th percentile
     of the runs of the lowest round, `high` the 90th of the highest, so that a single outlier does not widen the spread.
-    Of five rounds or more, the lowest and the highest are left out, so that neither does a disturbed round.
+    Of five rounds or more, the lowest and the highest are left out, so that a disturbed round does not widen it either.
 
     The spread of a time or a rate holds the median of another bench in nine of ten cases, judged by how much the rounds
     of this figure and of the bench's other figures differ. The spread of a single round, as with `--quick`, holds less.
@@ -134,13 +134,13 @@ def of_rounds(rounds: Sequence[Figure], usual: Usual | None = None) -> Figure:
     lows, highs = sorted(figure.low for figure in rounds), sorted(figure.high for figure in rounds)
     if rounds[0].unit not in TIMES_AND_RATES:
         return replace(rounds[0], median=middle, low=lows[0], high=highs[-1], runs=runs)
-    apart = _apart([figure.median for figure in rounds], usual)
+    factor = _factor_of_another([figure.median for figure in rounds], usual)
     left_out = 1 if _leaves_out(len(rounds)) else 0
     return replace(
         rounds[0],
         median=middle,
-        low=min(lows[left_out], middle / apart),
-        high=max(highs[-1 - left_out], middle * apart),
+        low=min(lows[left_out], middle / factor),
+        high=max(highs[-1 - left_out], middle * factor),
         runs=runs,
     )
 
@@ -160,7 +160,7 @@ def _leaves_out(count: int) -> bool:
     return count >= min(OF_THE_MIDDLE)
 
 
-def _apart(medians: Sequence[float], usual: Usual | None) -> float:
+def _factor_of_another(medians: Sequence[float], usual: Usual | None) -> float:
     """Return the factor within which the median of another bench lies from that of these in nine of ten cases.
 
     It is made of the pooled standard deviation where one is known. Otherwise, of a few rounds, it is the prediction
@@ -287,7 +287,7 @@ def from_json(text: bytes, name: str) -> Bench:
 
 def recorded() -> Bench:
     """Return the recorded bench of an H100. Raises BenchError if this installation lacks the file."""
-    place = next((place for place in PLACES if place.is_file()), None)
-    if place is None:
-        raise BenchError(f"{PLACES[0]}: the recorded bench of an H100 is missing; install pinprof again")
-    return from_json(place.read_bytes(), str(place))
+    file = next((file for file in BENCH_FILES if file.is_file()), None)
+    if file is None:
+        raise BenchError(f"{BENCH_FILES[0]}: the recorded bench of an H100 is missing; install pinprof again")
+    return from_json(file.read_bytes(), str(file))

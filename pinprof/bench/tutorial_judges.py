@@ -12,10 +12,10 @@ from pinprof.bench.judging import (
     MOSTLY,
     TWICE,
     ClaimJudgement,
+    ClaimOutcome,
     Judge,
     Measured,
     MissingError,
-    Outcome,
     against,
     decide,
     each_less,
@@ -126,7 +126,7 @@ def can_be_faster(of: Measured) -> ClaimJudgement:
     )
     pairs += [(fresh, pairs[0][1])] if fresh else []
     pairs += [(pinning_each, plain)] if pinning_each and plain else []
-    outcome: Outcome = "confirmed" if "less" in {order(*pair) for pair in pairs} else "depends"
+    outcome: ClaimOutcome = "confirmed" if "less" in {order(*pair) for pair in pairs} else "depends"
     return ClaimJudgement(outcome, "; ".join(against(*pair) for pair in pairs))
 
 
@@ -382,7 +382,7 @@ CONCLUSIONS: dict[str, tuple[str, Judge]] = {
     "read back with non_blocking, they are wrong (E5)": ("E5", wrong("read at once")),
 }
 """The conclusions of the tutorial's opening, each with its experiment and its judge."""
-HOLDS: dict[Outcome, str] = {
+HOLDS: dict[ClaimOutcome, str] = {
     "confirmed": "hold",
     "refuted": "fail",
     "depends": "hold in some cases",

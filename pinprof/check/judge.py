@@ -22,10 +22,10 @@ from pinprof.trace.lines import Place
 DEFAULT_TOLERANCE = 0.1
 """Share by which a figure may be worse than in the baseline: the steps of two runs differ by a few percent."""
 
-Status: TypeAlias = Literal["kept", "tolerated", "not compared", "exceeded", "worse", "new", "unknown"]
+LimitStatus: TypeAlias = Literal["kept", "tolerated", "not compared", "exceeded", "worse", "new", "unknown"]
 """`tolerated`: exceeded, but not worse than the baseline; `not compared`: the baseline does not have the figure;
 `worse`: than the baseline; `unknown`: cannot be judged."""
-BROKEN: Final[frozenset[Status]] = frozenset({"exceeded", "worse", "new"})
+BROKEN: Final[frozenset[LimitStatus]] = frozenset({"exceeded", "worse", "new"})
 KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
 """The result of a check, as the exit code of the command."""
 
@@ -50,7 +50,7 @@ class LimitVerdict:
     measured: float | None
     """None if unknown."""
     baseline: float | None
-    status: Status
+    status: LimitStatus
     sentence: str
     places: tuple[CodePlace, ...] = ()
     """Its causes, the largest first; empty unless it is broken or tolerated."""
@@ -134,7 +134,7 @@ def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | N
 def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> LimitVerdict:
     """Return the verdict on a figure whose only limit is its value in the baseline."""
     change = _change(quantity, now, before, tolerance)
-    status: Status = "kept" if change == "same" else change
+    status: LimitStatus = "kept" if change == "same" else change
     if change == "unknown" and before.value is None:
         status = "not compared"
     sentence = f"{quantity.phrase(_figure_text(quantity, now))}, {_figure_text(quantity, before)} in the baseline"
@@ -146,7 +146,7 @@ def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: floa
 
 
 def _verdict(
-    quantity: Quantity, now: Bounded, limit: float | None, before: Bounded | None, status: Status, sentence: str
+    quantity: Quantity, now: Bounded, limit: float | None, before: Bounded | None, status: LimitStatus, sentence: str
 ) -> LimitVerdict:
     return LimitVerdict(
         key=quantity.key,
@@ -160,7 +160,7 @@ def _verdict(
     )
 
 
-def _held(quantity: Quantity, now: Bounded, limit: float) -> Status:
+def _held(quantity: Quantity, now: Bounded, limit: float) -> LimitStatus:
     """Return whether a figure keeps its limit, wherever it lies between its bounds."""
     if now.negligible:
         return "kept"
@@ -219,7 +219,7 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     new = [wait for wait in measured.waits if wait.cost_ms > MS.noise and not has_wait(baseline, wait.identity)]
     places = tuple(wait.place for wait in sorted(new, key=lambda wait: -wait.cost_ms))
     if measured.no_waits and not places:
-        status: Status = "unknown" if tells_waits(baseline) else "not compared"
+        status: LimitStatus = "unknown" if tells_waits(baseline) else "not compared"
         sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
         return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, None, None, status, sentence)
     sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"

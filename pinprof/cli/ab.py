@@ -183,8 +183,8 @@ def _wishes(options: dict[str, Any]) -> "Wishes":
     from pinprof.ab.worker import AUTO, StepOptions
 
     bounds = Bounds(options["limit_percent"] / 100, options["minutes"] * 60, overtime=OVERTIME)
-    finding = StepOptions(options["step_marker"] or AUTO.step_marker)
-    return Wishes(bounds, options["seconds"], options["turns"], finding)
+    step_options = StepOptions(options["step_marker"] or AUTO.step_marker)
+    return Wishes(bounds, options["seconds"], options["turns"], step_options)
 
 
 @contextmanager
@@ -195,25 +195,25 @@ def _versions(
     from pinprof.ab.checkout import Repository
     from pinprof.ab.worker import ProgramVersion
 
-    here = Path.cwd()
+    folder = Path.cwd()
     if against is not None:
         other = _words(against)
         yield (
-            ProgramVersion(shlex.join(other), tuple(other), here),
-            ProgramVersion(shlex.join(command), tuple(command), here),
+            ProgramVersion(shlex.join(other), tuple(other), folder),
+            ProgramVersion(shlex.join(command), tuple(command), folder),
         )
         return
     if patch is not None and not Path(patch).is_file():
         fail(f"{patch}: no such patch")
-    repository = Repository.around(here)
+    repository = Repository.around(folder)
     commit = repository.commit(base or "HEAD")
     name = f"{base or 'HEAD'} ({repository.short(commit)})"
-    with repository.checkout(commit) as place:
+    with repository.checkout(commit) as base_folder:
         if patch is not None:
             with repository.checkout(commit, Path(patch)) as patched:
                 yield (
-                    repository.version(name, place, command, [repository.top, patched]),
-                    repository.version(f"{name} with {patch}", patched, command, [repository.top, place]),
+                    repository.version(name, base_folder, command, [repository.top, patched]),
+                    repository.version(f"{name} with {patch}", patched, command, [repository.top, base_folder]),
                 )
             return
         if not repository.changed(commit):
@@ -223,8 +223,8 @@ def _versions(
             remarks.append(f"not in {base or 'HEAD'}, because git does not know them: {_listed(untracked)}")
         state = repository.state()
         yield (
-            repository.version(name, place, command, [repository.top]),
-            repository.version(WORKING_TREE, repository.top, command, [place]),
+            repository.version(name, base_folder, command, [repository.top]),
+            repository.version(WORKING_TREE, repository.top, command, [base_folder]),
         )
         if repository.state() != state:
             say("Note: the working tree was changed while it was measured")
@@ -260,13 +260,14 @@ def so_far(progress: "PairsProgress") -> str:
     """Return what is known of a measurement, in a line."""
     from pinprof.report.ab.text import direction, percent, span
 
-    known, left = progress.judgement, f"{max(progress.left_s, 0) / 60:.1f} min left"
-    if known is None:
-        return f"pair 1, {left}"
+    judgement, time_left = progress.judgement, f"{max(progress.left_s, 0) / 60:.1f} min left"
+    if judgement is None:
+        return f"pair 1, {time_left}"
     if progress.certain_in_s:
         minutes = progress.certain_in_s / 60
-        return f"pair {progress.pairs + 1}: {direction(known)}, certain after {known.fewest} pairs ({minutes:.1f} min)"
-    return f"pair {progress.pairs + 1}: {percent(known.ratio)} so far ({span(known)}), {left}"
+        certain = f"certain after {judgement.fewest} pairs ({minutes:.1f} min)"
+        return f"pair {progress.pairs + 1}: {direction(judgement)}, {certain}"
+    return f"pair {progress.pairs + 1}: {percent(judgement.ratio)} so far ({span(judgement)}), {time_left}"
 
 
 @contextmanager
@@ -327,9 +328,9 @@ def bisect(good: str, bad: str, command: tuple[str, ...], *, json_file: str | No
     def describe(commit: str) -> str:
         return f"{repository.short(commit)} {repository.subject(commit)}"
 
-    def tell(tried: "Attempt", left: int) -> None:
+    def tell(tried: "Attempt", suspects_left: int) -> None:
         outcome = sentence(tried.judgement) if tried.judgement else f"left out: {tried.why}"
-        say(f"{describe(tried.commit)}: {outcome}; {left} left")
+        say(f"{describe(tried.commit)}: {outcome}; {suspects_left} left")
 
     search = search_revisions(first, commits, compare, tell)
     text = partial(bisection_to_text, search, describe)

@@ -282,14 +282,14 @@ def _slug(case: str) -> str:
 def _record(known: Experiment, case: str, file: str, *, quick: bool) -> None:
     """Record a case in a new process: a process that has recorded one cannot time the next."""
     from pinprof.errors import CaptureError
-    from pinprof.workloads.apart import Apart, ApartError
     from pinprof.workloads.experiments import record_case
+    from pinprof.workloads.spawned_process import SpawnedProcess, SpawnedProcessError
 
-    with progress(f"recording {known.number}: {case}"), Apart() as apart:
+    with progress(f"recording {known.number}: {case}"), SpawnedProcess() as process:
         try:
             arguments: tuple[Any, ...] = (known.number, known.defaults(quick=quick), case, str(Path(file).absolute()))
-            list(apart.call(record_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
-        except ApartError as error:
+            list(process.call(record_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
+        except SpawnedProcessError as error:
             raise CaptureError(f"{known.number}, {case}: {error}") from error
     for written in _traces(known, file):
         say(f"Wrote {written}")

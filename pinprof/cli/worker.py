@@ -13,7 +13,7 @@ from pinprof.cli.terminal import Spent, say, show, users_program, write
 
 if TYPE_CHECKING:
     from pinprof.ab.turns import QuickExit
-    from pinprof.ab.worker import GuardCopies, NoteNumbers, Record, Turns, WorkerConfig
+    from pinprof.ab.worker import GuardCopies, NoteNumbers, Record, TurnPlan, WorkerConfig
     from pinprof.capture.window.recording import TimeSteps
 
 
@@ -41,7 +41,7 @@ def worker(config: str) -> None:
     sys.exit(status)
 
 
-def _turns(turns: "Turns | None") -> "tuple[TimeSteps | None, QuickExit | None]":
+def _turns(turns: "TurnPlan | None") -> "tuple[TimeSteps | None, QuickExit | None]":
     """Wait for the first turn, if there are any; return what times the steps in turns, and what ends this process."""
     if turns is None:
         return None, None

@@ -24,7 +24,7 @@ from pinprof.trace.tables import WHOLE_TRACE
 
 __all__ = ["ComparedFigure", "Comparison", "CopyChange", "FindingChange", "Repinned", "Value", "WaitChange", "compare"]
 
-FEW = 10
+MANY_STEPS = 10
 """With this number of steps or more, a spread leaves out the extremes."""
 StepVerdict: TypeAlias = Literal["faster", "slower", "same", "unsure", "unknown"]
 """How the step changed: `same` within noise or below 2 %, `unsure` if an estimate or a single step leaves it open."""
@@ -79,8 +79,8 @@ class Comparison:
     @property
     def per(self) -> str:
         """The unit of the figures in words: per step, or of the whole traces if neither has steps."""
-        both = {self.before.steps.per, self.after.steps.per}
-        return both.pop() if len(both) == 1 else "per step"
+        units = {self.before.steps.per, self.after.steps.per}
+        return units.pop() if len(units) == 1 else "per step"
 
     @property
     def verdict(self) -> StepVerdict:
@@ -103,7 +103,7 @@ class Comparison:
         With few steps a spread covers all of them. If all orders of the steps' values are equally probable, all values
         of one trace are below the other's in two of `comb(before + after, before)` orders.
         """
-        counts = [min(profile.steps.count, FEW) for profile in (self.before, self.after)]
+        counts = [min(profile.steps.count, MANY_STEPS) for profile in (self.before, self.after)]
         return min(2 / comb(sum(counts), counts[0]), 1.0)
 
 

@@ -18,7 +18,7 @@ from pinprof.rules import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED, Int64s
 
 Member = TypeVar("Member", Site, Finding)
-Status: TypeAlias = Literal["gone", "new", "moved", "changed", "same"]
+ChangeStatus: TypeAlias = Literal["gone", "new", "moved", "changed", "same"]
 """How something changed; `changed` is beyond noise."""
 GONE: Final = "gone"
 NEW: Final = "new"
@@ -63,7 +63,7 @@ class WaitChange(Matched[Site]):
     bubble: ComparedFigure
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ChangeStatus:
         """How it changed."""
         return _status(self.before, self.after, self.figures, moved=self.moved)
 
@@ -87,7 +87,7 @@ class CopyChange:
     """Bytes divided by the time of the copies."""
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ChangeStatus:
         """How they changed; they do not move."""
         return _status(self.count.before.value, self.count.after.value, self.figures)
 
@@ -115,7 +115,7 @@ class FindingChange(Matched[Finding]):
     """What fixing it alone saves, if there is one finding with a replay on each side."""
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ChangeStatus:
         """How it changed: in its saving beyond noise, or in the number of findings."""
         if self.before and self.after and len(self.before) != len(self.after):
             return CHANGED
@@ -127,7 +127,7 @@ def differing(changes: "Sequence[WaitChange | CopyChange | FindingChange]") -> l
     return [number for number, change in enumerate(changes) if change.status != SAME]
 
 
-def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> Status:
+def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> ChangeStatus:
     if not after:
         return GONE
     if not before:

@@ -15,9 +15,9 @@ from pinprof.measurement.trust.doubt import FigureKind, given
 from pinprof.trace.tables import KERNEL, Trace
 from pinprof.units import NS_PER_MS
 
-Range: TypeAlias = tuple[float, float]
+ValueRange: TypeAlias = tuple[float, float]
 
-Outcome: TypeAlias = Literal["better", "worse"]
+FigureOutcome: TypeAlias = Literal["better", "worse"]
 
 SMALL = 0.02
 """A smaller difference is neither better nor worse: two runs of one program differ by as much."""
@@ -31,7 +31,7 @@ class Value:
     """A figure of one trace; None with the reason if it is unknown."""
 
     value: float | None
-    spread: Range | None = None
+    spread: ValueRange | None = None
     """The range over the complete steps, or the range of a measured or estimated step; None for a single step."""
     reason: str = ""
 
@@ -99,7 +99,7 @@ class ComparedFigure:
         return share is not None and abs(share) < SMALL
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> FigureOutcome | None:
         """Whether the figure became better or worse; None within noise, and where the difference is small."""
         if self.difference is None or not self.has_changed or self.is_small:
             return None

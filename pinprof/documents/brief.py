@@ -8,12 +8,12 @@ from pinprof.documents.fields import Bound, PlacedJson, Pointer, SavingFraction,
 from pinprof.documents.findings import DoFirst, JointJson, OfCause, Word
 from pinprof.documents.report import IRREGULAR_REASONS
 from pinprof.measurement.trust import FIGURE_KINDS
-from pinprof.rules.rule import Numbers
+from pinprof.rules.rule import NumberEffect
 from pinprof.verdict import CAUSES
 from pinprof.version import VERSION
 
-Evidence: TypeAlias = Annotated[Sequence[Pointer], doc("ids of the evidence")]
-Code: TypeAlias = Annotated[str | None, doc("the line of code; null where the source is not there as it ran")]
+EvidenceIds: TypeAlias = Annotated[Sequence[Pointer], doc("ids of the evidence")]
+CodeLine: TypeAlias = Annotated[str | None, doc("the line of code; null where the source is not there as it ran")]
 
 
 class LongerSteps(PlacedJson):
@@ -47,7 +47,7 @@ class BriefVerdict(OfCause):
     word: Word
     do: DoFirst
     finding: Annotated[str | None, doc("the id of the finding that this is about")]
-    evidence: Evidence
+    evidence: EvidenceIds
 
 
 class BriefFinding(PlacedJson):
@@ -57,23 +57,23 @@ class BriefFinding(PlacedJson):
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
     title: Annotated[Words, doc("the rule in a few words")]
     severity: Annotated[Severity, doc("by the share of the step that the fix saves; `suspect` for hazards")]
-    code: Code
+    code: CodeLine
     places: Annotated[Count, doc("places of the finding; the one here costs most")]
     says: Annotated[Words, doc("what the fix saves alone")]
     saving_ms: SavingMs
     saving_fraction: SavingFraction
     range_ms: SavingRange
     at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay predicts what it saves")]
-    numbers: Annotated[Numbers | None, doc("whether the fix keeps the program's numbers; null where that is open")]
+    numbers: Annotated[NumberEffect | None, doc("whether the fix keeps the program's numbers; null where that is open")]
     do: Annotated[Words, doc("what to do, in a few words")]
-    evidence: Evidence
+    evidence: EvidenceIds
 
 
 class BriefLine(PlacedJson):
     """A line that takes the host's time, in a recording without GPU work."""
 
     id: Pointer
-    code: Code
+    code: CodeLine
     share: Annotated[Share, doc("of the step")]
     per_step_ms: Annotated[Ms | None, doc("the same share of the measured step; null where it was not measured")]
     spent: Annotated[Words, doc("whose code runs there")]
@@ -135,7 +135,7 @@ class BriefRanks(Document):
     rows: Annotated[Sequence[BriefRank], doc("the ranks, those that need longest alone first")]
     more_ranks: Annotated[Count, doc("ranks that do not fit here")]
     choice: Annotated[Sequence[Words], doc("why these traces were taken, and what is absent")]
-    evidence: Evidence
+    evidence: EvidenceIds
 
 
 class ReportBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.report-brief/1"):

@@ -6,13 +6,13 @@ from typing import Annotated, TypeAlias
 from pinprof.analyses import serving
 from pinprof.analyses.by_name.kernel_kinds import KERNEL_KINDS
 from pinprof.analyses.host_samples import KINDS
-from pinprof.document import Count, Document, Ms, Share, Size, Us, doc, one_of
+from pinprof.document import ByteSize, Count, Document, Ms, Share, Us, doc, one_of
 from pinprof.documents.fields import BlockerJson, PlacedJson
 from pinprof.trace import sampled_stacks
 from pinprof.trace.phases import PHASES
 
 KindName: TypeAlias = Annotated[str, one_of(kind.name for kind in KERNEL_KINDS), doc("what they do")]
-Samples: TypeAlias = Annotated[Count, doc("how many samples")]
+SampleCount: TypeAlias = Annotated[Count, doc("how many samples")]
 SampledShare: TypeAlias = Annotated[Share, doc("of all samples")]
 SampledError: TypeAlias = Annotated[Share, doc("half the width of the 95 % confidence interval")]
 SampledMs: TypeAlias = Annotated[Ms | None, doc("the same share of the measured step")]
@@ -139,7 +139,7 @@ class PauseJson(Document):
 class Called(PlacedJson):
     """A line of your code, and what ran while it was the innermost of your lines."""
 
-    samples: Samples
+    samples: SampleCount
     share: SampledShare
     error: SampledError
     per_step_ms: SampledMs
@@ -150,8 +150,8 @@ class Called(PlacedJson):
 class HostLine(PlacedJson):
     """A line, or a function, of any code."""
 
-    origin: sampled_stacks.Origin
-    samples: Samples
+    origin: sampled_stacks.CodeOrigin
+    samples: SampleCount
     share: SampledShare
     error: SampledError
     per_step_ms: SampledMs
@@ -163,7 +163,7 @@ class KindJson(Document):
     """Samples of one kind."""
 
     kind: Annotated[str, one_of(KINDS), doc("what the innermost code is")]
-    samples: Samples
+    samples: SampleCount
     share: SampledShare
     error: SampledError
     per_step_ms: SampledMs
@@ -182,8 +182,8 @@ class MemoryPeakJson(Document):
     """The most memory that torch's allocator had given out on a GPU in the recording."""
 
     device: Annotated[Count, doc("the GPU")]
-    allocated_bytes: Annotated[Size, doc("in tensors, at the peak")]
-    reserved_bytes: Annotated[Size | None, doc("the most that was taken from the GPU; null where not recorded")]
+    allocated_bytes: Annotated[ByteSize, doc("in tensors, at the peak")]
+    reserved_bytes: Annotated[ByteSize | None, doc("the most that was taken from the GPU; null where not recorded")]
     step: Annotated[Count | None, doc("the step of the first such peak, from 1; null in none")]
     step_fraction: Annotated[Share | None, doc("how much of that step had passed")]
     op: Annotated[str | None, doc("the innermost op then that is more than an allocation")]
@@ -213,9 +213,9 @@ class ServingPhaseJson(Document):
 class HostMemoryJson(Document):
     """Memory that torch had pinned after the last recorded step."""
 
-    pinned_bytes: Annotated[Size, doc("pinned, in use or kept for later")]
-    used_bytes: Annotated[Size | None, doc("the part in use; null where torch miscounts it")]
-    peak_bytes: Annotated[Size, doc("the most that was pinned so far")]
-    total_bytes: Annotated[Size, doc("the machine's memory")]
-    available_bytes: Annotated[Size, doc("what the machine could still give to programs")]
-    limit_bytes: Annotated[Size | None, doc("what the process may have; null without a limit")]
+    pinned_bytes: Annotated[ByteSize, doc("pinned, in use or kept for later")]
+    used_bytes: Annotated[ByteSize | None, doc("the part in use; null where torch miscounts it")]
+    peak_bytes: Annotated[ByteSize, doc("the most that was pinned so far")]
+    total_bytes: Annotated[ByteSize, doc("the machine's memory")]
+    available_bytes: Annotated[ByteSize, doc("what the machine could still give to programs")]
+    limit_bytes: Annotated[ByteSize | None, doc("what the process may have; null without a limit")]

@@ -16,10 +16,10 @@ Bound: TypeAlias = Annotated[str, one_of(("host", "gpu", "input", "communication
 Direction: TypeAlias = Annotated[str, one_of(DIRECTIONS)]
 Memory: TypeAlias = Annotated[str, one_of(HOST_MEMORIES[:-1])]
 """Null stands for copies without a host side."""
-Thread: TypeAlias = Annotated[str, one_of(("main", "autograd", "pin_memory", "other"))]
+ThreadRole: TypeAlias = Annotated[str, one_of(("main", "autograd", "pin_memory", "other"))]
 WaitVerdict: TypeAlias = Annotated[str, one_of(("hidden", "explicit", "benign", "profiler"))]
 WaitCause: TypeAlias = Annotated[str, one_of(CAUSES), doc("what made the host wait")]
-Family: TypeAlias = Annotated[
+RuleFamily: TypeAlias = Annotated[
     str, one_of(tuple(family.name for family in FAMILIES.values())), doc("what the rule is about")
 ]
 Severity: TypeAlias = Annotated[str, one_of(("high", "medium", "low", "suspect"))]
@@ -34,16 +34,16 @@ SavingMs: TypeAlias = Annotated[Ms | None, doc("what it saves per step, by repla
 SavingFraction: TypeAlias = Annotated[Share | None, doc("the same as a share of the step")]
 SavingRange: TypeAlias = Annotated[RangeMs | None, doc("where the saving lies")]
 Pointer: TypeAlias = Annotated[str, doc("its id: a JSON Pointer into the document without --brief")]
-File: TypeAlias = Annotated[str | None, doc("the file of the code, as it was recorded")]
-Line: TypeAlias = Annotated[Count | None, doc("its line, if that is certain")]
+FileField: TypeAlias = Annotated[str | None, doc("the file of the code, as it was recorded")]
+LineField: TypeAlias = Annotated[Count | None, doc("its line, if that is certain")]
 Function: TypeAlias = Annotated[str | None, doc("the function around it")]
 
 
 class PlacedJson(Document):
     """What has a place in the code."""
 
-    file: File
-    line: Line
+    file: FileField
+    line: LineField
     function: Function
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 from pinprof.document import Bytes, Count, Document, Gbps, Ms, RangeMs, Share, Words, doc, one_of
-from pinprof.documents.fields import Family, PlacedJson, Saved, SavingFraction, SavingMs, SavingRange, Severity
+from pinprof.documents.fields import PlacedJson, RuleFamily, Saved, SavingFraction, SavingMs, SavingRange, Severity
 from pinprof.verdict import CAUSES, LIMITS
 
 CostMs: TypeAlias = Annotated[
@@ -79,7 +79,7 @@ class FindingJson(PlacedJson):
     """A rule that holds, with all sites that one fix is for."""
 
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
-    family: Family
+    family: RuleFamily
     title: Annotated[Words, doc("the rule in a few words")]
     severity: Annotated[Severity, doc("by the share of the step that the fix saves; `suspect` for hazards")]
     evidence: Annotated[Words, doc("what was seen, with figures")]
@@ -114,7 +114,7 @@ class SharedFindingJson(PlacedJson):
     """A finding of one or more ranks, with the figures of the rank where it costs most."""
 
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
-    family: Family
+    family: RuleFamily
     title: Annotated[Words, doc("the rule in a few words")]
     cost_ms: CostMs
     saving_ms: Annotated[Ms | None, doc("what the fix saves per step, by replay")]

@@ -21,7 +21,7 @@ from pinprof.documents.by_name import (
 from pinprof.documents.fields import Bound, DeviceJson, PlacedJson, Source
 from pinprof.documents.findings import Cost, FindingJson, JointJson, RanksJson, VerdictJson
 from pinprof.documents.waits import CopiesJson, IdleJson, Loader, OverlapJson, SyncsJson
-from pinprof.measurement.figures import FIGURES, Unit
+from pinprof.measurement.figures import FIGURES, FigureUnit
 from pinprof.measurement.trust import CHECKS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import LEVELS
@@ -141,7 +141,7 @@ class StepsJson(Document):
     ledger: Annotated[Sequence[Entry] | None, doc("where the time of the whole run went; null in traces of others")]
 
 
-UNITS: Mapping[Unit, Any] = {"ns": Ms, "bytes": Bytes, "share": Share, "count": float}
+UNITS: Mapping[FigureUnit, Any] = {"ns": Ms, "bytes": Bytes, "share": Share, "count": float}
 PerStep: TypeAlias = Document
 if not TYPE_CHECKING:
     PerStep = defstruct(

@@ -7,14 +7,14 @@ from msgspec import UNSET, UnsetType
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.document import NOT_IN_OLDER, Count, Document, Gbps, Ms, Share, Size, doc, one_of
+from pinprof.document import NOT_IN_OLDER, ByteSize, Count, Document, Gbps, Ms, Share, doc, one_of
 from pinprof.documents.fields import (
     Direction,
     Guards,
     Library,
     Memory,
     PlacedJson,
-    Thread,
+    ThreadRole,
     WaitCause,
     WaitVerdict,
 )
@@ -31,7 +31,7 @@ class SiteJson(PlacedJson, kw_only=True):
     ] = UNSET
     path: Annotated[Sequence[str], doc("the frames from your line to the library's function")]
     stack: Annotated[Sequence[str], doc("all frames as FILE:LINE:FUNCTION, the innermost first")]
-    thread: Annotated[Thread, doc("the host thread that waits")]
+    thread: Annotated[ThreadRole, doc("the host thread that waits")]
     count: Annotated[Count | None, doc("how many waits")]
     per_step: Annotated[float | None, doc("waits per complete step")]
     stall_ms: Annotated[Ms | None, doc("time in the calls")]
@@ -57,7 +57,7 @@ class Seen(PlacedJson):
 
     stack: Annotated[Sequence[str], doc("all frames, the innermost first")]
     called: Annotated[str | None, doc("what the line called")]
-    thread: Annotated[Thread, doc("the host thread that waits")]
+    thread: Annotated[ThreadRole, doc("the host thread that waits")]
     count: Annotated[Count, doc("how many waits")]
     steps: Annotated[Count, doc("watched steps with such waits")]
     every: Annotated[Count | None, doc("their period in steps; null without one")]
@@ -95,7 +95,7 @@ class CopiesJson(Document):
     direction: Annotated[Direction, doc("from where to where")]
     host_memory: Annotated[Memory | None, doc("kind of the host's memory; null without a host side")]
     count: Annotated[Count | None, doc("how many")]
-    bytes: Annotated[Size | None, doc("how much")]
+    bytes: Annotated[ByteSize | None, doc("how much")]
     unsized: Annotated[Count, doc("copies whose size is not recorded")]
     time_ms: Annotated[Ms | None, doc("how long they run")]
     overlapped_ms: Annotated[Ms | None, doc("the part while kernels of the same GPU run")]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pinprof.fix.core.clocks import check_clocks
 from pinprof.fix.core.facts import Work
-from pinprof.fix.core.fix import ALLOWED, Fix, LineFix, Outcome, at_lines, by_hand
+from pinprof.fix.core.fix import ALLOWED, Fix, LineFix, PlannedOutcome, at_lines, by_hand
 from pinprof.fix.core.patch import joint_saving
 from pinprof.fix.core.rewrite import ProgramChange, Refusal, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
@@ -53,8 +53,8 @@ def proposed(
         for one in finding.by_site:
             proposals += _first_proposal(one, proposals, asking)
     places = {(change.rule.id, place.file, place.line) for change in proposals for place in change.places}
-    left = [one for one in refused if (one.rule.id, one.place.file, one.place.line) not in places]
-    return proposals, left
+    remaining = [one for one in refused if (one.rule.id, one.place.file, one.place.line) not in places]
+    return proposals, remaining
 
 
 def _first_proposal(finding: Finding, earlier: Sequence[ProgramChange], work: Work) -> list[ProgramChange]:
@@ -84,7 +84,7 @@ def _is_proposal(change: ProgramChange, earlier: Sequence[ProgramChange], work: 
     return bool(work.doubts and new) and is_free
 
 
-def _accept(change: ProgramChange, work: Work) -> Outcome:
+def _accept(change: ProgramChange, work: Work) -> PlannedOutcome:
     """Return a change without the rewrites of earlier ones, and note it in `work`; or return why it is not made."""
     if not any(work.chosen.has(place) for place in change.places):
         return RefusedPlace(change.rule, change.places[0], "it was not asked for")
@@ -107,8 +107,8 @@ def _accept(change: ProgramChange, work: Work) -> Outcome:
     for rewrite in new:
         work.done[rewrite.key] = change.rule.id
     work.made += new
-    known = change.saving is not None or change.edits is None
-    saving = change.saving if known else joint_saving([change], work.facts.analysis)
+    has_saving = change.saving is not None or change.edits is None
+    saving = change.saving if has_saving else joint_saving([change], work.facts.analysis)
     return replace(change, rewrites=tuple(new), saving=saving)
 
 
@@ -117,7 +117,7 @@ def _new(change: ProgramChange, work: Work) -> list[Rewrite]:
     return [rewrite for rewrite in change.rewrites if rewrite.key not in work.done]
 
 
-def _also_doing(changes: list[ProgramChange], outcome: Outcome, work: Work) -> list[ProgramChange]:
+def _also_doing(changes: list[ProgramChange], outcome: PlannedOutcome, work: Work) -> list[ProgramChange]:
     """Add the edits and savings of an outcome to the change that makes it already, if one does."""
     if not isinstance(outcome, ProgramChange) or _new(outcome, work):
         return changes
@@ -127,8 +127,8 @@ def _also_doing(changes: list[ProgramChange], outcome: Outcome, work: Work) -> l
 def _joined(change: ProgramChange, other: ProgramChange, work: Work) -> ProgramChange:
     """Return a change with the edits and savings of another one, if it makes all its rewrites."""
     done = {rewrite.key for rewrite in change.rewrites}
-    does = all(rewrite.key in done for rewrite in other.rewrites)
-    if not (does and change.edits and other.edits):
+    includes_other = all(rewrite.key in done for rewrite in other.rewrites)
+    if not (includes_other and change.edits and other.edits):
         return change
     both = replace(change, edits=change.edits | other.edits)
     return replace(both, saving=joint_saving([both], work.facts.analysis)) if change.saving else both
@@ -144,7 +144,7 @@ def _overlap(source: SourceFile, one: Rewrite, other: Rewrite) -> bool:
     return inside or (one.whole and source.is_within(other.node, one.node))
 
 
-def _guarding(finding: Finding, _work: Work) -> Iterator[RefusedPlace]:
+def _refused_guards(finding: Finding, _work: Work) -> Iterator[RefusedPlace]:
     for site in finding.sites:
         yield RefusedPlace(finding.rule, site.evidence.place, GUARDS)
 
@@ -155,23 +155,23 @@ GUARDS = (
 )
 
 
-def _mended(fix: Fix, finding: Finding, work: Work) -> Iterator[Outcome]:
-    """Yield what a fix makes of a finding; if it meets what it cannot read, that is the last."""
+def _outcomes_of(fix: Fix, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
+    """Yield the outcomes of a fix for a finding; a Refusal ends them, as a refused place for each site."""
     try:
         yield from fix.changes(finding, work)
     except Refusal as reason:
         yield from (RefusedPlace(finding.rule, site.evidence.place, str(reason)) for site in finding.sites)
 
 
-def _outcomes(finding: Finding, work: Work) -> Iterator[Outcome]:
-    """Yield what becomes of a finding: nothing is changed where one of its waits guards a copy in flight."""
+def _outcomes(finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
+    """Yield the outcomes of a finding: nothing is changed where one of its waits guards a copy in flight."""
     fixes = fixes_of(finding.rule.id)
     lines = [fix for fix in fixes if isinstance(fix, LineFix)]
     if finding.evidence.keep or finding.rule.mended == "kept":
-        yield from _guarding(finding, work)
+        yield from _refused_guards(finding, work)
     elif lines:
         yield from at_lines(lines, finding, work)
     elif fixes:
-        yield from (outcome for fix in fixes for outcome in _mended(fix, finding, work))
+        yield from (outcome for fix in fixes for outcome in _outcomes_of(fix, finding, work))
     else:
         yield from (RefusedPlace(finding.rule, site.evidence.place, by_hand(finding.rule.id)) for site in finding.sites)

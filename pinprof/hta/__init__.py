@@ -26,11 +26,11 @@ Errors of HTA after the loading remain.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pinprof.hta.recording import Source, recorded_ranks
+from pinprof.hta.recording import TraceSource, recorded_ranks
 
 
 def trace_analysis(
-    traces: Source | Sequence[Source] | Mapping[int, Source],
+    traces: TraceSource | Sequence[TraceSource] | Mapping[int, TraceSource],
     *,
     include_last_profiler_step: bool = False,
     exact: bool = False,

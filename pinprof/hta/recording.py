@@ -99,10 +99,10 @@ def _metadata(around: bytes) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key != "traceEvents"} if isinstance(document, dict) else {}
 
 
-Source: TypeAlias = str | Path | Trace
+TraceSource: TypeAlias = str | Path | Trace
 
 
-def recorded_ranks(traces: Source | Sequence[Source] | Mapping[int, Source]) -> dict[int, EventColumns]:
+def recorded_ranks(traces: TraceSource | Sequence[TraceSource] | Mapping[int, TraceSource]) -> dict[int, EventColumns]:
     """Return the events of the traces, by rank. Raises TraceError and PinprofError as `trace_analysis` does."""
     if isinstance(traces, Mapping):
         named = {rank: _file(source) for rank, source in traces.items()}
@@ -126,7 +126,7 @@ def _by_rank(recordings: Sequence[EventColumns]) -> dict[int, EventColumns]:
     return dict(sorted(by_rank.items()))
 
 
-def _file(source: Source) -> str:
+def _file(source: TraceSource) -> str:
     if not isinstance(source, Trace):
         return str(source)
     if source.path == shown(STANDARD_INPUT) or HIDDEN in source.path:

@@ -20,7 +20,7 @@ from pinprof.measurement.step_values import (
 from pinprof.measurement.trust.doubt import FigureKind, Known, KnownOrWithheld, Withheld, given
 from pinprof.trace.tables import PAGEABLE
 
-Unit: TypeAlias = Literal["ns", "bytes", "count", "share"]
+FigureUnit: TypeAlias = Literal["ns", "bytes", "count", "share"]
 
 NO_STEPS = "no complete step"
 NO_SIZES = "sizes of copies are not recorded"
@@ -38,7 +38,7 @@ class TraceFigure:
     """As in `per_step` of the report's JSON and in comparisons; in JSON times are in ms."""
     meaning: str
     """Its description in the schema and the guides."""
-    unit: Unit
+    unit: FigureUnit
     withheld_by: tuple[FigureKind, ...]
     """The kinds of figures with which it is withheld."""
     in_steps: Callable[[Details], Floats | None] | None = None

@@ -22,7 +22,7 @@ from pinprof.replay import StepEstimate
 from pinprof.trace.info import Info
 from pinprof.units import counted, duration, percent
 
-Times = tuple[tuple[str, int], ...]
+TimesByCause = tuple[tuple[str, int], ...]
 """(cause, ns), the longest first."""
 
 
@@ -32,7 +32,7 @@ class GpuSums:
 
     device: int
     time: KnownOrWithheld[DeviceTime]
-    idle_by_cause: KnownOrWithheld[Times]
+    idle_by_cause: KnownOrWithheld[TimesByCause]
 
 
 @dataclass(frozen=True)

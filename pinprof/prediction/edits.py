@@ -148,7 +148,7 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
     """Return the program after the edits."""
     if not edits:
         return program
-    calls = _Change(details, edits, program.launch_ns).applied(program.calls)
+    calls = _EditedCalls(details, edits, program.launch_ns).applied(program.calls)
     if edits.fused:
         calls = fused(calls, edits.fused - edits.graphed, fused_ns(details.trace, edits.fused))
     if edits.graphed:
@@ -162,7 +162,7 @@ COPY_LAUNCHES = 2.0
 the median, and 1.5 to 2.9 in eight of ten."""
 
 
-class _Change:
+class _EditedCalls:
     """Applies edits to calls."""
 
     def __init__(self, details: Details, edits: Edits, launch_ns: float) -> None:
@@ -178,11 +178,11 @@ class _Change:
     def applied(self, calls: Sequence[Call]) -> Iterable[Call]:
         """Yield the changed calls; the host's time before a removed call moves to the next one."""
         gap = loading = artefact = python = work = events = loaded = cost = 0.0
-        for call, share, is_removed in zip(calls, *self._kept(calls), strict=True):
+        for call, share, is_removed in zip(calls, *self._kept_shares(calls), strict=True):
             own = call.gap_ns - call.input_ns
-            kept = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
-            gap += call.gap_ns - call.input_ns * (1.0 - kept) - own * (1.0 - share)
-            loading += call.input_ns * kept
+            input_share = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
+            gap += call.gap_ns - call.input_ns * (1.0 - input_share) - own * (1.0 - share)
+            loading += call.input_ns * input_share
             artefact += call.artefact_ns * share
             if self.edits.without_pauses:
                 gap -= min(call.python_ns, own * share)
@@ -190,7 +190,7 @@ class _Change:
                 python += call.python_ns
                 work += call.own_work_ns * share
             events += call.events * share
-            loaded += call.input_events * kept
+            loaded += call.input_events * input_share
             cost += call.cost_ns * share
             changed = None if is_removed else self._changed(call)
             if changed is None:
@@ -209,19 +209,19 @@ class _Change:
         end = np.concatenate((table.end_ns[ops], times[:, 2]))
         return {int(number): union(start[thread == number], end[thread == number]) for number in np.unique(thread)}
 
-    def _kept(self, calls: Sequence[Call]) -> tuple[list[float], list[bool]]:
+    def _kept_shares(self, calls: Sequence[Call]) -> tuple[list[float], list[bool]]:
         """Return per call the share of the host's time before it that is kept, and whether the call is removed."""
         rows = np.array([call.row for call in calls], np.int64)
         gap = np.array([call.gap_ns for call in calls])
         shares, are_removed = np.ones(len(rows)), np.zeros(len(rows), bool)
         for thread, removed in self.removed.items():
-            places = np.flatnonzero(self.trace.calls.thread[rows] == thread)
-            start = self.trace.calls.start_ns[rows[places]]
-            are_removed[places] = contains(removed, start)
-            has_gap = gap[places] > 0
-            places, start = places[has_gap], start[has_gap]
-            inside = covered(removed, start - gap[places].astype(np.int64), start)
-            shares[places] = np.maximum(1.0 - inside / gap[places], 0.0)
+            on_thread = np.flatnonzero(self.trace.calls.thread[rows] == thread)
+            start = self.trace.calls.start_ns[rows[on_thread]]
+            are_removed[on_thread] = contains(removed, start)
+            has_gap = gap[on_thread] > 0
+            on_thread, start = on_thread[has_gap], start[has_gap]
+            inside = covered(removed, start - gap[on_thread].astype(np.int64), start)
+            shares[on_thread] = np.maximum(1.0 - inside / gap[on_thread], 0.0)
         return shares.tolist(), are_removed.tolist()
 
     def _changed(self, call: Call) -> Call | None:

@@ -64,10 +64,10 @@ def capture_of(trace: Trace, syncs: Syncs, region: Region, dropped: Collection[i
     waits[syncs.stalls.call] = True
     launched = trace.launches_work
     uses = trace.calls.named(lambda name: "EventRecord" in name or "StreamWaitEvent" in name)
-    held = inside & (launched | uses) & ~waits & ~_of_unknown_size(trace, syncs, phase, dropped)
+    capturable = inside & (launched | uses) & ~waits & ~_of_unknown_size(trace, syncs, phase, dropped)
     steps = max(int(trace.steps.complete.sum()), 1)
-    blockers = (*_waiting(syncs, inside, steps), *_varying(trace, held & launched))
-    return Capture(np.flatnonzero(held), float((held & launched).sum()) / steps, blockers)
+    blockers = (*_waiting(syncs, inside, steps), *_varying(trace, capturable & launched))
+    return Capture(np.flatnonzero(capturable), float((capturable & launched).sum()) / steps, blockers)
 
 
 def _of_unknown_size(trace: Trace, syncs: Syncs, phase: Int64s, dropped: Collection[int]) -> Bools:
@@ -88,11 +88,12 @@ def _of_unknown_size(trace: Trace, syncs: Syncs, phase: Int64s, dropped: Collect
         if count < SEVERAL_WAITS:
             continue
         forward, backward = (
-            np.flatnonzero(trace.launches_work & (step == number) & (phase == wanted)) for wanted in (FORWARD, BACKWARD)
+            np.flatnonzero(trace.launches_work & (step == number) & (phase == chosen)) for chosen in (FORWARD, BACKWARD)
         )
-        known = int(np.searchsorted(calls.start_ns[forward], calls.start_ns[waits[step[waits] == number]].min()))
-        unknown[forward[known:]] = True
-        unknown[backward[: round(len(backward) * (1 - known / max(len(forward), 1)))]] = True
+        first_ns = calls.start_ns[waits[step[waits] == number]].min()
+        sized = int(np.searchsorted(calls.start_ns[forward], first_ns))
+        unknown[forward[sized:]] = True
+        unknown[backward[: round(len(backward) * (1 - sized / max(len(forward), 1)))]] = True
     return unknown
 
 
@@ -170,12 +171,12 @@ def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:
     rows = np.flatnonzero(launched)
     issued = trace.calls.start_ns[launch[rows]]
     share = np.zeros(len(rows))
-    for name, left in FUSED.items():
+    for name, traffic in FUSED.items():
         marked = marks.named(f"Optimizer.step#{name}.step".__eq__)
-        share[contains(marks.times(marked), issued)] = left
-    known = share > 0
+        share[contains(marks.times(marked), issued)] = traffic
+    is_fused = share > 0
     times = share * np.maximum(trace.gpu.duration_ns[rows] - SMALL_NS, 0.0)
-    return dict(zip(rows[known].tolist(), times[known].tolist(), strict=True))
+    return dict(zip(rows[is_fused].tolist(), times[is_fused].tolist(), strict=True))
 
 
 ADAM = re.compile(r"Optimizer\.step#AdamW?\.step")
@@ -200,10 +201,10 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
     ops, launch = trace.ops, trace.links.launch
     marks = trace.annotations
     steps = marks.named(lambda name: ADAM.match(name) is not None)
-    held = np.isin(launch, np.array(list(graphed), np.int64)) & (launch != NONE)
-    op_of = np.where(held, trace.links.op[launch], NONE)
+    in_graph = np.isin(launch, np.array(list(graphed), np.int64)) & (launch != NONE)
+    op_of = np.where(in_graph, trace.links.op[launch], NONE)
     divides = np.append(ops.named(DIVISION.__eq__), False)
-    rows = np.flatnonzero(held & divides[op_of])
+    rows = np.flatnonzero(in_graph & divides[op_of])
     issued = trace.calls.start_ns[launch[rows]]
     reads = ops.start_ns[ops.named(PER_STEP_COUNT.__eq__)]
     powers = ops.start_ns[ops.named(OF_CAPTURABLE.__eq__)]
@@ -262,7 +263,7 @@ def in_graphs(
     and ops that the host computes.
     """
     owed = 0
-    for call in _in_one(calls, graphed, lambda call: call.input_ns + call.own_work_ns):
+    for call in _with_one_launch(calls, graphed, lambda call: call.input_ns + call.own_work_ns):
         if call.row in graphed:
             owed += handed_on.get(call.row, 0)
             yield _prolonged(call, longer) if any(work.row in longer for work in call.works) else call
@@ -271,16 +272,16 @@ def in_graphs(
             owed = 0
 
 
-def fused(calls: Iterable[Call], optimizers: Collection[int], left: Mapping[int, float]) -> Iterable[Call]:
+def fused(calls: Iterable[Call], optimizers: Collection[int], remaining_ns: Mapping[int, float]) -> Iterable[Call]:
     """Yield the calls after one launch replaced those of each optimizer step; its Python time stays.
 
-    `left` says how many ns of its GPU work remain, by row; the gaps between that work disappear.
+    `remaining_ns` says how many ns of its GPU work remain, by row; the gaps between that work disappear.
     """
-    for call in _in_one(calls, optimizers, lambda call: call.input_ns + call.python_ns):
-        yield _shortened(call, left) if any(work.row in left for work in call.works) else call
+    for call in _with_one_launch(calls, optimizers, lambda call: call.input_ns + call.python_ns):
+        yield _shortened(call, remaining_ns) if any(work.row in remaining_ns for work in call.works) else call
 
 
-def _in_one(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call], float]) -> Iterable[Call]:
+def _with_one_launch(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call], float]) -> Iterable[Call]:
     """Yield the calls after one launch replaced each run of calls of these rows.
 
     `kept` returns the host's time before a call of a run that stays.
@@ -308,9 +309,9 @@ def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:
     return structs.replace(call, works=works)
 
 
-def _shortened(call: Call, left: Mapping[int, float]) -> Call:
+def _shortened(call: Call, remaining_ns: Mapping[int, float]) -> Call:
     works = [
-        structs.replace(work, duration_ns=left[work.row], gap_ns=0.0) if work.row in left else work
+        structs.replace(work, duration_ns=remaining_ns[work.row], gap_ns=0.0) if work.row in remaining_ns else work
         for work in call.works
     ]
     return structs.replace(call, works=works)

@@ -16,7 +16,7 @@ from pinprof.processes import MEMINFO, machine_memory
 from pinprof.trace.info import HostMemory
 from pinprof.units import NS_PER_MS
 
-Mark: TypeAlias = Any
+EventMark: TypeAlias = Any
 """A moment on the GPU (`torch.cuda.Event`), or None."""
 
 
@@ -56,14 +56,14 @@ class Clock:
     def synchronize(self) -> None:
         """Wait until the device has done all its work."""
 
-    def mark(self) -> Mark:
+    def mark(self) -> EventMark:
         """Note this moment on the GPU; None without one."""
         return None
 
     def make_ready(self, marks: int = 1) -> None:
         """Prepare the next marks, so that making them takes no time."""
 
-    def between(self, start: Mark, end: Mark) -> int | None:
+    def between(self, start: EventMark, end: EventMark) -> int | None:
         """Return the GPU's time between two marks in ns, once; None if the GPU has not reached the second."""
         raise NotImplementedError
 
@@ -76,13 +76,13 @@ class CudaClock(Clock):
     def __init__(self) -> None:
         super().__init__()
         self._device = torch.cuda.current_device()
-        self._spare: list[Mark] = []
+        self._spare: list[EventMark] = []
 
     def synchronize(self) -> None:
         """Wait until the GPU has done all its work."""
         torch.cuda.synchronize(self._device)
 
-    def mark(self) -> Mark:
+    def mark(self) -> EventMark:
         """Note in the GPU's queue that one step ends here and the next begins; None while a graph is captured."""
         stream = torch.cuda.current_stream(self._device)
         if torch.cuda.is_current_stream_capturing():
@@ -100,7 +100,7 @@ class CudaClock(Clock):
             event.record(torch.cuda.current_stream(self._device))  # torch makes an event when it is first recorded
             self._spare.append(event)
 
-    def between(self, start: Mark, end: Mark) -> int | None:
+    def between(self, start: EventMark, end: EventMark) -> int | None:
         """Return the GPU's time between two marks in ns, and reuse these; None if it has not reached the second."""
         if not end.query():
             return None
@@ -109,7 +109,7 @@ class CudaClock(Clock):
         return time_ns
 
 
-def _new_event() -> Mark:
+def _new_event() -> EventMark:
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 

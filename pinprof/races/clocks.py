@@ -29,7 +29,7 @@ class Ticket(NamedTuple):
     number: int
 
 
-Known: TypeAlias = Mapping[Stream, int]
+EndedCopies: TypeAlias = Mapping[Stream, int]
 """The last copy of each stream that is known to have ended; 0 for a stream without an entry."""
 
 
@@ -39,7 +39,7 @@ class VectorClocks:
 
     _streams: dict[Stream, dict[Stream, int]] = field(default_factory=dict)
     """The copies that end before the next work of each stream; its own entry counts its copies."""
-    _events: dict[Hashable, Known] = field(default_factory=dict)
+    _events: dict[Hashable, EndedCopies] = field(default_factory=dict)
     """The copies that end before each event, by its last record."""
     _host: dict[Stream, int] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
@@ -66,22 +66,22 @@ class VectorClocks:
         with self._lock:
             _join(self._streams.setdefault(stream, {}), self.behind_stream(other))
 
-    def behind_stream(self, stream: Stream) -> Known:
+    def behind_stream(self, stream: Stream) -> EndedCopies:
         """Return what has ended when all work now on a stream has ended."""
         with self._lock:
             return dict(self._streams.get(stream, {}))
 
-    def behind_event(self, event: Hashable) -> Known:
+    def behind_event(self, event: Hashable) -> EndedCopies:
         """Return what has ended when an event has ended; nothing if it was not recorded."""
         with self._lock:
             return self._events.get(event, {})
 
-    def behind_device(self, device: int | None) -> Known:
+    def behind_device(self, device: int | None) -> EndedCopies:
         """Return what has ended when all work now on a device has ended; None stands for all devices."""
         with self._lock:
             return self.behind(stream for stream in self._streams if device is None or stream.device == device)
 
-    def behind(self, streams: Iterable[Stream]) -> Known:
+    def behind(self, streams: Iterable[Stream]) -> EndedCopies:
         """Return what has ended when all work now on some streams has ended."""
         with self._lock:
             known: dict[Stream, int] = {}
@@ -94,7 +94,7 @@ class VectorClocks:
         with self._lock:
             return {stream.device for stream in self._streams}
 
-    def host_learns(self, known: Known) -> bool:
+    def host_learns(self, known: EndedCopies) -> bool:
         """Let the host know what has ended; return whether any of that is new to it."""
         with self._lock:
             return _join(self._host, known)
@@ -110,7 +110,7 @@ class VectorClocks:
             return self._host.get(copy.stream, 0) >= copy.number
 
 
-def _join(known: dict[Stream, int], more: Known) -> bool:
+def _join(known: dict[Stream, int], more: EndedCopies) -> bool:
     news = {stream: number for stream, number in more.items() if number > known.get(stream, 0)}
     known.update(news)
     return bool(news)

@@ -10,7 +10,7 @@ import torch
 
 from pinprof.program.hooks import noting, replaced
 from pinprof.program.waits import taking_warnings
-from pinprof.races.clocks import Known, Stream
+from pinprof.races.clocks import EndedCopies, Stream
 from pinprof.races.gpu import Gpu
 from pinprof.races.watch import Watch
 
@@ -48,10 +48,10 @@ def _changes(watch: Watch, explicit: _ExplicitWait) -> Iterator[tuple[Any, str, 
     for name, note in _methods_of_streams(watch):  # torch.cuda's streams call the methods of events
         yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, noting(note))
 
-    def behind_current_device() -> Known:
+    def behind_current_device() -> EndedCopies:
         return behind_device(gpu.c._cuda_getDevice())  # noqa: SLF001
 
-    def behind_device(device: int) -> Known:
+    def behind_device(device: int) -> EndedCopies:
         return watch.clocks.behind_device(device)
 
     of_accelerator = ends("torch.accelerator.synchronize", behind_device, removable=True)
@@ -78,14 +78,14 @@ def _of_classes(
     def waits(_: None, event: Any, stream: Any = None) -> None:
         watch.clocks.wait(on(event, stream), key_of_event(event))
 
-    def behind_event(event: Any) -> Known:
+    def behind_event(event: Any) -> EndedCopies:
         return watch.clocks.behind_event(key_of_event(event))
 
-    def behind_both(first: Any, last: Any) -> Known:
+    def behind_both(first: Any, last: Any) -> EndedCopies:
         one, other = behind_event(first), behind_event(last)
         return {stream: max(one.get(stream, 0), other.get(stream, 0)) for stream in {*one, *other}}
 
-    def behind_stream(stream: Any) -> Known:
+    def behind_stream(stream: Any) -> EndedCopies:
         return watch.clocks.behind_stream(key_of_stream(stream))
 
     yield events, "record", noting(recorded)
@@ -118,7 +118,7 @@ def _changed(
     watch: Watch,
     explicit: _ExplicitWait,
     how: str,
-    behind: Callable[..., Known],
+    behind: Callable[..., EndedCopies],
     *,
     is_over: Callable[[Any], bool] = lambda _: True,
     removable: bool = False,

@@ -13,7 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from pinprof.program.frames import Stack, nearest_line, stack_from
 from pinprof.program.user_program import OWN_FOLDERS
-from pinprof.races.clocks import Known, Stream, VectorClocks
+from pinprof.races.clocks import EndedCopies, Stream, VectorClocks
 from pinprof.races.gpu import CopyMark, Gpu
 from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
 from pinprof.races.torch_ops import (
@@ -249,7 +249,7 @@ class Watch:
 
     # Streams, events and waits
 
-    def learn(self, known: Known, how: str, *, removable: bool = False) -> None:
+    def learn(self, known: EndedCopies, how: str, *, removable: bool = False) -> None:
         """Note what the host now knows to have ended, how, and whether the program could leave out that call."""
         with self._lock:
             news = self.clocks.host_learns(known)
@@ -260,7 +260,7 @@ class Watch:
             if self._waits is not None and removable:
                 self._waits.note_wait(how, place_of(stack), settled)
 
-    def behind_current(self) -> Known:
+    def behind_current(self) -> EndedCopies:
         """Return what has ended when all work now on this thread's current streams of all devices has ended."""
         return self.clocks.behind(self.gpu.current_stream(device) for device in self.clocks.devices())
 

@@ -50,8 +50,8 @@ def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
 
 
 def _idle(analysis: Analysis) -> TimesPerStep | None:
-    details, why = analysis.details, analysis.profile.withheld
-    if why.step or why.per_step or why.busy or why.causes or not details.devices:
+    details, withheld = analysis.details, analysis.profile.withheld
+    if withheld.step or withheld.per_step or withheld.busy or withheld.causes or not details.devices:
         return None
     trace, busiest = details.trace, max(details.devices, key=lambda device: device.busy_ns).device
     _, start, end = step_windows(trace, np.flatnonzero(trace.gpu.device == busiest))

@@ -43,7 +43,7 @@ SIDE = -2
 """`SIDE - device` is the number of the stream on which copies are made ahead."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Launched: TypeAlias = tuple[tuple[int, int, int | None, float, float, float, bool, bool], ...]
+LaunchedWork: TypeAlias = tuple[tuple[int, int, int | None, float, float, float, bool, bool], ...]
 
 DEFAULT_LAUNCH_NS = 5_000.0
 """The time of a call that launches work and does not wait, if the trace has no such call."""
@@ -130,7 +130,7 @@ class Move(NamedTuple):
     """A call as a replay needs it, without the host's time before it; times in ns."""
 
     row: int
-    works: Launched
+    works: LaunchedWork
     """The work that it launches at once: row, queue, copy engine or None, `duration_ns`, `latency_ns` and `gap_ns` of
     `GpuWork`, whether it is a copy of pageable memory, and whether it takes a place in the launch queue. Of a graph,
     which a single call launches, only the last node takes one."""
@@ -227,7 +227,7 @@ class Program:
         """Return the number of the copy engine that makes a copy on a queue; None for other work."""
         return None if work.engine == NONE else 2 * self.device.get(queue, SIDE - queue) + work.engine
 
-    def _launched(self, call: Call) -> Launched:
+    def _launched(self, call: Call) -> LaunchedWork:
         if not call.works or call.kind in (STAGED, AHEAD):
             return ()
         last = None if call.in_graph else call.works[-1]

@@ -117,10 +117,10 @@ def guide_to_text(guide: Guide, *, width: int = 100, color: bool = False) -> str
     return EMPTY.sub("\n\n", laid_out([_Text(guide.text)], width=width, color=color))
 
 
-def to_list(all_of_them: Sequence[Guide], *, width: int = 100, color: bool = False) -> str:
+def to_list(listed: Sequence[Guide], *, width: int = 100, color: bool = False) -> str:
     """Return the guides, a line each, for a terminal of this width."""
     rows = Table.grid(padding=(0, 2))
-    for guide in all_of_them:
+    for guide in listed:
         rows.add_row(Text(f"  {guide.name}", "bold"), _Text(guide.summary))
     return laid_out((Text("Guides", "bold"), rows, Text()), width=width, color=color)
 

@@ -6,11 +6,11 @@ from textwrap import wrap
 from typing import Annotated
 
 from pinprof.document import Document, Ms, Words, doc, encoded, filled, maybe_ms
-from pinprof.documents.fields import File, Line, PlacedJson, Saved, saving_fields
+from pinprof.documents.fields import FileField, LineField, PlacedJson, Saved, saving_fields
 from pinprof.fix import Patches, ProgramChange, RefusedPlace
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NO_GPU_WORK, capitalized, effect_and_remedy
-from pinprof.rules.rule import Numbers, Saving
+from pinprof.rules.rule import NumberEffect, Saving
 from pinprof.units import counted, duration, percent
 from pinprof.version import VERSION
 
@@ -120,8 +120,8 @@ def on_one_line(text: str) -> str:
 class FixPlace(Document):
     """A changed line."""
 
-    file: File
-    line: Line
+    file: FileField
+    line: LineField
 
 
 class FixChange(Saved):
@@ -130,7 +130,7 @@ class FixChange(Saved):
     rule: Annotated[str, doc("the rule whose finding it mends")]
     title: Annotated[Words, doc("the title of the rule")]
     what: Annotated[Words, doc("what it changes")]
-    numbers: Annotated[Numbers, doc("whether the program computes the same numbers afterwards")]
+    numbers: Annotated[NumberEffect, doc("whether the program computes the same numbers afterwards")]
     safe_if: Annotated[Words, doc("on what condition it is right")]
     files: Annotated[Sequence[str], doc("the files that it changes")]
     places: Annotated[Sequence[FixPlace], doc("where it changes them, the place of the finding first")]

@@ -37,7 +37,7 @@ class Column(NamedTuple):
     is_number: bool = False
 
 
-class Share(NamedTuple):
+class HtmlBarPart(NamedTuple):
     """A part of a whole, for a bar."""
 
     label: str
@@ -128,7 +128,7 @@ def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
     return Markup('<dl class="facts">\n{}\n</dl>').format(lines(cards))
 
 
-def shares(caption: str, parts: Sequence[Share], longest: float = 0.0) -> Markup:
+def shares(caption: str, parts: Sequence[HtmlBarPart], longest: float = 0.0) -> Markup:
     """Return a bar with the parts of a whole, and a legend.
 
     The bar is as wide as the page; of several bars, in proportion to the `longest` whole.

@@ -13,7 +13,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction import Edits
 from pinprof.prediction.scenarios import with_pinned, without_blocking
 from pinprof.replay.bound import feed_of
-from pinprof.rules.rule import Evidence, Further, Look, as_one
+from pinprof.rules.rule import Evidence, Further, Search, as_one
 from pinprof.rules.sums import LONGEST_NAME, Copies, copies_in_steps, kernels_in_steps, of_all
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
@@ -56,7 +56,7 @@ def has_unpinned_batches(details: Details) -> bool:
     return bool(details.loader.waits) and details.loader.pinned is False
 
 
-def pageable(code: int) -> Look:
+def pageable(code: int) -> Search:
     """Look for copies of pageable memory in this direction, except those that an op of a library makes by itself."""
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -83,7 +83,7 @@ def _as_sent(evidence: Evidence) -> Evidence:
     return replace(evidence, text=f"{evidence.text}; multiprocessing started this process: {SENT}", fix=PIN_HERE)
 
 
-def pageable_batches(*, loader_pins: bool) -> Look:
+def pageable_batches(*, loader_pins: bool) -> Search:
     """Look for copies of batches that are not pinned, of DataLoaders that pin or of others."""
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -146,7 +146,7 @@ def _one_step_ahead(details: Details, copies: Copies) -> Edits:
     return Edits(ahead=rows) | without_blocking(details, rows)
 
 
-def exposed(reason: str) -> Look:
+def exposed(reason: str) -> Search:
     """Look for HtoD copies that are exposed for this reason although kernels could hide them."""
 
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -196,7 +196,7 @@ IN_FLIGHT = {
 """By what an op on the host may do to the memory of copies: which copies, what they still do, and what follows."""
 
 
-def touched_in_flight(how: Literal["read", "written"]) -> Look:
+def touched_in_flight(how: Literal["read", "written"]) -> Search:
     """Look for copies that have not ended when the host, which has not waited, may read or write their memory."""
     memory, (one, several), consequence = IN_FLIGHT[how]
 

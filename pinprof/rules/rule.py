@@ -53,8 +53,8 @@ class Evidence(Placed):
     brief: str = ""
     """The sentence in one line, for the short report, where `text` takes several."""
     sites: "tuple[Evidence, ...]" = ()
-    """What is seen of each site, the costliest first, where one fix is for several: all else here is of all of them,
-    but for the place, which is that of the costliest with a line."""
+    """The evidence at each site, the costliest first, where one fix is for several sites. The other fields are then of
+    all sites together; the place is that of the costliest site with a line."""
     title: str = ""
     """What the finding is called, where that is more exact than the title of its rule."""
     fix: str = ""
@@ -91,7 +91,7 @@ def as_one(
     evidence_of: Callable[[Sequence[Member]], Evidence],
     groups: Callable[[Member], frozenset[int]] = _no_group,
 ) -> Iterator[Evidence]:
-    """Yield the `evidence_of` all sites that are worth a line, with that of each; nothing if there is none.
+    """Yield the evidence of all sites that are worth a line, with that of each site; nothing if none is worth it.
 
     `groups` numbers the groups of sites that wait for the same work: what costs nothing now belongs to the fix if the
     wait would only move there.
@@ -102,9 +102,9 @@ def as_one(
         yield kept[0][0]
     elif kept:
         sites = tuple(site for site, _ in kept)
-        at = next((site for site in sites if site.line is not None), sites[0])
-        whole = evidence_of([member for _, member in kept])
-        yield replace(whole, file=at.file, line=at.line, function=at.function, sites=sites)
+        shown = next((site for site in sites if site.line is not None), sites[0])
+        together = evidence_of([member for _, member in kept])
+        yield replace(together, file=shown.file, line=shown.line, function=shown.function, sites=sites)
 
 
 def _worth_a_line(
@@ -118,17 +118,17 @@ def _worth_a_line(
     return [pair for number, pair in enumerate(weighed) if number in costly or groups(pair[1]) & shared]
 
 
-Look: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
+Search: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
 
 Mended: TypeAlias = Literal["line", "construction", "hand", "kept"]
 """Where `pinprof fix` may change a program for a finding: at the line found, or where a DataLoader or an optimizer is
 made. By `hand`: it leaves the change to people. `kept`: the line has to stay."""
-Numbers: TypeAlias = Literal["equal", "rounding", "different"]
+NumberEffect: TypeAlias = Literal["equal", "rounding", "different"]
 """What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
 
 
 class Family(NamedTuple):
-    """What the rules of a hundred are about."""
+    """The subject of rules whose numbers begin with the same digit."""
 
     name: str
     title: str
@@ -161,7 +161,7 @@ class Rule:
 
     id: str
     title: str
-    numbers: Numbers | None
+    numbers: NumberEffect | None
     """What its change, made as `safe_if` says, does to the numbers: "equal" is what tests/rules/test_fix_code.py holds.
     None where that is open: they may be wrong before, or it depends on the op."""
     looks_at: str
@@ -177,8 +177,8 @@ class Rule:
     near_miss: str
     """An example of code that looks alike, and is fine."""
     short: str = ""
-    """Its change in 22 characters, for a column of a table; empty of what saves no time."""
-    look: Look | None = None
+    """Its change in 22 characters, for a column of a table; empty if it saves no time."""
+    look: Search | None = None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
     rests_on: tuple[FigureKind, ...] = ()
     """Where one of these figures is withheld, the rule is silent."""
@@ -200,7 +200,7 @@ class Rule:
 
     @property
     def family(self) -> str:
-        """What it is about, with the rules of the same hundred."""
+        """The name of its family."""
         return FAMILIES[self.id.removeprefix("PIN")[0]].name
 
     @property
@@ -280,7 +280,7 @@ class Finding:
         return tuple(replace(self, evidence=site.evidence, saving=site.saving, alone=()) for site in self.sites)
 
 
-SHOWN = 3
+MAX_IN_REPR = 3
 """Findings that a repr names."""
 
 
@@ -314,8 +314,8 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         return self
 
     def __repr__(self) -> str:
-        names = (f"{finding.rule.id} {_saves(finding.saving)}".strip() for finding in self[:SHOWN])
-        rest = f"and {len(self) - SHOWN} more" if len(self) > SHOWN else ""
+        names = (f"{finding.rule.id} {_saves(finding.saving)}".strip() for finding in self[:MAX_IN_REPR])
+        rest = f"and {len(self) - MAX_IN_REPR} more" if len(self) > MAX_IN_REPR else ""
         joint = f"together {duration(self.joint.saving_ns)}" if self.joint else ""
         return one_line(f"findings, {len(self)}", (*names, rest, joint)) if self else "<pinprof findings, none>"
 

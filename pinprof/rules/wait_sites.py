@@ -15,7 +15,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import without_blocking, without_waits
-from pinprof.rules.rule import Evidence, Look, as_one
+from pinprof.rules.rule import Evidence, Search, as_one
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, cost_of_waits, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
@@ -36,7 +36,7 @@ class WaitRuleFacts(TypedDict):
     what_if: str
     causes: tuple[str, ...]
     guards: bool
-    look: Look
+    look: Search
 
 
 def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -> WaitRuleFacts:
@@ -54,7 +54,7 @@ def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -
     }
 
 
-def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Look:
+def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Search:
     """Look for sites with one of the causes that are a problem.
 
     The waits in libraries that one line of the user calls are one site of the finding. `are_one`: one change removes

@@ -27,14 +27,14 @@ class LeftOut(Document):
 NoRoom: TypeAlias = Annotated[
     Sequence[LeftOut], doc("what had no room; the description of the tool says how to get it")
 ]
-Notes: TypeAlias = Annotated[Sequence[Words], doc("what the command said besides its result")]
+Remarks: TypeAlias = Annotated[Sequence[Words], doc("what the command said besides its result")]
 
 
 def answer_of(name: str) -> type[Struct]:
     """Return the type of the answer of a tool that gives a document."""
     document = DOCUMENTS[name]
     about = str(document.__doc__)
-    fields = [("document", Annotated[document, doc(about.removesuffix("."))]), ("left_out", NoRoom), ("notes", Notes)]
+    fields = [("document", Annotated[document, doc(about.removesuffix("."))]), ("left_out", NoRoom), ("notes", Remarks)]
     return defstruct(f"{document.__name__}Answer", fields, bases=(Document,), namespace={"__doc__": about})
 
 
@@ -50,7 +50,7 @@ class EvidenceAnswer(Document):
 
     rows: Annotated[Sequence[Row], doc("by id")]
     left_out: NoRoom
-    notes: Notes
+    notes: Remarks
 
 
 class ExplainAnswer(Document):

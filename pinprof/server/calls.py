@@ -13,7 +13,7 @@ from pinprof.errors import PinprofError
 from pinprof.server.answers import MOST_CHARACTERS, length, listed, shortened
 from pinprof.server.command import Runner, Tell
 from pinprof.server.folder import Folder
-from pinprof.server.tools import TOOLS, Arguments, Tool
+from pinprof.server.tools import TOOLS, Tool, ToolArguments
 from pinprof.temporary import temporary_folder
 
 READING_S = 600.0
@@ -35,7 +35,7 @@ class CallHandler:
     runner: Runner
     allow_running: bool = False
 
-    async def answer(self, name: str, given: Arguments, tell: Tell) -> dict[str, Any]:
+    async def answer(self, name: str, given: ToolArguments, tell: Tell) -> dict[str, Any]:
         """Return the answer of a tool. Raises PinprofError with one line."""
         tool = next((known for known in TOOLS if known.name == name), None)
         if tool is None:
@@ -73,7 +73,7 @@ def in_arguments(error: str, tool: Tool) -> str:
     return OPTION.sub(argument, HELP.sub("", error))
 
 
-def _check(tool: Tool, given: Arguments) -> None:
+def _check(tool: Tool, given: ToolArguments) -> None:
     """Raise PinprofError for arguments that the tool does not take."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415  it may take seconds, and clients wait for the start
     from jsonschema.exceptions import best_match  # noqa: PLC0415
@@ -85,7 +85,7 @@ def _check(tool: Tool, given: Arguments) -> None:
 
 
 @contextmanager
-def _diff_in_file(given: Arguments) -> Iterator[Arguments]:
+def _diff_in_file(given: ToolArguments) -> Iterator[ToolArguments]:
     """Give the arguments with the diff in a temporary file, as `patch`."""
     if "diff" not in given:
         yield given

@@ -12,10 +12,10 @@ MOST_NAMES, MOST_TRACES, MOST_IDS = 64, 256, 8
 MOST_MINUTES = 30.0
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-Names: TypeAlias = Annotated[Sequence[Name], Meta(max_length=MOST_NAMES)]
+NameList: TypeAlias = Annotated[Sequence[Name], Meta(max_length=MOST_NAMES)]
 Some: TypeAlias = Annotated[Sequence[Name], Meta(min_length=1, max_length=MOST_NAMES)]
 MaybeName: TypeAlias = Name | UnsetType
-MaybeNames: TypeAlias = Names | UnsetType
+MaybeNames: TypeAlias = NameList | UnsetType
 MaybeFlag: TypeAlias = bool | UnsetType
 Positive: TypeAlias = Annotated[float, Meta(gt=0, le=1e9)] | UnsetType
 FirstWanted: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType

@@ -31,7 +31,7 @@ INSTRUCTIONS = (
     "{root}; nothing outside of it is read. Never claim a saving that neither a replay predicted nor ab measured; null "
     "means not known; savings do not add up; a step as traced is not the step."
 )
-Context = ServerRequestContext[Any]
+RequestContext = ServerRequestContext[Any]
 
 
 def serve(folder: Path, *, allow_running: bool) -> None:
@@ -48,10 +48,10 @@ async def _serve(folder: Path, allow_running: bool) -> None:
 def server_of(calls: CallHandler) -> Server[Any]:
     """Return the server that speaks the protocol for these calls."""
 
-    async def list_tools(_context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def list_tools(_context: RequestContext, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_listed(tool) for tool in TOOLS])
 
-    async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(context: RequestContext, params: CallToolRequestParams) -> CallToolResult:
         async def tell(seconds: float, message: str) -> None:
             await context.session.report_progress(seconds, None, one_line(message))
 

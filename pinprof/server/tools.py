@@ -16,7 +16,7 @@ from pinprof.server import answers, inputs
 from pinprof.server.answers import MOST_CHARACTERS
 from pinprof.server.folder import Folder
 
-Arguments = Mapping[str, Any]
+ToolArguments = Mapping[str, Any]
 """The arguments of a call, which the schema of its tool allows."""
 NOT_OPTIONS = {"traces", "of", "ids", "trace", "scripts", "topic", "command", "against", "diff", "causes", "verify"}
 """Arguments that are not options of their command under the same name."""
@@ -36,7 +36,7 @@ class Tool:
     about: str
     takes: type[Document]
     answers: type[Struct]
-    command: Callable[[Folder, Arguments], list[str]]
+    command: Callable[[Folder, ToolArguments], list[str]]
     """Returns the words of the command."""
     shorten_first: Sequence[str] = ()
     """Lists of the answer that lose items before others do."""
@@ -54,54 +54,54 @@ class Tool:
         return to_schema(self.answers)
 
 
-def report(folder: Folder, given: Arguments) -> list[str]:
+def report(folder: Folder, given: ToolArguments) -> list[str]:
     """Return the command for a brief."""
     return ["report", "--json=-", "--brief", "--", *folder.traces(given["traces"])]
 
 
-def evidence(folder: Folder, given: Arguments) -> list[str]:
+def evidence(folder: Folder, given: ToolArguments) -> list[str]:
     """Return the command for the document in which ids are looked up."""
     if given.get("of") == "compare":
         return ["compare", "--json=-", "--", *folder.traces(given["traces"])]
     return ["report", "--json=-", "--", *folder.traces(given["traces"])]
 
 
-def compare(folder: Folder, given: Arguments) -> list[str]:
+def compare(folder: Folder, given: ToolArguments) -> list[str]:
     """Return the command for a comparison."""
     return ["compare", "--json=-", "--brief", "--", folder.file(given["before"]), folder.file(given["after"])]
 
 
-def whatif(folder: Folder, given: Arguments) -> list[str]:
+def whatif(folder: Folder, given: ToolArguments) -> list[str]:
     """Return the command for a prediction."""
     return ["whatif", "--json=-", *options(given), "--", *folder.traces(given["traces"])]
 
 
-def fix(folder: Folder, given: Arguments) -> list[str]:
+def fix(folder: Folder, given: ToolArguments) -> list[str]:
     """Return the command for diffs; it never writes."""
     scripts = [folder.file(script) for script in given.get("scripts", ())]
     return ["fix", "--json=-", *options(given), "--", folder.file(given["trace"]), *scripts]
 
 
-def ab(folder: Folder, given: Arguments) -> list[str]:
+def ab(folder: Folder, given: ToolArguments) -> list[str]:
     """Return the command for a measurement of two versions."""
     against = [f"--against={shlex.join(folder.program(given['against']))}"] if "against" in given else []
     traces = [] if given.get("causes", True) else ["--no-trace"]
     return ["ab", "--json=-", *options(given), *against, *traces, "--", *folder.program(given["command"])]
 
 
-def try_fixes(folder: Folder, given: Arguments) -> list[str]:
+def try_fixes(folder: Folder, given: ToolArguments) -> list[str]:
     """Return the command for a trial of fixes."""
     trace = [f"--trace={folder.file(given['trace'])}"] if "trace" in given else []
     verify = [] if given.get("verify", True) else ["--no-verify"]
     return ["try", "--json=-", *options(given), *trace, *verify, "--", *folder.program(given["command"])]
 
 
-def explain(_folder: Folder, given: Arguments) -> list[str]:
+def explain(_folder: Folder, given: ToolArguments) -> list[str]:
     """Return the command for a text."""
     return ["explain", "--", *([given["topic"]] if "topic" in given else [])]
 
 
-def options(given: Arguments) -> list[str]:
+def options(given: ToolArguments) -> list[str]:
     """Return the options for the arguments of a call: each has the name of an argument, and a list is repeated."""
     words = []
     for name, value in given.items():

@@ -112,11 +112,11 @@ def contexts_of_metadata(entry: object) -> Contexts | None:
     if contexts is None:
         return None
     names, lines = len(contexts.names), len(contexts.lines)
-    whole = all(
+    are_valid = all(
         -1 <= wait.line < lines and all(EDGE <= name < names for name in wait.before + wait.after)
         for wait in contexts.waits
     )
-    return contexts if whole else None
+    return contexts if are_valid else None
 
 
 def lines_of_metadata(entry: object) -> tuple[RecordedLines, ...]:
@@ -177,9 +177,9 @@ def watched_of_metadata(entry: object) -> DebugModeWaits | None:
     if watched is None:
         return None
     named = (index for sequence in watched.sequences or () for index in sequence)
-    whole = all(0 <= index < len(watched.waits) for index in named)
-    within = all(wait.at and 0 <= min(wait.at) <= max(wait.at) <= watched.steps for wait in watched.waits)
-    return watched if whole and within else None
+    are_waits = all(0 <= index < len(watched.waits) for index in named)
+    are_steps = all(wait.at and 0 <= min(wait.at) <= max(wait.at) <= watched.steps for wait in watched.waits)
+    return watched if are_waits and are_steps else None
 
 
 def period(at: Collection[int], steps: int) -> int | None:
@@ -187,11 +187,11 @@ def period(at: Collection[int], steps: int) -> int | None:
 
     It is also None if the something came in the only step.
     """
-    places = sorted(set(at))
-    if len(places) == steps == 1:
+    ordered = sorted(set(at))
+    if len(ordered) == steps == 1:
         return None
-    gaps = {after - before for before, after in pairwise(places)}
+    gaps = {after - before for before, after in pairwise(ordered)}
     if len(gaps) != 1:
         return None
     (gap,) = gaps
-    return gap if places[0] < gap and steps - places[-1] <= gap else None
+    return gap if ordered[0] < gap and steps - ordered[-1] <= gap else None

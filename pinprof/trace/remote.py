@@ -143,9 +143,9 @@ def _web_options(url: str) -> dict[str, Any]:
     from aiohttp import ClientTimeout
     from fsspec.config import conf
 
-    own = conf.get(url.partition(":")[0], {}).get("client_kwargs", {})
+    configured = conf.get(url.partition(":")[0], {}).get("client_kwargs", {})
     timeout = ClientTimeout(total=None, sock_connect=SILENCE_S, sock_read=SILENCE_S)
-    return {"client_kwargs": {"timeout": timeout, "trust_env": True, **own}}
+    return {"client_kwargs": {"timeout": timeout, "trust_env": True, **configured}}
 
 
 @contextmanager

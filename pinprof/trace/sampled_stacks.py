@@ -22,7 +22,7 @@ MOST_STACKS = 5_000
 MOST_SAMPLES = 1_000_000_000
 """A larger count is corrupt: at 10 ms each it would be four months."""
 
-Origin: TypeAlias = Annotated[
+CodeOrigin: TypeAlias = Annotated[
     Literal["user", "torch", "library"],
     doc("whose code it is: the program's own, torch's, or that of Python and other installed packages"),
 ]
@@ -34,7 +34,7 @@ class HostFrame(Placed, Struct, frozen=True):
     file: Annotated[str, doc("the file of the code, as it was recorded")]
     line: Annotated[Count | None, doc("its line; null where only the function is certain")]
     function: Annotated[str, doc("the function around it, qualified by its class from Python 3.11 on")]
-    origin: Origin
+    origin: CodeOrigin
 
     def is_of(self, file: str, function: str | None = None) -> bool:
         """Return whether it is in a file whose path ends so, with / on every system, and in this function if given."""

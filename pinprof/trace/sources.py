@@ -103,7 +103,7 @@ def _may_be_read(path: Path) -> bool:
 
 Body: TypeAlias = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
+ScopeNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
 
 MODULE = "<module>"
 
@@ -268,7 +268,7 @@ def _walk(body: Iterable[ast.AST]) -> Iterator[tuple[ast.AST, bool]]:
     waiting = [(node, True) for node in body]
     while waiting:
         node, own = waiting.pop()
-        inside = own and not isinstance(node, Scope)
+        inside = own and not isinstance(node, ScopeNode)
         yield node, inside
         waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
 

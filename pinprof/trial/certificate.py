@@ -13,7 +13,7 @@ from pinprof.prediction.verification import Verification
 from pinprof.trial.numbers import NumbersComparison
 from pinprof.trial.selection import FixOutcome
 
-Verdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_change"]
+PatchVerdict: TypeAlias = Literal["take_it", "leave_it", "cannot_tell", "nothing_to_change"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Certificate:
         return self.measurement.test.judgement if self.measurement else None
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> PatchVerdict:
         """Whether to take the patch."""
         if not self.patches.patches:
             return "nothing_to_change"

@@ -26,7 +26,7 @@ from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
 from pinprof.trial.numbers import ComputedSums, Numbers
 
 SEED = 0
-Kind: TypeAlias = Literal["loss", "parameters", "output"]
+NotedKind: TypeAlias = Literal["loss", "parameters", "output"]
 
 AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By size in bytes: the type of integers that has the bits of a number."""
@@ -47,7 +47,7 @@ class TensorSums(NamedTuple):
 class Note(NamedTuple):
     """What was computed at one point of the program."""
 
-    kind: Kind
+    kind: NotedKind
     dtype: str
     """The least precise floating type among the tensors."""
     sums: tuple[TensorSums, ...]
@@ -78,7 +78,7 @@ class NumberNotes:
         """Return all notes; this waits for the GPU."""
         return tuple(map(_computed, self.notes))
 
-    def _note(self, kind: Kind, things: Any) -> None:
+    def _note(self, kind: NotedKind, things: Any) -> None:
         if uses_cuda() and torch.cuda.is_current_stream_capturing():
             return
         with torch.no_grad(), _without_autocast():

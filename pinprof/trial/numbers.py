@@ -23,8 +23,8 @@ differ by factors."""
 FEWEST_LOSSES = 4
 """This many equal losses show that the steps between them did the same."""
 
-Verdict: TypeAlias = Literal["equal", "rounding", "different", "cannot_tell"]
-Others: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"
+NumbersVerdict: TypeAlias = Literal["equal", "rounding", "different", "cannot_tell"]
+RunOriginalAgain: TypeAlias = "Callable[[], tuple[Numbers, Numbers]]"
 """Runs the original again, and once more with nudged numbers. Raises MeasureError."""
 
 
@@ -81,7 +81,7 @@ class Numbers(msgspec.Struct, frozen=True):
 class NumbersComparison:
     """The result of comparing the numbers of two versions."""
 
-    verdict: Verdict
+    verdict: NumbersVerdict
     steps: int
     kinds: tuple[str, ...]
     why: str
@@ -94,7 +94,7 @@ class NumbersComparison:
     """The largest difference of two runs of the original; None if it ran once, because the numbers are equal."""
 
 
-def compare_numbers(before: Numbers, after: Numbers, others: Others) -> NumbersComparison:
+def compare_numbers(before: Numbers, after: Numbers, others: RunOriginalAgain) -> NumbersComparison:
     """Compare the numbers of a version before a change and after it.
 
     If their bits differ, `others` runs the original again, and once nudged: with the last bit of every parameter

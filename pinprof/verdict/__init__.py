@@ -1,6 +1,6 @@
 """Why the step is as long as it is: what each limit costs it, and the one that costs most."""
 
-from pinprof.verdict.limits import (
+from pinprof.verdict.step_limits import (
     AWAITED,
     BY_HOST,
     CAUSES,

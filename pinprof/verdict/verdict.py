@@ -12,8 +12,8 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
 from pinprof.replay.bound import is_gpu_bound
-from pinprof.verdict.limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitCost, LimitName
 from pinprof.verdict.rerun import Rerun
+from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitCost, LimitName
 
 WORTH: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""

@@ -147,8 +147,8 @@ WORKLOADS = (
 
 def workload(name: str) -> Workload:
     """Return the workload of this name."""
-    for known in WORKLOADS:
-        if known.name == name:
-            return known
-    names = ", ".join(known.name for known in WORKLOADS)
+    for candidate in WORKLOADS:
+        if candidate.name == name:
+            return candidate
+    names = ", ".join(candidate.name for candidate in WORKLOADS)
     raise UnknownWorkloadError(f"no workload is named {name!r}; there are {names}")

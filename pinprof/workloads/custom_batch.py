@@ -14,13 +14,13 @@ from pinprof.workloads.transfers import Sizes
 
 FEATURES = 1024
 WORKERS = 2
-Sample = tuple[Tensor, Tensor]
+InputAndTarget = tuple[Tensor, Tensor]
 
 
 class PlainBatch:
     """A batch that a DataLoader cannot pin: it returns the batch unpinned, without a warning."""
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
+    def __init__(self, samples: Sequence[InputAndTarget]) -> None:
         """Stack the samples: the class itself is the loader's `collate_fn`."""
         self.inputs = torch.stack([inputs for inputs, _ in samples])
         self.targets = torch.stack([targets for _, targets in samples])
@@ -44,7 +44,7 @@ class PinnableBatch(PlainBatch):
         return self
 
 
-class Samples(Dataset[Sample]):
+class Samples(Dataset[InputAndTarget]):
     """Four batches of samples."""
 
     def __init__(self, rows: int) -> None:
@@ -53,11 +53,11 @@ class Samples(Dataset[Sample]):
     def __len__(self) -> int:
         return len(self._inputs)
 
-    def __getitem__(self, index: int) -> Sample:
+    def __getitem__(self, index: int) -> InputAndTarget:
         return self._inputs[index], torch.tensor(index)
 
 
-def as_dictionary(samples: Sequence[Sample]) -> dict[str, Tensor]:
+def as_dictionary(samples: Sequence[InputAndTarget]) -> dict[str, Tensor]:
     """Return the samples as a batch that a DataLoader knows how to pin."""
     return {
         "inputs": torch.stack([inputs for inputs, _ in samples]),
@@ -65,7 +65,7 @@ def as_dictionary(samples: Sequence[Sample]) -> dict[str, Tensor]:
     }
 
 
-Collate = Callable[[Sequence[Sample]], Any]
+Collate = Callable[[Sequence[InputAndTarget]], Any]
 
 
 def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> "DataLoader[Any]":
@@ -135,7 +135,7 @@ def _made_pinned() -> Tensor:
 class _Witness:
     """A batch that knows whether a thread other than the main one has pinned it."""
 
-    def __init__(self, _samples: Sequence[Sample]) -> None:
+    def __init__(self, _samples: Sequence[InputAndTarget]) -> None:
         self.in_thread = False
 
     def pin_memory(self) -> "_Witness":

@@ -19,13 +19,13 @@ from pinprof.trace import Trace, read_trace
 from pinprof.trace.calls import ASYNC_COPY, call_kinds
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE
 from pinprof.units import NS_PER_MS
-from pinprof.workloads import bandwidth, custom_batch, hazards, limits, overlap, pinning, processes, training, transfers
+from pinprof.workloads import bandwidth, custom_batch, hazards, overlap, pinning, processes, training, transfers
 from pinprof.workloads.pictures import picture
+from pinprof.workloads.pinned_memory import allocations, free_pinned, left_to_the_host, pinned_limits
 from pinprof.workloads.timing import FULL, QUICK, Budget, answer, by_host, figure, time_cases
 from pinprof.workloads.transfers import Sizes
 
-TRACED_STEPS = 5
-TRACED_WARM_UP = 5
+TRACED_STEPS, TRACED_WARM_UP = 5, 5
 MOST_WARM_UP = 20
 PLAIN_SECONDS = 5
 """How long the step is timed without a profiler."""
@@ -37,14 +37,14 @@ SOME_ROUNDS = 3
 ONE_WAIT = ", one synchronize"
 """A part of the names of cases that is left out of the names of their waits."""
 
-Finding = Figure | Picture
+TraceResult = Figure | Picture
 Timing = Callable[[torch.device, Sizes, Budget], Iterator[Figure]]
-Recording = Callable[[torch.device, Sizes, int, Path, processes.Record], Iterator[str]]
-"""Records a case, by its place, and yields the paths of its traces."""
+RecordCase = Callable[[torch.device, Sizes, int, Path, processes.Recorder], Iterator[str]]
+"""Records a case, by its number, and yields the paths of its traces."""
 
 
 @dataclass(frozen=True)
-class Timed:
+class ExperimentCode:
     """The code of one experiment."""
 
     cases: Callable[[torch.device, Sizes], Mapping[str, Callable[[], object]]]
@@ -53,19 +53,19 @@ class Timed:
     """Steps between two synchronizes when the cases are timed."""
     timing: Timing | None = None
     """Measures what replaces the times of the cases."""
-    besides: Timing | None = None
+    additional: Timing | None = None
     """Measures what comes in addition to the cases."""
-    read: Callable[[str, Trace, Details], Iterator[Finding]] | None = None
+    read: Callable[[str, Trace, Details], Iterator[TraceResult]] | None = None
     """Yields what the trace of a case shows."""
     traced: tuple[str, ...] | None = None
     """The cases whose traces are read; None for all."""
     once: Timing | None = None
     """Measures what takes long, once after the rounds."""
-    recording: Recording | None = None
+    recording: RecordCase | None = None
     """Records a case, if that takes several processes."""
     rounds: int = ROUNDS
-    """The number of rounds: one for a yes or no; fewer than `ROUNDS` for what takes seconds, fewest for what starts
-    several processes in a round, each as good as a round."""
+    """The number of rounds: one where the answer is yes or no; fewer than `ROUNDS` where a round takes seconds, and
+    fewest where it starts several processes and each counts as a round."""
 
 
 def _waits(case: str, trace: Trace, measured: Details) -> Iterator[Figure]:  # noqa: ARG001  one signature for all readers
@@ -79,7 +79,7 @@ def _count(what: str, case: str, unit: str, total: int, measured: Details) -> Fi
     return Figure(f"{what}, {case.removesuffix(ONE_WAIT)}", unit, mean, mean, mean, measured.steps.count)
 
 
-def _waits_and_copies(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+def _waits_and_copies(case: str, trace: Trace, measured: Details) -> Iterator[TraceResult]:
     yield from _waits(case, trace, measured)
     in_steps = np.isin(trace.links.call_step, np.flatnonzero(trace.steps.complete))
     copies = int((in_steps & (call_kinds(trace.calls) == ASYNC_COPY)).sum())
@@ -146,37 +146,37 @@ def _queued_early(case: str, trace: Trace) -> Iterator[Figure]:
         yield figure(f"{EARLY}{case}", "%", shares)
 
 
-def _how_many_at_once(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+def _how_many_at_once(case: str, trace: Trace, measured: Details) -> Iterator[TraceResult]:
     yield from _queued_early(case, trace)
     yield from _at_once(case, trace)
     yield picture(case, trace, measured)
 
 
-def _beside_kernels_or_copies(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+def _beside_kernels_or_copies(case: str, trace: Trace, measured: Details) -> Iterator[TraceResult]:
     if case in TWO_COPIES:
         yield from _at_once(case, trace)
     else:
         yield from _overlapped_and_drawn(case, trace, measured)
 
 
-def _overlapped_and_drawn(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+def _overlapped_and_drawn(case: str, trace: Trace, measured: Details) -> Iterator[TraceResult]:
     yield from _overlapped(case, trace, measured)
     yield from _possible(case, trace, measured)
     yield picture(case, trace, measured)
 
 
-def _waits_and_overlap(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+def _waits_and_overlap(case: str, trace: Trace, measured: Details) -> Iterator[TraceResult]:
     yield from _waits(case, trace, measured)
     yield from _overlapped(case, trace, measured)
     yield picture(case, trace, measured)
 
 
-def _waits_overlap_and_lead(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+def _waits_overlap_and_lead(case: str, trace: Trace, measured: Details) -> Iterator[TraceResult]:
     yield from _waits_and_overlap(case, trace, measured)
     yield from _ahead(case, trace)
 
 
-def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Iterator[TraceResult]:
     yield from _waits_and_overlap(case, trace, measured)
     gpu = trace.gpu
     copies = (gpu.category == MEMCPY) & (gpu.direction == HTOD) & (gpu.bytes != NONE) & (gpu.duration_ns > 0)
@@ -185,7 +185,7 @@ def _waits_overlap_and_rate(case: str, trace: Trace, measured: Details) -> Itera
         yield figure(f"rate, {case}", "GB/s", rates)
 
 
-def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[Finding]:
+def _how_the_loop_runs(case: str, trace: Trace, measured: Details) -> Iterator[TraceResult]:
     yield from _waits_overlap_and_lead(case, trace, measured)
     yield from _ended_before_the_next_kernel(case, trace)
 
@@ -228,66 +228,66 @@ def _ahead(case: str, trace: Trace) -> Iterator[Figure]:
         yield figure(f"ahead, {case}", "ms", ahead)
 
 
-PROGRAMS: Mapping[str, Timed] = {
-    "E1": Timed(transfers.pinning_cost, besides=pinning.pinning_in_full),
-    "E2": Timed(transfers.small_tensors, timing=transfers.small_tensors_in_turn, read=_waits_and_copies),
-    "E3": Timed(
+PROGRAMS: Mapping[str, ExperimentCode] = {
+    "E1": ExperimentCode(transfers.pinning_cost, additional=pinning.pinning_in_full),
+    "E2": ExperimentCode(transfers.small_tensors, timing=transfers.small_tensors_in_turn, read=_waits_and_copies),
+    "E3": ExperimentCode(
         transfers.six_strategies,
         timing=transfers.six_in_turn,
-        besides=transfers.few_tensors,
+        additional=transfers.few_tensors,
         read=_how_many_at_once,
         traced=(AS_MANY,),
         rounds=4,
     ),
-    "E4": Timed(
+    "E4": ExperimentCode(
         overlap.copy_overlap,
-        besides=overlap.one_kernel_ported,
+        additional=overlap.one_kernel_ported,
         read=_beside_kernels_or_copies,
         traced=(*overlap.BESIDE_KERNELS, *TWO_COPIES[1:]),
     ),
-    "E5": Timed(hazards.early_read, timing=hazards.reading_early, rounds=1),
-    "E6": Timed(hazards.early_write, timing=hazards.writing_early, rounds=1),
-    "E7": Timed(transfers.threaded_pinning, besides=transfers.small_and_few, rounds=SOME_ROUNDS),
-    "E8": Timed(
+    "E5": ExperimentCode(hazards.early_read, timing=hazards.reading_early, rounds=1),
+    "E6": ExperimentCode(hazards.early_write, timing=hazards.writing_early, rounds=1),
+    "E7": ExperimentCode(transfers.threaded_pinning, additional=transfers.small_and_few, rounds=SOME_ROUNDS),
+    "E8": ExperimentCode(
         training.loader,
         timing=training.loader_times,
-        besides=training.loader_besides,
+        additional=training.loader_in_turn,
         read=_waits_overlap_and_rate,
         traced=COPIED,
         rounds=5,
     ),
-    "E9": Timed(
+    "E9": ExperimentCode(
         custom_batch.custom_batch, timing=lambda _device, sizes, _budget: custom_batch.are_pinned(sizes), rounds=1
     ),
-    "E10": Timed(training.prefetching, steps=training.STEPS, read=_how_the_loop_runs, traced=training.FETCHED),
-    "E11": Timed(
+    "E10": ExperimentCode(training.prefetching, steps=training.STEPS, read=_how_the_loop_runs, traced=training.FETCHED),
+    "E11": ExperimentCode(
         processes.each_copies,
         timing=processes.first_and_later,
         recording=processes.record_bare,
         rounds=SOME_ROUNDS,
     ),
-    "E12": Timed(
+    "E12": ExperimentCode(
         processes.as_sent,
         timing=processes.pinned_in_object,
         recording=processes.record_in_object,
         rounds=SOME_ROUNDS,
     ),
-    "E13": Timed(bandwidth.directions, timing=bandwidth.bandwidth),
-    "E14": Timed(training.training_loop, timing=training.loop_times, read=_waits_overlap_and_lead),
-    "E15": Timed(limits.allocations, timing=limits.limits, once=limits.left_to_the_host, rounds=4),
+    "E13": ExperimentCode(bandwidth.directions, timing=bandwidth.bandwidth),
+    "E14": ExperimentCode(training.training_loop, timing=training.loop_times, read=_waits_overlap_and_lead),
+    "E15": ExperimentCode(allocations, timing=pinned_limits, once=left_to_the_host, rounds=4),
 }
 
 
 def time_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[Figure]:
     """Yield what is measured of an experiment without a profiler, and free all memory."""
-    program, on, budget = PROGRAMS[number], torch.device(device), QUICK if quick else FULL
+    program, gpu, budget = PROGRAMS[number], torch.device(device), QUICK if quick else FULL
     try:
         if program.timing is not None:
-            yield from program.timing(on, sizes, budget)
+            yield from program.timing(gpu, sizes, budget)
         else:
-            yield from time_cases(program.cases(on, sizes), by_host(on, steps=program.steps), budget)
-        if program.besides is not None:
-            yield from program.besides(on, sizes, budget)
+            yield from time_cases(program.cases(gpu, sizes), by_host(gpu, steps=program.steps), budget)
+        if program.additional is not None:
+            yield from program.additional(gpu, sizes, budget)
     finally:
         free_memory()
 
@@ -303,7 +303,7 @@ def measure_once(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -
         free_memory()
 
 
-def trace_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[Finding]:  # noqa: ARG001
+def trace_experiment(number: str, sizes: Sizes, quick: bool, device: str = "cuda") -> Iterator[TraceResult]:  # noqa: ARG001
     """Yield what the traces of an experiment's cases show, if any is read.
 
     Time nothing in this process afterwards: CUPTI, once loaded, slows the host.
@@ -326,7 +326,7 @@ def free_memory() -> None:
     """Free the device memory of the experiment before and, if this torch can, its pinned memory."""
     gc.collect()
     torch.cuda.empty_cache()
-    limits.free_pinned()
+    free_pinned()
 
 
 def record(run: Callable[[], object], path: Path, *, plain_steps: int = 20, line_steps: int = 3) -> None:
@@ -352,8 +352,8 @@ def record_case(number: str, sizes: Sizes, case: str, path: str, device: str = "
     """Record a case of an experiment, its step timed without a profiler before; yield the paths that are written."""
     program = PROGRAMS[number]
     if program.recording is not None:
-        place = experiment(number).cases.index(case)
-        yield from program.recording(torch.device(device), sizes, place, Path(path), record)
+        case_number = experiment(number).cases.index(case)
+        yield from program.recording(torch.device(device), sizes, case_number, Path(path), record)
         return
     record(program.cases(torch.device(device), sizes)[case], Path(path))
     yield path

@@ -18,11 +18,11 @@ LONG_KERNEL_CYCLES = 10_000_000
 SENT_SHARE = 10
 """The tensor that is sent to the GPU has one row for this many of the one that is read back."""
 
-Try = Callable[[], bool]
+HazardTry = Callable[[], bool]
 """One try; returns whether a value was wrong."""
 
 
-def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
+def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, HazardTry]:
     """E5: copy with non_blocking=True and read: on the host at once or after a synchronize, or on the GPU at once.
 
     Each try has a new number in the tensor, so that the memory of an earlier copy cannot hold the right one.
@@ -41,7 +41,7 @@ def early_read(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
         synchronize(device)
         return wrong
 
-    def sent(sources: list[Tensor]) -> Try:
+    def sent(sources: list[Tensor]) -> HazardTry:
         turns = cycle(enumerate(sources, start=1))
 
         def is_wrong() -> bool:
@@ -108,7 +108,7 @@ def by_other_threads(device: torch.device) -> Callable[[Callable[[], object]], f
     return busy
 
 
-def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, Try]:
+def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, HazardTry]:
     """E6: overwrite the source of a copy to the GPU that was just queued, at once or after a synchronize.
 
     In the text's order a long kernel comes after the copy, which the host's write must outrun. In ours it comes before,
@@ -153,7 +153,7 @@ def long_kernel(cycles: int = LONG_KERNEL_CYCLES) -> None:
     torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001  no public name
 
 
-def count_wrong(cases: Mapping[str, Try], tries: int) -> Iterator[Figure]:
+def count_wrong(cases: Mapping[str, HazardTry], tries: int) -> Iterator[Figure]:
     """Yield for each case the number of tries with a wrong value."""
     for name, run in cases.items():
         wrong = float(sum(run() for _ in range(tries)))

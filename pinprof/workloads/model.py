@@ -30,7 +30,7 @@ LEARNING_RATE = 1e-3
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ModelSizes:
     """How large a workload is: rows of a batch, features of a row, classes to tell apart."""
 
     rows: int
@@ -38,10 +38,10 @@ class Sizes:
     classes: int
 
 
-def sizes(scale: float) -> Sizes:
+def sizes(scale: float) -> ModelSizes:
     """Return the workloads' sizes times `scale`, none below 8."""
     rows, features, classes = (max(FEWEST, round(size * scale)) for size in (ROWS, FEATURES, CLASSES))
-    return Sizes(rows, features, classes)
+    return ModelSizes(rows, features, classes)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Trainer:
         return loss.detach()
 
 
-def trainer(device: torch.device, size: Sizes, *, hidden: int = 2) -> Trainer:
+def trainer(device: torch.device, size: ModelSizes, *, hidden: int = 2) -> Trainer:
     """Return a fresh network for batches of this size; its optimizer is fused, so that a step has few events."""
     layers: list[nn.Module] = []
     for _ in range(hidden):
@@ -75,13 +75,13 @@ def trainer(device: torch.device, size: Sizes, *, hidden: int = 2) -> Trainer:
     return Trainer(model, optimizer, torch.randint(size.classes, (size.rows,), device=device))
 
 
-def host_batches(size: Sizes, count: int = 2, *, pinned: bool = False) -> list[Tensor]:
+def host_batches(size: ModelSizes, count: int = 2, *, pinned: bool = False) -> list[Tensor]:
     """Return different batches in host memory: at least two, so that no step can reuse the copy of the one before."""
     batches = [torch.randn(size.rows, size.features) for _ in range(count)]
     return [batch.pin_memory() for batch in batches] if pinned else batches
 
 
-def device_batch(size: Sizes, device: torch.device) -> Tensor:
+def device_batch(size: ModelSizes, device: torch.device) -> Tensor:
     """Return a batch that is on the device from the start."""
     return torch.randn(size.rows, size.features, device=device)
 

@@ -7,7 +7,7 @@ import torch
 
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import CALL, FRESH, KEPT_BUFFER, LARGER, LARGER_TIMES, MADE
-from pinprof.workloads.limits import free_pinned
+from pinprof.workloads.pinned_memory import free_pinned
 from pinprof.workloads.timing import Budget, by_call, by_host, figure, repeated, time_cases
 from pinprof.workloads.transfers import Sizes, pinning_cost
 

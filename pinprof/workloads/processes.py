@@ -36,10 +36,10 @@ START_S = 60
 """How long the slowest process may take to start."""
 Sent = tuple[Callable[..., None], tuple[object, ...]]
 """A function and its arguments; the process's number and a queue come before these."""
-Times = Mapping[str, list[float]]
-Clock = Callable[[Callable[[], object], str], float]
+TimesByCase = Mapping[str, list[float]]
+CopyTimer = Callable[[Callable[[], object], str], float]
 """Runs a copy to a device and returns its milliseconds."""
-Record = Callable[[Callable[[], object], Path], None]
+Recorder = Callable[[Callable[[], object], Path], None]
 """Records some steps, each a call, to a file; it must be picklable."""
 
 
@@ -76,7 +76,7 @@ def _copies(pageable: Tensor, pinned: Tensor, device: torch.device) -> Cases:
     }
 
 
-def record_bare(device: torch.device, sizes: Sizes, case: int, path: Path, record: Record) -> Iterator[str]:
+def record_bare(device: torch.device, sizes: Sizes, case: int, path: Path, record: Recorder) -> Iterator[str]:
     """E11: record a case, by its place, in each of the processes that get the tensors; yield the paths of the traces.
 
     Sending moves a tensor to shared memory, in this process too.
@@ -84,13 +84,13 @@ def record_bare(device: torch.device, sizes: Sizes, case: int, path: Path, recor
     yield from _recorded(sizes, _new_tensors(device, sizes), device, case, path, record)
 
 
-def record_in_object(device: torch.device, sizes: Sizes, case: int, path: Path, record: Record) -> Iterator[str]:
+def record_in_object(device: torch.device, sizes: Sizes, case: int, path: Path, record: Recorder) -> Iterator[str]:
     """E12: the same with the tensors in an object."""
     yield from _recorded(sizes, Holder(*_new_tensors(device, sizes)), device, case, path, record)
 
 
 def _recorded(
-    sizes: Sizes, sent: "tuple[Tensor, Tensor] | Holder", device: torch.device, case: int, path: Path, record: Record
+    sizes: Sizes, sent: "tuple[Tensor, Tensor] | Holder", device: torch.device, case: int, path: Path, record: Recorder
 ) -> Iterator[str]:
     traces = [str(trace) for trace in traces_of(path, sizes["processes"])]
     yield from sorted(next(_spawned(sizes, (_record_what_was_sent, (sent, str(device), case, traces, record)))))
@@ -103,7 +103,7 @@ def _record_what_was_sent(
     device: str,
     case: int,
     traces: Sequence[str],
-    record: Record,
+    record: Recorder,
 ) -> None:
     """Record a case with the tensors sent to this process, while others do the same; send back the trace's path."""
     pageable, pinned = (sent.pageable, sent.pinned) if isinstance(sent, Holder) else sent
@@ -146,7 +146,7 @@ def first_and_later(device: torch.device, sizes: Sizes, _budget: Budget) -> Iter
             yield figure(f"times as fast, pinned {name}", "times", [ratio])
 
 
-def _times(times: Times) -> Iterator[Figure]:
+def _times(times: TimesByCase) -> Iterator[Figure]:
     for name, taken in times.items():
         yield figure(name, "ms", taken)
 
@@ -262,7 +262,7 @@ def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iter
         yield figure("times as fast, bare instead of in an object", "times", [sent / middle["pinned, sent bare"]])
 
 
-def _events(device: torch.device) -> Clock:
+def _events(device: torch.device) -> CopyTimer:
     """Return the clock of the text's second program, which times a copy between two events if there is a GPU."""
     return _between_events if device.type == "cuda" else _milliseconds
 
@@ -277,12 +277,12 @@ def _between_events(run: Callable[[], object], _device: str) -> float:
     return start.elapsed_time(end)
 
 
-def _copy_from_object(rank: int, answers: Any, held: Holder, device: str, clock: Clock) -> None:
+def _copy_from_object(rank: int, answers: Any, held: Holder, device: str, clock: CopyTimer) -> None:
     """Send back what the copies of the object's tensors take, the first and the second copy of the process."""
     _copy_bare(rank, answers, held.pageable, held.pinned, device, clock)
 
 
-def _copy_bare(_rank: int, answers: Any, first: Tensor, second: Tensor, device: str, clock: Clock) -> None:
+def _copy_bare(_rank: int, answers: Any, first: Tensor, second: Tensor, device: str, clock: CopyTimer) -> None:
     """Send back what each copy takes by this clock; the first is the process's first use of CUDA, as in the text."""
     answers.put([clock(partial(_sent, source, device), device) for source in (first, second)])
 

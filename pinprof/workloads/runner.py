@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import Bench, Figure, Machine, Picture, Result, Usual, of_rounds, shortened, usual_by_unit
 from pinprof.version import VERSION
-from pinprof.workloads.apart import Apart, ApartError
 from pinprof.workloads.experiments import (
     PROGRAMS,
     ROUNDS,
@@ -19,6 +18,7 @@ from pinprof.workloads.experiments import (
     trace_experiment,
 )
 from pinprof.workloads.machine import describe_machine
+from pinprof.workloads.spawned_process import SpawnedProcess, SpawnedProcessError
 
 TIMEOUT_S = 120.0
 """How long a part of one experiment may take; on an H200 none takes a minute."""
@@ -34,7 +34,7 @@ FURTHER_BY_S = 210.0
 """After its third round, an experiment that takes seconds begins none later: rounds of the quick ones are to follow."""
 
 
-def _silent(_place: str, _known: Experiment, _last: str) -> None:
+def _silent(_place: str, _experiment: Experiment, _last: str) -> None:
     """Show nothing."""
 
 
@@ -109,10 +109,11 @@ def _place(rounds: int, number: int) -> int | None:
 def run_bench(
     experiments: Sequence[Experiment], *, quick: bool = False, on_progress: OnProgress = _silent, date: str = ""
 ) -> Bench:
-    """Return what the experiments measure on this machine. Raises ApartError if its GPU cannot be used at all."""
-    with Apart() as apart:
-        machines: list[Machine] = list(apart.call(describe_machine, timeout_s=TIMEOUT_S))
-        results = run_experiments(experiments, stages(quick=quick), quick=quick, on_progress=on_progress, apart=apart)
+    """Return what the experiments measure on this machine. Raises SpawnedProcessError if its GPU cannot be used."""
+    with SpawnedProcess() as process:
+        machines: list[Machine] = list(process.call(describe_machine, timeout_s=TIMEOUT_S))
+        chosen = stages(quick=quick)
+        results = run_experiments(experiments, chosen, quick=quick, on_progress=on_progress, process=process)
     return Bench(
         machine=machines[0],
         results=results,
@@ -126,7 +127,7 @@ def run_experiments(
     experiments: Sequence[Experiment],
     stages: Sequence[Stage],
     *,
-    apart: Apart,
+    process: SpawnedProcess,
     quick: bool = False,
     timeout_s: float = TIMEOUT_S,
     on_progress: OnProgress = _silent,
@@ -136,50 +137,50 @@ def run_experiments(
     They share a process; a stage may begin in a new one. An experiment that fails, dies or takes longer than
     `timeout_s` is left out of later stages, and its result says why; the others go on in a new process.
     """
-    gathered = {known.number: _Gathered() for known in experiments}
+    gathered = {experiment.number: _Gathered() for experiment in experiments}
     start = time.monotonic()
     for stage in stages:
         if time.monotonic() - start > stage.begin_by_s:
             continue
         if stage.fresh:
-            apart.renew()
-        for number, known in enumerate(experiments, start=1):
-            has_part = stage.numbers is None or known.number in stage.numbers
-            if has_part and gathered[known.number].problem is None:
-                tell = _teller(on_progress, f"{stage.name}, {number} of {len(experiments)}", known)
-                _run(apart, stage.part, known, gathered[known.number], quick=quick, timeout_s=timeout_s, tell=tell)
+            process.renew()
+        for number, experiment in enumerate(experiments, start=1):
+            results = gathered[experiment.number]
+            if results.problem is None and (stage.numbers is None or experiment.number in stage.numbers):
+                report = _reporter(on_progress, f"{stage.name}, {number} of {len(experiments)}", experiment)
+                _run(process, stage.part, experiment, results, quick=quick, timeout_s=timeout_s, report=report)
     usual = usual_by_unit(rounds for results in gathered.values() for rounds in results.figures.values())
-    return tuple(_result(known, gathered[known.number], usual, quick=quick) for known in experiments)
+    return tuple(_result(experiment, gathered[experiment.number], usual, quick=quick) for experiment in experiments)
 
 
-def _teller(on_progress: OnProgress, place: str, known: Experiment) -> Callable[[str], None]:
-    return lambda last: on_progress(place, known, last)
+def _reporter(on_progress: OnProgress, stage: str, experiment: Experiment) -> Callable[[str], None]:
+    return lambda last: on_progress(stage, experiment, last)
 
 
 def _run(
-    apart: Apart,
+    process: SpawnedProcess,
     part: ExperimentPart,
-    known: Experiment,
+    experiment: Experiment,
     gathered: _Gathered,
     *,
     quick: bool,
     timeout_s: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
-    tell("")
+    report("")
     start = time.monotonic()
     try:
-        for finding in apart.call(part, known.number, known.defaults(quick=quick), quick, timeout_s=timeout_s):
-            tell(gathered.take(finding))
-    except ApartError as error:
+        for item in process.call(part, experiment.number, experiment.defaults(quick=quick), quick, timeout_s=timeout_s):
+            report(gathered.take(item))
+    except SpawnedProcessError as error:
         gathered.problem = str(error)
     gathered.seconds += time.monotonic() - start
 
 
-def _result(known: Experiment, gathered: _Gathered, usual: Mapping[str, Usual], *, quick: bool) -> Result:
+def _result(experiment: Experiment, gathered: _Gathered, usual: Mapping[str, Usual], *, quick: bool) -> Result:
     return Result(
-        number=known.number,
-        sizes=known.defaults(quick=quick),
+        number=experiment.number,
+        sizes=experiment.defaults(quick=quick),
         figures=tuple(shortened(of_rounds(one, usual.get(one[0].unit))) for one in gathered.figures.values()),
         seconds=round(gathered.seconds, 3),
         pictures=tuple(gathered.pictures),

@@ -15,7 +15,7 @@ TimedRun = Callable[[], object]
 Cases = Mapping[str, TimedRun]
 Timer = Callable[[], float]
 """Returns seconds."""
-Turns = Sequence[tuple[float, ...]]
+TurnMs = Sequence[tuple[float, ...]]
 """Milliseconds of cases that ran in turn; each tuple has one run of each case."""
 Stopwatch = Callable[[TimedRun], float]
 """Runs a case once and returns its milliseconds."""
@@ -125,7 +125,7 @@ def repeated(run: TimedRun, stopwatch: Stopwatch, budget: Budget, clock: Timer =
     return taken
 
 
-def in_turn(runs: Sequence[TimedRun], stopwatch: Stopwatch, budget: Budget, clock: Timer = time.perf_counter) -> Turns:
+def in_turn(runs: Sequence[TimedRun], stopwatch: Stopwatch, budget: Budget, clock: Timer = time.perf_counter) -> TurnMs:
     """Return the milliseconds of several cases that run in turn, so that what slows the machine slows all alike."""
     for run in runs:
         stopwatch(run)
@@ -148,7 +148,7 @@ def times_in_turn(
         yield figure(f"{GAIN}{fast}", "times", [median(ratios)])
 
 
-def of_turns(names: Iterable[str], turns: Turns) -> Iterator[Figure]:
+def of_turns(names: Iterable[str], turns: TurnMs) -> Iterator[Figure]:
     """Yield the milliseconds of each of the cases that ran in turn."""
     for name, times in zip(names, zip(*turns, strict=True), strict=True):
         yield figure(name, "ms", times)

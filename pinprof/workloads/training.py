@@ -16,7 +16,7 @@ from pinprof.bench.article_judges import COPIED, LONGER, SMALL
 from pinprof.bench.results import Figure
 from pinprof.errors import PinprofError
 from pinprof.workloads.loaders import BatchStream
-from pinprof.workloads.model import CLASSES, Sizes, Step, Trainer, forever, host_batches, trainer
+from pinprof.workloads.model import CLASSES, ModelSizes, Step, Trainer, forever, host_batches, trainer
 from pinprof.workloads.prefetcher import Prefetcher
 from pinprof.workloads.timing import Budget, Cases, by_host, figure, in_turn, of_turns, repeated, time_cases
 from pinprof.workloads.transfers import Sizes as Chosen
@@ -78,7 +78,7 @@ def loader_times(device: torch.device, chosen: Chosen, budget: Budget) -> Iterat
     yield figure(LONGER, "ms", [median(copied - without for copied, without in turns)])
 
 
-def loader_besides(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
+def loader_in_turn(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
     """E8: yield the steps, in turn, of a network that computes little for each byte, and the rate of a loader alone."""
     cases = _small_network(device, chosen)
     yield from of_turns(cases, in_turn(list(cases.values()), by_host(device, steps=STEPS), budget))
@@ -106,7 +106,7 @@ def _small_network(device: torch.device, chosen: Chosen) -> Cases:
 class RandomBatches(Dataset[Tensor]):
     """Makes each batch anew, as decoding and augmenting would."""
 
-    def __init__(self, size: Sizes, count: int) -> None:
+    def __init__(self, size: ModelSizes, count: int) -> None:
         self._size, self._count = size, count
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ def loader_rate(device: torch.device, chosen: Chosen, budget: Budget) -> Iterato
         yield figure("batch, N workers", "ms", _batch_times(device, size, workers, longer), workers)
 
 
-def _batch_times(device: torch.device, size: Sizes, workers: int, budget: Budget) -> list[float]:
+def _batch_times(device: torch.device, size: ModelSizes, workers: int, budget: Budget) -> list[float]:
     loader = DataLoader(
         RandomBatches(size, 1_000_000),
         batch_size=None,
@@ -193,7 +193,7 @@ def _kernels_first(training: Trainer, batches: list[Tensor], device: torch.devic
 class LabelledStream(IterableDataset[tuple[Tensor, Tensor]]):
     """Yields the same batches of inputs and labels again and again, so that the workers always keep up."""
 
-    def __init__(self, size: Sizes) -> None:
+    def __init__(self, size: ModelSizes) -> None:
         super().__init__()
         self._inputs = [batch.share_memory_() for batch in host_batches(size)]  # type: ignore[no-untyped-call]
         self._labels = torch.randint(size.classes, (size.rows,)).share_memory_()  # type: ignore[no-untyped-call]
@@ -254,5 +254,5 @@ def _loops(device: torch.device, chosen: Chosen, name: str) -> Cases:
     return {f"as written{name}": as_written, f"without .item(){name}": without_item}
 
 
-def _size(chosen: Chosen) -> Sizes:
-    return Sizes(chosen["rows"], chosen["features"], CLASSES)
+def _size(chosen: Chosen) -> ModelSizes:
+    return ModelSizes(chosen["rows"], chosen["features"], CLASSES)

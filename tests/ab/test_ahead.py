@@ -9,7 +9,7 @@ import pytest
 
 from pinprof.ab import Bounds, ProgramVersion, Wishes, measure_versions
 from pinprof.ab.pairs import Run, take_turns
-from pinprof.ab.plan import Plan, Turns, fewer_turns, in_one_turn, pairs_at_once, turns_with_workers
+from pinprof.ab.plan import Plan, TurnMode, fewer_turns, in_one_turn, pairs_at_once, turns_with_workers
 from pinprof.ab.times import Pair, TimedProcess, read_times
 from pinprof.ab.worker import StepOptions
 from pinprof.errors import MeasureError
@@ -160,7 +160,7 @@ def test_turns_beside_a_worker_go_at_its_pace(tmp_path: Path, started: list[Time
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(("wanted", "why"), [("runs", ""), ("auto", "--seconds has too few steps for turns with them")])
 def test_a_program_with_workers_and_few_steps_makes_them_in_one_turn(
-    tmp_path: Path, started: list[TimedProcess], wanted: Turns, why: str
+    tmp_path: Path, started: list[TimedProcess], wanted: TurnMode, why: str
 ) -> None:
     (tmp_path / "train.py").write_text(WITH_WORKER)
     one, other = (ProgramVersion(name, ("train.py", "0"), tmp_path) for name in "ab")

@@ -134,8 +134,8 @@ def test_it_stays_where_another_is_not_named_or_not_allowed(monkeypatch: pytest.
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("it moves"))
     cores, none = Cores(), max(ALLOWED) + 1
     with sleeping_thread():
-        for told in (ANY_CORES, b"", b"g", as_told(none), as_told(none, ALLOWED[0])):
-            cores.go_to(told)
+        for message in (ANY_CORES, b"", b"g", as_told(none), as_told(none, ALLOWED[0])):
+            cores.go_to(message)
         cores.leave()
         cores.go_to(as_told(ALLOWED[0], none))
 
@@ -146,9 +146,9 @@ def test_a_system_that_refuses_or_has_no_such_call_changes_nothing(monkeypatch: 
 
     cores = Cores()
     with sleeping_thread():
-        told = cores.leave()
+        message = cores.leave()
         monkeypatch.setattr(os, "sched_setaffinity", refuse)
-        cores.go_to(told)
+        cores.go_to(message)
         cores.stay()
         cores.leave()
         monkeypatch.delattr(os, "sched_getaffinity")

@@ -187,12 +187,12 @@ def test_programs_are_run_by_workers(tmp_path: Path) -> None:
 
 def test_a_command_that_cannot_run_is_told_before_the_other_version_runs(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
-    told: list[str] = []
+    messages: list[str] = []
     for words in (("gone.py",), ("make",)):
         programs = (ProgramVersion("good", ("train.py",), tmp_path), ProgramVersion("bad", words, tmp_path))
         with pytest.raises(MeasureError, match=r"bad: there is no script|make: not a command"):
-            measure_versions(programs, Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
-    assert told == []
+            measure_versions(programs, Wishes(Bounds(seconds=1.0), seconds=0.1), say=messages.append)
+    assert messages == []
 
 
 def test_the_last_lines_are_those_that_say_something(tmp_path: Path) -> None:
@@ -277,12 +277,12 @@ while True:
 def test_two_versions_take_turns_and_the_slower_one_is_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     quick, slow = (ProgramVersion(name, ("train.py", name), tmp_path) for name in ("1", "30"))
-    told: list[str] = []
-    made = measure_versions((quick, slow), Wishes(Bounds(seconds=1.0), seconds=0.1), say=told.append)
+    messages: list[str] = []
+    made = measure_versions((quick, slow), Wishes(Bounds(seconds=1.0), seconds=0.1), say=messages.append)
     assert made.plan.takes_turns
     assert len(made.test.pairs) == 1
     assert made.test.judgement.ratio > 2
-    assert all("not counted" in text for text in told)
+    assert all("not counted" in text for text in messages)
     assert made.first[0].imported == (str(tmp_path / "train.py"),)
     monkeypatch.setattr("pinprof.ab.measure.time_first", lambda *_: [made.first[0]])
     with pytest.raises(MeasureError, match=r"it imports .*train.py, which is not of this version"):

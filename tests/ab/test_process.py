@@ -47,15 +47,15 @@ def test_a_program_sees_a_terminal_of_the_users_size_and_reads_nothing(tmp_path:
     fcntl.ioctl(given, termios.TIOCSWINSZ, struct.pack("4H", ROWS, COLUMNS, 0, 0))
     os.write(ours, b"typed for the user's shell\n")
     with standard_input(given):
-        said = printed(tmp_path)
+        output = printed(tmp_path)
     os.close(given)
     os.close(ours)
-    assert said == f"terminal of {ROWS} {COLUMNS} | " + " | ".join(["nothing to read"] * 3)
+    assert output == f"terminal of {ROWS} {COLUMNS} | " + " | ".join(["nothing to read"] * 3)
 
 
 def test_without_a_terminal_there_is_none(tmp_path: Path) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     with standard_input(nothing):
-        said = printed(tmp_path)
+        output = printed(tmp_path)
     os.close(nothing)
-    assert said == "terminal of no size | " + " | ".join(["nothing to read"] * 3)
+    assert output == "terminal of no size | " + " | ".join(["nothing to read"] * 3)

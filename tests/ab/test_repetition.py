@@ -68,14 +68,14 @@ def steps_in(path: Path) -> list[float]:
 
 
 def repeat(folder: Path, times: int) -> tuple[RepeatedRecording, list[str]]:
-    said: list[str] = []
-    return record_repeatedly(UserProgram("train.py", ()), TASK, folder / "out.json", times, said.append), said
+    messages: list[str] = []
+    return record_repeatedly(UserProgram("train.py", ()), TASK, folder / "out.json", times, messages.append), messages
 
 
 def test_the_run_in_the_middle_is_kept_with_the_steps_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program_of(monkeypatch, (3.0, 0), (5.0, 0), (4.0, 0))
-    result, said = repeat(tmp_path, 3)
-    assert said == ["Run 1 of 3", "Run 2 of 3", "Run 3 of 3"]
+    result, messages = repeat(tmp_path, 3)
+    assert messages == ["Run 1 of 3", "Run 2 of 3", "Run 3 of 3"]
     assert (result.status, result.runs and result.runs.step_ns) == (0, (3 * MS, 5 * MS, 4 * MS))
     assert result.run is not None
     child = tmp_path / "out.child0.json"
@@ -89,8 +89,8 @@ def test_the_run_in_the_middle_is_kept_with_the_steps_of_all(tmp_path: Path, mon
 
 def test_a_run_that_fails_is_the_last_and_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program_of(monkeypatch, (3.0, 0), (9.0, 7))
-    result, said = repeat(tmp_path, 3)
-    assert said[1:] == ["Run 2 of 3", "Run 2 of 3 ended with exit status 7, and does not count"]
+    result, messages = repeat(tmp_path, 3)
+    assert messages[1:] == ["Run 2 of 3", "Run 2 of 3 ended with exit status 7, and does not count"]
     assert (result.status, result.runs) == (7, None)
     assert steps_in(tmp_path / "out.json") == []
 
@@ -111,8 +111,8 @@ def test_of_a_first_run_that_fails_there_is_what_it_recorded(
     step_ms: float | None, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program_of(monkeypatch, (step_ms, 7))
-    result, said = repeat(tmp_path, 2)
-    assert said == ["Run 1 of 2"]
+    result, messages = repeat(tmp_path, 2)
+    assert messages == ["Run 1 of 2"]
     assert (result.run is not None, result.status) == (is_kept, 7)
     assert (tmp_path / "out.json").exists() == is_kept
 

@@ -235,11 +235,11 @@ def test_the_pairs_that_an_interval_needs_are_those_of_the_level() -> None:
 
 def test_pairs_that_agree_go_on_to_the_fewest_that_can_tell() -> None:
     bounds = Bounds(seconds=6 * 60, overtime=1.0)
-    told: list[PairsProgress] = []
-    test = Turned([0.9] * 20).run_test(bounds, tell=told.append)
+    reports: list[PairsProgress] = []
+    test = Turned([0.9] * 20).run_test(bounds, tell=reports.append)
     assert (len(test.pairs), test.judgement.verdict) == (9, SLOWER)
-    assert [progress.certain_in_s for progress in told][5:] == [0, 180, 120, 60]
-    assert so_far(told[6]) == "pair 7: slower so far by about 146 %, certain after 9 pairs (3.0 min)"
+    assert [progress.certain_in_s for progress in reports][5:] == [0, 180, 120, 60]
+    assert so_far(reports[6]) == "pair 7: slower so far by about 146 %, certain after 9 pairs (3.0 min)"
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ def test_an_interruption_gives_what_is_known() -> None:
 
 
 def of_errors(usual: float, quickest: float | None) -> Pair:
-    told = None if quickest is None else Difference(2.0, quickest)
-    return Pair(0, (1.0, 1.0), (1.0, 1.0), Difference(1.0, usual), Difference(1.0), told)
+    quickest_difference = None if quickest is None else Difference(2.0, quickest)
+    return Pair(0, (1.0, 1.0), (1.0, 1.0), Difference(1.0, usual), Difference(1.0), quickest_difference)
 
 
 def test_the_steps_whose_turns_scatter_less_are_compared() -> None:
@@ -307,10 +307,10 @@ def test_a_program_against_itself_is_rarely_called_faster_or_slower(noise: str) 
     assert verdicts[SLOWER] + verdicts[FASTER] <= 0.01 * COMPARISONS
 
 
-@pytest.mark.parametrize(("slower", "found"), [(0.02, 0.9), (0.05, 1.0)])
-def test_slow_downs_are_found_where_processes_differ_by_two_percent(slower: float, found: float) -> None:
+@pytest.mark.parametrize(("slower", "share_found"), [(0.02, 0.9), (0.05, 1.0)])
+def test_slow_downs_are_found_where_processes_differ_by_two_percent(slower: float, share_found: float) -> None:
     verdicts = Counter(simulated("quiet", slower, Random(seed), pairs=40) for seed in range(60))
-    assert verdicts[SLOWER] >= found * 60
+    assert verdicts[SLOWER] >= share_found * 60
 
 
 @settings(max_examples=30, deadline=None)

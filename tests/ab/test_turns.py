@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from pinprof.ab.turns import Cores, turn_window, wait_for_turn
-from pinprof.ab.worker import ANY_CORES, CORES, Turns
+from pinprof.ab.worker import ANY_CORES, CORES, TurnPlan
 from pinprof.capture.observe.journal import Journal
 from pinprof.program.machine import Clock, Delay
 from pinprof.trace.run_log import PLAIN, SETTLING
@@ -33,7 +33,7 @@ def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
     with sockets() as (ours, theirs):
         ours.sendall(3 * ANY_CORES)
         seen = []
-        for progress in turn_window(Turns(theirs, 1, 2, 2), journal, delays):
+        for progress in turn_window(TurnPlan(theirs, 1, 2, 2), journal, delays):
             seen.append(progress.window)
             journal.end_step(progress.window)
             journal.resume()
@@ -46,13 +46,13 @@ def test_a_program_waits_before_each_turn_and_in_the_end() -> None:
 def test_where_nobody_gives_turns_it_goes_on() -> None:
     with sockets() as (ours, theirs):
         ours.close()
-        wait_for_turn(Turns(theirs, 1, 1, 1), Cores())
-    wait_for_turn(Turns(theirs, 1, 1, 1), Cores())
+        wait_for_turn(TurnPlan(theirs, 1, 1, 1), Cores())
+    wait_for_turn(TurnPlan(theirs, 1, 1, 1), Cores())
 
 
 def test_its_workers_stand_still_while_it_waits() -> None:
     with subprocess.Popen(["sleep", "60"]) as worker, subprocess.Popen(["true"]), sockets() as (ours, theirs):
-        turns = Turns(theirs, 1, 1, 1)
+        turns = TurnPlan(theirs, 1, 1, 1)
         waiting = Thread(target=wait_for_turn, args=(turns, Cores()))
         waiting.start()
         ours.recv(CORES.size)

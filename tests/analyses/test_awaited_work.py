@@ -19,8 +19,8 @@ def queued(work: list[tuple[int, int, int]]) -> Queued:
 
 def reached(work: list[tuple[int, int, int]], stream: int) -> list[tuple[int, int]]:
     """Return launch and end of the work of a stream, by launch, where work ends with all that is before it."""
-    mine = sorted(((launch, end) for on, launch, end in work if on == stream), key=itemgetter(0))
-    return [(launch, max(end for _, end in mine[: place + 1])) for place, (launch, _) in enumerate(mine)]
+    on_stream = sorted(((launch, end) for on, launch, end in work if on == stream), key=itemgetter(0))
+    return [(launch, max(end for _, end in on_stream[: place + 1])) for place, (launch, _) in enumerate(on_stream)]
 
 
 @given(WORK, st.integers(0, 4), TIME)
@@ -28,8 +28,8 @@ def test_a_wait_for_a_stream_is_for_the_last_end_of_what_was_launched_before(
     work: list[tuple[int, int, int]], stream: int, issued: int
 ) -> None:
     ends = [end for on, launch, end in work if on == stream and launch < issued]
-    found = queued(work).last_on(np.array([stream]), np.array([issued]))
-    assert found.tolist() == [max(ends, default=NOTHING)]
+    awaited_ns = queued(work).last_on(np.array([stream]), np.array([issued]))
+    assert awaited_ns.tolist() == [max(ends, default=NOTHING)]
 
 
 @given(WORK, st.lists(st.tuples(TIME, TIME), max_size=5))

@@ -29,9 +29,9 @@ def test_the_idle_time_that_a_wait_caused_is_the_bubble_of_a_stall(path: Path) -
     _, stalls, devices = measured(path)
     for gaps in devices:
         lasts = gaps.times.end - gaps.times.start
-        mine = (stalls.device == gaps.device) & (stalls.bubble_ns > 0)
-        left = np.isin(gaps.times.start, stalls.awaited_end_ns[mine])
-        assert stalls.bubble_ns[mine].sum() == lasts[left].sum()
+        rows = (stalls.device == gaps.device) & (stalls.bubble_ns > 0)
+        left = np.isin(gaps.times.start, stalls.awaited_end_ns[rows])
+        assert stalls.bubble_ns[rows].sum() == lasts[left].sum()
         assert set(gaps.cause[left].tolist()) <= {SYNC_BUBBLE, *FOR_OTHERS}
         assert np.all(left[gaps.cause == SYNC_BUBBLE])
 

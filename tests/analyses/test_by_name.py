@@ -114,11 +114,11 @@ def test_ops_of_autograd_and_of_threads_that_launch_count_and_no_others() -> Non
     builder.op("aten::pin_memory", 400, 500, thread=OTHER)
     builder.op("replica", 400, 30, thread=OTHER + 1)
     builder.kernel(710, 10, launch=410, thread=OTHER + 1)
-    found = own(profile_of(builder))
-    assert found["autograd::engine::evaluate_function: MmBackward0"] == (1, 40)
-    assert found["aten::mm"] == (1, 60)
-    assert found["replica"] == (1, 30)
-    assert "aten::pin_memory" not in found
+    own_times = own(profile_of(builder))
+    assert own_times["autograd::engine::evaluate_function: MmBackward0"] == (1, 40)
+    assert own_times["aten::mm"] == (1, 60)
+    assert own_times["replica"] == (1, 30)
+    assert "aten::pin_memory" not in own_times
 
 
 def test_ops_outside_of_the_complete_steps_do_not_count() -> None:
@@ -131,8 +131,8 @@ def test_ops_that_a_rounded_trace_lets_overlap_count_once() -> None:
     builder = training()
     builder.op("first", 700, 10)
     builder.op("second", 709, 11)
-    found = own(profile_of(builder))
-    assert found["first"][1] + found["second"][1] == 20
+    own_times = own(profile_of(builder))
+    assert own_times["first"][1] + own_times["second"][1] == 20
 
 
 @st.composite
@@ -166,8 +166,8 @@ def test_own_times_are_those_of_a_stack(ranges: list[tuple[int, int, int]]) -> N
 
 def covered_by_ops(trace: Trace, role: str) -> int:
     (thread,) = np.flatnonzero(trace.has_role(role)).tolist()
-    mine = trace.ops.thread == thread
-    return length(union(trace.ops.start_ns[mine], trace.ops.end_ns[mine]))
+    on_thread = trace.ops.thread == thread
+    return length(union(trace.ops.start_ns[on_thread], trace.ops.end_ns[on_thread]))
 
 
 @pytest.mark.parametrize("name", ["clean.stack", "loss_item", "small_kernels", "mask_loss.stack"])

@@ -28,19 +28,19 @@ def details(builder: TraceBuilder) -> Details:
 
 
 def test_a_long_step_among_usual_ones_is_left_out() -> None:
-    found = details(steps_of(1000, 1010, 9000, 990, 1000, 1000))
-    (long,) = found.irregular
+    measured = details(steps_of(1000, 1010, 9000, 990, 1000, 1000))
+    (long,) = measured.irregular
     assert (long.step, long.time_ns, long.reason) == (2, 9_000_000, "host")
-    assert found.trace.steps.complete.tolist() == [True, True, False, True, True, True]
-    assert found.steps.count == 5
-    assert found.steps.host_ns == pytest.approx(1_000_000, rel=0.01)
-    assert found.steps.device_ns == pytest.approx(1_000_000, rel=0.01)
+    assert measured.trace.steps.complete.tolist() == [True, True, False, True, True, True]
+    assert measured.steps.count == 5
+    assert measured.steps.host_ns == pytest.approx(1_000_000, rel=0.01)
+    assert measured.steps.device_ns == pytest.approx(1_000_000, rel=0.01)
 
 
 def test_a_step_with_more_work_of_the_gpu_says_so() -> None:
     work = (500.0, 500.0, 500.0, 8500.0, 500.0, 500.0)
-    found = details(steps_of(1000, 1000, 1000, 9000, 1000, 1000, work=work))
-    (long,) = found.irregular
+    measured = details(steps_of(1000, 1000, 1000, 9000, 1000, 1000, work=work))
+    (long,) = measured.irregular
     assert (long.step, long.reason) == (3, "gpu")
 
 
@@ -54,9 +54,9 @@ def test_a_step_with_more_work_of_the_gpu_says_so() -> None:
     ],
 )
 def test_steps_that_only_scatter_all_count(lengths: tuple[float, ...]) -> None:
-    found = details(steps_of(*lengths))
-    assert found.irregular == ()
-    assert found.trace.steps.complete.all()
+    measured = details(steps_of(*lengths))
+    assert measured.irregular == ()
+    assert measured.trace.steps.complete.all()
 
 
 def test_input_that_comes_in_bursts_belongs_to_the_steps() -> None:
@@ -98,9 +98,9 @@ def test_where_half_of_the_steps_evaluate_only_the_other_half_are_usual(
     windows = (("plain", 5), ("recorded", 5))
     work = tuple(IrregularWork(5 + at, EVALUATION) for at in noted)
     builder.metadata[RUN_KEY] = to_builtins(RunLog(0, windows, *((0,) * 10,) * 4, 0, work=work))
-    found = details(builder)
-    assert [step.step for step in found.irregular] == left_out
-    assert {step.usual_ns for step in found.irregular} <= {1_005_000}
+    measured = details(builder)
+    assert [step.step for step in measured.irregular] == left_out
+    assert {step.usual_ns for step in measured.irregular} <= {1_005_000}
 
 
 def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all() -> None:

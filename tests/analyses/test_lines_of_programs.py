@@ -129,9 +129,9 @@ def given(
         builder.metadata[RUN_KEY] = msgspec.to_builtins(run)
     trace = builder.read()
     stalls = measure_stalls(trace)
-    found = [line.line if line else None for line in lines_of_waits(trace, stalls)]
-    assert len(found) == len(truth)
-    return list(zip(truth, found, strict=True))
+    numbers = [line.line if line else None for line in lines_of_waits(trace, stalls)]
+    assert len(numbers) == len(truth)
+    return list(zip(truth, numbers, strict=True))
 
 
 def any_program(seed: int) -> list[Statement]:
@@ -159,10 +159,10 @@ def test_no_wait_gets_the_line_of_another(first: int) -> None:
 
 @pytest.mark.slow
 def test_most_waits_get_their_line() -> None:
-    found: Counter[bool] = Counter()
+    counts: Counter[bool] = Counter()
     for seed in range(40):
-        found.update(got is not None for _, got in given(any_program(seed)))
-    assert found[True] > 0.7 * found.total()
+        counts.update(got is not None for _, got in given(any_program(seed)))
+    assert counts[True] > 0.7 * counts.total()
 
 
 def lines_of(pairs: list[tuple[int, int | None]], line: int) -> set[int | None]:
@@ -304,8 +304,8 @@ def test_waits_in_loops_of_any_length_have_their_lines() -> None:
     builder, truth = loops(5, seed=2)
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
     trace = builder.read()
-    found = lines_of_waits(trace, measure_stalls(trace))
-    assert [line.line if line else None for line in found] == truth
+    lines = lines_of_waits(trace, measure_stalls(trace))
+    assert [line.line if line else None for line in lines] == truth
 
 
 Played = tuple[TraceBuilder, list[int]]
@@ -350,8 +350,8 @@ def given_of_plays(*, silent: bool = False) -> list[tuple[int, int | None]]:
     seen = DebugModeWaits(200, tuple(waits), (*sequences, *((*sequence, WRITTEN) for sequence in sequences)))
     builder.metadata[WATCHED_KEY] = msgspec.to_builtins(seen)
     trace = builder.read()
-    found = [line.line if line else None for line in lines_of_waits(trace, measure_stalls(trace))]
-    return list(zip(truth, found, strict=True))
+    numbers = [line.line if line else None for line in lines_of_waits(trace, measure_stalls(trace))]
+    return list(zip(truth, numbers, strict=True))
 
 
 def test_copies_whose_number_varies_have_their_lines_where_each_waits() -> None:

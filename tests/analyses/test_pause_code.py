@@ -33,10 +33,10 @@ def code(folder: Path, *functions: tuple[str, float, float], main: str = MAIN) -
     return code_in_pauses(trace, Sources(str(folder / "trace.json")), union(starts + 100_000, starts + 890_000))
 
 
-def places(found: PausedCode | None) -> list[tuple[str | None, str, tuple[str, ...], float]]:
-    assert found is not None
+def places(paused: PausedCode | None) -> list[tuple[str | None, str, tuple[str, ...], float]]:
+    assert paused is not None
     return [
-        (place.function, place.package, place.called, place.ns / STEPS / 1000) for place in found.places if place.ns
+        (place.function, place.package, place.called, place.ns / STEPS / 1000) for place in paused.places if place.ns
     ]
 
 
@@ -52,29 +52,29 @@ def test_the_time_of_the_programs_own_code_is_its_own(tmp_path: Path) -> None:
 
 
 def test_what_a_builtin_takes_is_of_the_function_that_calls_it(tmp_path: Path) -> None:
-    found = code(tmp_path, ("train.py(9): weights", 200, 600), ("<built-in function sleep>", 210, 580))
-    assert places(found) == [("weights", "", (), 600), ("main", "", (), 190)]
+    paused = code(tmp_path, ("train.py(9): weights", 200, 600), ("<built-in function sleep>", 210, 580))
+    assert places(paused) == [("weights", "", (), 600), ("main", "", (), 190)]
 
 
 def test_a_library_is_named_by_what_does_little_else_and_by_what_takes_the_time_in_it(tmp_path: Path) -> None:
-    found = code(
+    paused = code(
         tmp_path,
         (f"{TRAINER}(5): train", 0, 990),  # launches the kernels, too
         (f"{TRAINER}(50): floating_point_ops", 150, 700),
         (f"{TRAINER}(70): num_parameters", 160, 680),
         (f"{TRAINER}(71): <genexpr>", 170, 660),
     )
-    assert places(found)[0] == ("main", "transformers", ("floating_point_ops", "num_parameters"), 700)
+    assert places(paused)[0] == ("main", "transformers", ("floating_point_ops", "num_parameters"), 700)
 
 
 def test_a_function_that_runs_the_step_has_only_its_own_time(tmp_path: Path) -> None:
-    found = code(
+    paused = code(
         tmp_path,
         (f"{TRAINER}(5): train", 0, 990),
         (f"{TRAINER}(20): log", 120, 300),
         ("json/encoder.py(9): encode", 500, 300),
     )
-    assert {(package, called): ns for _, package, called, ns in places(found)} == {
+    assert {(package, called): ns for _, package, called, ns in places(paused)} == {
         ("transformers", ("log",)): 300,
         ("json", ("encode",)): 300,
         ("transformers", ("train",)): 190,
@@ -83,29 +83,29 @@ def test_a_function_that_runs_the_step_has_only_its_own_time(tmp_path: Path) -> 
 
 def test_a_call_into_torch_that_runs_no_op_is_no_python(tmp_path: Path) -> None:
     backward = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
-    found = code(tmp_path, ("torch/autograd/graph.py(9): _engine_run_backward", 150, 700), (backward, 160, 680))
-    assert found is not None
-    assert found.outside_ns == 680_000 * STEPS
-    assert found.total_ns == 790_000 * STEPS
+    paused = code(tmp_path, ("torch/autograd/graph.py(9): _engine_run_backward", 150, 700), (backward, 160, 680))
+    assert paused is not None
+    assert paused.outside_ns == 680_000 * STEPS
+    assert paused.total_ns == 790_000 * STEPS
 
 
 def test_what_a_builtin_calls_is_not_lost_and_parts_of_a_function_are_its_own(tmp_path: Path) -> None:
-    found = code(
+    paused = code(
         tmp_path,
         ("train.py(9): weights", 200, 600),
         ("<built-in function sum>", 210, 580),
         ("train.py(11): <genexpr>", 220, 560),
         ("helpers.py(3): <lambda>", 300, 100),
     )
-    assert places(found) == [("weights", "", (), 500), ("main", "", (), 190), ("<lambda>", "", (), 100)]
+    assert places(paused) == [("weights", "", (), 500), ("main", "", (), 190), ("<lambda>", "", (), 100)]
 
 
 @pytest.mark.parametrize("line", [5, None])
 def test_a_builtin_that_takes_most_of_a_function_shows_the_line(tmp_path: Path, line: int | None) -> None:
     (tmp_path / "train.py").write_text("def main():\n    pause()\n\ndef pause():\n    sleep(0.0005)\n")
-    found = code(tmp_path, ("train.py(4): pause", 200, 600), ("<built-in function sleep>", 210, 500 if line else 200))
-    assert found is not None
-    assert [(place.function, place.line, place.ns / STEPS / 1000) for place in found.places] == [
+    paused = code(tmp_path, ("train.py(4): pause", 200, 600), ("<built-in function sleep>", 210, 500 if line else 200))
+    assert paused is not None
+    assert [(place.function, place.line, place.ns / STEPS / 1000) for place in paused.places] == [
         ("pause", line, 600),
         ("main", None, 190),
     ]
@@ -117,7 +117,7 @@ def test_the_calls_around_own_code_show_between_which_lines_it_is(
 ) -> None:
     text = "def main():\n    first()\n    for k in range(9):\n        k * k\n    second()\n    third()\n"
     (tmp_path / "train.py").write_text(text + "def first(): 0\ndef second(): 0\ndef third(): 0\n")
-    found = code(
+    paused = code(
         tmp_path,
         ("train.py(1): main", 100, 790),
         ("train.py(7): first", 110, 20),
@@ -125,19 +125,19 @@ def test_the_calls_around_own_code_show_between_which_lines_it_is(
         ("train.py(9): third", 720, 10),
         main="run.py(1): run",
     )
-    assert found is not None
-    assert (found.places[0].function, found.places[0].between) == ("main", between)
+    assert paused is not None
+    assert (paused.places[0].function, paused.places[0].between) == ("main", between)
 
 
 def test_what_a_library_calls_back_is_the_programs_own(tmp_path: Path) -> None:
-    found = code(
+    paused = code(
         tmp_path,
         ("logging/__init__.py(9): info", 200, 600),
         ("logging/__init__.py(20): handle", 210, 580),
         ("train.py(30): emit", 220, 500),
         ("json/encoder.py(9): encode", 300, 90),
     )
-    assert places(found) == [
+    assert places(paused) == [
         ("emit", "", (), 410),
         ("main", "", (), 190),
         ("main", "logging", ("info", "handle"), 100),
@@ -166,8 +166,8 @@ def test_a_hook_of_the_backward_pass_is_named_and_the_thread_that_waits_is_not(t
 
 
 def test_the_profilers_own_time_is_in_no_place(tmp_path: Path) -> None:
-    found = code(tmp_path, ("torch/profiler/profiler.py(9): step", 150, 700), ("torch/_ops.py(3): __call__", 160, 680))
-    assert places(found) == [("main", "", (), 90)]
+    paused = code(tmp_path, ("torch/profiler/profiler.py(9): step", 150, 700), ("torch/_ops.py(3): __call__", 160, 680))
+    assert places(paused) == [("main", "", (), 90)]
 
 
 @pytest.mark.parametrize(

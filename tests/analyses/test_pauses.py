@@ -21,9 +21,9 @@ def sleeping(sleeps: float) -> TraceBuilder:
 
 
 def test_a_pause_lies_between_the_ops_around_it() -> None:
-    found = pause_of(sleeping(5000))
-    assert found == Pause(5 * MS, "aten::mm", "aten::add")
-    assert found.between == "after aten::mm and before aten::add"
+    pause = pause_of(sleeping(5000))
+    assert pause == Pause(5 * MS, "aten::mm", "aten::add")
+    assert pause.between == "after aten::mm and before aten::add"
 
 
 def test_a_pause_may_reach_from_an_end_of_the_step_to_the_other() -> None:

@@ -9,8 +9,8 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def said(bench: BenchBuilder, name: str) -> Advice:
-    (found,) = (piece for piece in advice(bench.build()) if piece.name == name)
-    return found
+    (piece_found,) = (piece for piece in advice(bench.build()) if piece.name == name)
+    return piece_found
 
 
 def rates(pinned: list[float], pageable: list[float]) -> BenchBuilder:

@@ -14,7 +14,7 @@ from pinprof.bench.results import BenchError, by_line
 
 def test_it_is_read_from_the_first_place_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = (tmp_path / "installed.json", tmp_path / "checkout.json")
-    monkeypatch.setattr(results, "PLACES", places)
+    monkeypatch.setattr(results, "BENCH_FILES", places)
     places[1].write_text(by_line(example()))
     assert by_line(recorded()) == by_line(example())
     places[0].write_text("")
@@ -23,7 +23,7 @@ def test_it_is_read_from_the_first_place_that_has_it(tmp_path: Path, monkeypatch
 
 
 def test_without_the_file_the_way_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "PLACES", (tmp_path / "bench.json",))
+    monkeypatch.setattr(results, "BENCH_FILES", (tmp_path / "bench.json",))
     with pytest.raises(BenchError, match="install pinprof again"):
         recorded()
 
@@ -43,4 +43,4 @@ def test_the_guide_names_no_figure_that_it_does_not_hold() -> None:
 
 
 def test_the_checkout_has_it_beside_the_recordings() -> None:
-    assert results.PLACES[1] == TRACES / "bench.json"
+    assert results.BENCH_FILES[1] == TRACES / "bench.json"

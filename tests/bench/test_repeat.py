@@ -22,20 +22,20 @@ def bench(pinned: float, rate: float) -> Bench:
 
 
 def test_times_and_rates_that_both_have_are_compared_and_counts_are_not() -> None:
-    found = list(repeats(bench(1.0, 50), bench(1.0, 60)))
-    assert [(each.number, each.first.name, each.is_within) for each in found] == [
+    pairs = list(repeats(bench(1.0, 50), bench(1.0, 60)))
+    assert [(each.number, each.first.name, each.is_within) for each in pairs] == [
         ("E1", "pageable.to", True),
         ("E1", "pinned.to", True),
         ("E13", "HtoD pinned", False),
     ]
-    assert str(found[2]) == "E13 HtoD pinned at 4.00 KiB: 60.0 GB/s, 20 % from 50.0 GB/s (49.5 GB/s to 50.5 GB/s)"
+    assert str(pairs[2]) == "E13 HtoD pinned at 4.00 KiB: 60.0 GB/s, 20 % from 50.0 GB/s (49.5 GB/s to 50.5 GB/s)"
 
 
 @pytest.mark.parametrize(("median", "is_within"), [(3.49, False), (3.5, True), (4.5, True), (4.51, False)])
 def test_a_median_on_the_edge_of_the_spread_is_in_it(median: float, is_within: bool) -> None:
     second = BenchBuilder().add("E1", ms("pageable.to", median)).build()
-    (found,) = repeats(bench(1.0, 50), second)
-    assert found.is_within is is_within
+    (pairs,) = repeats(bench(1.0, 50), second)
+    assert pairs.is_within is is_within
 
 
 def test_verdicts_that_differ_are_named() -> None:

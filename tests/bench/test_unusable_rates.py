@@ -34,8 +34,8 @@ def test_a_rate_whose_spread_goes_beyond_the_link_is_refused(figure: Figure, is_
 
 
 def test_the_reason_has_the_figures() -> None:
-    (found,) = refused(BenchBuilder().add("E13", *QUIET, WILD).build())
-    assert found.text == (
+    (refusal,) = refused(BenchBuilder().add("E13", *QUIET, WILD).build())
+    assert refusal.text == (
         "the rounds differ too much: HtoD pinned at 1.00 GiB 54.0 GB/s (13.0 GB/s to 207 GB/s), where PCIe 5.0 x16 "
         "carries 63.0 GB/s"
     )
@@ -55,8 +55,8 @@ def test_a_link_that_is_faster_than_the_driver_reports_refuses_nothing() -> None
 
 
 def judged(claim: str, *figures: Figure) -> ClaimVerdict:
-    found = verdicts(BenchBuilder().add("E13", *figures).build())
-    return next(each for each in found if each.number == "E13" and each.claim.startswith(claim))
+    of_bench = verdicts(BenchBuilder().add("E13", *figures).build())
+    return next(verdict for verdict in of_bench if verdict.number == "E13" and verdict.claim.startswith(claim))
 
 
 def both_ways(size: int, pinned: float, low: float, high: float) -> tuple[Figure, ...]:
@@ -92,6 +92,6 @@ def test_that_copies_vary_is_judged_by_those_that_do() -> None:
 
 
 def test_no_advice_is_made_of_it() -> None:
-    found = {piece.name: piece for piece in advice(BenchBuilder().add("E13", *both_ways(GIB, 53, 13, 207)).build())}
-    assert "pinning_pays_from_htod" not in found
-    assert "link_reached" not in found
+    pieces = {piece.name: piece for piece in advice(BenchBuilder().add("E13", *both_ways(GIB, 53, 13, 207)).build())}
+    assert "pinning_pays_from_htod" not in pieces
+    assert "link_reached" not in pieces

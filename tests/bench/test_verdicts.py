@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pinprof.bench.article_judges import LONGER
 from pinprof.bench.catalogue import EXPERIMENTS, ClaimVerdict, experiment, verdicts
 from pinprof.bench.experiment import Claim
-from pinprof.bench.judging import NotJudged, Outcome
+from pinprof.bench.judging import ClaimOutcome, NotJudged
 from pinprof.bench.results import Figure, Machine
 from pinprof.bench.tutorial_judges import CASES, IN_TURN, KERNELS_FIRST, SENT, STRATEGIES, TEXTS_KERNELS
 from pinprof.bench.tutorial_judges import MADE as WRITTEN
@@ -33,11 +33,11 @@ def judged(number: str, claim: str, *figures: Figure, machine: Machine = H200) -
         if claim.startswith(begin):
             for other in others:
                 bench.add(other, *own)
-    found = [
+    matching = [
         verdict for verdict in verdicts(bench.build()) if verdict.number == number and verdict.claim.startswith(claim)
     ]
-    assert len(found) == 1, found
-    return found[0]
+    assert len(matching) == 1, matching
+    return matching[0]
 
 
 def six(**changed: float) -> Figures:
@@ -194,8 +194,8 @@ def allocated(pageable: float, pinned: float, again: float) -> Figures:
     return tuple(ms(f"allocate, {memory}", time, size=GIB) for memory, time in times.items())
 
 
-def waits(said: dict[str, float]) -> Figures:
-    return tuple(count(f"waits, {case}", "waits", value) for case, value in said.items())
+def waits(counts: dict[str, float]) -> Figures:
+    return tuple(count(f"waits, {case}", "waits", value) for case, value in counts.items())
 
 
 def loop(written: float, without: float, size: str = "") -> Figures:
@@ -328,7 +328,7 @@ limits = row(yes, "too much raises an error", "the GPU works after it")
 
 
 MORE_THAN_AVAILABLE = "more than is available can be allocated, pageable"
-CASES_OF_CLAIMS: list[tuple[str, str, Outcome, Figures]] = [
+CASES_OF_CLAIMS: list[tuple[str, str, ClaimOutcome, Figures]] = [
     ("E1", "A copy from pinned", "confirmed", one_tensor(0.315, 0.369)),
     ("E1", "A copy from pinned", "refuted", one_tensor(0.369, 0.315)),
     ("E1", "A copy from pinned", "refuted", one_tensor(0.365, 0.369)),
@@ -674,14 +674,14 @@ RANKS = {"confirmed": 0, "depends": 1, "unknown": 1, "refuted": 2}
 
 
 @pytest.mark.parametrize(("number", "claim", "outcome", "figures"), CASES_OF_CLAIMS)
-def test_a_verdict_follows_from_the_figures(number: str, claim: str, outcome: Outcome, figures: Figures) -> None:
+def test_a_verdict_follows_from_the_figures(number: str, claim: str, outcome: ClaimOutcome, figures: Figures) -> None:
     assert judged(number, claim, *figures).outcome == outcome
 
 
 each_claim = pytest.mark.parametrize(("number", "claim"), JUDGED, ids=[f"{at}-{each.text}" for at, each in JUDGED])
 
 
-def outcomes_of(number: str, claim: Claim) -> dict[Outcome, Figures]:
+def outcomes_of(number: str, claim: Claim) -> dict[ClaimOutcome, Figures]:
     return {
         outcome: figures
         for at, begin, outcome, figures in reversed(CASES_OF_CLAIMS)
@@ -705,14 +705,14 @@ def test_a_verdict_flips_once_as_figures_go_from_those_that_confirm_to_those_tha
     outcomes = outcomes_of(number, claim)
     start = outcomes["confirmed"]
     end = next(outcomes[outcome] for outcome in ("refuted", "depends", "unknown") if outcome in outcomes)
-    assert [(each.name, each.size) for each in start] == [(each.name, each.size) for each in end]
-    seen = [
+    assert [(figure.name, figure.size) for figure in start] == [(figure.name, figure.size) for figure in end]
+    ranks = [
         RANKS[judged(number, claim.text, *(mixed(*pair, part / 100) for pair in zip(start, end, strict=True))).outcome]
         for part in range(101)
     ]
-    assert seen == sorted(seen)
-    assert seen[0] == 0
-    assert seen[-1] > 0
+    assert ranks == sorted(ranks)
+    assert ranks[0] == 0
+    assert ranks[-1] > 0
 
 
 def mixed(first: Figure, second: Figure, part: float) -> Figure:
@@ -748,13 +748,13 @@ def test_without_figures_a_claim_is_unknown_and_says_what_is_missing(number: str
     verdict = judged(number, claim.text)
     assert verdict.outcome == "unknown"
     assert verdict.text.startswith("not measured: ")
-    (other,) = (each for each in verdicts(BenchBuilder().build()) if each.claim == claim.text and each.number == number)
+    (other,) = (row for row in verdicts(BenchBuilder().build()) if row.claim == claim.text and row.number == number)
     assert (other.outcome, other.text) == ("unknown", "the experiment did not run")
 
 
 def test_what_went_wrong_is_said_with_the_missing_figure() -> None:
     bench = BenchBuilder().add("E7", ms("blocking", 1.0), problem="out of memory").build()
-    verdict = next(each for each in verdicts(bench) if each.number == "E7")
+    verdict = next(verdict for verdict in verdicts(bench) if verdict.number == "E7")
     assert verdict.text == "not measured: pin in threads then copy (out of memory)"
 
 
@@ -773,7 +773,7 @@ def test_a_row_has_who_claims_it_what_was_published_and_what_was_measured() -> N
 
 def test_what_was_published_for_other_sizes_says_for_which() -> None:
     bench = BenchBuilder().add("E3", *six(), sizes={"tensors": 200, "floats": 1_000_000}).build()
-    verdict = next(each for each in verdicts(bench) if each.claim.startswith("Generally"))
+    verdict = next(verdict for verdict in verdicts(bench) if verdict.claim.startswith("Generally"))
     assert verdict.published.endswith("pinned, non_blocking: 300 ms (for tensors 1,000)")
 
 
@@ -790,7 +790,7 @@ def test_what_was_published_for_other_sizes_says_for_which() -> None:
     ],
 )
 def test_what_item_costs_is_judged_by_steps_in_turn_where_they_were_measured(
-    cost: float, low: float, high: float, outcome: Outcome
+    cost: float, low: float, high: float, outcome: ClaimOutcome
 ) -> None:
     steps = (ms("as written", 2.8, 2.5, 3.1), ms("without .item()", 2.4, 2.2, 2.8))  # each alone: not to be told
     assert judged("E14", "With batches", *steps).outcome == "unknown"
@@ -801,7 +801,7 @@ def test_what_item_costs_is_judged_by_steps_in_turn_where_they_were_measured(
     ("low", "high", "outcome"), [(1.04, 2.0, "confirmed"), (1.02, 2.0, "unknown"), (0.6, 1.03, "refuted")]
 )
 def test_what_non_blocking_gains_is_judged_by_copies_in_turn_where_they_were_measured(
-    low: float, high: float, outcome: Outcome
+    low: float, high: float, outcome: ClaimOutcome
 ) -> None:
     way = "non_blocking, one synchronize"
     alone = (ms("blocking", 13, 8, 17), ms(way, 9, 7, 14))  # each alone: not to be told
@@ -837,11 +837,11 @@ def test_a_write_that_reaches_the_gpu_shows_that_the_data_were_on_the_host() -> 
     claim = "When a non_blocking copy"
     for tries, outcome in ((100, "confirmed"), (0, "depends")):
         bench = BenchBuilder().add("E5").add("E6", wrong("pinned source", tries)).build()
-        verdict = next(each for each in verdicts(bench) if each.claim.startswith(claim))
+        verdict = next(verdict for verdict in verdicts(bench) if verdict.claim.startswith(claim))
         assert verdict.outcome == outcome
         assert verdict.text.endswith(f"right after the call: {tries} of 100 wrong on the GPU (E6)")
     both = BenchBuilder().add("E5", count(ENDED, "yes", 1, 9)).add("E6", wrong("pinned source", 2))
-    verdict = next(each for each in verdicts(both.build()) if each.claim.startswith(claim))
+    verdict = next(verdict for verdict in verdicts(both.build()) if verdict.claim.startswith(claim))
     assert verdict.outcome == "confirmed"
     assert verdict.text.startswith(
         "when the call returned, the pinned copy was still running in none of 9 tries; what is written"
@@ -857,7 +857,7 @@ def test_how_much_longer_a_step_is_is_held_against_the_copy_itself() -> None:
     assert "1.00 ms shorter than one without a copy" in text
     assert text.endswith("the copy itself takes 5.03 ms")
     bench = BenchBuilder().add("E8", *left(5), sizes={"rows": 2048}).build()
-    verdict = next(each for each in verdicts(bench) if each.claim.startswith("Pinned batches"))
+    verdict = next(verdict for verdict in verdicts(bench) if verdict.claim.startswith("Pinned batches"))
     assert (verdict.outcome, verdict.text) == ("unknown", "not measured: size features")
 
 
@@ -913,7 +913,7 @@ def test_the_texts_own_factor_stands_beside_the_one_that_decides() -> None:
 def test_a_claim_on_two_experiments_has_the_figures_of_both() -> None:
     one, many = pinned_at(0.4, 0.2, 0.2), six(pin_and_copy_non_blocking=500)
     bench = BenchBuilder().add("E1", *one).add("E3", *many).build()
-    verdict = next(each for each in verdicts(bench) if each.claim.startswith(SLOWER))
+    verdict = next(verdict for verdict in verdicts(bench) if verdict.claim.startswith(SLOWER))
     assert verdict.outcome == "confirmed"  # slower for many tensors, though not for one
     assert "500 ms (pin and copy, non_blocking)" in verdict.text
 

@@ -36,11 +36,11 @@ class Seen(NamedTuple):
     waits: int
 
 
-def record(found: list[Case], path: Path, *, with_stack: bool) -> Mapping[str, Seen]:
+def record(all_cases: list[Case], path: Path, *, with_stack: bool) -> Mapping[str, Seen]:
     """Run every case once under the profiler, behind some work on the GPU, and return what it is called."""
     config = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
     with torch.profiler.profile(with_stack=with_stack, experimental_config=config, acc_events=True) as profiler:
-        for case in found:
+        for case in all_cases:
             torch.cuda.synchronize()
             torch.cuda._sleep(200_000)  # type: ignore[no-untyped-call]
             with torch.profiler.record_function(f"case {case.name}"):
@@ -81,7 +81,7 @@ def warned(case: Case) -> int:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Case]:
+def all_cases() -> list[Case]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = cases()
@@ -91,23 +91,23 @@ def found() -> list[Case]:
 
 
 @pytest.fixture(scope="module")
-def with_stacks(found: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Seen]:
+def with_stacks(all_cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Seen]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return record(found, tmp_path_factory.mktemp("catalogue") / "stacks.json", with_stack=True)
+        return record(all_cases, tmp_path_factory.mktemp("catalogue") / "stacks.json", with_stack=True)
 
 
 @pytest.fixture(scope="module")
-def without_stacks(found: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Seen]:
+def without_stacks(all_cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Seen]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return record(found, tmp_path_factory.mktemp("catalogue") / "lean.json", with_stack=False)
+        return record(all_cases, tmp_path_factory.mktemp("catalogue") / "lean.json", with_stack=False)
 
 
-def wrong(found: list[Case], seen: Mapping[str, Seen], renamed: Mapping[str, set[str]]) -> dict[str, Any]:
+def wrong(all_cases: list[Case], seen: Mapping[str, Seen], renamed: Mapping[str, set[str]]) -> dict[str, Any]:
     """Return the cases that are called something else than they should be."""
     result = {}
-    for case in found:
+    for case in all_cases:
         expected = frozenset().union(*(renamed.get(cause, {cause}) for cause in case.causes))
         causes = seen[case.name].causes
         if not expected <= causes or not causes <= expected | case.maybe | MEMORY:
@@ -115,27 +115,27 @@ def wrong(found: list[Case], seen: Mapping[str, Seen], renamed: Mapping[str, set
     return result
 
 
-def test_each_expression_is_called_what_it_is(found: list[Case], with_stacks: Mapping[str, Seen]) -> None:
-    bad = wrong(found, with_stacks, {})
+def test_each_expression_is_called_what_it_is(all_cases: list[Case], with_stacks: Mapping[str, Seen]) -> None:
+    bad = wrong(all_cases, with_stacks, {})
     assert not bad, json.dumps(bad, indent=1)
-    assert len(found) > 95
+    assert len(all_cases) > 95
 
 
-def test_without_stacks_the_ops_tell_nearly_as_much(found: list[Case], without_stacks: Mapping[str, Seen]) -> None:
-    bad = wrong(found, without_stacks, WITHOUT_STACKS)
+def test_without_stacks_the_ops_tell_nearly_as_much(all_cases: list[Case], without_stacks: Mapping[str, Seen]) -> None:
+    bad = wrong(all_cases, without_stacks, WITHOUT_STACKS)
     assert not bad, json.dumps(bad, indent=1)
 
 
-def test_what_waits_only_by_asking_is_not_hidden(found: list[Case], with_stacks: Mapping[str, Seen]) -> None:
+def test_what_waits_only_by_asking_is_not_hidden(all_cases: list[Case], with_stacks: Mapping[str, Seen]) -> None:
     asked = {"65 device synchronize", "66 stream synchronize", "66 side stream synchronize", "67 event synchronize"}
-    hidden = {case.name for case in found if with_stacks[case.name].hidden - case.maybe}
+    hidden = {case.name for case in all_cases if with_stacks[case.name].hidden - case.maybe}
     assert not hidden & asked
-    assert hidden == {case.name for case in found if case.causes} - asked
+    assert hidden == {case.name for case in all_cases if case.causes} - asked
 
 
-def test_every_wait_of_torchs_sync_debug_mode_is_seen(found: list[Case], with_stacks: Mapping[str, Seen]) -> None:
+def test_every_wait_of_torchs_sync_debug_mode_is_seen(all_cases: list[Case], with_stacks: Mapping[str, Seen]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        missed = {case.name: (with_stacks[case.name].waits, warned(case)) for case in found if not case.maybe}
+        missed = {case.name: (with_stacks[case.name].waits, warned(case)) for case in all_cases if not case.maybe}
     missed = {name: (waits, warnings_) for name, (waits, warnings_) in missed.items() if waits < warnings_}
     assert not missed

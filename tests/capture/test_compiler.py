@@ -154,7 +154,7 @@ def found(
     [(3, "3 pieces of it run per step, with 400 µs between them"), (0, "no compiled code runs in the steps")],
 )
 def test_lines_at_which_compiled_code_ends_are_a_finding(pieces: int, ends: str) -> None:
-    (finding,) = [one for one in found(pieces=pieces) if one.rule.id == "PIN612"]
+    (finding,) = [finding for finding in found(pieces=pieces) if finding.rule.id == "PIN612"]
     where = "compiled code ends at net.py:12 (a branch on the value of a tensor)"
     assert finding.evidence.text == f"{where}: {ends}"
     assert finding.evidence.place == BRANCH.place
@@ -162,4 +162,4 @@ def test_lines_at_which_compiled_code_ends_are_a_finding(pieces: int, ends: str)
 
 @pytest.mark.parametrize("options", [{"breaks": ()}, {"kernel": 330}, {"pieces": 0, "sampled": "Net.other"}])
 def test_without_a_break_in_a_step_that_waits_there_is_no_finding(options: Any) -> None:
-    assert "PIN612" not in {one.rule.id for one in found(**options)}
+    assert "PIN612" not in {finding.rule.id for finding in found(**options)}

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pinprof.capture.observe.journal import MOST_STEPS, MOST_UNTIMED, Journal, noticing_work
 from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
-from pinprof.program.machine import Clock, CudaClock, Mark
+from pinprof.program.machine import Clock, CudaClock, EventMark
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import IrregularWork, Later
 
@@ -37,10 +37,10 @@ class FakeClock(Clock):
     def now_ns(self) -> int:
         return self.time_ns
 
-    def mark(self) -> Mark:
+    def mark(self) -> EventMark:
         return None if self.behind_ns is None else self.time_ns + self.behind_ns
 
-    def between(self, start: Mark, end: Mark) -> int | None:
+    def between(self, start: EventMark, end: EventMark) -> int | None:
         return int(end - start) if end <= self.time_ns else None
 
 

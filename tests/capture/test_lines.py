@@ -98,8 +98,8 @@ CASES = (
 @pytest.mark.gpu
 @pytest.mark.parametrize(("text", "cause"), CASES)
 def test_the_wait_has_its_line_and_cause(sites: list[Site], text: str, cause: str) -> None:
-    found = {(site.line, site.cause) for site in sites}
-    assert (marked(text), cause) in found, sorted((site.line or 0, site.cause, site.op) for site in sites)
+    lines_and_causes = {(site.line, site.cause) for site in sites}
+    assert (marked(text), cause) in lines_and_causes, sorted((site.line or 0, site.cause, site.op) for site in sites)
 
 
 @pytest.mark.gpu

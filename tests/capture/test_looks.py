@@ -125,8 +125,8 @@ def test_run_says_a_line_per_look_while_the_script_goes_on(tmp_path: Path, monke
     places = [int(place) for place in re.findall(r"^Step (\d+): .* per step", result.stderr, re.MULTILINE)]
     assert len(places) >= 3
     assert "trained" in result.stdout
-    found = read_trace(tmp_path / "pinprof-train.latest.json.gz")
-    assert found.info.plain_step is not None
+    trace = read_trace(tmp_path / "pinprof-train.latest.json.gz")
+    assert trace.info.plain_step is not None
 
 
 @pytest.mark.parametrize("other", [("--repeat", "2"), ("--windows", "plain")])

@@ -46,13 +46,13 @@ def test_a_foreign_trace_tells_the_functions_that_wait_and_no_wrong_line(foreign
     expected = {(function, line) for function, line in answer("lines", script, "10")["lines"]}
     sites = [site for site in foreign(program) if (site.file or "").endswith(f"{program}.py")]
     functions = {site.function for site in sites}
-    found = {(function, line) for function, line in expected if function in functions}
+    shown = {(function, line) for function, line in expected if function in functions}
     lines = {(site.function, site.line) for site in sites if site.line is not None}
     of_mode = {(site.function, site.line) for site in sites if site.line is not None and site.cause not in UNSEEN}
     print(  # noqa: T201
-        f"{program}: functions of {len(found)} of {len(expected)} waits, {len(lines)} lines; missing {expected - found}"
+        f"{program}: functions of {len(shown)} of {len(expected)} waits, {len(lines)} lines; missing {expected - shown}"
     )
-    assert len(found) >= 0.97 * len(expected)
+    assert len(shown) >= 0.97 * len(expected)
     assert of_mode <= expected
 
 
@@ -111,9 +111,9 @@ def test_the_lines_of_torchs_sync_debug_mode_are_in_the_report(recorded: Any, pr
         for entry in site["stack"]
         if f"{program}.py:" in entry
     }
-    found = {(function, int(line)) for line, function in users}
-    print(f"{program}: {len(expected & found)} of {len(expected)} lines; missing {sorted(expected - found)}")  # noqa: T201
-    assert len(expected & found) >= 0.98 * len(expected)
+    reported = {(function, int(line)) for line, function in users}
+    print(f"{program}: {len(expected & reported)} of {len(expected)} lines; missing {sorted(expected - reported)}")  # noqa: T201
+    assert len(expected & reported) >= 0.98 * len(expected)
 
 
 @pytest.mark.parametrize("program", IN_LIBRARIES)
@@ -121,9 +121,9 @@ def test_the_library_functions_of_torchs_sync_debug_mode_are_in_the_report(recor
     script = str(TESTS / "programs" / f"{program}.py")
     expected = {tuple(place) for place in answer("lines", script, "10")["libraries"]}
     sites = [site for site in recorded(program)["syncs"]["sites"] if site["library"] and site["verdict"] != "profiler"]
-    found = {(site["library"]["file"], site["library"]["line"], site["library"]["function"]) for site in sites}
-    certain = {place for place in found if place[1] is not None}
-    functions = {(file, function) for file, _, function in found}
+    reported = {(site["library"]["file"], site["library"]["line"], site["library"]["function"]) for site in sites}
+    certain = {place for place in reported if place[1] is not None}
+    functions = {(file, function) for file, _, function in reported}
     missing = sorted(place for place in expected if (place[0], place[2]) not in functions)
     print(f"{program}: {len(expected & certain)} of {len(expected)} lines in libraries; functions missing {missing}")  # noqa: T201
     assert expected

@@ -47,11 +47,11 @@ def slow_operator(matrix: torch.Tensor, seconds: float) -> None:
 
 def functions(host: HostProfile) -> Counter[str]:
     """Return how many samples are in each function of this file."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for stack in host.stacks:
         for name in {host.frames[index].function for index in stack.frames}:
-            found[name.rpartition(".")[2]] += stack.count
-    return found
+            counts[name.rpartition(".")[2]] += stack.count
+    return counts
 
 
 def steps_until(sampler: HostSampler, samples: int) -> Iterator[int]:
@@ -211,18 +211,18 @@ def test_other_signals_and_timers_do_not_end_it() -> None:
 
 
 def test_another_thread_is_not_sampled() -> None:
-    found: list[HostProfile] = []
+    profiles: list[HostProfile] = []
 
     def run() -> None:
         with sampling(FAST_S) as sampler:
             sleep(0.02)
             sampler.step()
-        found.append(sampler.profile())
+        profiles.append(sampler.profile())
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert (found[0].samples, found[0].why_not) == (0, NOT_MAIN)
+    assert (profiles[0].samples, profiles[0].why_not) == (0, NOT_MAIN)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -111,7 +111,7 @@ def builder_of_steps(busy: float = 100) -> TraceBuilder:
 def findings_with(builder: TraceBuilder, stops: HostStops) -> list[Finding]:
     builder.metadata[RUN_KEY] = to_builtins(replace(LOG, stops=stops))
     trace = builder.read()
-    return [each for each in find(measure(trace), trace) if each.rule.id in {"PIN608", "PIN609"}]
+    return [finding for finding in find(measure(trace), trace) if finding.rule.id in {"PIN608", "PIN609"}]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_calls_that_were_recorded_are_found_without_a_run() -> None:
         builder.op("aten::add", start + 850, 100)
         builder.kernel(start + 870, 100, launch=start + 860)
     trace = builder.read()
-    findings = {each.rule.id: each for each in find(measure(trace), trace)}
+    findings = {finding.rule.id: finding for finding in find(measure(trace), trace)}
     assert "PIN603" not in findings
     assert findings["PIN608"].evidence.text == (
         "`gc.collect()` takes 790 µs per step, as traced, called 1 per step in train()"
@@ -252,4 +252,4 @@ def test_a_program_that_makes_circles_is_told_of_the_collector(tmp_path: Path, w
         command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     )
     trace = read_trace(tmp_path / "t.json.gz")
-    assert [each.rule.id for each in find(measure(trace), trace) if each.rule.id == "PIN608"] == rules
+    assert [finding.rule.id for finding in find(measure(trace), trace) if finding.rule.id == "PIN608"] == rules

@@ -121,7 +121,7 @@ def found(*, stacks: Sequence[HostStack] = RESIZING, input_us: int = 600, batche
     profile = HostProfile(5.0, samples, batches, 40.0, FRAMES, tuple(stacks))
     builder.metadata |= {RUN_KEY: msgspec.to_builtins(log), WORKER_KEY: msgspec.to_builtins(profile)}
     trace = builder.read()
-    return [each for each in find(measure(trace), trace) if each.rule.id == "PIN403"]
+    return [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN403"]
 
 
 def test_the_line_that_takes_most_of_a_batch_is_named() -> None:

@@ -127,10 +127,10 @@ def test_a_wait_for_a_batch_has_the_rule_of_its_finding_under_every_limit(tmp_pa
         pageable(builder, start)
         builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 2, 5)
     places = verdict_of(builder, tmp_path, **{limit: 0}).places
-    (place,) = (each for each in places if not (each.rule or "").startswith("PIN60"))
+    (place,) = (place for place in places if not (place.rule or "").startswith("PIN60"))
     assert (place.rule, place.function) == ("PIN104", "train")
-    found = remarks(checked(builder, tmp_path, Limits(max_hidden_syncs=0, max_step_ms=0)))
-    assert [remark.rule for remark in found if not remark.rule.startswith("PIN60")] == ["PIN104"]
+    all_remarks = remarks(checked(builder, tmp_path, Limits(max_hidden_syncs=0, max_step_ms=0)))
+    assert [remark.rule for remark in all_remarks if not remark.rule.startswith("PIN60")] == ["PIN104"]
 
 
 def test_copies_that_expose_next_to_nothing_keep_the_overlap(tmp_path: Path) -> None:
@@ -375,9 +375,9 @@ def test_one_spot_behind_several_limits_is_one_remark(tmp_path: Path) -> None:
 
 def test_each_site_of_a_finding_that_fails_nothing_is_a_warning(tmp_path: Path) -> None:
     """Alone each of them saves nothing: together they are what to change."""
-    found = [one for one in remarks(checked(one_after_another(10), tmp_path, Limits())) if one.rule == "PIN201"]
-    assert {remark.place.function for remark in found} == {f"value{number}" for number in range(10)}
-    assert {remark.level for remark in found} == {"warning"}
+    warnings = [one for one in remarks(checked(one_after_another(10), tmp_path, Limits())) if one.rule == "PIN201"]
+    assert {remark.place.function for remark in warnings} == {f"value{number}" for number in range(10)}
+    assert {remark.level for remark in warnings} == {"warning"}
 
 
 def test_a_new_site_of_a_rule_that_the_baseline_has_is_new(tmp_path: Path) -> None:

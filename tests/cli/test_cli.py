@@ -162,12 +162,12 @@ def test_what_cannot_be_done_is_one_line_and_writes_nothing(
 
 
 def test_both_commands_write_the_same_plotly_timeline(trace: Path, tmp_path: Path) -> None:
-    alone, beside = tmp_path / "alone.html", tmp_path / "beside.html"
+    alone, with_report = tmp_path / "alone.html", tmp_path / "beside.html"
     assert invoke("timeline", trace, "-o", alone, "--plotly").exit_code == 0
     assert alone.read_text().count('<figure class="chart wide">') == 1
     assert '<div class="timeline"' not in alone.read_text()
-    result = invoke("report", trace, "--plotly", beside)
-    assert beside.read_text() == alone.read_text()
+    result = invoke("report", trace, "--plotly", with_report)
+    assert with_report.read_text() == alone.read_text()
     assert "per step" in result.stdout
     assert invoke("timeline", trace, "-o", "-", "--plotly").stdout == alone.read_text()
 
@@ -768,7 +768,7 @@ def test_a_program_that_ends_early_is_told_the_options_of_the_command(tmp_path: 
     script.write_text("import pinprof\nfor _ in range(3): pinprof.step()\n")
     result = invoke("run", "-o", str(tmp_path / "t.json"), str(script))
     assert result.exit_code == 2
-    told = result.stderr.rpartition("ask for fewer (")[2].partition(")")[0]
-    known = {option for param in run.params for option in param.opts}
-    assert {word.rstrip(",") for word in told.split() if word.startswith("--")} <= known
-    assert "--warmup" in told
+    named = result.stderr.rpartition("ask for fewer (")[2].partition(")")[0]
+    options = {option for param in run.params for option in param.opts}
+    assert {word.rstrip(",") for word in named.split() if word.startswith("--")} <= options
+    assert "--warmup" in named

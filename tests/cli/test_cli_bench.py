@@ -105,10 +105,10 @@ def test_bench_writes_what_it_measured(tmp_path: Path) -> None:
     result = invoke("bench", "--quick", "--only", "E1,copy_overlap", "--json", file, "--html", page)
     assert result.exit_code == 0
     assert "pinning_cost" in result.stdout
-    found = from_json(file.read_bytes(), file.name)
-    assert [each.number for each in found.results] == ["E1", "E4"]
-    assert all(each.problem is None and each.figures for each in found.results)
-    assert found.machine.gpu == torch.cuda.get_device_name()
+    bench = from_json(file.read_bytes(), file.name)
+    assert [result.number for result in bench.results] == ["E1", "E4"]
+    assert all(result.problem is None and result.figures for result in bench.results)
+    assert bench.machine.gpu == torch.cuda.get_device_name()
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 

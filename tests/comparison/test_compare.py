@@ -57,10 +57,10 @@ def made(tmp_path: Path) -> Made:
 
 
 def named(comparison: Comparison, name: str, device: int | None = None) -> ComparedFigure:
-    (found,) = (
+    (change,) = (
         figure for figure in comparison.figures if figure.name == name and (device is None or figure.device == device)
     )
-    return found
+    return change
 
 
 def values(figure: ComparedFigure) -> tuple[float | None, float | None, bool | None]:
@@ -232,8 +232,8 @@ def test_the_mask_goes_with_its_waits() -> None:
     assert result.verdict == "faster"
     assert {change.before[0].cause for change in result.waits} == {"mask_index"}
     assert {change.status for change in result.waits} == {"gone"}
-    found = {(change.status, change.before[0].rule.id) for change in result.findings}
-    assert found == {("gone", "PIN205"), ("same", "PIN701")}
+    changes = {(change.status, change.before[0].rule.id) for change in result.findings}
+    assert changes == {("gone", "PIN205"), ("same", "PIN701")}
     assert not result.is_same_program  # the mask has kernels of its own
 
 

@@ -79,8 +79,8 @@ def test_sites_of_one_finding_are_compared_one_by_one(empty: Side) -> None:
     before = Findings([finding(("PIN201", "step", 10, 50))])
     after = at_several(("PIN201", "step", 12, 52), ("PIN201", "log", 40, 0), ("PIN201", "save", 50, None))
     sides = (Side(replace(empty.analysis, findings=findings)) for findings in (before, after))
-    found = {change.members[0].evidence.function: change.status for change in finding_changes(*sides)}
-    assert found == {"step": "same", "log": "new", "save": "new"}
+    statuses = {change.members[0].evidence.function: change.status for change in finding_changes(*sides)}
+    assert statuses == {"step": "same", "log": "new", "save": "new"}
 
 
 def test_a_finding_whose_rule_is_gone_is_gone_as_a_whole(empty: Side) -> None:

@@ -178,9 +178,9 @@ def test_what_a_part_of_the_places_saves_is_predicted_for_these(here: Path) -> N
         builder.kernel(start + 700, 200, launch=start + 650)
     describe(builder, "train.py", {"aten::to": [COPY, COPY + 1, COPY + 2]})
     result = invoke("fix", builder.write(here / "trace.json.gz"), "--json", "-", "--force")
-    said = json.loads(result.stdout)
-    (patch,) = said["patches"]
-    assert [each["line"] for each in patch["places"]][:2] == [COPY, COPY + 1]
+    document = json.loads(result.stdout)
+    (patch,) = document["patches"]
+    assert [place["line"] for place in patch["places"]][:2] == [COPY, COPY + 1]
     assert not patch["complete"]
     assert patch["saving_ms"] == pytest.approx(2 * 0.15, abs=0.1)
 
@@ -282,12 +282,12 @@ def test_the_report_names_diffs_only_where_there_are_some(here: Path) -> None:
     footer, words = "as a diff", f"pinprof fix {trace}"
     assert f"{footer}: {words}\n" in invoke("report", trace).stdout
     brief = json.loads(invoke("report", trace, "--json", "--brief").stdout)
-    assert words in [each["command"] for each in brief["traces"][0]["next"]]
+    assert words in [command["command"] for command in brief["traces"][0]["next"]]
     (here / "train.py").write_text(PROGRAM.replace("loss.item()", "loss.item() + 0 * len(x)").replace("x.to", "(x).to"))
     os.utime(here / "train.py", (later := trace.stat().st_mtime + 100, later))
     assert footer not in invoke("report", trace).stdout
     brief = json.loads(invoke("report", trace, "--json", "--brief").stdout)
-    assert words not in [each["command"] for each in brief["traces"][0]["next"]]
+    assert words not in [command["command"] for command in brief["traces"][0]["next"]]
     (here / "train.py").unlink()
     assert footer not in invoke("report", trace).stdout
 
@@ -429,16 +429,16 @@ def test_a_trace_of_another_recorder_says_what_it_lacks(here: Path) -> None:
 def test_json_has_all_of_it(here: Path) -> None:
     trace = recorded(here)
     result = invoke("fix", trace, "--json", "-")
-    told = fitting(result.stdout)
-    assert told["by_pinprof"]
-    rules = [patch["rule"] for patch in told["patches"]]
+    document = fitting(result.stdout)
+    assert document["by_pinprof"]
+    rules = [patch["rule"] for patch in document["patches"]]
     assert {"PIN104", "PIN201"} <= set(rules)
-    item = told["patches"][rules.index("PIN201")]
+    item = document["patches"][rules.index("PIN201")]
     assert item["places"][0] == {"file": "train.py", "line": ITEM}
     assert item["numbers"] == "equal"
     assert item["saving_ms"] > 0
     assert item["diff"].startswith("--- a/train.py\n+++ b/train.py\n@@")
-    assert told["written"] == []
+    assert document["written"] == []
     assert is_one_line_error(invoke("fix", trace, "--json", trace, "--force"))
 
 

@@ -43,7 +43,7 @@ def test_a_program_that_looks_alike_stays(fix: Fix, code: str, why: str, tmp_pat
     proposed = mended(tmp_path, code, loader=pinned, pinned=True, chosen=Chosen(changes_numbers=True, proposes=True))
     assert proposed.is_unchanged, "a proposal changes nothing by itself"
     assert why in "; ".join(
-        [proposed.why, *(doubt for each in proposed.patches.proposals for doubt in each.change.doubts)]
+        [proposed.why, *(doubt for proposal in proposed.patches.proposals for doubt in proposal.change.doubts)]
     )
 
 

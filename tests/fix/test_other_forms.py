@@ -138,7 +138,7 @@ MISSES: dict[str, tuple[str, str, dict[str, Any]] | tuple[str, str]] = {
 @pytest.mark.parametrize("kind", ["Adam", "AdamW", "SGD"])
 def test_what_decides_of_the_launches_has_no_place_among_the_arguments(kind: str) -> None:
     parameters = inspect.signature(getattr(torch.optim, kind)).parameters.values()
-    assert sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters) == MOST_OF_FUSED
+    assert sum(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters) == MOST_OF_FUSED
 
 
 @pytest.mark.parametrize("name", HITS)

@@ -40,9 +40,9 @@ def test_the_measured_step_lies_in_the_predicted_range() -> None:
 
 
 def test_python_is_not_charged_to_lines_that_wait() -> None:
-    found = next(each for each in analysis_of(BEFORE).findings if each.rule.id == "PIN603")
-    assert found.evidence.place == Place("slow.py", 20, "main")
-    assert "slow.py:19" not in found.evidence.text, "it waits for its copies"
+    finding = next(finding for finding in analysis_of(BEFORE).findings if finding.rule.id == "PIN603")
+    assert finding.evidence.place == Place("slow.py", 20, "main")
+    assert "slow.py:19" not in finding.evidence.text, "it waits for its copies"
 
 
 @pytest.mark.slow

@@ -119,10 +119,10 @@ class Ran:
 
         space: dict[str, Any] = {"DataLoader": Loader}
         exec(compile(code.replace("from torch.utils.data import DataLoader", ""), FILE, "exec"), space)
-        mine = Host(1000, self.copied)
+        host = Host(1000, self.copied)
         sys.settrace(_Clock())
         try:
-            space["train"](range(4), "cuda", lambda each: shown.append(each.now()), mine, [[mine, mine]] * 9)
+            space["train"](range(4), "cuda", lambda each: shown.append(each.now()), host, [[host, host]] * 9)
         except Exception as error:  # noqa: BLE001  of any kind
             self.ended = type(error).__name__
         finally:

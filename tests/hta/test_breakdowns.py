@@ -30,27 +30,27 @@ def two_steps() -> TraceBuilder:
 
 
 def test_figures_are_those_of_hta_in_nanoseconds(tmp_path: Path) -> None:
-    found = breakdown_of(str(two_steps().write(tmp_path / "rank3.json")))
-    assert found.rank == 3
-    assert found.times == GpuShares(10_000, 70_500, 20_000, 100_500)
-    assert found.overlapped is None
-    assert found.kernels == (
+    times = breakdown_of(str(two_steps().write(tmp_path / "rank3.json")))
+    assert times.rank == 3
+    assert times.times == GpuShares(10_000, 70_500, 20_000, 100_500)
+    assert times.overlapped is None
+    assert times.kernels == (
         KernelTimes("gemm", "COMPUTATION", 40_000, 40_000, 40_000),
         KernelTimes("reduce", "COMPUTATION", 30_500, 30_500, 30_500),
         KernelTimes("Memcpy HtoD (Pinned -> Device)", "MEMORY", 20_000, 20_000, 20_000),
     )
-    assert found.launches == LaunchTimes(3, longer_than_work=1, slow=1, late=0)
-    (stream,) = found.streams
+    assert times.launches == LaunchTimes(3, longer_than_work=1, slow=1, late=0)
+    (stream,) = times.streams
     assert (stream.stream, stream.host_wait_ns, stream.kernel_wait_ns, stream.longest_queue) == (COMPUTE, 10_000, 0, 1)
-    assert found.failed == ()
+    assert times.failed == ()
 
 
 def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.op("aten::mm", 0, 10)
-    found = breakdown_of(str(builder.write(tmp_path / "trace.json")))
-    assert found.failed == ("figures (no GPU work in its steps)",)
-    assert "rank 0: HTA does not give its figures (no GPU work in its steps)" in hta_to_text([found])
+    times = breakdown_of(str(builder.write(tmp_path / "trace.json")))
+    assert times.failed == ("figures (no GPU work in its steps)",)
+    assert "rank 0: HTA does not give its figures (no GPU work in its steps)" in hta_to_text([times])
 
 
 def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> No
     assert breakdown_of(str(builder.write(tmp_path / "trace.json"))).overlapped == 0.5
     builder.activity("kernel", "again", 120, 10, correlation=1, device=0, stream=COMPUTE)
     builder.call("cudaLaunchKernel", 100, 2, correlation=1)  # a counter wrapped
-    found = breakdown_of(str(builder.write(tmp_path / "trace.json")))
-    assert found.streams == ()
-    assert [failure.partition(" ")[0] for failure in found.failed] == ["streams"]
-    assert found.times is not None
+    times = breakdown_of(str(builder.write(tmp_path / "trace.json")))
+    assert times.streams == ()
+    assert [failure.partition(" ")[0] for failure in times.failed] == ["streams"]
+    assert times.times is not None
 
 
 # ---------------------------------------------------------------- the command
@@ -86,13 +86,13 @@ def test_a_report_has_its_figures_only_if_asked(tmp_path: Path) -> None:
     assert "30.5 µs" in lines
     assert "all but the last step" in lines
     assert report(path)[0]["hta"] is None
-    told = report(path, "--hta")[0]["hta"]
-    assert told["times"] == {"idle_ms": 0.01, "compute_ms": 0.0705, "other_ms": 0.02, "span_ms": 0.1005}
+    document = report(path, "--hta")[0]["hta"]
+    assert document["times"] == {"idle_ms": 0.01, "compute_ms": 0.0705, "other_ms": 0.02, "span_ms": 0.1005}
     reduce = {"name": "reduce", "kind": "COMPUTATION", "time_ms": 0.0305, "mean_ms": 0.0305, "max_ms": 0.0305}
-    assert told["kernels"][1] == reduce
-    assert told["launches"] == {"count": 3, "longer_than_work": 1, "slow": 1, "late": 0}
-    assert told["streams"][0]["host_wait_ms"] == 0.01
-    assert (told["overlapped"], told["failed"]) == (None, [])
+    assert document["kernels"][1] == reduce
+    assert document["launches"] == {"count": 3, "longer_than_work": 1, "slow": 1, "late": 0}
+    assert document["streams"][0]["host_wait_ms"] == 0.01
+    assert (document["overlapped"], document["failed"]) == (None, [])
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_many_traces_are_not_all_listed() -> None:
 
 @pytest.mark.parametrize("name", ["loss_item", "small_kernels", "prefetch.stack"])
 def test_of_recordings_hta_can_tell_all(name: str) -> None:
-    found = breakdown_of(str(TRACES / f"{name}.json.gz"))
-    assert found.failed == ()
-    assert found.times
-    assert found.times.idle_ns + found.times.compute_ns + found.times.other_ns == pytest.approx(found.times.span_ns)
+    times = breakdown_of(str(TRACES / f"{name}.json.gz"))
+    assert times.failed == ()
+    assert times.times
+    assert times.times.idle_ns + times.times.compute_ns + times.times.other_ns == pytest.approx(times.times.span_ns)

@@ -58,19 +58,19 @@ def busy(analysis: Any) -> list[float]:
 def test_frames_are_those_of_htas_loader(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     round_times(monkeypatch, exact=True)
     path = TRACES / f"{name}.json.gz"
-    expected, found = own(path), pinprof.hta.trace_analysis({0: path})
-    (one,), (other,) = frames(expected), frames(found)
+    expected, ours = own(path), pinprof.hta.trace_analysis({0: path})
+    (one,), (other,) = frames(expected), frames(ours)
     one["end"] -= expected.t.min_ts
     pd.testing.assert_frame_equal(one, other, check_dtype=False, check_like=True, rtol=0, atol=2e-3)
-    assert names(expected) == names(found)
+    assert names(expected) == names(ours)
     for column in ("cat", "name"):
         assert [expected.t.symbol_table.sym_table[code] for code in expected.t.get_trace(0)[column]] == [
-            found.t.symbol_table.sym_table[code] for code in found.t.get_trace(0)[column]
+            ours.t.symbol_table.sym_table[code] for code in ours.t.get_trace(0)[column]
         ]
     expected.t.meta_data[0].pop("device_type", None)  # traceinsight's guess
-    assert expected.t.meta_data == found.t.meta_data
-    assert found.t.min_ts == pytest.approx(expected.t.min_ts, abs=1e-3)
-    assert found.t.get_trace_start_unixtime_ns(0) == pytest.approx(expected.t.get_trace_start_unixtime_ns(0), abs=2)
+    assert expected.t.meta_data == ours.t.meta_data
+    assert ours.t.min_ts == pytest.approx(expected.t.min_ts, abs=1e-3)
+    assert ours.t.get_trace_start_unixtime_ns(0) == pytest.approx(expected.t.get_trace_start_unixtime_ns(0), abs=2)
 
 
 def test_shapes_and_cuptis_counters_that_were_recorded_are_there(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ def test_shapes_and_cuptis_counters_that_were_recorded_are_there(tmp_path: Path)
     builder.event("cpu_op", "aten::mm", 5, 3, **dims, **{"External id": 7})
     builder.event("cuda_profiler_range", "gemm", 20, 40, dram__bytes_read=4096)
     path = builder.write(tmp_path / "trace.json")
-    expected, found = own(path).t.get_trace(0), pinprof.hta.trace_analysis({0: path}).t.get_trace(0)
+    expected, ours = own(path).t.get_trace(0), pinprof.hta.trace_analysis({0: path}).t.get_trace(0)
     for column in ("input_dims", "input_type", "input_strides", "external_id", "dram__bytes_read"):
-        assert expected[column].tolist() == found[column].tolist()
-    assert found["input_dims"].tolist().count([[32, 128], []]) == 1
-    assert sorted(set(found["dram__bytes_read"])) == [-1, 4096]
+        assert expected[column].tolist() == ours[column].tolist()
+    assert ours["input_dims"].tolist().count([[32, 128], []]) == 1
+    assert sorted(set(ours["dram__bytes_read"])) == [-1, 4096]
 
 
 def test_a_file_packed_with_zstd_does_and_can_be_written_back(tmp_path: Path) -> None:

@@ -266,11 +266,11 @@ def test_a_method_gives_the_same_on_a_job_with_collectives_and_counters(
     assert not (isinstance(result, tuple) and isinstance(result[0], type)), result
 
 
-def compare(method: str, expected: Any, found: Any, folder: Path) -> Any:
+def compare(method: str, expected: Any, ours: Any, folder: Path) -> Any:
     """Compare what a method returns on both, and return it."""
     if method in WITHOUT_SYNCS:
         drop_syncs(expected)
     expected.t.traces = {rank: Pandas2Frame(frame) for rank, frame in expected.t.traces.items()}
-    one, other = (returned(method, analysis, folder / name) for analysis, name in ((expected, "a"), (found, "b")))
+    one, other = (returned(method, analysis, folder / name) for analysis, name in ((expected, "a"), (ours, "b")))
     assert_same(one, other, TOLERANCE_US)
     return one

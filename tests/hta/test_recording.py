@@ -19,13 +19,13 @@ def test_rows_tell_which_entries_of_the_file_they_are(
     path = TRACES / f"{name}.json.gz"
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     expected = {place: event for place, event in enumerate(events) if event["ph"] == "X" and event["cat"] != "Trace"}
-    found = read_recording(str(path))
-    assert found.rows.entry.tolist() == list(expected)
-    assert [found.names[code] for code in found.rows.name] == [event["name"] for event in expected.values()]
+    recording = read_recording(str(path))
+    assert recording.rows.entry.tolist() == list(expected)
+    assert [recording.names[code] for code in recording.rows.name] == [event["name"] for event in expected.values()]
     args = [event.get("args", {}) for event in expected.values()]
-    assert found.id("external_id").tolist() == [arg.get("External id", -1) for arg in args]
+    assert recording.id("external_id").tolist() == [arg.get("External id", -1) for arg in args]
     bandwidths = [str(arg.get("memory bandwidth (GB/s)", "")) for arg in args]
-    assert [found.names[code] if code >= 0 else "" for code in found.text("bandwidth")] == bandwidths
+    assert [recording.names[code] if code >= 0 else "" for code in recording.text("bandwidth")] == bandwidths
 
 
 def test_rows_tell_their_entries_in_a_file_read_in_one_piece(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def analysis(builder: TraceBuilder) -> Analysis:
     return analyse(builder.read())
 
 
-def one_time(found: Analysis) -> str | None:
-    doubt = found.profile.doubt("one_time")
+def one_time(analysed: Analysis) -> str | None:
+    doubt = analysed.profile.doubt("one_time")
     return doubt.what if doubt else None
 
 
@@ -81,16 +81,16 @@ def one_time(found: Analysis) -> str | None:
     ],
 )
 def test_one_time_work_is_named_and_saves_nothing(part: Part, what: str) -> None:
-    found = analysis(steps(first=part))
-    assert one_time(found) == what
-    assert found.findings.verdict.cause is None
-    assert [finding.rule.id for finding in found.findings if finding.rule.id.startswith("PIN6")] == []
-    assert all(finding.saving is None for finding in found.findings)
+    analysed = analysis(steps(first=part))
+    assert one_time(analysed) == what
+    assert analysed.findings.verdict.cause is None
+    assert [finding.rule.id for finding in analysed.findings if finding.rule.id.startswith("PIN6")] == []
+    assert all(finding.saving is None for finding in analysed.findings)
 
 
 def test_a_server_that_captures_is_told_to_be_recorded_later() -> None:
-    found = analysis(steps(first=marked_capture))
-    doubt = found.profile.doubt("one_time")
+    analysed = analysis(steps(first=marked_capture))
+    doubt = analysed.profile.doubt("one_time")
     assert doubt is not None
     assert doubt.what == "10.0 ms (50 %) of the recorded steps is one-time work (the capture of graphs)"
     assert doubt.remedy == "record batches after the server has started"
@@ -117,9 +117,9 @@ def test_graphs_that_are_captured_again_are_not_done_once() -> None:
         builder.call("cudaStreamEndCapture", at + 12_000, 5)
         correlation = builder.call("cudaGraphLaunch", at + 13_000, 5)
         builder.activity("kernel", "gemm", at + 13_010, 10, correlation=correlation, device=0, stream=7)
-    found = analysis(builder)
-    assert one_time(found) is None
-    assert "PIN605" in {finding.rule.id for finding in found.findings}
+    analysed = analysis(builder)
+    assert one_time(analysed) is None
+    assert "PIN605" in {finding.rule.id for finding in analysed.findings}
 
 
 def test_a_slow_call_behind_launches_whose_work_is_not_recorded_starts_nothing() -> None:

@@ -13,7 +13,7 @@ PAIRS = TRACES / "pairs"
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Score]:
+def judged() -> list[Score]:
     return scores(PAIRS)
 
 
@@ -21,20 +21,20 @@ def percentile_90(values: list[float]) -> float:
     return statistics.quantiles(values, n=10, method="inclusive")[8]
 
 
-def test_the_predicted_step_is_that_of_the_fixed_program(found: list[Score]) -> None:
-    for chosen in (found, [pair for pair in found if not pair.looked_at]):
+def test_the_predicted_step_is_that_of_the_fixed_program(judged: list[Score]) -> None:
+    for chosen in (judged, [pair for pair in judged if not pair.looked_at]):
         errors = [abs(pair.error) for pair in chosen]
         assert statistics.median(errors) <= 0.02
         assert percentile_90(errors) <= 0.09
 
 
-def test_ranges_of_savings_hold_in_nine_of_ten(found: list[Score]) -> None:
-    for chosen in (found, [pair for pair in found if not pair.looked_at]):
+def test_ranges_of_savings_hold_in_nine_of_ten(judged: list[Score]) -> None:
+    for chosen in (judged, [pair for pair in judged if not pair.looked_at]):
         assert sum(pair.saving_held for pair in chosen) >= 0.9 * len(chosen)
 
 
-def test_the_step_that_the_host_bounds_is_told_from_the_trace_alone(found: list[Score]) -> None:
-    chosen = [pair for pair in found if pair.host_bound]
+def test_the_step_that_the_host_bounds_is_told_from_the_trace_alone(judged: list[Score]) -> None:
+    chosen = [pair for pair in judged if pair.host_bound]
     errors = [abs(pair.estimate_error) for pair in chosen]
     assert len(chosen) >= 25
     assert statistics.median(errors) <= 0.08
@@ -43,13 +43,13 @@ def test_the_step_that_the_host_bounds_is_told_from_the_trace_alone(found: list[
     assert statistics.median((pair.high - pair.low) / pair.estimated for pair in chosen) <= 0.35
 
 
-def test_the_step_that_the_gpu_bounds_is_told_from_the_trace_alone(found: list[Score]) -> None:
-    errors = [abs(pair.estimate_error) for pair in found if not pair.host_bound]
+def test_the_step_that_the_gpu_bounds_is_told_from_the_trace_alone(judged: list[Score]) -> None:
+    errors = [abs(pair.estimate_error) for pair in judged if not pair.host_bound]
     assert statistics.median(errors) <= 0.015
 
 
-def test_estimates_are_far_better_than_what_the_traces_show(found: list[Score]) -> None:
-    chosen = [pair for pair in found if pair.host_bound]
+def test_estimates_are_far_better_than_what_the_traces_show(judged: list[Score]) -> None:
+    chosen = [pair for pair in judged if pair.host_bound]
     traced = statistics.median(pair.traced / pair.before - 1 for pair in chosen)
     assert statistics.median(abs(pair.estimate_error) for pair in chosen) < traced / 5
 

@@ -131,8 +131,8 @@ def test_an_optimizer_says_what_it_was_given(journal: Journal) -> None:
     optimizer = optimizer_at(number)
     assert kept
     assert optimizer.kind == "torch.optim.sgd.SGD"
-    told = (optimizer.foreach, optimizer.fused, optimizer.momentum, optimizer.differentiable)
-    assert told == (False, None, True, False)
+    options = (optimizer.foreach, optimizer.fused, optimizer.momentum, optimizer.differentiable)
+    assert options == (False, None, True, False)
     assert not optimizer.plain_on_gpu
 
 

@@ -180,8 +180,8 @@ RACES: tuple[Program, ...] = tuple(value for name, value in list(globals().items
 
 def line_of(program: Program, mark: str) -> int:
     lines, first = inspect.getsourcelines(program)
-    (found,) = (number for number, line in enumerate(lines, first) if f"# {mark}" in line)
-    return found
+    (number_of_line,) = (number for number, line in enumerate(lines, first) if f"# {mark}" in line)
+    return number_of_line
 
 
 @pytest.fixture(autouse=True)
@@ -223,10 +223,10 @@ def test_the_report_says_whether_the_copy_had_ended_and_how_long_it_took() -> No
 def test_the_report_names_the_wait_that_was_for_something_else() -> None:
     with Guard("collect") as guard:
         race_event_on_the_wrong_stream()
-    (found,) = guard.violations
-    assert found.latest_wait is not None
+    (violation,) = guard.violations
+    assert violation.latest_wait is not None
     line = line_of(race_event_on_the_wrong_stream, "another wait")
-    assert (found.latest_wait.how, found.latest_wait.place.line) == ("Event.synchronize", line), str(guard)
+    assert (violation.latest_wait.how, violation.latest_wait.place.line) == ("Event.synchronize", line), str(guard)
 
 
 def marks(guard: Guard) -> list[Any]:
@@ -241,7 +241,7 @@ def test_the_indices_and_the_values_of_a_sparse_result_count(layout: torch.layou
     with Guard("collect") as guard:
         host = x.to("cpu", non_blocking=True)
         host.to_dense()
-    assert {found.rule.id for found in guard.violations} == {"PIN502"}, str(guard)
+    assert {violation.rule.id for violation in guard.violations} == {"PIN502"}, str(guard)
     cuda.synchronize()
     assert torch.equal(host.to_dense(), torch.eye(512))
 
@@ -521,7 +521,7 @@ def test_a_program_without_a_race_is_left_alone(program: Program) -> None:
     assert guard.violations == (), str(guard)
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=[each.name for each in WORKLOADS])
+@pytest.mark.parametrize("workload", WORKLOADS, ids=[workload.name for workload in WORKLOADS])
 def test_the_workloads_have_no_race(workload: Workload) -> None:
     with Guard("collect") as guard, workload.build(torch.device("cuda"), 0.1) as step:
         for _ in range(6):
@@ -559,7 +559,7 @@ def test_a_race_while_a_graph_is_captured_does_not_end_the_capture() -> None:
                 host.copy_(x, non_blocking=True)
             host.sum()
         graph.replay()
-    assert [(found.rule.id, found.had_ended, found.copy_ns) for found in guard.violations] == [("PIN502", False, None)]
+    assert [(race.rule.id, race.had_ended, race.copy_ns) for race in guard.violations] == [("PIN502", False, None)]
     assert y.sum().item() == 64
 
 
@@ -575,7 +575,7 @@ def test_compiled_code_runs_and_is_said_not_to_be_seen(compiler: Any) -> None:
     with Guard("collect") as guard:
         host = compiled(torch.ones(64, device="cuda")).to("cpu", non_blocking=True)
         host.sum()
-    assert [found.rule.id for found in guard.violations] == ["PIN502"], str(guard)
+    assert [violation.rule.id for violation in guard.violations] == ["PIN502"], str(guard)
     assert any("torch.compile" in note for note in guard.notes)
 
 

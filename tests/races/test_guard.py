@@ -52,7 +52,7 @@ def here(offset: int = 0) -> int:
 
 
 def rules(guard: Guard) -> list[str]:
-    return [found.rule.id for found in guard.violations]
+    return [race.rule.id for race in guard.violations]
 
 
 def test_a_result_that_is_read_before_its_copy_has_ended_is_found_with_both_lines(gpu: FakeGpu) -> None:
@@ -60,12 +60,12 @@ def test_a_result_that_is_read_before_its_copy_has_ended_is_found_with_both_line
     with Guard("collect", gpu=gpu) as guard:
         host.copy_(result, non_blocking=True)
         host.mean()
-    (found,) = guard.violations
-    assert (found.rule.id, found.direction, found.shape, found.nbytes) == ("PIN502", "DtoH", (100, 9), 3600)
-    assert (found.copy.line, found.access.line) == (here(-4), here(-3))
-    assert found.copy.function == found.access.function == currentframe().f_code.co_name  # type: ignore[union-attr]
-    assert found.action == "aten::mean reads"
-    assert (found.had_ended, found.copy_ns, found.thread) == (False, 1.5e6, "MainThread")
+    (race,) = guard.violations
+    assert (race.rule.id, race.direction, race.shape, race.nbytes) == ("PIN502", "DtoH", (100, 9), 3600)
+    assert (race.copy.line, race.access.line) == (here(-4), here(-3))
+    assert race.copy.function == race.access.function == currentframe().f_code.co_name  # type: ignore[union-attr]
+    assert race.action == "aten::mean reads"
+    assert (race.had_ended, race.copy_ns, race.thread) == (False, 1.5e6, "MainThread")
 
 
 def test_a_pinned_source_that_is_written_before_its_copy_has_ended_is_found_with_both_lines(gpu: FakeGpu) -> None:
@@ -74,9 +74,9 @@ def test_a_pinned_source_that_is_written_before_its_copy_has_ended_is_found_with
         host.to("meta", non_blocking=True)
         host.sum()
         host.zero_()
-    (found,) = guard.violations
-    assert (found.rule.id, found.direction, found.action) == ("PIN503", "HtoD", "aten::zero_ writes")
-    assert (found.copy.line, found.access.line) == (here(-5), here(-3))
+    (race,) = guard.violations
+    assert (race.rule.id, race.direction, race.action) == ("PIN503", "HtoD", "aten::zero_ writes")
+    assert (race.copy.line, race.access.line) == (here(-5), here(-3))
 
 
 def test_the_report_says_if_the_race_was_won(gpu: FakeGpu) -> None:
@@ -113,10 +113,10 @@ def test_a_wait_that_an_operator_hides_is_named_too(gpu: FakeGpu) -> None:
             host.copy_(result, non_blocking=True)
         gpu.item()
         host.mean()
-    (found,) = guard.violations
-    assert found.latest_wait is not None
-    assert (found.latest_wait.how, found.latest_wait.place.function) == ("an operator", "item")
-    assert f":{here(-5)}:test_a_wait_that" in found.latest_wait.place.stack[1]
+    (race,) = guard.violations
+    assert race.latest_wait is not None
+    assert (race.latest_wait.how, race.latest_wait.place.function) == ("an operator", "item")
+    assert f":{here(-5)}:test_a_wait_that" in race.latest_wait.place.stack[1]
 
 
 Access = Callable[[torch.Tensor], Any]
@@ -178,8 +178,8 @@ def test_operators_are_seen_in_inference_mode_where_torch_does_not_take_them_apa
         host.contiguous()
         host.reshape(-1).fill_(1)
         assert x.to("meta") is x
-    (found,) = guard.violations
-    assert (found.copy.line, found.access.line, found.action) == (here(-5), here(-3), "aten::fill_ writes")
+    (race,) = guard.violations
+    assert (race.copy.line, race.access.line, race.action) == (here(-5), here(-3), "aten::fill_ writes")
 
 
 def test_operators_within_a_tensor_that_wraps_another_are_seen(gpu: FakeGpu) -> None:
@@ -222,8 +222,8 @@ def test_the_indices_and_values_of_a_sparse_tensor_count(gpu: FakeGpu, layout: t
     with Guard("collect", gpu=gpu) as guard:
         host.copy_(result, non_blocking=True)
         host.to_dense()
-    found = guard.violations
-    assert {(each.rule.id, each.copy.line, each.access.line) for each in found} == {("PIN502", here(-3), here(-2))}
+    race = guard.violations
+    assert {(each.rule.id, each.copy.line, each.access.line) for each in race} == {("PIN502", here(-3), here(-2))}
     assert guard.violations[0].times == (2 if layout == torch.sparse_coo else 3)
 
 
@@ -263,10 +263,10 @@ def test_a_copy_may_use_the_memory_of_another_only_behind_it(gpu: FakeGpu, wait:
     if wait:
         assert rules(guard) == []
         return
-    (found,) = guard.violations
-    assert (found.rule.id, found.copy.line, found.access.line) == ("PIN502", here(-9), here(-5))
-    assert "aten::_to_copy reads on the default stream of cuda:0" in str(found)
-    assert UNORDERED in str(found)
+    (race,) = guard.violations
+    assert (race.rule.id, race.copy.line, race.access.line) == ("PIN502", here(-9), here(-5))
+    assert "aten::_to_copy reads on the default stream of cuda:0" in str(race)
+    assert UNORDERED in str(race)
 
 
 @pytest.mark.parametrize(("to_host", "rule"), [(True, "PIN504"), (False, "PIN503")])
@@ -541,7 +541,7 @@ def test_an_event_that_was_recorded_before_the_copy_is_no_help(gpu: FakeGpu) -> 
         event.record()
         event.synchronize()
         host.mean()
-    assert [found.access.line for found in guard.violations] == [here(-4)]
+    assert [race.access.line for race in guard.violations] == [here(-4)]
 
 
 def test_a_double_buffered_loader_is_right(gpu: FakeGpu) -> None:
@@ -567,9 +567,9 @@ def test_a_ring_that_is_refilled_a_step_too_early_is_found_once_and_counted(gpu:
             slot.fill_(step)
             slot.to("meta", non_blocking=True)
             copied.record()
-    (found,) = guard.violations
-    assert (found.rule.id, found.times) == ("PIN503", 8)
-    assert (found.copy.line, found.access.line) == (here(-4), here(-5))
+    (race,) = guard.violations
+    assert (race.rule.id, race.times) == ("PIN503", 8)
+    assert (race.copy.line, race.access.line) == (here(-4), here(-5))
 
 
 def test_freed_memory_of_torch_may_be_used_for_another_tensor(gpu: FakeGpu) -> None:
@@ -589,8 +589,8 @@ def test_pinned_memory_of_another_library_may_not_though_its_tensor_is_gone(gpu:
     with Guard("collect", gpu=gpu) as guard:
         torch.from_numpy(of_numba).to("meta", non_blocking=True)
         torch.from_numpy(of_numba).zero_()
-    (found,) = guard.violations
-    assert (found.rule.id, found.copy.line, found.access.line) == ("PIN503", here(-3), here(-2))
+    (race,) = guard.violations
+    assert (race.rule.id, race.copy.line, race.access.line) == ("PIN503", here(-3), here(-2))
 
 
 def test_freed_memory_that_the_program_registered_may_not(gpu: FakeGpu) -> None:
@@ -604,8 +604,8 @@ def test_freed_memory_that_the_program_registered_may_not(gpu: FakeGpu) -> None:
             del host
         others = [torch.zeros(5000) for _ in range(50)]
     assert addresses & {other.data_ptr() for other in others}
-    (found,) = guard.violations
-    assert (found.rule.id, found.access.line) == ("PIN505", here(-3))
+    (race,) = guard.violations
+    assert (race.rule.id, race.access.line) == ("PIN505", here(-3))
 
 
 def test_registered_memory_may_be_used_by_one_tensor_after_the_other(gpu: FakeGpu) -> None:
@@ -670,7 +670,7 @@ def test_lists_of_copies_count(gpu: FakeGpu) -> None:
         hosts[1].mean()
         gpu.synchronize()
         hosts[0].mean()
-    assert [found.shape for found in guard.violations] == [(2,)]
+    assert [race.shape for race in guard.violations] == [(2,)]
 
 
 @pytest.mark.parametrize("pool", [True, False])
@@ -689,8 +689,8 @@ def test_other_threads_that_begin_within_the_block_are_seen(gpu: FakeGpu, *, poo
             thread = threading.Thread(target=read, name="reader_0")
             thread.start()
             thread.join()
-    (found,) = guard.violations
-    assert (found.thread, found.access.line) == ("reader_0", here(-12))
+    (race,) = guard.violations
+    assert (race.thread, race.access.line) == ("reader_0", here(-12))
     assert "in thread reader_0" in str(guard)
     with ThreadPoolExecutor(1) as executor:
         assert executor.submit(torch._C._len_torch_dispatch_stack).result() == 0

@@ -38,20 +38,20 @@ def test_a_script_runs_to_its_end_and_its_races_are_known(tmp_path: Path, capsys
     guard = Guard("collect", gpu=FakeGpu())
     assert run_guarded(script, ["3", "--lr"], guard) == 3
     assert capsys.readouterr().out == "finished ['3', '--lr']\n"
-    (found,) = guard.violations
-    assert (found.copy.line, found.access.line, found.access.function) == (6, 7, "step")
-    assert found.access.file.endswith("race.py")
-    assert not any("pinprof" in frame for frame in found.access.stack)
+    (violation,) = guard.violations
+    assert (violation.copy.line, violation.access.line, violation.access.function) == (6, 7, "step")
+    assert violation.access.file.endswith("race.py")
+    assert not any("pinprof" in frame for frame in violation.access.stack)
     assert "x.zero_()" in str(guard)
 
 
 def test_each_race_is_told_once_when_it_happens(tmp_path: Path) -> None:
-    script, told = tmp_path / "race.py", list[str]()
+    script, headlines = tmp_path / "race.py", list[str]()
     script.write_text(RACE.replace("step(torch.ones(4))", "for _ in range(3):\n    step(torch.ones(4))"))
-    guard = Guard("collect", gpu=FakeGpu(), on_found=lambda found: told.append(found.headline))
+    guard = Guard("collect", gpu=FakeGpu(), on_found=lambda violation: headlines.append(violation.headline))
     assert run_guarded(script, ["0"], guard) == 0
     path = guard.violations[0].access.file
-    assert told == [
+    assert headlines == [
         f"PIN503: aten::zero_ writes at {path}:7 in step; nothing had waited for the copy at {path}:6 in step"
     ]
 

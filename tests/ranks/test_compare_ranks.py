@@ -47,13 +47,13 @@ def compared(*ranks: TraceBuilder) -> Ranks:
 
 
 def test_the_rank_that_begins_late_is_named_with_what_it_does() -> None:
-    found = compared(rank(0, 10), rank(1, 600), rank(2, 20))
-    assert found.slowest_rank == 1
-    assert found.reason == PAUSES.format("aten::mm")
-    assert found.skew_ns == pytest.approx(585_000, rel=0.1)
-    assert [round(row.waited_ns / 1000) for row in found.rows] == [590, 0, 580]
-    assert [row.last for row in found.rows] == [0, 1, 0]
-    (collective,) = found.collectives
+    job = compared(rank(0, 10), rank(1, 600), rank(2, 20))
+    assert job.slowest_rank == 1
+    assert job.reason == PAUSES.format("aten::mm")
+    assert job.skew_ns == pytest.approx(585_000, rel=0.1)
+    assert [round(row.waited_ns / 1000) for row in job.rows] == [590, 0, 580]
+    assert [row.last for row in job.rows] == [0, 1, 0]
+    (collective,) = job.collectives
     assert (collective.name, collective.last_rank, collective.last) == ("allreduce", 1, 1)
     assert (collective.own_ns, collective.waited_ns) == (80_000, 590_000)
 
@@ -70,11 +70,11 @@ SENT = [
 def test_the_bus_bandwidth_counts_from_when_all_ranks_have_come(
     called: str, message: tuple[str, int, int, int], size: int, on_the_bus: float
 ) -> None:
-    found = compared(*(rank(at, late, called=called, message=message) for at, late in enumerate((10, 600))))
-    (collective,) = found.collectives
+    job = compared(*(rank(at, late, called=called, message=message) for at, late in enumerate((10, 600))))
+    (collective,) = job.collectives
     assert (collective.own_ns, collective.bytes) == (80_000, size)
     assert collective.bus_gbps == pytest.approx(on_the_bus * size / 80_000)
-    (traffic,) = found.traffic
+    (traffic,) = job.traffic
     assert (traffic.name, traffic.per_step, traffic.bytes) == (called, 1, size)
     assert traffic.bus_gbps == collective.bus_gbps
 
@@ -87,15 +87,15 @@ def test_the_bus_bandwidth_counts_from_when_all_ranks_have_come(
     ],
 )
 def test_without_a_sound_message_there_is_no_bandwidth(message: tuple[Any, ...] | None) -> None:
-    found = compared(*(rank(at, 10, message=message) for at in range(2)))
-    assert found.collectives[0].bus_gbps is None
-    assert found.traffic == ()
+    job = compared(*(rank(at, 10, message=message) for at in range(2)))
+    assert job.collectives[0].bus_gbps is None
+    assert job.traffic == ()
 
 
 def test_a_wait_that_only_one_rank_has_is_the_reason() -> None:
-    found = compared(rank(0, 10), rank(1, 600, wait=True))
-    assert found.slowest_rank == 1
-    assert found.reason in {"its host waits in `.item()` in aten::item", "its GPU works longer"}
+    job = compared(rank(0, 10), rank(1, 600, wait=True))
+    assert job.slowest_rank == 1
+    assert job.reason in {"its host waits in `.item()` in aten::item", "its GPU works longer"}
 
 
 def launching(number: int, every: float) -> TraceBuilder:
@@ -114,14 +114,14 @@ def launching(number: int, every: float) -> TraceBuilder:
 
 
 def test_a_host_that_launches_later_is_the_reason() -> None:
-    found = compared(launching(0, 10), launching(1, 40))
-    assert found.slowest_rank == 1
-    assert found.reason == "its host launches later"
+    job = compared(launching(0, 10), launching(1, 40))
+    assert job.slowest_rank == 1
+    assert job.reason == "its host launches later"
 
 
 def test_ranks_that_do_the_same_raise_no_alarm() -> None:
-    found = compared(rank(0, 300), rank(1, 305))
-    assert (found.slowest_rank, found.reason) == (None, None)
+    job = compared(rank(0, 300), rank(1, 305))
+    assert (job.slowest_rank, job.reason) == (None, None)
 
 
 def test_ranks_that_meet_have_the_step_of_the_one_that_sets_the_pace() -> None:
@@ -142,10 +142,10 @@ def test_a_clock_that_is_seconds_ahead_changes_nothing_and_is_said() -> None:
     ranks = [rank(0, 10), rank(1, 600), rank(2, 20)]
     for event in ranks[1].events:
         event["ts"] += 7_000_000
-    found = compared(*ranks)
-    assert [row.clock_ahead_ns for row in found.rows] == [0, 7_000_000_000, 0]
-    assert found.clocks_within_ns == 0
-    assert [round(row.waited_ns / 1000) for row in found.rows] == [590, 0, 580]
+    job = compared(*ranks)
+    assert [row.clock_ahead_ns for row in job.rows] == [0, 7_000_000_000, 0]
+    assert job.clocks_within_ns == 0
+    assert [round(row.waited_ns / 1000) for row in job.rows] == [590, 0, 580]
 
 
 def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come() -> None:
@@ -154,8 +154,8 @@ def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come() -
         for start in range(0, 1000 * STEPS, 1000):
             came, took = ((10, 20), (300, 40))[place]
             builder.collective(start + 850 + came / 10, took, launch=start + 840, called="broadcast")
-    found = compared(*ranks)
-    broadcast = next(row for row in found.collectives if row.name == "broadcast")
+    job = compared(*ranks)
+    broadcast = next(row for row in job.collectives if row.name == "broadcast")
     assert broadcast.last_rank == 1
     assert broadcast.own_ns == 40_000
     assert broadcast.waited_ns == 20_000  # all the time that the source was in it
@@ -173,25 +173,25 @@ def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace() -> None:
 
 
 def test_a_rank_alone_has_nobody_to_wait_for() -> None:
-    found = compared(rank(0, 300))
-    assert (found.slowest_rank, found.skew_ns, found.collectives) == (None, 0, ())
+    job = compared(rank(0, 300))
+    assert (job.slowest_rank, job.skew_ns, job.collectives) == (None, 0, ())
 
 
 def test_a_trace_without_gpu_work_is_a_rank_all_the_same() -> None:
     builder = TraceBuilder()
     builder.op("aten::add", 0, 10)
-    found = compared(rank(0, 300), builder)
-    assert [row.rank for row in found.rows] == [0, 1]
-    assert found.rows[1].alone_ns is None
+    job = compared(rank(0, 300), builder)
+    assert [row.rank for row in job.rows] == [0, 1]
+    assert job.rows[1].alone_ns is None
 
 
 @pytest.mark.slow
 def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
-    found = recorded("sleeping_rank.rank?.before")
-    assert found.rows[0].step_ns == found.rows[1].step_ns  # the profiler's cost to one is in the trace of both
-    assert found.slowest_rank == 1
-    assert found.skew_ns == pytest.approx(20e6, rel=0.3)
-    assert found.reason == PAUSES.format("aten::linear")
+    job = recorded("sleeping_rank.rank?.before")
+    assert job.rows[0].step_ns == job.rows[1].step_ns  # the profiler's cost to one is in the trace of both
+    assert job.slowest_rank == 1
+    assert job.skew_ns == pytest.approx(20e6, rel=0.3)
+    assert job.reason == PAUSES.format("aten::linear")
 
 
 def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> None:
@@ -206,9 +206,9 @@ def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> N
 
 
 def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:
-    found = recorded("pageable_rank.rank?.before")
-    assert found.slowest_rank == 1
-    assert found.reason == "its host waits in blocking copy to the GPU in aten::to"
+    job = recorded("pageable_rank.rank?.before")
+    assert job.slowest_rank == 1
+    assert job.reason == "its host waits in blocking copy to the GPU in aten::to"
 
 
 @pytest.mark.slow
@@ -223,11 +223,11 @@ def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:
     ],
 )
 def test_balanced_jobs_raise_no_alarm(name: str) -> None:
-    found = recorded(name)
-    assert found.slowest_rank is None
-    assert len(found.rows) == 2
-    assert found.world_size == 2
-    assert all(row.communication_ns >= row.exposed_communication_ns >= 0 for row in found.rows)
+    job = recorded(name)
+    assert job.slowest_rank is None
+    assert len(job.rows) == 2
+    assert job.world_size == 2
+    assert all(row.communication_ns >= row.exposed_communication_ns >= 0 for row in job.rows)
 
 
 def test_ranks_recorded_at_different_steps_are_said_to_be() -> None:

@@ -79,9 +79,9 @@ def test_a_pattern_that_tells_no_rank_is_an_error(small: RankPart, pattern: str)
 
 
 def test_ranks_of_one_time_are_one_run(small: RankPart) -> None:
-    found = job_of([part(small, 1, 0.2), part(small, 0)])
-    assert [rank_of(each) for each in found.parts] == [0, 1]
-    assert found.remarks == []
+    chosen_run = job_of([part(small, 1, 0.2), part(small, 0)])
+    assert [rank_of(each) for each in chosen_run.parts] == [0, 1]
+    assert chosen_run.remarks == []
 
 
 def test_runs_in_one_folder_are_told_apart_by_their_times(small: RankPart) -> None:
@@ -92,9 +92,9 @@ def test_runs_in_one_folder_are_told_apart_by_their_times(small: RankPart) -> No
 
 def test_the_fullest_of_the_runs_is_chosen_and_the_others_are_named(small: RankPart) -> None:
     parts = [part(small, rank, begin) for begin, rank in ((0, 0), (0, 1), (HOUR, 0), (HOUR, 1), (2 * HOUR, 1))]
-    found = job_of(parts)
-    assert paths(found.parts) == ["at3600/rank0.json", "at3600/rank1.json"]
-    assert found.remarks == [
+    chosen_run = job_of(parts)
+    assert paths(chosen_run.parts) == ["at3600/rank0.json", "at3600/rank1.json"]
+    assert chosen_run.remarks == [
         "These are 3 runs; this is run 2, the last recorded of the 2 with 2 ranks, and --run N shows another:",
         "  run 1: 2 ranks, recorded 2026-10-01 12:17:06 UTC: at0/rank0.json ...",
         "  run 2: 2 ranks, recorded 2026-10-01 13:17:06 UTC: at3600/rank0.json ...",
@@ -147,8 +147,8 @@ def test_ranks_of_other_times_are_said(small: RankPart) -> None:
 @pytest.mark.slow
 def test_recorded_jobs_in_one_folder_are_told_apart() -> None:
     names = sorted(RECORDED.glob("*.json.gz"))
-    found = runs(list(map(rank_part_of, names)))
-    assert sorted(paths(run)[0].partition(".rank")[0] for run in found) == sorted(
+    chosen_run = runs(list(map(rank_part_of, names)))
+    assert sorted(paths(run)[0].partition(".rank")[0] for run in chosen_run) == sorted(
         str(name).partition(".rank")[0] for name in names if ".rank0." in name.name
     )
-    assert all(len(run) == 2 and len({path.partition(".")[0] for path in paths(run)}) == 1 for run in found)
+    assert all(len(run) == 2 and len({path.partition(".")[0] for path in paths(run)}) == 1 for run in chosen_run)

@@ -64,8 +64,8 @@ def test_a_program_of_which_no_op_is_recorded_has_a_cost_nevertheless() -> None:
 
 
 def test_the_range_lies_around_what_is_expected() -> None:
-    found = expected([program_of(6_000, launch_ns=4_000)], "plain")
-    assert found.low.per_event_ns < found.cost.per_event_ns < found.high.per_event_ns
+    expectation = expected([program_of(6_000, launch_ns=4_000)], "plain")
+    assert expectation.low.per_event_ns < expectation.cost.per_event_ns < expectation.high.per_event_ns
 
 
 def test_runs_on_a_slow_host_differ_by_more() -> None:

@@ -19,16 +19,16 @@ def test_the_shares_are_those_of_the_recordings() -> None:
 
 @pytest.mark.parametrize("key", [lambda row: row.program, lambda row: row.machine], ids=["program", "machine"])
 def test_a_program_or_a_machine_that_nothing_was_learned_from_is_told(key: Callable[[Row], str]) -> None:
-    found = [(row.step, *estimate(row, share)) for row, share in left_out(ROWS, key)]
-    errors = [abs(middle / step - 1) for step, middle, _, _ in found]
-    assert len(found) > 250
+    estimates = [(row.step, *estimate(row, share)) for row, share in left_out(ROWS, key)]
+    errors = [abs(middle / step - 1) for step, middle, _, _ in estimates]
+    assert len(estimates) > 250
     assert statistics.median(errors) < 0.1
     assert np.percentile(errors, 90) < 0.27
-    assert np.mean([low <= step <= high for step, _, low, high in found]) >= 0.88
-    assert statistics.median((high - low) / middle for _, middle, low, high in found) < 0.45
+    assert np.mean([low <= step <= high for step, _, low, high in estimates]) >= 0.88
+    assert statistics.median((high - low) / middle for _, middle, low, high in estimates) < 0.45
 
 
 def test_a_fast_host_is_told_within_a_narrow_range() -> None:
-    found = [(row.step, *estimate(row, HOST_SHARE[row.way])) for row in ROWS if row.machine == "1"]
-    assert np.mean([low <= step <= high for step, _, low, high in found]) > 0.9
-    assert statistics.median((high - low) / middle for _, middle, low, high in found) < 0.35
+    estimates = [(row.step, *estimate(row, HOST_SHARE[row.way])) for row in ROWS if row.machine == "1"]
+    assert np.mean([low <= step <= high for step, _, low, high in estimates]) > 0.9
+    assert statistics.median((high - low) / middle for _, middle, low, high in estimates) < 0.35

@@ -170,7 +170,7 @@ def test_pinning_does_not_help_workers_that_are_always_late() -> None:
 def test_the_slow_line_of_a_worker_is_named_though_the_recorded_steps_do_not_wait() -> None:
     lines = HostFrame("data.py", 7, "Photos.__getitem__", "user"), HostFrame("data.py", 9, "collate", "user")
     worker = HostProfile(5.0, 100, 20, 40.0, lines, (HostStack((0,), 70), HostStack((1,), 30)))
-    (finding,) = (found for found in recorded(2.0, 1.05, worker=worker).findings if found.rule.id == "PIN403")
+    (finding,) = (finding for finding in recorded(2.0, 1.05, worker=worker).findings if finding.rule.id == "PIN403")
     assert (finding.evidence.file, finding.evidence.line) == ("data.py", 7)
     assert finding.most_ns == pytest.approx(0.7 * 1.05 * MS, rel=0.05)
 

@@ -45,7 +45,7 @@ def _of_verdict(trace: dict[str, Any]) -> Iterator[str]:
     if verdict["cause"] is None:
         worth = WORTH * (trace["steps"]["step_ms"] or 0.0)
         may = [
-            each for each in trace["verdicts"] if each["cause"] not in {"gpu", "host"} and each["range_ms"][1] >= worth
+            cost for cost in trace["verdicts"] if cost["cause"] not in {"gpu", "host"} and cost["range_ms"][1] >= worth
         ]
         if may and not verdict["headline"]:
             yield "the trace cannot tell the cause, and does not say between which"

@@ -61,11 +61,11 @@ def test_the_table_of_figures_in_the_guide_is_made_of_the_rows(*, pytestconfig: 
 
 
 def test_the_guide_names_all_that_is_logged() -> None:
-    told = {
+    names_in_guide = {
         name for row in re.findall(r"^\| (`.*?) \|", GUIDE, re.MULTILINE) for name in re.findall(r"`([\w/]+)`", row)
     }
     of_findings = {"findings/count", "findings/RULE/saving_ms", "findings/RULE/at_most_ms"}
-    assert told == {*NUMBERS, *of_findings, *(f"ranks/{name}" for name in OF_JOB)}
+    assert names_in_guide == {*NUMBERS, *of_findings, *(f"ranks/{name}" for name in OF_JOB)}
     assert all(f"`{name}`" in GUIDE for name in (*WORDS, *(f"ranks/{name}" for name in WORDS_OF_JOB)))
 
 

@@ -74,12 +74,12 @@ def _shape(shape: Any) -> str:
     if "const" in shape:
         return f"`{shape['const']}`"
     types = [shape["type"]] if isinstance(shape["type"], str) else shape["type"]
-    said = types[0]
-    if said == "array":
-        said = "[low, high], number" if "maxItems" in shape else f"list of {_shape(shape['items'])}"
-    if said == "object":
-        said = f"by name: {_shape(shape['additionalProperties'])}"
-    return said + (" or null" * ("null" in types))
+    words = types[0]
+    if words == "array":
+        words = "[low, high], number" if "maxItems" in shape else f"list of {_shape(shape['items'])}"
+    if words == "object":
+        words = f"by name: {_shape(shape['additionalProperties'])}"
+    return words + (" or null" * ("null" in types))
 
 
 @each_document
@@ -91,9 +91,9 @@ def test_a_schema_is_one(name: str) -> None:
 def test_a_document_with_another_field_or_without_one_does_not_fit(name: str) -> None:
     document = dict.fromkeys(to_schema(DOCUMENTS[name])["properties"]) | {"more": 1}
     del document["schema"]
-    told = [error.message for error in validator(name).iter_errors(document)]
-    assert any("'more' was unexpected" in message for message in told)
-    assert "'schema' is a required property" in told
+    messages = [error.message for error in validator(name).iter_errors(document)]
+    assert any("'more' was unexpected" in message for message in messages)
+    assert "'schema' is a required property" in messages
 
 
 @each_document

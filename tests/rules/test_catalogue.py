@@ -62,7 +62,7 @@ def test_a_made_up_rule_is_one_file(tmp_path: Path) -> None:
     assert "PIN799  a rule that is made up" in pinprof("explain")
     assert "Take none." in pinprof("explain", "PIN799")
     (trace,) = json.loads(pinprof("report", str(TRACES / "loss_item.json.gz"), "--json", "-"))["traces"]
-    (finding,) = [each for each in trace["findings"] if each["rule"] == "PIN799"]
+    (finding,) = [finding for finding in trace["findings"] if finding["rule"] == "PIN799"]
     assert (finding["title"], finding["family"], finding["fix"]) == ("a rule that is made up", "gpu", "Take none.")
 
 

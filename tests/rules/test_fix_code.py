@@ -170,7 +170,7 @@ def collated(made: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 
 @trial("PIN105", on_cpu=False)
 def batches_of_a_class(texts: Texts, _device: str, _folder: Path) -> None:
-    found = {}
+    values = {}
     for kind in ("before", "code"):
         made = texts.run(kind, 0, {})["Batch"]
         loader: DataLoader[Any] = DataLoader(
@@ -178,19 +178,19 @@ def batches_of_a_class(texts: Texts, _device: str, _folder: Path) -> None:
         )
         batches = list(loader)
         assert all(batch.x.is_pinned() == batch.y.is_pinned() == (kind == "code") for batch in batches)
-        found[kind] = [part.to("cuda", non_blocking=True) for batch in batches for part in (batch.x, batch.y)]
-    assert same(found["code"], found["before"])
+        values[kind] = [part.to("cuda", non_blocking=True) for batch in batches for part in (batch.x, batch.y)]
+    assert same(values["code"], values["before"])
 
 
 @trial("PIN109", on_cpu=False)
 def much_pinned_memory(texts: Texts, _device: str, _folder: Path) -> None:
-    found = {}
+    values = {}
     for kind in ("before", "code"):
-        found[kind], names = of_batches()
+        values[kind], names = of_batches()
         texts.run(kind, 0, names)
         loader = texts.run(kind, 1, {"data": TensorDataset(samples())})["loader"]
-        found[kind].extend(x.to("cuda", non_blocking=True) for (x,) in loader)
-    assert same(found["code"], found["before"])
+        values[kind].extend(x.to("cuda", non_blocking=True) for (x,) in loader)
+    assert same(values["code"], values["before"])
 
 
 @trial("PIN106")
@@ -353,16 +353,16 @@ def masks(texts: Texts, device: str, _folder: Path) -> None:
     mask = torch.tensor([True, False, True, False, False], device=device)
     hidden = (math.nan, math.inf, -math.inf, 5.0)
     for value in hidden:
-        found, gradients = [], []
+        values, gradients = [], []
         for kind in ("before", "code"):
             losses = torch.tensor([1.0, value, 2.5, value, value], device=device, requires_grad=True)
             with without_waits(device) if kind == "code" else contextlib.nullcontext():
                 loss = texts.run(kind, 0, {"losses": losses, "mask": mask})["loss"]
             loss.backward()
-            found.append(loss.detach())
+            values.append(loss.detach())
             gradients.append(losses.grad if losses.grad is not None else losses.new_full((), math.nan))
-        assert found[0].isfinite()
-        assert torch.equal(found[0], found[1])
+        assert values[0].isfinite()
+        assert torch.equal(values[0], values[1])
         assert torch.equal(gradients[0], gradients[1])
     empty = {"losses": torch.ones(5, device=device), "mask": torch.zeros_like(mask)}
     assert texts.before(0, **empty)["loss"].isnan()
@@ -595,16 +595,16 @@ def deterministic_without_fills(texts: Texts, device: str, _folder: Path) -> Non
     batches = [torch.randn(4, 8, device=device) for _ in range(3)]
     results, fills = [], []
     for kind in ("before", "code"):
-        given: list[torch.Tensor] = []
+        values: list[torch.Tensor] = []
         try:
             with torch.profiler.profile() as recorded:
-                texts.run(kind, 0, {"model": model, "batches": batches, "train": given.append})
+                texts.run(kind, 0, {"model": model, "batches": batches, "train": values.append})
             assert torch.are_deterministic_algorithms_enabled()
         finally:
             torch.use_deterministic_algorithms(mode=False)
             torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
         fills.append(sum(event.name == "aten::fill_" for event in recorded.events()))
-        results.append(given)
+        results.append(values)
     assert fills[0] > fills[1] == 0
     assert same(*results)
 
@@ -649,11 +649,11 @@ def launched_late(texts: Texts, _device: str, _folder: Path) -> None:
 
 @trial("PIN303")
 def allocations(texts: Texts, device: str, folder: Path) -> None:
-    found: dict[str, list[torch.Tensor]] = {"before": [], "code": []}
-    for kind, seen in found.items():
+    values: dict[str, list[torch.Tensor]] = {"before": [], "code": []}
+    for kind, seen in values.items():
         batches = [torch.full((number + 1,), float(number), device=device) for number in range(4)]
         texts.run(kind, 0, {"batches": batches, "train": lambda batch, seen=seen: seen.append(batch * 2)})
-    assert same(found["code"], found["before"])
+    assert same(values["code"], values["before"])
     script = f"import os\n{texts.text('code', 1)}\nimport torch\nprint(torch.ones(9, device={device!r}).sum().item())"
     (folder / "train.py").write_text(script)
     assert in_shell("python train.py", folder).split() == ["9.0"]
@@ -679,8 +679,8 @@ def weights_computed_once(texts: Texts, _device: str, _folder: Path) -> None:
 def workers(texts: Texts, _device: str, _folder: Path) -> None:
     data = torch.arange(20.0)
     gc.collect()  # a worker is a fork: CUDA tensors that it clears away there abort it
-    found = [list(texts.run(kind, 0, {"data": data})["loader"]) for kind in ("before", "code")]
-    assert same(found[1], found[0])
+    values = [list(texts.run(kind, 0, {"data": data})["loader"]) for kind in ("before", "code")]
+    assert same(values[1], values[0])
 
 
 def result_of_late_work() -> torch.Tensor:
@@ -782,13 +782,13 @@ def unneeded_waits(texts: Texts, _device: str, _folder: Path) -> None:
 
 
 def runs() -> list[Any]:
-    found = []
+    cases = []
     for rule in RULES:
         if rule.id not in NEED_CUDA:
             marks = [pytest.mark.slow] if rule.id in SLOW else []
-            found.append(pytest.param(rule.id, "cpu", id=f"{rule.id}-cpu", marks=marks))
-        found.append(pytest.param(rule.id, "cuda", id=f"{rule.id}-cuda", marks=pytest.mark.gpu))
-    return found
+            cases.append(pytest.param(rule.id, "cpu", id=f"{rule.id}-cpu", marks=marks))
+        cases.append(pytest.param(rule.id, "cuda", id=f"{rule.id}-cuda", marks=pytest.mark.gpu))
+    return cases
 
 
 def trained_by(texts: Texts, kind: str, case: int, device: str, **options: Any) -> list[torch.Tensor]:
@@ -815,14 +815,14 @@ def launched_at_once(texts: Texts, device: str, _folder: Path) -> None:
     expected = trained_by(texts, "before", 0, device)
     torch._dynamo.reset()
     for case, options in ((0, {}), (1, {"fused": True, "capturable": True})) if device == "cuda" else ((0, {}),):
-        found = trained_by(texts, "code", case, device, **options)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        values = trained_by(texts, "code", case, device, **options)
+        torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-5)
     forget_what_was_compiled()
 
 
 @trial("PIN602")
 def fused_optimizers(texts: Texts, device: str, _folder: Path) -> None:
-    found = []
+    values = []
     for kind in ("before", "code"):
         torch.manual_seed(3)
         model = torch.nn.Linear(8, 2).to(device)
@@ -831,22 +831,22 @@ def fused_optimizers(texts: Texts, device: str, _folder: Path) -> None:
             optimizer.zero_grad()
             model(torch.ones(4, 8, device=device)).square().mean().backward()
             optimizer.step()
-        found.append([parameter.detach() for parameter in model.parameters()])
-    torch.testing.assert_close(*found)
+        values.append([parameter.detach() for parameter in model.parameters()])
+    torch.testing.assert_close(*values)
 
 
 @trial("PIN603")
 def python_once(texts: Texts, _device: str, _folder: Path) -> None:
     seen: list[list[tuple[int, float]]] = []
     for kind in ("before", "code"):
-        given: list[tuple[int, float]] = []
-        keep = given.append
+        values: list[tuple[int, float]] = []
+        keep = values.append
         texts.run(
             kind,
             0,
             {"batches": range(3), "math": math, "train": lambda batch, weights, keep=keep: keep((batch, sum(weights)))},
         )
-        seen.append(given)
+        seen.append(values)
     assert len(seen[0]) == 3
     assert seen[0] == seen[1]
 
@@ -855,9 +855,9 @@ def python_once(texts: Texts, _device: str, _folder: Path) -> None:
 def collecting_by_hand(texts: Texts, _device: str, _folder: Path) -> None:
     seen: list[list[int]] = []
     for kind in ("before", "code"):
-        given: list[int] = []
-        texts.run(kind, 0, {"batches": range(250), "train": given.append})
-        seen.append(given)
+        values: list[int] = []
+        texts.run(kind, 0, {"batches": range(250), "train": values.append})
+        seen.append(values)
     assert gc.isenabled()
     assert seen[0] == seen[1] == list(range(250))
 
@@ -866,9 +866,9 @@ def collecting_by_hand(texts: Texts, _device: str, _folder: Path) -> None:
 def no_more_threads_than_cores(texts: Texts, _device: str, _folder: Path) -> None:
     threads, seen = torch.get_num_threads(), []
     for kind in ("before", "code"):
-        given: list[int] = []
-        texts.run(kind, 0, {"batches": range(3), "train": given.append})
-        seen.append((given, torch.get_num_threads() <= (os.cpu_count() or 1)))
+        values: list[int] = []
+        texts.run(kind, 0, {"batches": range(3), "train": values.append})
+        seen.append((values, torch.get_num_threads() <= (os.cpu_count() or 1)))
         torch.set_num_threads(64)
     torch.set_num_threads(threads)
     assert seen[1] == (seen[0][0], True)
@@ -878,12 +878,12 @@ def no_more_threads_than_cores(texts: Texts, _device: str, _folder: Path) -> Non
 def ops_on_the_gpu(texts: Texts, device: str, _folder: Path) -> None:
     scores, seen = torch.randn(100), []
     for kind in ("before", "code"):
-        given: list[torch.Tensor] = []
-        keep = given.append
+        values: list[torch.Tensor] = []
+        keep = values.append
         names = {"batches": range(3), "scores": scores, "device": device}
         texts.run(kind, 0, {**names, "train": lambda _, order, keep=keep: keep(order)})
-        assert all(order.device.type == (device if kind == "code" else "cpu") for order in given)
-        seen.append([order.cpu() for order in given])
+        assert all(order.device.type == (device if kind == "code" else "cpu") for order in values)
+        seen.append([order.cpu() for order in values])
     assert same(*seen)
 
 
@@ -893,9 +893,9 @@ def one_code_for_all_lengths(texts: Texts, device: str, _folder: Path) -> None:
     batches = [torch.randn(length, 8, device=device) for length in (5, 9, 6, 12)]
     seen: dict[str, list[torch.Tensor]] = {"before": [], "code": []}
     made = {}
-    for kind, given in seen.items():
+    for kind, values in seen.items():
         forget_what_was_compiled()
-        texts.run(kind, 0, {"model": model, "batches": batches, "train": given.append})
+        texts.run(kind, 0, {"model": model, "batches": batches, "train": values.append})
         made[kind] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     forget_what_was_compiled()
     assert made == {"before": len(batches), "code": 1}
@@ -907,10 +907,10 @@ def one_piece_without_the_branch(texts: Texts, device: str, _folder: Path) -> No
     batches = [torch.full((4,), value, device=device) for value in (1.0, -1.0)]
     results: dict[str, list[torch.Tensor]] = {"before": [], "code": []}
     pieces = {}
-    for kind, given in results.items():
+    for kind, values in results.items():
         forget_what_was_compiled()
         names = texts.run(kind, 0, {})
-        given += [names["forward"](x) for x in batches]
+        values += [names["forward"](x) for x in batches]
         pieces[kind] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     forget_what_was_compiled()
     assert pieces["before"] > pieces["code"] == 1
@@ -919,7 +919,7 @@ def one_piece_without_the_branch(texts: Texts, device: str, _folder: Path) -> No
 
 @trial("PIN606")
 def weights_cast_once(texts: Texts, device: str, _folder: Path) -> None:
-    found, casts = [], []
+    values, casts = [], []
     for kind in ("before", "code"):
         torch.manual_seed(3)
         layers = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.Tanh(), torch.nn.Linear(16, 2)
@@ -930,12 +930,12 @@ def weights_cast_once(texts: Texts, device: str, _folder: Path) -> None:
         with torch.profiler.profile() as recorded:
             texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
         casts.append(sum(event.name == "aten::_to_copy" for event in recorded.events()))
-        found.append([parameter.detach() for parameter in model.parameters()])
+        values.append([parameter.detach() for parameter in model.parameters()])
         optimizer.zero_grad()
         texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})  # with the new weights
-        found[-1] += [parameter.detach().clone() for parameter in model.parameters()]
+        values[-1] += [parameter.detach().clone() for parameter in model.parameters()]
     assert casts[1] == casts[0] - 2 * 4  # two layers with a bias, in the second and the third micro-batch
-    assert same(*found)
+    assert same(*values)
 
 
 @trial("PIN607")
@@ -950,33 +950,33 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
     for kind in ("before", "code"):
         model = trained()
         texts.run(kind, 0, {"model": model})
-        gradients.append(torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None]))
+        gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]))
         norms.append(torch.stack(list(texts.run(kind, 1, {"model": trained()})["norms"])))
         means = [torch.ones_like(parameter) for parameter in model.parameters()]
         texts.run(kind, 2, {"model": model, "means": means})
         averages.append(torch.cat([mean.flatten() for mean in means]))
-    for found in (gradients, norms, averages):
-        torch.testing.assert_close(*found)
+    for values in (gradients, norms, averages):
+        torch.testing.assert_close(*values)
     assert float(gradients[0].norm()) == pytest.approx(1.0, rel=1e-3)
 
 
 @trial("PIN701")
 def with_tf32(texts: Texts, device: str, _folder: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)).to(device)
-    x, found = torch.randn(4, 3, 8, 8, device=device), []
+    x, values = torch.randn(4, 3, 8, 8, device=device), []
     try:
         for kind in ("before", "code"):
-            found.append(texts.run(kind, 0, {"model": model, "x": x})["y"])
+            values.append(texts.run(kind, 0, {"model": model, "x": x})["y"])
             assert torch.backends.cudnn.allow_tf32 == (kind == "code")
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
-    torch.testing.assert_close(*found, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(*values, rtol=1e-2, atol=1e-2)
 
 
 @trial("PIN702")
 def channels_last(texts: Texts, device: str, _folder: Path) -> None:
-    found = []
+    values = []
     for kind in ("before", "code"):
         torch.manual_seed(3)
         layers = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3)
@@ -989,8 +989,8 @@ def channels_last(texts: Texts, device: str, _folder: Path) -> None:
         texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
         is_last = kind == "code"
         assert all(each.is_contiguous(memory_format=torch.channels_last) == is_last for each in outputs)
-        found.append([parameter.detach() for parameter in model.parameters()])
-    for one, other in zip(*found, strict=True):
+        values.append([parameter.detach() for parameter in model.parameters()])
+    for one, other in zip(*values, strict=True):
         torch.testing.assert_close(one.contiguous(), other, rtol=1e-3, atol=1e-4)
 
 

@@ -126,7 +126,7 @@ def read(scene: Scene, major: int | None = 9) -> Trace:
 @cache
 def found(scene: Scene, major: int | None = 9) -> list[Finding]:
     trace = read(scene, major)
-    return [each for each in find(measure(trace), trace) if each.rule.family == "gpu"]
+    return [finding for finding in find(measure(trace), trace) if finding.rule.family == "gpu"]
 
 
 FIRES = [
@@ -156,12 +156,12 @@ NEARLY = [
 
 @pytest.mark.parametrize(("scene", "rule"), FIRES)
 def test_a_rule_finds_what_it_is_for(scene: Scene, rule: str) -> None:
-    assert [each.rule.id for each in found(scene)] == [rule]
+    assert [finding.rule.id for finding in found(scene)] == [rule]
 
 
 @pytest.mark.parametrize(("scene", "rule"), NEARLY)
 def test_a_near_miss_is_not_found(scene: Scene, rule: str) -> None:
-    assert rule not in {each.rule.id for each in found(scene)}
+    assert rule not in {finding.rule.id for finding in found(scene)}
 
 
 def test_every_rule_of_the_gpu_has_both() -> None:
@@ -203,7 +203,7 @@ def test_distances_are_at_most_spared() -> None:
 
 def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels() -> None:
     trace = read(float32)
-    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN701"]
+    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN701"]
     assert finding.saving is None
     assert finding.most_ns is not None
     assert finding.most_ns == pytest.approx(600_000, rel=0.1)
@@ -215,9 +215,9 @@ def test_what_float32_saves_is_bounded_by_a_step_without_these_kernels() -> None
     ):
         assert f"{duration(finding.most_ns)} of the GPU's work could run faster" in text
         assert "saves at most" not in text
-    (told,) = fitting(traces_to_json([(analysis.profile, analysis.findings)]))["traces"]
-    (told,) = [each for each in told["findings"] if each["rule"] == "PIN701"]
-    assert (told["saving_ms"], told["at_most_ms"]) == (None, pytest.approx(0.6, rel=0.1))
+    (document,) = fitting(traces_to_json([(analysis.profile, analysis.findings)]))["traces"]
+    (document,) = [finding for finding in document["findings"] if finding["rule"] == "PIN701"]
+    assert (document["saving_ms"], document["at_most_ms"]) == (None, pytest.approx(0.6, rel=0.1))
 
 
 def test_float32_that_the_gpu_has_time_for_is_not_worth_a_finding() -> None:
@@ -257,4 +257,4 @@ def test_attention_whose_kernels_have_no_launch_is_not_found() -> None:
         builder.op("aten::_scaled_dot_product_attention_math", start + 1, 58)
         builder.activity("kernel", FULL, start + 10, 900, correlation=number + 1, device=0, stream=7)
     trace = builder.read()
-    assert not [each for each in find(measure(trace), trace) if each.rule.family == "gpu"]
+    assert not [finding for finding in find(measure(trace), trace) if finding.rule.family == "gpu"]

@@ -9,7 +9,7 @@ from fitting import fitting
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 from trace_parts import Scene, all_of, event, kernel, op, scene_of
 
-from pinprof.analyses.host_samples import CalledLine, HostSums, Kind, LibraryCall
+from pinprof.analyses.host_samples import CalledLine, CodeKind, HostSums, LibraryCall
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import traces_to_json
@@ -257,14 +257,14 @@ NEARLY = [
 
 @pytest.mark.parametrize(("scene", "rule"), FIRES)
 def test_a_rule_finds_what_it_is_for(scene: Scene, rule: str) -> None:
-    (finding,) = [each for each in found(scene) if each.rule.id == rule]
+    (finding,) = [finding for finding in found(scene) if finding.rule.id == rule]
     assert finding.saving is not None
     assert finding.saving.saving_ns > 0
 
 
 @pytest.mark.parametrize("passes", [1, 2])
 def test_only_the_first_backward_pass_adds_to_zeros(passes: int) -> None:
-    (finding,) = (one for one in found(partial(zeroing, passes=passes)) if one.rule.id == "PIN611")
+    (finding,) = (finding for finding in found(partial(zeroing, passes=passes)) if finding.rule.id == "PIN611")
     assert finding.evidence.text == (
         "zero_grad fills gradients with zeros, and backward adds to 10 of them, per step: 460 µs of the host as "
         "traced, and 40.0 µs of the GPU"
@@ -277,7 +277,7 @@ def two_optimizers(builder: TraceBuilder, start: float) -> None:
 
 
 def test_of_two_optimizers_it_is_not_known_whose_gradients_are_added_to() -> None:
-    (finding,) = (one for one in found(two_optimizers) if one.rule.id == "PIN611")
+    (finding,) = (finding for finding in found(two_optimizers) if finding.rule.id == "PIN611")
     assert finding.evidence.text.startswith("zero_grad fills gradients with zeros, per step: 280 µs")
 
 
@@ -313,7 +313,7 @@ def test_a_node_of_the_backward_pass_that_is_slow_now_and_then_is_not_a_hook() -
 
 @pytest.mark.parametrize(("scene", "rule"), NEARLY)
 def test_a_near_miss_is_not_found(scene: Scene, rule: str) -> None:
-    assert rule not in {each.rule.id for each in found(scene)}
+    assert rule not in {finding.rule.id for finding in found(scene)}
 
 
 NOTED_BY_RUN = {"PIN608", "PIN609", "PIN612", "PIN613"}
@@ -329,7 +329,7 @@ def test_every_rule_of_launches_has_both() -> None:
 
 
 def test_launches_are_counted_by_phase() -> None:
-    (finding,) = [each for each in found(small_kernels) if each.rule.id == "PIN601"]
+    (finding,) = [finding for finding in found(small_kernels) if finding.rule.id == "PIN601"]
     assert finding.evidence.text.startswith(
         "30 launches per step (forward 30), one per 30.0 µs of host time, as traced; half of the kernels take less "
         "than 2.00 µs; the GPU is idle for "
@@ -347,7 +347,7 @@ def test_backward_is_a_phase_of_its_own_and_what_follows_it_is_other() -> None:
         launching(builder, start, count=3, begin=400)
         builder.op("aten::mul", start + 490, 490)
 
-    texts = [each.evidence.text for each in found(scene) if each.rule.id == "PIN601"]
+    texts = [finding.evidence.text for finding in found(scene) if finding.rule.id == "PIN601"]
     assert all("(forward 4, backward 5, other 3)" in text for text in texts)
     assert len(texts) == 1
 
@@ -358,7 +358,7 @@ def test_a_profiler_that_was_left_on_is_found(profiled: bool) -> None:
         builder.metadata["pinprof"] = {"profiled": profiled}
         small_kernels(builder, start)
 
-    assert ("PIN613" in [each.rule.id for each in found(scene)]) is profiled
+    assert ("PIN613" in [finding.rule.id for finding in found(scene)]) is profiled
 
 
 def test_what_a_graph_cannot_hold_is_named() -> None:
@@ -367,7 +367,7 @@ def test_what_a_graph_cannot_hold_is_named() -> None:
         builder.op("aten::item", start + 308, 2)
         builder.call("cudaStreamSynchronize", start + 308.5, 1)
 
-    (finding,) = [each for each in found(scene) if each.rule.id == "PIN601"]
+    (finding,) = [finding for finding in found(scene) if finding.rule.id == "PIN601"]
     assert finding.evidence.text.endswith("A single CUDA graph of the step cannot hold: `.item()`")
 
 
@@ -431,7 +431,7 @@ EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
 def test_what_to_do_follows_from_what_the_program_does_already(
     scene: Scene, told: tuple[str, ...], not_told: tuple[str, ...]
 ) -> None:
-    (finding,) = [each for each in found(scene) if each.rule.id == "PIN601"]
+    (finding,) = [finding for finding in found(scene) if finding.rule.id == "PIN601"]
     assert [text for text in told if text not in finding.fix] == []
     assert [text for text in not_told if text in finding.fix] == []
 
@@ -441,7 +441,7 @@ def test_a_program_that_is_compiled_is_told_where_its_code_ends() -> None:
     note = CompilerNote(Place("net.py", 12, "forward"), "print()", 2)
     run = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, graph_breaks=(note,))
     trace = replace(read(of_inductor), run=run)
-    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN601"]
+    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN601"]
     assert "Compiled code ends at net.py:12 (PIN612)." in finding.fix
     assert "TORCH_LOGS" not in finding.fix
 
@@ -456,7 +456,7 @@ pausing_server = scene_of(all_of(pausing), event("user_annotation", "execute_con
     ("scene", "told"), [(pausing, False), (pausing_behind_a_loader, True), (pausing_server, False)]
 )
 def test_workers_are_told_of_where_there_is_a_loader(scene: Scene, told: bool) -> None:
-    (finding,) = [each for each in found(scene) if each.rule.id == "PIN603"]
+    (finding,) = [finding for finding in found(scene) if finding.rule.id == "PIN603"]
     assert ("workers" in finding.fix) is told
 
 
@@ -481,7 +481,7 @@ def test_what_a_sampled_line_launches_is_not_advised_to_be_left_out(scene: Scene
     """A call in C is sampled as the line that makes it, so its Python may be the ops that the step needs."""
     trace = read(scene)
     line = CalledLine("train.py", 7, "main", (("user", samples),))
-    kinds: tuple[tuple[Kind, int], ...] = (("user", samples), ("torch", 100 - samples))
+    kinds: tuple[tuple[CodeKind, int], ...] = (("user", samples), ("torch", 100 - samples))
     host = HostSums(100, 0, STEPS, 1.0, kinds, (line,), (), ())
     (finding,) = (finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603")
     assert finding.fix.startswith(advice)
@@ -518,7 +518,7 @@ PACKAGES = "/opt/lib/python3.12/site-packages"
     ],
 )
 def test_a_pause_names_the_code_that_runs_in_it(inner: tuple[str, ...], where: str, advice: str) -> None:
-    (finding,) = [each for each in found(partial(calling, inner=inner)) if each.rule.id == "PIN603"]
+    (finding,) = [finding for finding in found(partial(calling, inner=inner)) if finding.rule.id == "PIN603"]
     assert where in finding.evidence.text
     assert finding.fix.startswith(advice)
     assert finding.evidence.file == "train.py"
@@ -533,11 +533,11 @@ def test_a_pause_in_torch_alone_is_no_python() -> None:
         builder.function("train.py(5): main", start + 1, 985)
         builder.function(backward, start + 5, 980)
 
-    assert "PIN603" not in [each.rule.id for each in found(waiting_in_torch)]
+    assert "PIN603" not in [finding.rule.id for finding in found(waiting_in_torch)]
 
 
 def test_without_functions_and_samples_the_advice_says_how_to_get_them() -> None:
-    (finding,) = [each for each in found(pausing) if each.rule.id == "PIN603"]
+    (finding,) = [finding for finding in found(pausing) if finding.rule.id == "PIN603"]
     assert finding.fix.endswith("record the program with `pinprof run`, or with with_stack=True.")
 
 
@@ -547,8 +547,8 @@ def test_a_sampled_line_names_the_library_but_for_imports(imports: int, told: bo
     call = LibraryCall("tqdm", "refresh", "format_meter")
     line = CalledLine("train.py", 7, "main", (("library", 90),), ((call, 90 - imports),), imports)
     host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), (line,), (), ())
-    findings = [each for each in find(replace(measure(trace), host=host), trace) if each.rule.id == "PIN603"]
-    texts = [(each.evidence.text, each.fix) for each in findings]
+    findings = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
+    texts = [(finding.evidence.text, finding.fix) for finding in findings]
     where = (
         "without the profiler it is in Python for 90 % of the step: 90 % at train.py:7 in tqdm refresh → format_meter"
     )
@@ -568,7 +568,7 @@ def test_the_samples_of_a_librarys_function_count_together(counts: tuple[int, ..
     libraries = tuple((LibraryCall("json", "dumps", inner), count) for inner, count in zip("abc", counts, strict=True))
     line = CalledLine("train.py", 7, "main", (("library", 90),), libraries)
     host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), (line,), (), ())
-    (finding,) = [each for each in find(replace(measure(trace), host=host), trace) if each.rule.id == "PIN603"]
+    (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
     assert finding.evidence.text.endswith(named)
 
 
@@ -579,7 +579,7 @@ def test_functions_that_share_a_librarys_time_are_named() -> None:
     parts = (("Trainer.floating_point_ops", 50), ("Module.zero_grad", 31), ("forward", 9), ("Trainer.log", 4))
     line = CalledLine("train.py", 7, "main", (("torch", 80), ("library", 10)), libraries, parts=parts, bookkeeping=80)
     host = HostSums(100, 0, STEPS, 1.0, (("library", 10), ("torch", 90)), (line,), (), ())
-    (finding,) = [each for each in find(replace(measure(trace), host=host), trace) if each.rule.id == "PIN603"]
+    (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
     assert finding.evidence.text.endswith(
         "90 % at train.py:7 in transformers Trainer.train (Trainer.floating_point_ops, Module.zero_grad)"
     )
@@ -588,17 +588,17 @@ def test_functions_that_share_a_librarys_time_are_named() -> None:
 
 def test_the_report_tells_how_kernels_are_launched() -> None:
     trace = read(looping_optimizer)
-    (told,) = fitting(traces_to_json([(measure(trace), Findings())]))["traces"]
-    launched = told["launches"]
+    (document,) = fitting(traces_to_json([(measure(trace), Findings())]))["traces"]
+    launched = document["launches"]
     assert (launched["per_step"], launched["median_kernel_us"], launched["host_us_per_launch"]) == (30, 2, 30)
-    assert [(each["phase"], each["launches"], each["kernel_ms"]) for each in launched["phases"]] == [
+    assert [(row["phase"], row["launches"], row["kernel_ms"]) for row in launched["phases"]] == [
         ("forward", 6, 0.012),
         ("optimizer", 24, 0.048),
     ]
 
 
 def evidence(scene: Scene, rule: str) -> str:
-    (finding,) = [each for each in found(scene) if each.rule.id == rule]
+    (finding,) = [finding for finding in found(scene) if finding.rule.id == rule]
     return finding.evidence.text
 
 
@@ -618,14 +618,14 @@ def test_the_guards_that_failed_in_the_run_are_named() -> None:
     none = (0,) * STEPS
     run = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, recompiled=(note,))
     trace = replace(trace, run=run)
-    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
+    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN605"]
     assert finding.evidence.place == note.place
     assert finding.evidence.text.endswith(f"; guards that failed in this run: {note.reason} (at net.py:10)")
 
 
 def test_after_many_steps_the_first_one_recorded_compiles_again_too() -> None:
     trace = read(warming_up, first=3)
-    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
+    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN605"]
     assert finding.evidence.text == (
         "in 1 of 4 recorded steps the host compiles code, for 120 µs each, as traced; in 2 of 4 recorded steps CUDA "
         "graphs are recorded, for 540 µs each, as traced"
@@ -644,7 +644,7 @@ def test_compiling_in_a_step_unlike_the_others_is_told_without_a_saving() -> Non
         if number == 3:
             builder.op("_compile.compile_inner (dynamo_timed)", 3991, 19_900)
     trace = builder.read()
-    (finding,) = [each for each in find(measure(trace), trace) if each.rule.id == "PIN605"]
+    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN605"]
     assert finding.evidence.text == "in 1 of 6 recorded steps the host compiles code, for 19.9 ms each, as traced"
     assert finding.saving is None
     assert finding.severity == "high"
@@ -672,7 +672,7 @@ def test_casts_of_activations_are_told_from_those_of_weights_or_there_is_no_savi
 
     for weights, is_exact in ((2, True), (3, False)):
         findings = found(partial(with_more, weights))
-        (finding,) = [each for each in findings if each.rule.id == "PIN606"]
+        (finding,) = [finding for finding in findings if finding.rule.id == "PIN606"]
         assert ("these take about" in finding.evidence.text) == (not is_exact)
         assert (finding.saving is not None) == is_exact
 
@@ -692,7 +692,7 @@ def test_what_small_ops_are_for_is_said_where_the_functions_around_them_tell() -
         builder.function("train.py(30): clip", start + 155, 757)
         builder.function("torch/nn/utils/clip_grad.py(97): clip_grad_norm_", start + 156, 755)
 
-    (finding,) = [each for each in found(scene) if each.rule.id == "PIN607"]
+    (finding,) = [finding for finding in found(scene) if finding.rule.id == "PIN607"]
     assert "and the optimizer (clipping of gradients): aten::linalg_vector_norm 25" in finding.evidence.text
     assert finding.evidence.function == "clip"
 
@@ -707,18 +707,18 @@ def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_h
 
     trace = read(scene)
     profile = measure(trace)
-    (told,) = fitting(traces_to_json([(profile, find(profile, trace))]))["traces"]
-    launched = told["launches"]
-    assert [(each["name"], each["launches"], each["kernel_ms"]) for each in launched["ops"]] == [
+    (document,) = fitting(traces_to_json([(profile, find(profile, trace))]))["traces"]
+    launched = document["launches"]
+    assert [(row["name"], row["launches"], row["kernel_ms"]) for row in launched["ops"]] == [
         ("aten::add", 20, 0.04),
         ("aten::linear", 10, 0.02),
     ]
-    assert [(each["name"], each["launches"]) for each in launched["modules"]] == [(None, 20), ("Linear_3", 10)]
-    assert sum(each["host_ms"] for each in launched["ops"]) == pytest.approx(0.9)  # until the last launch
+    assert [(row["name"], row["launches"]) for row in launched["modules"]] == [(None, 20), ("Linear_3", 10)]
+    assert sum(row["host_ms"] for row in launched["ops"]) == pytest.approx(0.9)  # until the last launch
     (blocker,) = launched["blockers"]
     assert blocker == {"what": "item", "file": None, "line": None, "function": None, "per_step": 1}
 
 
 def test_without_stacks_no_modules_launch_and_without_findings_no_blockers_are_known() -> None:
-    (told,) = fitting(traces_to_json([(measure(read(small_kernels)), Findings())]))["traces"]
-    assert (told["launches"]["modules"], told["launches"]["blockers"]) == ([], None)
+    (document,) = fitting(traces_to_json([(measure(read(small_kernels)), Findings())]))["traces"]
+    assert (document["launches"]["modules"], document["launches"]["blockers"]) == ([], None)

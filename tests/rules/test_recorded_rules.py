@@ -26,7 +26,8 @@ MENDED = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.me
 
 def found(name: str) -> dict[str, Finding]:
     """Return what these rules find, by number."""
-    return {each.rule.id: each for each in analysis_of(FOLDER / f"{name}.json.gz").findings if each.rule.id in NEW}
+    findings = analysis_of(FOLDER / f"{name}.json.gz").findings
+    return {finding.rule.id: finding for finding in findings if finding.rule.id in NEW}
 
 
 def saved_ms(name: str) -> float:

@@ -48,10 +48,10 @@ def recorded(scene: Scene) -> Trace:
     return builder.read()
 
 
-def without_launches(found: Findings) -> Findings:
+def without_launches(findings: Findings) -> Findings:
     """Return what the rules find but those of launches: between its calls the host of these scenes does nothing."""
-    kept = (finding for finding in found if finding.rule.family != "launches")
-    return Findings(kept, found.joint, found.machine, found.verdict)
+    kept = (finding for finding in findings if finding.rule.family != "launches")
+    return Findings(kept, findings.joint, findings.machine, findings.verdict)
 
 
 def waiting(name: str) -> Scene:
@@ -347,15 +347,15 @@ def test_what_costs_nothing_is_not_found(scene: Scene) -> None:
 
 @pytest.mark.parametrize("scene", [behind_a_copy, guarding("DtoH (Device -> Pageable)"), guarding("DtoD"), synchronize])
 def test_a_wait_that_guards_no_copy_in_flight_may_go(scene: Scene) -> None:
-    found = {finding.rule.id: finding for finding in findings_of(scene)}
-    assert "PIN216" not in found
-    assert found["PIN210"].saving
+    findings = {finding.rule.id: finding for finding in findings_of(scene)}
+    assert "PIN216" not in findings
+    assert findings["PIN210"].saving
 
 
 def test_a_wait_that_guards_a_copy_in_flight_does_not_go() -> None:
-    found = findings_of(guarding(READBACK))
-    assert {finding.rule.id for finding in found if finding.rule.family == "waits"} == {"PIN216"}
-    (guard,) = (finding for finding in found if finding.rule.id == "PIN216")
+    findings = findings_of(guarding(READBACK))
+    assert {finding.rule.id for finding in findings if finding.rule.family == "waits"} == {"PIN216"}
+    (guard,) = (finding for finding in findings if finding.rule.id == "PIN216")
     assert guard.saving is None
     assert guard.title == "`torch.cuda.synchronize()` guards a copy in flight"
     assert guard.most_ns
@@ -365,12 +365,12 @@ def test_a_wait_that_guards_a_copy_in_flight_does_not_go() -> None:
 
 
 def test_what_an_item_guards_is_said_with_its_fix() -> None:
-    (sent,) = (each for each in findings_of(item_that_guards(PINNED)) if each.rule.id == "PIN201")
+    (sent,) = (finding for finding in findings_of(item_that_guards(PINNED)) if finding.rule.id == "PIN201")
     assert sent.saving  # its source is written in the next step
     assert sent.fix.endswith(
         "But wait for the copy in flight that it also awaits, by an event, before its source is written (PIN216)."
     )
-    (read,) = (each for each in findings_of(item_that_guards(READBACK)) if each.rule.id == "PIN201")
+    (read,) = (finding for finding in findings_of(item_that_guards(READBACK)) if finding.rule.id == "PIN201")
     assert read.saving is None
     assert read.fix.endswith("before its result is read (PIN216).")
 
@@ -415,9 +415,9 @@ def test_a_source_written_in_the_next_step_is_not_suspected() -> None:
 
 
 def test_what_may_be_wrong_is_said_as_a_suspicion() -> None:
-    (found,) = (finding for finding in findings_of(written_early()) if finding.rule.id == "PIN509")
-    assert found.severity == "suspect"
-    assert found.evidence.text == (
+    (suspicion,) = (finding for finding in findings_of(written_early()) if finding.rule.id == "PIN509")
+    assert suspicion.severity == "suspect"
+    assert suspicion.evidence.text == (
         "1 non-blocking copy per step of pinned host memory (9.54 MiB) still waits or runs when the host, which has "
         "not waited, computes aten::zero_ for 600 µs: if that writes to the memory, the GPU may get the new values; "
         "`pinprof run --guard` says for certain"
@@ -428,11 +428,11 @@ def test_what_may_be_wrong_is_said_as_a_suspicion() -> None:
 def test_recorded_shapes_tell_whether_an_op_reads_what_is_copied(rows: int, sized: bool) -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         read_early()(builder, start)
-        op = next(each for each in reversed(builder.events) if each["name"] == "aten::mean")
+        op = next(event for event in reversed(builder.events) if event["name"] == "aten::mean")
         op["args"] |= {"Input Dims": [[rows], []], "Input type": ["float", ""]}
 
-    found = [finding for finding in findings_of(scene) if finding.rule.id == "PIN508"]
-    assert [", which has an input of the size of the copy" in each.evidence.text for each in found] == [True] * sized
+    findings = [finding for finding in findings_of(scene) if finding.rule.id == "PIN508"]
+    assert [", which has an input of the size of the copy" in each.evidence.text for each in findings] == [True] * sized
 
 
 def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_may_have() -> None:
@@ -443,8 +443,8 @@ def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_m
             pageable_batches(builder, start)
             builder.metadata["pinprof"] = {} if pins is None else {"loaders_pin": pins}
 
-        (found,) = (each for each in findings_of(scene) if each.rule.id in {"PIN104", "PIN105"})
-        return found
+        (finding,) = (finding for finding in findings_of(scene) if finding.rule.id in {"PIN104", "PIN105"})
+        return finding
 
     assert of_workers(pins=True).rule.id == "PIN105"
     assert of_workers(pins=False).fix.startswith("DataLoader(..., pin_memory=True), and")
@@ -457,10 +457,10 @@ def test_a_process_that_multiprocessing_started_is_told_where_to_pin(spawned: bo
         pageable(builder, start)
         builder.metadata["pinprof"] = {} if spawned is None else {"spawned": spawned}
 
-    (found,) = (each for each in findings_of(scene) if each.rule.id == "PIN101")
-    assert ("multiprocessing started this process" in found.evidence.text) == told
-    assert found.fix.startswith("Pin it in this process, also where another one sends it pinned") == told
-    assert ("if another process sent the tensor" in found.evidence.text) == told  # no trace shows whether one did
+    (finding,) = (finding for finding in findings_of(scene) if finding.rule.id == "PIN101")
+    assert ("multiprocessing started this process" in finding.evidence.text) == told
+    assert finding.fix.startswith("Pin it in this process, also where another one sends it pinned") == told
+    assert ("if another process sent the tensor" in finding.evidence.text) == told  # no trace shows whether one did
 
 
 def test_the_cost_is_per_step_and_the_largest_saving_comes_first() -> None:
@@ -489,21 +489,21 @@ def test_severity_is_of_what_the_fix_saves_and_not_of_what_goes_with_it() -> Non
 
 
 def test_severity_is_of_the_cost_where_no_replay_tells() -> None:
-    (finding,) = [found for found in findings_of(slow_copies) if found.rule.id == "PIN107"]
+    (finding,) = [finding for finding in findings_of(slow_copies) if finding.rule.id == "PIN107"]
     assert finding.saving is None
     assert finding.evidence.cost_ns > 100_000
     assert finding.severity == "high"
 
 
 def test_one_copy_is_no_copies() -> None:
-    (one,) = [found for found in findings_of(same_stream) if found.rule.id == "PIN301"]
+    (one,) = [finding for finding in findings_of(same_stream) if finding.rule.id == "PIN301"]
     assert one.evidence.text.startswith("1 HtoD copy per step (")
 
     def two(builder: TraceBuilder, start: float) -> None:
         same_stream(builder, start)
         builder.copy("HtoD (Pinned -> Device)", start + 600, 50, launch=start + 590)
 
-    (both,) = [found for found in findings_of(two) if found.rule.id == "PIN301"]
+    (both,) = [finding for finding in findings_of(two) if finding.rule.id == "PIN301"]
     assert both.evidence.text.startswith("2 HtoD copies per step (")
 
 
@@ -547,7 +547,7 @@ def test_nothing_is_said_of_steps_where_there_are_none() -> None:
     builder.kernel(400, 180, launch=390)
     trace = builder.read()
     assert trace.steps.source == "whole_trace"
-    (finding,) = [found for found in find(measure(trace), trace) if found.rule.id == "PIN303"]
+    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN303"]
     assert finding.evidence.text == (
         "cudaMalloc: 2 in the whole trace; as traced, the host waits 60.0 µs and the GPU is idle for 60.0 µs in "
         "them; no step was found, so the trace does not show whether that recurs: only then is it worth a change"
@@ -616,7 +616,7 @@ def test_a_blocking_copy_is_pinned_only_where_the_driver_does_not_take_it_along(
         builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40, size=size)
         builder.call("cudaStreamSynchronize", start + 45, 360)
 
-    finding = next(each for each in findings_of(small) if each.rule.id == "PIN102")
+    finding = next(finding for finding in findings_of(small) if finding.rule.id == "PIN102")
     assert bool(finding.evidence.edits.pinned) is pins
     assert ("takes copies this small along" in finding.fix) is not pins
     assert finding.evidence.edits.unblocked
@@ -629,7 +629,7 @@ def test_a_blocking_copy_of_pinned_memory_is_not_asked_to_be_pinned() -> None:
         builder.call("cudaStreamSynchronize", start + 45, 360)
 
     fixes = [
-        next(each.fix for each in findings_of(scene) if each.rule.id == "PIN102")
+        next(finding.fix for finding in findings_of(scene) if finding.rule.id == "PIN102")
         for scene in (blocking_copy, of_pageable)
     ]
     assert fixes[0] == "Add non_blocking=True: this memory is pinned already."
@@ -638,7 +638,7 @@ def test_a_blocking_copy_of_pinned_memory_is_not_asked_to_be_pinned() -> None:
 
 def test_memory_that_is_available_is_not_pinned() -> None:
     """Of 64 GiB 20 are not available: torch's count of more is wrong, and nothing is said of it."""
-    assert [each.rule.id for each in findings_of(memory(20, 44, limit=40))] == ["PIN109"]
+    assert [finding.rule.id for finding in findings_of(memory(20, 44, limit=40))] == ["PIN109"]
     assert not findings_of(memory(20.5, 44, limit=40))
 
 
@@ -679,14 +679,14 @@ def test_why_batches_are_pageable_is_said_as_far_as_it_is_known(recorded: bool |
         pageable_batches(builder, start)
         builder.metadata["pinprof"] = {"loaders_pin": recorded}
 
-    (finding,) = [each for each in findings_of(scene) if each.rule.id in {"PIN101", "PIN104", "PIN105"}]
+    (finding,) = [finding for finding in findings_of(scene) if finding.rule.id in {"PIN101", "PIN104", "PIN105"}]
     assert finding.rule.id == rule
     assert finding.evidence.text.endswith(said)
 
 
 def test_a_finding_on_several_calls_is_at_the_first_place_with_a_line() -> None:
     trace = read_trace(TRACES / "empty_cache.stack.json.gz")
-    (finding,) = [each for each in find(measure(trace), trace) if each.rule.family != "gpu"]
+    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.family != "gpu"]
     assert finding.evidence.text.startswith("cudaFree in step(), ")
     assert str(finding.evidence.place) == "pinprof/workloads/waits.py:100"  # empty_cache() itself
 
@@ -744,9 +744,9 @@ def test_each_reason_why_copies_are_exposed_has_one_rule_at_most() -> None:
 @pytest.mark.parametrize("scene", [pageable_readback, blocking_readback, waiting("aten::_to_copy")])
 def test_what_goes_to_the_host_gets_no_advice_for_the_other_direction(scene: Scene) -> None:
     """The pin_memory of a DataLoader, and x.to(device, non_blocking=True), are for copies to the GPU."""
-    found = findings_of(scene)
-    assert found
-    for finding in found:
+    findings = findings_of(scene)
+    assert findings
+    for finding in findings:
         texts = (
             finding.rule.code,
             finding.rule.before,
@@ -786,14 +786,14 @@ def test_copies_that_are_pinned_can_go_ahead_where_that_brings_more() -> None:
     assert 1.16e6 < first.with_then.saving_ns < 1.23e6  # from 1.95 to 0.76 ms; overlap_side_pinned measured 0.72
     assert findings.joint
     assert findings.joint.saving_ns >= first.with_then.saving_ns
-    assert not any(each.evidence.then and each.evidence.then.edits for each in findings.summary())
+    assert not any(finding.evidence.then and finding.evidence.then.edits for finding in findings.summary())
 
 
 def test_copies_to_the_host_go_nowhere_ahead_and_nothing_more_is_offered_where_it_brings_no_more() -> None:
-    assert all(each.evidence.then is None for each in findings_of(pageable_readback))
-    for each in findings_of(pageable):
-        if each.with_then and each.saving:
-            assert each.with_then.saving_ns > each.saving.saving_ns
+    assert all(finding.evidence.then is None for finding in findings_of(pageable_readback))
+    for finding in findings_of(pageable):
+        if finding.with_then and finding.saving:
+            assert finding.with_then.saving_ns > finding.saving.saving_ns
 
 
 # On the user's machine
@@ -821,17 +821,17 @@ def test_copies_that_become_pinned_take_as_long_as_on_the_machine() -> None:
     """At 0.5 GB/s a MB takes 2 ms: the step of 1 ms would only become longer."""
     (assumed,) = findings_of(pageable)
     (fast,) = findings_of(pageable, machine(25, 25, 25))
-    (slow,) = (found := findings_of(pageable, machine(0.5, 0.5, 0.5)))
+    (slow,) = (findings := findings_of(pageable, machine(0.5, 0.5, 0.5)))
     assert assumed.saving
     assert fast.saving
     assert slow.saving
     assert fast.saving.saving_ns == pytest.approx(assumed.saving.saving_ns, abs=2_000)  # a start of 2 µs
     assert assumed.saving.saving_ns > 50_000
     assert slow.saving.saving_ns == 0
-    assert isinstance(found, Findings)
-    assert found.joint
-    assert found.joint.without == ("PIN101",)  # what else there is saves the more without it
-    assert found.summary().machine == found.machine == "NVIDIA H200"
+    assert isinstance(findings, Findings)
+    assert findings.joint
+    assert findings.joint.without == ("PIN101",)  # what else there is saves the more without it
+    assert findings.summary().machine == findings.machine == "NVIDIA H200"
 
 
 @pytest.mark.parametrize(
@@ -898,12 +898,12 @@ def test_other_rules_say_nothing_of_pinning() -> None:
 
 def test_what_one_line_calls_in_libraries_is_one_site_that_saves_what_all_of_it_saves() -> None:
     trace = detector().read()
-    found = without_launches(find(measure(trace), trace))
-    assert [(finding.rule.id, [str(site.evidence.place) for site in finding.sites]) for finding in found] == [
+    findings = without_launches(find(measure(trace), trace))
+    assert [(finding.rule.id, [str(site.evidence.place) for site in finding.sites]) for finding in findings] == [
         ("PIN205", ["train.py:30", "train.py:60"]),
         ("PIN201", ["train.py:30", "train.py:32"]),
     ]
-    masks = found[0].sites[0]
+    masks = findings[0].sites[0]
     assert masks.evidence.text.startswith("aten::nonzero, aten::index at train.py:30 within ")
     assert "fastrcnn_loss (torchvision/models/detection/roi_heads.py:32)" in masks.evidence.text
     assert ": 5 per step; " in masks.evidence.text

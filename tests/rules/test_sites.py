@@ -8,7 +8,7 @@ from one_after_another import one_after_another
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.trace.text import MAX_FOUND, trace_to_text
+from pinprof.report.trace.text import MAX_SITES, trace_to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import RULES, Finding, Saving, savings
@@ -104,9 +104,9 @@ def test_two_rules_are_two_findings_the_larger_saving_first() -> None:
         copies_at("one", "two")(builder, start)
         copies_at("three", "four", memory="Pinned", first=420)(builder, start)
 
-    found = findings_of(scene(both))
-    assert {finding.rule.id: len(finding.sites) for finding in found} == {"PIN101": 2, "PIN301": 2}
-    assert saving_ns(found[0]) >= saving_ns(found[1])
+    findings = findings_of(scene(both))
+    assert {finding.rule.id: len(finding.sites) for finding in findings} == {"PIN101": 2, "PIN301": 2}
+    assert saving_ns(findings[0]) >= saving_ns(findings[1])
 
 
 def test_what_costs_nothing_and_waits_for_nothing_else_is_no_site() -> None:
@@ -147,8 +147,8 @@ def test_hazards_are_told_one_by_one() -> None:
             builder.function(f"train.py(3): {name}", at, 95)
             builder.copy("DtoH (Device -> Pinned)", at + 20, 50, launch=at + 10)
 
-    found = [finding for finding in findings_of(scene(unawaited)) if finding.rule.id == "PIN501"]
-    assert [(finding.severity, len(finding.sites)) for finding in found] == [("suspect", 1)] * 2
+    hazards = [finding for finding in findings_of(scene(unawaited)) if finding.rule.id == "PIN501"]
+    assert [(finding.severity, len(finding.sites)) for finding in hazards] == [("suspect", 1)] * 2
 
 
 # replays
@@ -162,9 +162,9 @@ def test_so_many_sites_get_a_replay_of_their_own_the_costliest_first(monkeypatch
 
 
 def test_without_its_rows_a_finding_keeps_its_sites_and_savings() -> None:
-    found = analysed(one_after_another(3)).findings
-    finding = found.summary()[0]
-    assert [site.saving for site in finding.sites] == [site.saving for site in found[0].sites]
+    findings = analysed(one_after_another(3)).findings
+    finding = findings.summary()[0]
+    assert [site.saving for site in finding.sites] == [site.saving for site in findings[0].sites]
     assert not any(site.evidence.edits for site in finding.sites)
 
 
@@ -173,7 +173,7 @@ def test_without_its_rows_a_finding_keeps_its_sites_and_savings() -> None:
 
 def test_the_terminal_lists_some_sites_and_counts_the_rest() -> None:
     text = text_of(analysed(one_after_another(10))).split("What to do")[1]
-    assert text.count("(train.py): aten::item, 1 per step, as traced stall ") == MAX_FOUND == 5
+    assert text.count("(train.py): aten::item, 1 per step, as traced stall ") == MAX_SITES == 5
     assert text.count("alone saves nothing") == 5
     assert "- and 5 more sites: --all Fix: " in text
     assert text.count("Fix: Keep the value on the GPU") == 1
@@ -194,8 +194,8 @@ def test_the_headline_counts_the_sites() -> None:
 
 def test_sites_that_save_nothing_together_are_said_to() -> None:
     analysis = analysed(scene(copies_at("one", "two", memory="Pinned")))
-    found = next(each for each in analysis.findings if each.rule.id == "PIN301")
-    finding = replace(found, saving=Saving(0.0, (0.0, 9.0)))
+    finding = next(finding for finding in analysis.findings if finding.rule.id == "PIN301")
+    finding = replace(finding, saving=Saving(0.0, (0.0, 9.0)))
     assert len(finding.sites) == 2
     assert worth(finding, analysis.profile) == "saves nothing alone"
 

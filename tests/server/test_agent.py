@@ -59,7 +59,7 @@ def test_the_tools_are_listed_with_what_they_take_answer_and_do(agent: Agent) ->
 def test_each_tool_answers_in_bounds_and_by_its_schema(agent: Agent, name: str, arguments: dict[str, Any]) -> None:
     result = agent.call(name, **arguments)
     assert not result.is_error, result.content[0].text
-    tool = next(each for each in TOOLS if each.name == name)
+    tool = next(tool for tool in TOOLS if tool.name == name)
     text = result.content[0].text
     assert json.loads(text) == result.structured_content
     assert len(text) <= MOST_CHARACTERS
@@ -142,15 +142,15 @@ def test_values_cannot_be_taken_for_options(agent: Agent, tmp_path: Path) -> Non
 
 def test_two_calls_at_once_are_both_answered(agent: Agent) -> None:
     async def both() -> list[Any]:
-        found: dict[str, Any] = {}
+        answers: dict[str, Any] = {}
 
         async def ask(name: str, given: dict[str, Any]) -> None:
-            found[name] = await agent.client.call_tool(name, given)
+            answers[name] = await agent.client.call_tool(name, given)
 
         async with anyio.create_task_group() as tasks:
             for name, given in (CALLS[0], CALLS[6]):
                 tasks.start_soon(ask, name, given)
-        return [found[name] for name in ("report", "explain")]
+        return [answers[name] for name in ("report", "explain")]
 
     report, explained = agent.portal.call(both)
     assert report.structured_content["document"]["schema"] == "pinprof.report-brief/1"
@@ -158,17 +158,17 @@ def test_two_calls_at_once_are_both_answered(agent: Agent) -> None:
 
 
 def test_what_takes_longer_tells_its_progress(agent: Agent) -> None:
-    told: list[tuple[float, str | None]] = []
+    progress_made: list[tuple[float, str | None]] = []
 
     async def note(progress: float, _total: float | None, message: str | None) -> None:
-        told.append((progress, message))
+        progress_made.append((progress, message))
 
     async def ask() -> Any:
         return await agent.client.call_tool("report", {"traces": [ITEM]}, progress_callback=note)
 
     assert not agent.portal.call(ask).is_error
-    assert told[0] == (0.0, "pinprof report")
-    assert [part[0] for part in told] == sorted({part[0] for part in told})
+    assert progress_made[0] == (0.0, "pinprof report")
+    assert [part[0] for part in progress_made] == sorted({part[0] for part in progress_made})
 
 
 def test_programs_are_run_only_where_that_is_allowed(agent: Agent) -> None:
@@ -227,12 +227,12 @@ def test_a_trial_of_nothing_answers_at_once_and_writes_nothing(folder: Path) -> 
 
 def _working_in(folder: Path) -> list[str]:
     """Return the processes that run a program in a folder."""
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is not ours
             if (process / "cwd").readlink() == folder:
-                found.append((process / "cmdline").read_text())
-    return found
+                commands.append((process / "cmdline").read_text())
+    return commands
 
 
 @pytest.mark.slow

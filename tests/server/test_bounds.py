@@ -51,6 +51,6 @@ def test_what_is_left_and_what_is_counted_make_the_whole(rows: list[object], mos
 
 
 def test_many_lists_are_told_together() -> None:
-    told = listed([{"list": f"/{number}", "count": 2} for number in range(20)])
-    assert len(told) == 9
-    assert told[-1] == {"list": "others", "count": 24}
+    rows = listed([{"list": f"/{number}", "count": 2} for number in range(20)])
+    assert len(rows) == 9
+    assert rows[-1] == {"list": "others", "count": 24}

@@ -112,10 +112,10 @@ def test_files_that_are_read_otherwise_tell_their_args_too(form: Any, tmp_path: 
     builder = small()
     file = tmp_path / "trace.json"
     file.write_bytes(form(json.loads(json.dumps(builder.document()))))
-    found = told(read_trace(file))
+    read_args = told(read_trace(file))
     if form is _not_json:
-        assert found["ops", 0].pop("rate") is None
-    assert found == args_of(builder)
+        assert read_args["ops", 0].pop("rate") is None
+    assert read_args == args_of(builder)
 
 
 def test_bytes_that_are_not_text_break_nothing(tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_bytes_that_are_not_text_break_nothing(tmp_path: Path) -> None:
     builder.events[0]["args"]["path"] = "odd"
     file = tmp_path / "trace.json"
     file.write_bytes(json.dumps(builder.document()).encode().replace(b"odd", b"\xff\xfe"))
-    found = told_raw(read_trace(file))
-    assert b"Input Dims" in found["ops", 0]
-    assert json.loads(found["gpu", 0])["grid"] == [4, 98, 1]
+    read_args = told_raw(read_trace(file))
+    assert b"Input Dims" in read_args["ops", 0]
+    assert json.loads(read_args["gpu", 0])["grid"] == [4, 98, 1]
 
 
 def told_raw(trace: Trace) -> dict[tuple[str, int], bytes]:
@@ -164,12 +164,12 @@ def test_of_a_file_that_has_changed_no_args_are_told(tmp_path: Path) -> None:
 def test_all_events_of_a_recording_are_found_with_their_own_args(name: str) -> None:
     path = TRACES / f"{name}.json.gz"
     trace = read_trace(path)
-    found = told(trace)
-    assert len(found) == sum(map(len, all_rows(trace).values()))
+    read_args = told(trace)
+    assert len(read_args) == sum(map(len, all_rows(trace).values()))
     for row, correlation in enumerate(trace.gpu.correlation.tolist()):
-        assert found["gpu", row]["correlation"] == correlation
+        assert read_args["gpu", row]["correlation"] == correlation
     for row, correlation in enumerate(trace.calls.correlation.tolist()):
-        assert found["calls", row]["correlation"] == correlation
+        assert read_args["calls", row]["correlation"] == correlation
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     indices = {event["args"]["Ev Idx"] for event in events if event.get("cat") == "cpu_op"}
-    assert {found["ops", row]["Ev Idx"] for row in range(len(trace.ops))} == indices
+    assert {read_args["ops", row]["Ev Idx"] for row in range(len(trace.ops))} == indices

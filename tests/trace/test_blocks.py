@@ -141,8 +141,8 @@ def in_order(written: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Any]:
     """Return a recording with kernels, copies, syncs, flows and Python functions."""
-    found: dict[str, Any] = json.loads(gzip.decompress((TRACES / "small_kernels.stack.json.gz").read_bytes()))
-    return {**found, "traceEvents": [*found["traceEvents"][::11], *found["traceEvents"][-20:]]}
+    document: dict[str, Any] = json.loads(gzip.decompress((TRACES / "small_kernels.stack.json.gz").read_bytes()))
+    return {**document, "traceEvents": [*document["traceEvents"][::11], *document["traceEvents"][-20:]]}
 
 
 @pytest.fixture(scope="module")
@@ -388,20 +388,20 @@ def test_a_changed_byte_never_changes_a_number_in_silence(tmp_path: Path, at: in
     path = tmp_path / "trace.json"
     path.write_bytes(written)
     try:
-        found = read_trace(path)
+        trace_found = read_trace(path)
     except TraceError:
         return
     try:
         expected = in_one_piece(path)
     except TraceError:
         expected = None
-    if expected is None or is_broken(found) or is_broken(expected):
+    if expected is None or is_broken(trace_found) or is_broken(expected):
         for name in ("ops", "gpu"):
-            table: Table = getattr(found, name)
+            table: Table = getattr(trace_found, name)
             original: Table = getattr(in_usual(tmp_path), name)
             assert len(table) <= len(original)
         return
-    assert_same(found, expected)
+    assert_same(trace_found, expected)
 
 
 def is_broken(trace: Trace) -> bool:

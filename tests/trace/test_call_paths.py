@@ -115,8 +115,8 @@ def functions(*names: str) -> list[str | None]:
     builder.call("cudaStreamSynchronize", 100, 50)
     trace = builder.read()
     waits = trace.calls.named("cudaStreamSynchronize".__eq__).nonzero()[0]
-    found = library_function(trace, calling_function(trace, waits))
-    return [trace.functions.name_of(row) if row != NONE else None for row in found.tolist()]
+    rows = library_function(trace, calling_function(trace, waits))
+    return [trace.functions.name_of(row) if row != NONE else None for row in rows.tolist()]
 
 
 LOSS_FUNCTION = "torchvision/models/detection/roi_heads.py(20): fastrcnn_loss"

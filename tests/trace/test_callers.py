@@ -61,8 +61,8 @@ def called_from(*functions: str) -> TraceBuilder:
 
 def place(builder: TraceBuilder, folder: Path) -> tuple[str | None, int | None, str | None]:
     trace = read_trace(builder.write(folder / "trace.json"))
-    (found,) = call_places(trace, waits_of(trace), Sources(trace.path))
-    return (found.file, found.line, found.function) if found else (None, None, None)
+    (line,) = call_places(trace, waits_of(trace), Sources(trace.path))
+    return (line.file, line.line, line.function) if line else (None, None, None)
 
 
 def waits_of(trace: Trace) -> Int64s:

@@ -127,9 +127,9 @@ def test_names_of_any_bytes_are_sorted_and_opened(folder: Path) -> None:
     ]
     for name in hostile:
         (folder / os.fsdecode(name)).write_bytes(SMALL)
-    found = trace_files(str(folder))
-    assert sorted(os.fsencode(Path(path).name) for path in found) == sorted(hostile)
-    for path in found:
+    files = trace_files(str(folder))
+    assert sorted(os.fsencode(Path(path).name) for path in files) == sorted(hostile)
+    for path in files:
         assert read_trace(path).path == path
 
 

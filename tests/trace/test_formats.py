@@ -146,7 +146,7 @@ def profile_of(builder: TraceBuilder) -> Profile:
 def test_what_is_no_work_changes_no_figure(addition: Addition) -> None:
     plain, other = training(), training()
     addition(other)
-    expected, found = profile_of(plain), profile_of(other)
-    assert found.gpus == expected.gpus
-    assert (found.overlap, found.copies) == (expected.overlap, expected.copies)
-    assert [site.total_cost for site in found.sites] == [site.total_cost for site in expected.sites]
+    expected, measured = profile_of(plain), profile_of(other)
+    assert measured.gpus == expected.gpus
+    assert (measured.overlap, measured.copies) == (expected.overlap, expected.copies)
+    assert [site.total_cost for site in measured.sites] == [site.total_cost for site in expected.sites]

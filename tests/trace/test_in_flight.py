@@ -74,9 +74,9 @@ def test_work_in_flight_is_not_reported_as_lost() -> None:
     trace = builder.read()
     assert unlinked_activities(TrustFacts(trace, None, None, None)) is None  # type: ignore[arg-type]  # only the trace is asked
     lost(builder, 200, 20)
-    found = unlinked_activities(TrustFacts(builder.read(), None, None, None))  # type: ignore[arg-type]
-    assert found
-    assert found.what == "no launch of 1 of 4 GPU activities"
+    doubt = unlinked_activities(TrustFacts(builder.read(), None, None, None))  # type: ignore[arg-type]
+    assert doubt
+    assert doubt.what == "no launch of 1 of 4 GPU activities"
 
 
 def test_a_trace_without_gpu_work_has_none_in_flight() -> None:

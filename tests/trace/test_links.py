@@ -94,15 +94,15 @@ def test_a_call_lies_in_the_innermost_open_range_of_its_thread(
     outer: list[Range], asked: list[tuple[int, int]]
 ) -> None:
     inner = in_table_order([(thread, time, time + 1) for thread, time in asked])
-    found = enclosing(host_events(outer), host_events(inner)).tolist()
-    assert found == [innermost(outer, thread, time, len(outer)) for thread, time, _ in inner]
+    ranges_around = enclosing(host_events(outer), host_events(inner)).tolist()
+    assert ranges_around == [innermost(outer, thread, time, len(outer)) for thread, time, _ in inner]
 
 
 @given(nested())
 def test_a_range_lies_in_the_innermost_other_one_that_is_open(ranges: list[Range]) -> None:
     table = host_events(ranges)
-    found = enclosing(table, table).tolist()
-    assert found == [innermost(ranges, thread, start, row) for row, (thread, start, _) in enumerate(ranges)]
+    ranges_around = enclosing(table, table).tolist()
+    assert ranges_around == [innermost(ranges, thread, start, row) for row, (thread, start, _) in enumerate(ranges)]
 
 
 @given(nested())
@@ -143,10 +143,10 @@ def test_overlap_also_ends_the_last_range_inside() -> None:
 def test_nothing_lies_in_a_range_that_has_ended() -> None:
     outer = [(0, 0, 50), (0, 30, 90)]  # badly nested by far more than rounding
     inner = [(0, time, time) for time in (0, 29, 60, 89, 90, 95)]
-    found = enclosing(host_events(outer, scale=1000), host_events(inner, scale=1000))
-    assert found[:2].tolist() == [0, 0]
-    assert found[4:].tolist() == [NONE, NONE]
-    assert 0 not in found[2:4]
+    ranges_around = enclosing(host_events(outer, scale=1000), host_events(inner, scale=1000))
+    assert ranges_around[:2].tolist() == [0, 0]
+    assert ranges_around[4:].tolist() == [NONE, NONE]
+    assert 0 not in ranges_around[2:4]
 
 
 SECOND = 10**9

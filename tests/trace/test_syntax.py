@@ -339,8 +339,8 @@ def check_against_python(source: str) -> None:
     for code, lines in run(source).lines.items():
         assert fits(source, code.co_name, code.co_firstlineno) or source.count("def main") > 1
         for at in (code.co_firstlineno, *lines):
-            found = item_line(source, code.co_name, at)
-            assert found is None or {found} == lines
+            line = item_line(source, code.co_name, at)
+            assert line is None or {line} == lines
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)

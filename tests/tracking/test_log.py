@@ -153,11 +153,11 @@ def test_a_run_is_continued_with_its_status_and_gets_no_figure_that_is_withheld(
     assert "pinprof/steps/busy_fraction" not in after.data.metrics
     assert "pinprof/joint/saving_ms" not in after.data.metrics
     assert 0.0 not in {after.data.metrics.get(f"pinprof/{name}") for name, kinds in NUMBERS.items() if "busy" in kinds}
-    told = after.data.tags["pinprof/withheld"]
-    assert "steps/busy_fraction" in told
+    withheld = after.data.tags["pinprof/withheld"]
+    assert "steps/busy_fraction" in withheld
     assert "pinprof/findings/count" not in after.data.metrics  # rules that need them were silent
-    assert "findings/count" in told
-    assert missing["what"] in told
+    assert "findings/count" in withheld
+    assert missing["what"] in withheld
 
 
 @pytest.mark.slow

@@ -119,9 +119,9 @@ def test_what_is_open_may_refute_a_prediction_but_not_support_it(
 ) -> None:
     made = certificate(judgement, predicted=(0.18, 0.14, 0.22))
     assert made.is_as_predicted is is_as_predicted
-    told = next(line for line in lines(made) if line.startswith("predicted"))
-    assert said in told
-    assert told.endswith("(14 % to 22 %)") == (not said)
+    predicted_line = next(line for line in lines(made) if line.startswith("predicted"))
+    assert said in predicted_line
+    assert predicted_line.endswith("(14 % to 22 %)") == (not said)
 
 
 def test_what_may_be_a_race_is_named_and_one_reason_for_numbers_and_races_is_said_once() -> None:

@@ -79,17 +79,17 @@ def training(run: Run, nudged: Nudged = "bits", rate: str = AS_IT_IS["LR"], **ch
 
 
 def test_a_sum_that_is_kept_computes_the_same_bit_for_bit(run: Run) -> None:
-    found = training(run, TOTAL="loss.detach().double()")
-    assert (found.verdict, found.steps, found.kinds) == ("equal", 4, ("loss", "parameters"))
-    assert found.repeated is None, "the original need not run again"
+    comparison = training(run, TOTAL="loss.detach().double()")
+    assert (comparison.verdict, comparison.steps, comparison.kinds) == ("equal", 4, ("loss", "parameters"))
+    assert comparison.repeated is None, "the original need not run again"
 
 
 @pytest.mark.slow
 def test_a_fused_optimizer_differs_by_rounding(run: Run) -> None:
-    found = training(run, FOREACH="None", FUSED="True")
-    assert found.verdict == "rounding"
-    assert found.repeated == 0
-    assert 0 < (found.distance or 0) < 1e-6
+    comparison = training(run, FOREACH="None", FUSED="True")
+    assert comparison.verdict == "rounding"
+    assert comparison.repeated == 0
+    assert 0 < (comparison.distance or 0) < 1e-6
 
 
 @pytest.mark.slow
@@ -111,9 +111,9 @@ def test_updates_that_round_otherwise_are_rounding_where_the_change_is_known_to_
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [{"LR": "0.01001"}, {"TOTAL": "[p.data.mul_(1.00001) for p in one.parameters()]"}])
 def test_a_small_change_of_the_numbers_is_not_taken_for_rounding(run: Run, change: dict[str, str]) -> None:
-    found = training(run, "bits", **change)
-    assert found.verdict == "different"
-    assert found.why.startswith(("parameters after step", "loss "))
+    comparison = training(run, "bits", **change)
+    assert comparison.verdict == "different"
+    assert comparison.why.startswith(("parameters after step", "loss "))
 
 
 @pytest.mark.slow
@@ -141,9 +141,9 @@ def test_a_program_without_torch_or_one_that_fails_is_told(tmp_path: Path) -> No
     assert "no data" in str(seen[1])
     assert not isinstance(seen[0], MeasureError)
     nothing = Numbers.of(seen[0])
-    found = compare_numbers(nothing, nothing, lambda: (nothing, nothing))
-    assert found.verdict == "cannot_tell"
-    assert "neither calls backward" in found.why
+    comparison = compare_numbers(nothing, nothing, lambda: (nothing, nothing))
+    assert comparison.verdict == "cannot_tell"
+    assert "neither calls backward" in comparison.why
 
 
 def test_a_nudge_changes_last_bits_and_leaves_what_has_no_values() -> None:
@@ -196,14 +196,14 @@ def off(by: float, *, bits: int = 8) -> Numbers:
 def test_what_rounding_makes_of_the_program_is_the_measure(
     by: float, again: float, nudged: float, verdict: str
 ) -> None:
-    found = compare_numbers(Numbers(1, (ONE,)), off(by), lambda: (off(again), off(nudged)))
-    assert found.verdict == verdict
-    assert bool(found.why) == (verdict in {"different", "cannot_tell"})
+    comparison = compare_numbers(Numbers(1, (ONE,)), off(by), lambda: (off(again), off(nudged)))
+    assert comparison.verdict == verdict
+    assert bool(comparison.why) == (verdict in {"different", "cannot_tell"})
 
 
 def test_what_makes_other_calls_is_different() -> None:
-    found = compare_numbers(Numbers(1, (ONE,)), Numbers(1, (ONE, ONE)), lambda: (off(0), off(0)))
-    assert found.verdict == "different"
+    comparison = compare_numbers(Numbers(1, (ONE,)), Numbers(1, (ONE, ONE)), lambda: (off(0), off(0)))
+    assert comparison.verdict == "different"
 
 
 def scaled(skipped: int, *, loss: float = 1.0, fused: bool = False) -> Numbers:
@@ -216,10 +216,10 @@ def scaled(skipped: int, *, loss: float = 1.0, fused: bool = False) -> Numbers:
 
 def test_steps_that_a_scaler_skips_are_compared_by_their_losses() -> None:
     before = scaled(2)
-    found = compare_numbers(before, scaled(2, fused=True), lambda: (before, before))
-    assert (found.verdict, found.kinds) == ("equal", ("loss",))
-    found = compare_numbers(before, scaled(2, loss=2.0, fused=True), lambda: (before, before))
-    assert (found.verdict, found.repeated) == ("different", 0)
+    comparison = compare_numbers(before, scaled(2, fused=True), lambda: (before, before))
+    assert (comparison.verdict, comparison.kinds) == ("equal", ("loss",))
+    comparison = compare_numbers(before, scaled(2, loss=2.0, fused=True), lambda: (before, before))
+    assert (comparison.verdict, comparison.repeated) == ("different", 0)
     assert compare_numbers(scaled(4), scaled(2), lambda: (before, before)).kinds == ("loss",)
 
 

@@ -21,17 +21,17 @@ FASTER, SAME = Judgement(8, 0.9, 0.88, 0.92, 0.02), Judgement(8, 1.0, 0.99, 1.01
 SLOWER, OPEN = Judgement(8, 1.1, 1.05, 1.2, 0.02), Judgement(8, 0.99, 0.9, 1.1, 0.02)
 
 
-def fates(said: dict[str, Judgement], left_s: float = 100.0) -> tuple[list[str], list[list[str]]]:
+def fates(judgements: dict[str, Judgement], left_s: float = 100.0) -> tuple[list[str], list[list[str]]]:
     """Return what becomes of three fixes, and what was left out in each measurement."""
     asked: list[list[str]] = []
 
     def measure(without: Sequence[ProgramChange], seconds: float) -> Judgement:
         assert seconds > 0
         asked.append([str(change.rule) for change in without])
-        found = said.get(str(without[-1].rule))
-        if found is None:
+        judgement = judgements.get(str(without[-1].rule))
+        if judgement is None:
             raise MeasureError("it failed")
-        return found
+        return judgement
 
     outcomes = drop_without_gain([BIG, SMALL, UNKNOWN], measure, lambda: left_s, 10.0)
     assert [outcome.change for outcome in outcomes] == [BIG, SMALL, UNKNOWN]
@@ -48,8 +48,8 @@ def fates(said: dict[str, Judgement], left_s: float = 100.0) -> tuple[list[str],
     ],
 )
 def test_what_brings_nothing_is_left_out(small: Judgement, unknown: Judgement, expected: list[str]) -> None:
-    said = {"big": FASTER, "small": small, "unknown": unknown}
-    assert fates({name: judgement for name, judgement in said.items() if judgement})[0] == expected
+    judgements = {"big": FASTER, "small": small, "unknown": unknown}
+    assert fates({name: judgement for name, judgement in judgements.items() if judgement})[0] == expected
 
 
 def test_what_was_left_out_stays_out_while_the_next_is_measured() -> None:
@@ -58,6 +58,6 @@ def test_what_was_left_out_stays_out_while_the_next_is_measured() -> None:
 
 
 def test_without_time_everything_stays() -> None:
-    found, asked = fates({}, left_s=9.0)
-    assert found == ["kept_unmeasured"] * 3
+    outcomes, asked = fates({}, left_s=9.0)
+    assert outcomes == ["kept_unmeasured"] * 3
     assert asked == []

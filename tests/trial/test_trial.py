@@ -58,23 +58,23 @@ def sum_counts(text: str) -> float:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: None) -> Path:
     """The working directory with the program and its recording, in a repository of its own."""
-    place = tmp_path / "project"
-    place.mkdir()
-    monkeypatch.chdir(place)
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    recorded(place, program())
+    recorded(project, program())
     for words in (("init", "-q"), ("add", "slow.py"), ("commit", "-q", "-m", "All")):
-        git(place, *words)
+        git(project, *words)
     monkeypatch.setattr(trial, "run_all", known_runs)
-    return place
+    return project
 
 
 def known_runs(runs: Sequence[TaskRun], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
     """Return what each run saw; one of a program that is known is not made again."""
     keys = [(text_of(run.program), run.task) for run in runs]
     new = [number for number, key in enumerate(keys) if key not in KNOWN]
-    for number, seen in zip(new, run_all([runs[number] for number in new], together=together), strict=True):
-        KNOWN[keys[number]] = seen
+    for number, outcome in zip(new, run_all([runs[number] for number in new], together=together), strict=True):
+        KNOWN[keys[number]] = outcome
     return [KNOWN[key] for key in keys]
 
 
@@ -220,7 +220,7 @@ def test_a_race_is_refused_if_the_original_does_not_have_it(
     folder: Path, speeds: Made, monkeypatch: pytest.MonkeyPatch, original_too: bool, exit_code: int
 ) -> None:
     def with_race(runs: Sequence[TaskRun], *, together: bool) -> list[Mapping[str, Any] | MeasureError]:
-        seen = known_runs(runs, together=together)
+        outcomes = known_runs(runs, together=together)
         races = {"copies": 60, "notes": [], "races": [RACE]}
         none = {**races, "races": []}
         return [
@@ -229,7 +229,7 @@ def test_a_race_is_refused_if_the_original_does_not_have_it(
             else races
             if run.program.name != "original" or original_too
             else none
-            for run, one in zip(runs, seen, strict=True)
+            for run, one in zip(runs, outcomes, strict=True)
         ]
 
     speeds(both_count)
@@ -246,8 +246,8 @@ def test_a_proven_patch_is_written_with_a_way_back(folder: Path, speeds: Made) -
     speeds(both_count)
     with (folder / "slow.py").open("a") as file:
         file.write("# a change of mine\n")
-    mine = (folder / "slow.py").read_text()
-    recorded(folder, mine)
+    with_my_change = (folder / "slow.py").read_text()
+    recorded(folder, with_my_change)
     refused = invoke(*WORDS, "--write", "slow.py")
     assert is_one_line_error(refused)
     assert "add --backup" in refused.stderr
@@ -255,7 +255,7 @@ def test_a_proven_patch_is_written_with_a_way_back(folder: Path, speeds: Made) -
     result = invoke(*WORDS, "--write", "--backup", "slow.py")
     assert result.exit_code == 0, result.stderr
     assert "pin_memory=True" in (folder / "slow.py").read_text()
-    assert (folder / "slow.py.orig").read_text() == mine
+    assert (folder / "slow.py.orig").read_text() == with_my_change
 
 
 def test_a_choice_of_nothing_is_told(folder: Path) -> None:

@@ -51,17 +51,17 @@ def tried(folder: Path, text: str, *words: str) -> tuple[int, Any]:
 
 @pytest.mark.gpu
 def test_a_planted_program_is_mended_and_proven(tmp_path: Path) -> None:
-    status, found = tried(tmp_path, PLANTED)
-    assert (status, found["verdict"]) == (0, "take_it"), found["sentence"]
-    assert found["measured"]["ratio"] < 0.97, found["sentence"]
-    assert found["numbers"]["verdict"] in {"equal", "rounding"}, found["numbers"]
-    kept = "".join(fix["diff"] or "" for fix in found["fixes"])
-    assert "-            total += loss.item()" in kept, [(fix["rule"], fix["fate"]) for fix in found["fixes"]]
-    assert found["guard"]["ran"], found["guard"]["reason"]
-    assert found["guard"]["races"] == []
-    assert found["guard"]["copies"] > 0 or "non_blocking" not in kept, found["guard"]
-    assert found["verification"] is not None, found["verification_reason"]
-    assert found["seconds"] < 420
+    status, document = tried(tmp_path, PLANTED)
+    assert (status, document["verdict"]) == (0, "take_it"), document["sentence"]
+    assert document["measured"]["ratio"] < 0.97, document["sentence"]
+    assert document["numbers"]["verdict"] in {"equal", "rounding"}, document["numbers"]
+    kept = "".join(fix["diff"] or "" for fix in document["fixes"])
+    assert "-            total += loss.item()" in kept, [(fix["rule"], fix["fate"]) for fix in document["fixes"]]
+    assert document["guard"]["ran"], document["guard"]["reason"]
+    assert document["guard"]["races"] == []
+    assert document["guard"]["copies"] > 0 or "non_blocking" not in kept, document["guard"]
+    assert document["verification"] is not None, document["verification_reason"]
+    assert document["seconds"] < 420
 
 
 @pytest.mark.gpu
@@ -69,6 +69,6 @@ def test_a_program_without_a_fault_ends_at_once(tmp_path: Path) -> None:
     sound = PLANTED.replace("batch_size=256", "batch_size=256, pin_memory=True").replace(".cuda(), y.cuda()", (
         ".cuda(non_blocking=True), y.cuda(non_blocking=True)"
     )).replace("total += loss.item()", "total += loss.detach()")  # fmt: skip
-    status, found = tried(tmp_path, sound)
-    assert (status, found["verdict"]) == (0, "nothing_to_change"), found["sentence"]
-    assert found["seconds"] < 90
+    status, document = tried(tmp_path, sound)
+    assert (status, document["verdict"]) == (0, "nothing_to_change"), document["sentence"]
+    assert document["seconds"] < 90

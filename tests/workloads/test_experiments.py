@@ -27,16 +27,16 @@ from pinprof.workloads import (
     experiments,
     hazards,
     host_memory,
-    limits,
     overlap,
+    pinned_memory,
     pinned_share,
     pinning,
     processes,
     training,
 )
-from pinprof.workloads.apart import Apart
 from pinprof.workloads.custom_batch import PinnableBatch, PlainBatch
 from pinprof.workloads.experiments import PROGRAMS, measure_once, record_case, time_experiment, trace_experiment
+from pinprof.workloads.spawned_process import SpawnedProcess
 from pinprof.workloads.timing import QUICK, Budget, by_call
 
 TINY = {
@@ -190,11 +190,11 @@ def test_every_experiment_of_the_catalogue_has_its_program() -> None:
 @pytest.mark.usefixtures("nothing_is_pinned")
 @pytest.mark.parametrize("number", ON_THE_CPU)
 def test_figures_by_name_on_the_cpu(number: str) -> None:
-    found = list(time_experiment(number, tiny(number), quick=True, device="cpu"))
-    assert names(found) == NAMES[number]
-    assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in found)
-    assert {type(value) for figure in found for value in (figure.median, figure.low, figure.high)} == {float}
-    assert {(figure.median, figure.runs) for figure in found if figure.unit == "wrong"} <= {(0, TINY["tries"])}
+    made = list(time_experiment(number, tiny(number), quick=True, device="cpu"))
+    assert names(made) == NAMES[number]
+    assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in made)
+    assert {type(value) for figure in made for value in (figure.median, figure.low, figure.high)} == {float}
+    assert {(figure.median, figure.runs) for figure in made if figure.unit == "wrong"} <= {(0, TINY["tries"])}
 
 
 @pytest.fixture
@@ -202,21 +202,21 @@ def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the host work for no time on little memory, on a small host: a share of all memory is asked for."""
     for name in ("COPIED_BYTES", "FRESH_BYTES", "READ_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(pinned_share, name, 4096)
-    monkeypatch.setattr(limits, "CHUNK_BYTES", 4096)
+    monkeypatch.setattr(pinned_memory, "CHUNK_BYTES", 4096)
     monkeypatch.setattr(host_memory, "total", lambda: 1 << 20)
     monkeypatch.setattr(pinned_share, "WORK", Budget(least=2, most=2, seconds=0.0))
-    monkeypatch.setattr(limits, "SEEN_BYTES", 1 << 26)
+    monkeypatch.setattr(pinned_memory, "SEEN_BYTES", 1 << 26)
     monkeypatch.setattr(host_memory, "lockable", lambda: host_memory.WITHOUT_LIMIT)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("little_work")
 def test_what_is_measured_once_by_name_on_the_cpu() -> None:
-    found = list(measure_once("E15", tiny("E15"), quick=True, device="cpu"))
-    told = {figure.name for figure in found if not figure.name.startswith(("locked by ", "swapped out"))}
+    made = list(measure_once("E15", tiny("E15"), quick=True, device="cpu"))
+    told = {figure.name for figure in made if not figure.name.startswith(("locked by ", "swapped out"))}
     assert told == ONCE_NAMES
-    assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in found)
-    assert {figure.size for figure in found if figure.name == "host copy"} >= {0}
+    assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in made)
+    assert {figure.size for figure in made if figure.name == "host copy"} >= {0}
     assert list(measure_once("E13", tiny("E13"), quick=True, device="cpu")) == []
 
 
@@ -224,17 +224,17 @@ def test_what_is_measured_once_by_name_on_the_cpu() -> None:
 @pytest.mark.parametrize(("number", "counts"), [("E2", 4), ("E14", 4), ("E8", 4), ("E10", 5), ("E1", 0)])
 @pytest.mark.usefixtures("nothing_is_pinned")
 def test_traces_are_recorded_and_read_on_the_cpu(number: str, counts: int) -> None:
-    found = [
+    made = [
         part for part in trace_experiment(number, tiny(number), quick=True, device="cpu") if isinstance(part, Figure)
     ]
-    assert [figure.median for figure in found] == [0.0] * counts  # nothing waits for a GPU, nothing is copied to it
-    assert set(names(found).split("; ")) <= set(TRACED_NAMES.get(number, "").split("; "))
+    assert [figure.median for figure in made] == [0.0] * counts  # nothing waits for a GPU, nothing is copied to it
+    assert set(names(made).split("; ")) <= set(TRACED_NAMES.get(number, "").split("; "))
 
 
 @pytest.mark.slow
 def test_a_tensor_that_is_sent_to_a_process_arrives_there() -> None:
-    found = list(time_experiment("E12", tiny("E12"), quick=True, device="cpu"))
-    assert names(found) == NAMES["E12"]
+    made = list(time_experiment("E12", tiny("E12"), quick=True, device="cpu"))
+    assert names(made) == NAMES["E12"]
 
 
 @pytest.mark.usefixtures("nothing_is_pinned")
@@ -261,8 +261,8 @@ def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, t
     case, sizes = experiment(number).cases[1], {**tiny(number), "processes": 2}
     path = tmp_path / "sent.json.gz"
     written = list(record_case(number, sizes, case, str(path), device="cpu"))
-    assert written == [str(each) for each in traces_of(path, 2)]
-    assert [Path(each).name for each in written] == ["sent.process0.json.gz", "sent.process1.json.gz"]
+    assert written == [str(trace) for trace in traces_of(path, 2)]
+    assert [Path(trace).name for trace in written] == ["sent.process0.json.gz", "sent.process1.json.gz"]
     for each in written:
         trace = read_trace(each)
         assert trace.info.spawned
@@ -271,8 +271,10 @@ def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, t
 
 @pytest.mark.slow
 def test_a_process_of_pinprof_itself_is_not_one_of_the_program(tmp_path: Path) -> None:
-    with Apart() as apart:
-        (path,) = apart.call(record_case, "E2", tiny("E2"), "blocking", str(tmp_path / "e2.json"), "cpu", timeout_s=120)
+    with SpawnedProcess() as process:
+        (path,) = process.call(
+            record_case, "E2", tiny("E2"), "blocking", str(tmp_path / "e2.json"), "cpu", timeout_s=120
+        )
     assert read_trace(path).info.spawned is False
 
 
@@ -301,10 +303,10 @@ def test_the_texts_program_copies_in_both_orders_and_after_a_warm_up(monkeypatch
             yield [answers.get() for _ in range(sizes["processes"])]
 
     monkeypatch.setattr(processes, "_spawned", call_here)
-    found = list(time_experiment("E11", {**tiny("E11"), "processes": 2}, quick=True, device="cpu"))
-    assert names(found) == NAMES["E11"]
-    assert [figure.name for figure in found].count("pageable, first") == 2  # each process is as good as a round
-    times = {figure.name: figure.median for figure in found if figure.runs == 1}
+    made = list(time_experiment("E11", {**tiny("E11"), "processes": 2}, quick=True, device="cpu"))
+    assert names(made) == NAMES["E11"]
+    assert [figure.name for figure in made].count("pageable, first") == 2  # each process is as good as a round
+    times = {figure.name: figure.median for figure in made if figure.runs == 1}
     ratio = times["pageable, first"] / times["pinned, second"]
     assert times["times as fast, as written"] == pytest.approx(ratio)
 
@@ -377,12 +379,12 @@ ANSWERS = {
 @pytest.mark.gpu
 @each
 def test_figures_by_name_on_the_gpu(number: str) -> None:
-    found = list(time_experiment(number, tiny(number), quick=True))
-    ours = [figure for figure in found if not figure.name.startswith(TENSORDICT)]
+    made = list(time_experiment(number, tiny(number), quick=True))
+    ours = [figure for figure in made if not figure.name.startswith(TENSORDICT)]
     fresh = f"; {FRESH_NAMES}" if number == "E1" and pinning.can_free_pinned() else ""
     assert names(ours) == NAMES[number] + fresh
-    assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in found)
-    assert ANSWERS.get(number, {}).items() <= {figure.name: figure.median for figure in found}.items()
+    assert all(figure.low <= figure.median <= figure.high and figure.runs for figure in made)
+    assert ANSWERS.get(number, {}).items() <= {figure.name: figure.median for figure in made}.items()
 
 
 @pytest.mark.gpu
@@ -401,43 +403,43 @@ PICTURES = {"E2": 2, "E3": 1, "E4": 9, "E8": 4, "E10": 5, "E14": 4}
 @pytest.mark.gpu
 @pytest.mark.parametrize("number", TRACED_NAMES)
 def test_traces_tell_their_figures(number: str) -> None:
-    found = list(trace_experiment(number, tiny(number), quick=True))
-    assert names([each for each in found if isinstance(each, Figure)]) == TRACED_NAMES[number]
-    pictures = [each for each in found if not isinstance(each, Figure)]
+    made = list(trace_experiment(number, tiny(number), quick=True))
+    assert names([each for each in made if isinstance(each, Figure)]) == TRACED_NAMES[number]
+    pictures = [each for each in made if not isinstance(each, Figure)]
     assert len(pictures) == PICTURES.get(number, 0)
     assert all({bar.row for bar in picture.bars} > {"host"} and picture.why for picture in pictures)
 
 
 @pytest.mark.gpu
 def test_only_the_batch_that_can_pin_itself_is_pinned() -> None:
-    found = {figure.name: figure.median for figure in time_experiment("E9", tiny("E9"), quick=True)}
-    assert found.pop("pinned, a tensor as it is made") == 0
-    assert found.pop("pinned, without pin_memory()") == 0
-    assert found.pop("pinned, elements without pin_memory()") == 0
-    assert found.pop("pinned, what was given to pin_memory()") == 0
-    assert found.pop("pinned by a thread of its own, without workers") == 0
-    assert set(found.values()) == {1}
+    made = {figure.name: figure.median for figure in time_experiment("E9", tiny("E9"), quick=True)}
+    assert made.pop("pinned, a tensor as it is made") == 0
+    assert made.pop("pinned, without pin_memory()") == 0
+    assert made.pop("pinned, elements without pin_memory()") == 0
+    assert made.pop("pinned, what was given to pin_memory()") == 0
+    assert made.pop("pinned by a thread of its own, without workers") == 0
+    assert set(made.values()) == {1}
 
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("little_work")
 def test_what_is_measured_once_by_name_on_the_gpu() -> None:
-    found = list(measure_once("E15", tiny("E15"), quick=True))
-    assert {figure.name for figure in found if not figure.name.startswith(("locked by ", "swapped out"))} == ONCE_NAMES
-    taken = {figure.name: figure.median for figure in found if figure.name.startswith("taken from")}
+    made = list(measure_once("E15", tiny("E15"), quick=True))
+    assert {figure.name for figure in made if not figure.name.startswith(("locked by ", "swapped out"))} == ONCE_NAMES
+    taken = {figure.name: figure.median for figure in made if figure.name.startswith("taken from")}
     assert taken["taken from the host, allocated, pinned"] > 50 > taken["taken from the host, allocated, pageable"]
 
 
 @pytest.mark.gpu
 def test_only_pageable_memory_keeps_the_host_busy_and_is_taken_along() -> None:
     sizes = {"least": 16384, "most": 1 << 26}
-    found = {
+    made = {
         figure.name: figure.median for figure in time_experiment("E13", sizes, quick=True) if figure.unit in "% yes"
     }
-    assert (found["taken along by the call, HtoD pageable"], found["taken along by the call, HtoD pinned"]) == (1, 0)
+    assert (made["taken along by the call, HtoD pageable"], made["taken along by the call, HtoD pinned"]) == (1, 0)
     for way in ("HtoD", "DtoH"):
-        assert found[f"host busy, {way} pageable"] > 50 > found[f"host busy, {way} pinned"]
-        assert found[f"call, {way} pageable"] > 50 > found[f"call, {way} pinned"]
+        assert made[f"host busy, {way} pageable"] > 50 > made[f"host busy, {way} pinned"]
+        assert made[f"call, {way} pageable"] > 50 > made[f"call, {way} pinned"]
 
 
 @pytest.mark.gpu
@@ -454,7 +456,7 @@ def test_pinned_memory_that_copies_no_longer_use_is_given_back_and_got_anew() ->
     assert allocated() == before  # torch had kept it
     pageable.pin_memory().to("cuda", non_blocking=True)
     torch.cuda.synchronize()
-    limits.free_pinned()
+    pinned_memory.free_pinned()
     before = allocated()
     pageable.pin_memory().to("cuda", non_blocking=True)
     assert allocated() == before + 1
@@ -485,9 +487,9 @@ def two_copies(path: Path, second: float) -> Trace:
 
 @pytest.mark.parametrize(("second", "share"), [(10, 100), (30, 100 / 3), (50, 0), (90, 0)])
 def test_copies_run_at_once_while_more_than_one_does(second: float, share: float, tmp_path: Path) -> None:
-    (found,) = experiments._at_once("case", two_copies(tmp_path / "trace.json", second))
-    assert (found.name, found.unit, found.runs) == ("copies at once, case", "%", 2)
-    assert found.low == found.high == pytest.approx(share)
+    (made,) = experiments._at_once("case", two_copies(tmp_path / "trace.json", second))
+    assert (made.name, made.unit, made.runs) == ("copies at once, case", "%", 2)
+    assert made.low == made.high == pytest.approx(share)
 
 
 def test_a_copy_is_asked_for_early_if_the_one_before_has_not_ended() -> None:
@@ -497,8 +499,8 @@ def test_a_copy_is_asked_for_early_if_the_one_before_has_not_ended() -> None:
     for begin, launch in ((10, 4), (50, 8), (110, 92)):
         builder.copy("HtoD (Pinned -> Device)", begin, 40, launch=launch)
     trace = builder.read()
-    (found,) = experiments._queued_early("case", trace)
-    assert (found.name, found.median) == ("copies asked for early, case", 50)
+    (made,) = experiments._queued_early("case", trace)
+    assert (made.name, made.median) == ("copies asked for early, case", 50)
 
 
 def test_without_copies_nothing_is_said_of_them() -> None:
@@ -512,17 +514,17 @@ def test_without_copies_nothing_is_said_of_them() -> None:
 def test_copies_on_one_stream_run_in_turn() -> None:
     """By a recording of 1000 small tensors: the last copy has ended when the host asks for the next."""
     trace = read_trace(str(TRACES / "experiments" / "e2.non_blocking-one-synchronize.json.gz"))
-    found = (*experiments._at_once("case", trace), *experiments._queued_early("case", trace))
-    assert [figure.high for figure in found] == [0, 0]
+    made = (*experiments._at_once("case", trace), *experiments._queued_early("case", trace))
+    assert [figure.high for figure in made] == [0, 0]
 
 
 @pytest.mark.gpu
 def test_a_prefetcher_that_blocks_overlaps_and_waits() -> None:
     sizes = {**tiny("E10"), "rows": 4096, "features": 3072}
-    found = {part.name: part for part in trace_experiment("E10", sizes, quick=True) if isinstance(part, Figure)}
-    assert found["overlapped, prefetcher, blocking"].median > 50
-    assert found["waits, prefetcher, blocking"].median == 1
-    assert found["ended before the next kernel, plain loop"].low == 1
+    made = {part.name: part for part in trace_experiment("E10", sizes, quick=True) if isinstance(part, Figure)}
+    assert made["overlapped, prefetcher, blocking"].median > 50
+    assert made["waits, prefetcher, blocking"].median == 1
+    assert made["ended before the next kernel, plain loop"].low == 1
 
 
 @pytest.mark.usefixtures("nothing_is_pinned")
@@ -536,8 +538,8 @@ def test_before_each_run_with_fresh_memory_torch_gives_back_what_it_has(monkeypa
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: seen.append("give back"), raising=False)
     budget = Budget(least=2, most=2, seconds=0)
-    found = list(pinning.pinning_in_full(torch.device("cpu"), tiny("E1"), budget))
-    assert names(found).endswith(f"; {FRESH_NAMES}")
+    made = list(pinning.pinning_in_full(torch.device("cpu"), tiny("E1"), budget))
+    assert names(made).endswith(f"; {FRESH_NAMES}")
     assert seen[-30:] == ["give back", "pin"] * 15  # five figures, each of a run that is not counted and two
     assert "give back" not in seen[:-30]
 
@@ -573,18 +575,18 @@ def test_other_threads_are_as_busy_as_the_process_is_more_than_its_own(
 
 def test_what_one_kernel_needs_copied_is_the_rest_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlap, "in_turn", lambda *_: [(3.0, 1.0, 4.0), (1.0, 2.0, 1.0)])
-    (found,) = overlap.one_kernel_ported(torch.device("cpu"), {"floats": 8}, QUICK)
-    assert (found.name, found.unit, found.median) == ("transfers of one kernel", "%", 68.75)  # of 87.5 % and 50 %
+    (made,) = overlap.one_kernel_ported(torch.device("cpu"), {"floats": 8}, QUICK)
+    assert (made.name, made.unit, made.median) == ("transfers of one kernel", "%", 68.75)  # of 87.5 % and 50 %
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_is_pinned")
 def test_what_a_pinned_copy_costs_a_step_is_the_median_of_steps_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "in_turn", lambda *_: [(5.0, 4.0), (9.0, 5.0), (6.0, 4.0)])
-    found = {figure.name: figure.median for figure in training.loader_times(torch.device("cpu"), tiny("E8"), QUICK)}
-    assert found["pinned, non_blocking"] == 6
-    assert found["no copy"] == 4
-    assert found["cost of a pinned copy"] == 2  # of 1, 4 and 2
+    made = {figure.name: figure.median for figure in training.loader_times(torch.device("cpu"), tiny("E8"), QUICK)}
+    assert made["pinned, non_blocking"] == 6
+    assert made["no copy"] == 4
+    assert made["cost of a pinned copy"] == 2  # of 1, 4 and 2
 
 
 @pytest.mark.usefixtures("nothing_is_pinned")
@@ -644,8 +646,8 @@ def pinning_accelerator(monkeypatch: pytest.MonkeyPatch, nothing_is_pinned: None
 @pytest.mark.usefixtures("pinning_accelerator")
 def test_a_loader_pins_in_a_thread_beside_workers_and_else_in_the_main_one() -> None:
     """By torch's own loader and the thread that it starts; only the memory is not pinned."""
-    found = {figure.name: figure for figure in custom_batch.are_pinned({"rows": 4})}
-    beside, alone = (found[f"pinned by a thread of its own, {which} workers"] for which in ("with", "without"))
+    made = {figure.name: figure for figure in custom_batch.are_pinned({"rows": 4})}
+    beside, alone = (made[f"pinned by a thread of its own, {which} workers"] for which in ("with", "without"))
     assert (beside.low, beside.runs) == (1, 4)  # all of four batches
     assert (alone.high, alone.runs) == (0, 4)
 
@@ -659,8 +661,8 @@ def test_what_pin_memory_returns_is_held_against_what_it_was_given(monkeypatch: 
         (lambda tensor: tensor + 1, (0, 0)),  # other values
     ):
         monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
-        found = {figure.name: figure.median for figure in custom_batch.are_pinned({"rows": 4})}
-        assert (found[copy], found[same]) == expected
+        made = {figure.name: figure.median for figure in custom_batch.are_pinned({"rows": 4})}
+        assert (made[copy], made[same]) == expected
 
 
 @pytest.mark.usefixtures("nothing_is_pinned")
@@ -681,6 +683,6 @@ def test_the_share_under_kernels_is_that_of_each_copy(recording: str, least: flo
     trace = read_trace(str(TRACES / f"overlap_{recording}.json.gz"))
     read = PROGRAMS["E10"].read
     assert read is not None
-    _, found, *_ = (part for part in read("copy", trace, details_of(trace)) if isinstance(part, Figure))
-    assert (found.name, found.unit, found.runs) == ("overlapped, copy", "%", 5)
-    assert least <= found.low <= found.median <= found.high <= most
+    _, made, *_ = (part for part in read("copy", trace, details_of(trace)) if isinstance(part, Figure))
+    assert (made.name, made.unit, made.runs) == ("overlapped, copy", "%", 5)
+    assert least <= made.low <= made.median <= made.high <= most

@@ -95,14 +95,14 @@ def test_without_steps_or_copies_there_is_still_a_picture() -> None:
 def test_figures_of_a_trace(tmp_path: Path) -> None:
     trace = copying(tmp_path / "trace.json", "HtoD (Pinned -> Device)", SIDE, "cudaDeviceSynchronize")
     measured = details_of(trace)
-    found: dict[str, float] = {}
+    medians: dict[str, float] = {}
     for experiment, case in (("E2", "non_blocking, one synchronize"), ("E14", "as written"), ("E10", "prefetcher")):
         read = PROGRAMS[experiment].read
         assert read is not None
-        told = list(read(case, trace, measured))
-        found |= {figure.name: figure.median for figure in told if isinstance(figure, Figure)}
-        assert [part.case for part in told if isinstance(part, Picture)] == [case]
-    assert found == {
+        results = list(read(case, trace, measured))
+        medians |= {figure.name: figure.median for figure in results if isinstance(figure, Figure)}
+        assert [part.case for part in results if isinstance(part, Picture)] == [case]
+    assert medians == {
         "waits, non_blocking": 2,
         "asynchronous copies, non_blocking": 1,
         "waits, as written": 2,

@@ -46,8 +46,8 @@ def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinned_share, "WORK", Budget(least=1, most=1, seconds=0.0))
 
 
-def shares(found: Iterator[Figure]) -> list[float]:
-    return [figure.median for figure in found if figure.name == "pinned of the host's memory"]
+def shares(values: Iterator[Figure]) -> list[float]:
+    return [figure.median for figure in values if figure.name == "pinned of the host's memory"]
 
 
 def always(_more: int, _pinned: int) -> bool:
@@ -61,29 +61,29 @@ def no_time() -> float:
 @pytest.mark.parametrize(("share", "expected"), [(50, [5, 10, 15, 20, 30, 40, 50]), (10, [5, 10]), (4, [])])
 def test_all_steps_up_to_the_share_are_taken(share: int, expected: list[float]) -> None:
     pinned = Pinned()
-    found = list(work_while_pinning(pinned.pin, pinned.free, MEMORY, share, always, no_time))
-    assert shares(iter(found)) == expected
+    values = list(work_while_pinning(pinned.pin, pinned.free, MEMORY, share, always, no_time))
+    assert shares(iter(values)) == expected
     assert len(pinned.held) == 40 * (expected or [0])[-1] / 100
-    sizes = {figure.size for figure in found if figure.name == "host copy"}
+    sizes = {figure.size for figure in values if figure.name == "host copy"}
     assert sizes == {0, *(MEMORY * percent // 100 for percent in expected)}
-    assert {figure.name for figure in found} >= {"host copy", "fresh memory", "file read again"}
-    nothing = next(figure for figure in found if figure.name == "host copy" and figure.size == 0)
+    assert {figure.name for figure in values} >= {"host copy", "fresh memory", "file read again"}
+    nothing = next(figure for figure in values if figure.name == "host copy" and figure.size == 0)
     assert nothing.runs == 2  # before, and after
     assert pinned.freed == 1
 
 
 def test_where_there_is_no_room_it_ends() -> None:
     pinned = Pinned()
-    found = work_while_pinning(pinned.pin, pinned.free, MEMORY, 50, lambda more, held: more + held <= 7 * GIB, no_time)
-    assert shares(found) == [5, 10, 15]
+    values = work_while_pinning(pinned.pin, pinned.free, MEMORY, 50, lambda more, held: more + held <= 7 * GIB, no_time)
+    assert shares(values) == [5, 10, 15]
     assert pinned.freed == 1
 
 
 def test_where_there_is_no_time_for_a_step_it_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinned_share, "PINNING_S", 9.0)
     pinned = Pinned()
-    found = shares(work_while_pinning(pinned.pin, pinned.free, MEMORY, 50, always, lambda: 0.5 * len(pinned.held)))
-    assert found == [5, 10, 15, 20, 30, 40]  # 16 chunks take 8 s, and the four of the next step 2
+    values = shares(work_while_pinning(pinned.pin, pinned.free, MEMORY, 50, always, lambda: 0.5 * len(pinned.held)))
+    assert values == [5, 10, 15, 20, 30, 40]  # 16 chunks take 8 s, and the four of the next step 2
     assert len(pinned.held) == 16
 
 

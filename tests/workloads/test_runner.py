@@ -13,8 +13,8 @@ from pinprof.bench.catalogue import EXPERIMENTS, experiment
 from pinprof.bench.results import Bar, Figure, Picture, Usual, of_rounds
 from pinprof.errors import PinprofError
 from pinprof.workloads import runner
-from pinprof.workloads.apart import Apart, ApartError, sentence
 from pinprof.workloads.runner import BEGIN_BY_S, FURTHER_BY_S, Stage, run_experiments, stages
+from pinprof.workloads.spawned_process import SpawnedProcess, SpawnedProcessError, sentence
 
 CHOSEN = [experiment(f"E{number}") for number in range(1, 6)]
 
@@ -22,11 +22,11 @@ CHOSEN = [experiment(f"E{number}") for number in range(1, 6)]
 @pytest.mark.slow
 def test_a_failure_costs_only_its_own_experiment() -> None:
     seen: list[tuple[str, str, str]] = []
-    with Apart() as apart:
+    with SpawnedProcess() as process:
         results = run_experiments(
             CHOSEN,
             [Stage("all", part)],
-            apart=apart,
+            process=process,
             timeout_s=3,
             on_progress=lambda far, known, last: seen.append((far, known.number, last)),
         )
@@ -49,9 +49,9 @@ def test_a_failure_costs_only_its_own_experiment() -> None:
 
 
 def test_a_stage_may_begin_in_a_new_process_and_all_give_one_result() -> None:
-    with Apart() as apart:
+    with SpawnedProcess() as process:
         stages = [Stage("first", part), Stage("late", pictures, frozenset({"E1"}), fresh=True)]
-        first, last = run_experiments([CHOSEN[0], CHOSEN[4]], stages, apart=apart, quick=True)
+        first, last = run_experiments([CHOSEN[0], CHOSEN[4]], stages, process=process, quick=True)
     assert [figure.name for figure in first.figures] == ["process", "late"]
     assert first.figures[0].median != first.figures[1].median
     assert first.figures[0].high == 1
@@ -61,9 +61,9 @@ def test_a_stage_may_begin_in_a_new_process_and_all_give_one_result() -> None:
 
 
 def test_rounds_give_one_figure_and_a_failure_ends_the_rounds_of_its_experiment() -> None:
-    with Apart() as apart:
+    with SpawnedProcess() as process:
         rounds = [Stage(f"round {number}", part) for number in range(3)]
-        first, failed = run_experiments(CHOSEN[:2], rounds, apart=apart)
+        first, failed = run_experiments(CHOSEN[:2], rounds, process=process)
     assert [(figure.name, figure.runs) for figure in first.figures] == [("process", 3)]
     assert [(figure.name, figure.runs) for figure in failed.figures] == [("process", 1)]
     assert failed.problem == "RuntimeError: CUDA error: out of memory"
@@ -124,9 +124,9 @@ def test_a_bench_that_takes_long_leaves_out_rounds_but_no_traces() -> None:
     *_, once, traces = stages(quick=False)
     assert once.begin_by_s == math.inf
     assert traces.begin_by_s == math.inf
-    with Apart() as apart:
+    with SpawnedProcess() as process:
         chosen = [Stage("first", part), Stage("late", part, begin_by_s=0.0), Stage("traces", pictures)]
-        (result,) = run_experiments([CHOSEN[0]], chosen, apart=apart)
+        (result,) = run_experiments([CHOSEN[0]], chosen, process=process)
     assert [(figure.name, figure.runs) for figure in result.figures] == [("process", 1), ("late", 1)]
     assert len(result.pictures) == 1
 
@@ -140,19 +140,19 @@ def test_what_rounds_say_is_pooled_over_all_experiments_of_a_bench(monkeypatch: 
 
     monkeypatch.setattr(runner, "of_rounds", noted)
     rounds = [Stage(f"round {number}", six_times, fresh=True) for number in range(2)]
-    with Apart() as apart:
-        run_experiments([CHOSEN[0]], rounds, apart=apart)
+    with SpawnedProcess() as process:
+        run_experiments([CHOSEN[0]], rounds, process=process)
         assert given == [None] * 6  # too few to say what is usual
         given.clear()
-        run_experiments([CHOSEN[0], CHOSEN[4]], rounds, apart=apart)
+        run_experiments([CHOSEN[0], CHOSEN[4]], rounds, process=process)
     assert len(given) == 12
     assert given[0] is not None
     assert set(given) == {given[0]}
 
 
 def test_what_is_left_hanging_ends_with_the_block() -> None:
-    with Apart() as apart:
-        calls = apart.call(part, "E4", {}, False, timeout_s=60)
+    with SpawnedProcess() as process:
+        calls = process.call(part, "E4", {}, False, timeout_s=60)
         figure = next(calls)
         assert isinstance(figure, Figure)
         del calls  # the caller gives up
@@ -167,11 +167,11 @@ def test_what_is_left_hanging_ends_with_the_block() -> None:
 
 
 def test_a_crash_is_named_by_its_signal_and_the_next_call_works() -> None:
-    with Apart() as apart:
-        with pytest.raises(ApartError, match="its process was ended by SIGSEGV"):
-            list(apart.call(kill_itself, timeout_s=60))
-        assert list(apart.call(echo, 1, "two", timeout_s=60)) == [1, "two"]
-        assert list(apart.call(echo, timeout_s=60)) == []
+    with SpawnedProcess() as process:
+        with pytest.raises(SpawnedProcessError, match="its process was ended by SIGSEGV"):
+            list(process.call(kill_itself, timeout_s=60))
+        assert list(process.call(echo, 1, "two", timeout_s=60)) == [1, "two"]
+        assert list(process.call(echo, timeout_s=60)) == []
 
 
 def test_an_error_is_one_line() -> None:
@@ -181,18 +181,18 @@ def test_an_error_is_one_line() -> None:
 
 
 def test_what_is_printed_there_stays_off_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
-    with Apart() as apart:
-        assert list(apart.call(print_and_echo, 1, timeout_s=60)) == [1]
-    said = capfd.readouterr()
-    assert (said.out, said.err) == ("", "noise\n")
+    with SpawnedProcess() as process:
+        assert list(process.call(print_and_echo, 1, timeout_s=60)) == [1]
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "noise\n")
 
 
 def test_a_loader_starts_its_workers_there_as_it_does_in_any_program() -> None:
-    with Apart() as apart:
-        assert list(apart.call(start_method, timeout_s=60)) == [multiprocessing.get_start_method()]
+    with SpawnedProcess() as process:
+        assert list(process.call(start_method, timeout_s=60)) == [multiprocessing.get_start_method()]
 
 
 @pytest.mark.slow
 def test_a_loader_starts_its_workers_there() -> None:
-    with Apart() as apart:
-        assert list(apart.call(batches_of_workers, timeout_s=60)) == ["PlainBatch"] * 4
+    with SpawnedProcess() as process:
+        assert list(process.call(batches_of_workers, timeout_s=60)) == ["PlainBatch"] * 4

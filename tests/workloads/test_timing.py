@@ -33,9 +33,9 @@ class Clock:
 def test_the_first_run_is_the_warm_up() -> None:
     clock = Clock()
     budget = Budget(least=3, most=3, seconds=0)
-    (found,) = time_cases({"copy": clock.taking(9, 1, 4, 2)}, by_host(CPU, clock=clock), budget)
-    assert (found.name, found.unit, found.runs) == ("copy", "ms", 3)
-    assert (found.low, found.median, found.high) == (1200, 2000, 3600)  # a tenth of the way from each end
+    (timed,) = time_cases({"copy": clock.taking(9, 1, 4, 2)}, by_host(CPU, clock=clock), budget)
+    assert (timed.name, timed.unit, timed.runs) == ("copy", "ms", 3)
+    assert (timed.low, timed.median, timed.high) == (1200, 2000, 3600)  # a tenth of the way from each end
 
 
 @pytest.mark.parametrize(("seconds", "runs"), [(0.0, 2), (3.5, 4), (99.0, 5)])
@@ -59,8 +59,8 @@ def test_cases_run_in_turn_after_a_warm_up_of_each() -> None:
 
 
 def test_one_run_of_ten_that_is_far_out_widens_nothing() -> None:
-    found = figure("copy", "ms", [10.0, 10.1, 10.2, 10.3, 10.4, 10.5, 10.6, 10.7, 10.8, 10.9, 99.0])
-    assert (found.low, found.median, found.high) == (10.1, 10.5, 10.9)
+    timed = figure("copy", "ms", [10.0, 10.1, 10.2, 10.3, 10.4, 10.5, 10.6, 10.7, 10.8, 10.9, 99.0])
+    assert (timed.low, timed.median, timed.high) == (10.1, 10.5, 10.9)
     assert figure("copy", "ms", [3.0]) == Figure("copy", "ms", 3.0, 3.0, 3.0, 1)
 
 

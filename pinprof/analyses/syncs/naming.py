@@ -135,14 +135,14 @@ def _facts_of_ops(trace: Trace, call: Int64s) -> _OpFacts:
     cause = np.full(len(call), NONE, np.int32)
     within_op, within_library, within_compiled = (np.zeros(len(call), bool) for _ in range(3))
     for op in _ops_around(trace, call):
-        there = op != NONE
-        named = there & (follow(code, op) != NONE)
+        is_op = op != NONE
+        named = is_op & (follow(code, op) != NONE)
         cause = np.where(named, follow(code, op), cause)
-        cause[there & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
-        within_op |= there & of_torch[op] & ~asked_for[op]
+        cause[is_op & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
+        within_op |= is_op & of_torch[op] & ~asked_for[op]
         within_op[named] = False
-        within_library |= there & of_library[op]
-        within_compiled |= there & compiled[op]
+        within_library |= is_op & of_library[op]
+        within_compiled |= is_op & compiled[op]
     return _OpFacts(cause, within_op, within_library, within_compiled)
 
 

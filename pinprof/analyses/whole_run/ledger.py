@@ -17,7 +17,7 @@ from pinprof.analyses.whole_run.regular_step import (
     runs_of,
     timed_regular_step,
 )
-from pinprof.step_statistics import Bools, Times
+from pinprof.step_statistics import Bools, Series
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PROFILED, RunLog
 
@@ -53,9 +53,9 @@ class StepSplit:
     profiled: Bools
     regular: Bools
     """Never a step under the profiler."""
-    input_ns: Times
+    input_ns: Series
     """The time in a DataLoader, without `excess_ns`."""
-    excess_ns: Times
+    excess_ns: Series
     """By how much an irregular step is longer than the regular one; 0 for the others."""
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Times, half_width, range_of_another, returning, unlike_others
+from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Series, half_width, range_of_another, returning, unlike_others
 from pinprof.trace.run_log import EPOCH, PLAIN, RunLog
 
 LEAST_PRECISION = 0.005
@@ -76,10 +76,10 @@ def runs_of(step_ns: tuple[float, ...]) -> Runs | None:
 class NotedSteps(NamedTuple):
     """Steps of a run as pinprof noted them, in columns; times in ns."""
 
-    number: Times
+    number: Series
     """The index of each step among all steps of the run."""
-    time_ns: Times
-    input_ns: Times
+    time_ns: Series
+    input_ns: Series
     """The part of each step in a DataLoader."""
     epochs: Bools
     """Whether an epoch begins in the step."""
@@ -88,7 +88,7 @@ class NotedSteps(NamedTuple):
     filling: Bools
     """Whether workers began the step's batch at the start of a DataLoader, ahead of need."""
 
-    def of(self, rows: Times) -> "NotedSteps":
+    def of(self, rows: Series) -> "NotedSteps":
         """Return only these steps."""
         return NotedSteps(*(column[rows] for column in self))
 
@@ -110,7 +110,7 @@ def noted_steps(log: RunLog) -> NotedSteps:
     )
 
 
-def _without_lead(host_ns: Times, usual_ns: float) -> Times:
+def _without_lead(host_ns: Series, usual_ns: float) -> Series:
     """Return how long steps take, from the times of a host that may run ahead of the GPU and wait for it later.
 
     A step shorter than the usual one builds up a lead. In a later step the host waits until the lead is used up. That
@@ -144,7 +144,7 @@ def regular_steps(steps: NotedSteps) -> Bools:
     return regular
 
 
-def period_of(steps: Sequence[int] | Times) -> int | None:
+def period_of(steps: Sequence[int] | Series) -> int | None:
     """Return the period of something that came in these steps, in steps; None without a period.
 
     Steps under the profiler are unknown, so one of the returns may be missing.
@@ -162,7 +162,7 @@ def period_of(steps: Sequence[int] | Times) -> int | None:
     return period if is_even else None
 
 
-def regular_since(log: RunLog, first: int) -> Times:
+def regular_since(log: RunLog, first: int) -> Series:
     """Return which steps from step `first` on are regular, as indices counted from it."""
     return np.flatnonzero(regular_steps(noted_steps(log).of(np.arange(first, len(log.step_ns)))))
 
@@ -181,7 +181,7 @@ def timed_regular_step(log: RunLog) -> RegularStep | None:
     return both if second is None or _agree(first, second) else first
 
 
-def _plain_windows(log: RunLog) -> tuple[Times, Times]:
+def _plain_windows(log: RunLog) -> tuple[Series, Series]:
     """Return the steps of the first plain window, and those of all later ones."""
     begin, windows = 0, [np.arange(0)]
     for name, count in log.windows:
@@ -214,7 +214,7 @@ def _mean_of(steps: NotedSteps) -> RegularStep | None:
     )
 
 
-def _extreme_parts(times: Times) -> tuple[float, float] | None:
+def _extreme_parts(times: Series) -> tuple[float, float] | None:
     """Return the shortest and the longest mean among consecutive parts of the steps; None for too few parts."""
     means, begin, until_ns = [], 0, np.cumsum(times)
     for end in range(FEWEST_IN_PART, len(times) + 1):

@@ -21,7 +21,7 @@ from pinprof.capture.options import RecordingOptions
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import HOME
 
-Document = TypeVar("Document")
+Noted = TypeVar("Noted")
 
 
 class ChildConfig(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class ChildRun:
         return self.rank is None, self.rank or 0, str(self.path)
 
 
-Held = Literal["recorded", "at work"]
+TakenBy = Literal["recorded", "at work"]
 """Why a process cannot start a trace: another process has recorded it, or is recording it."""
 
 PREFIX = ".pinprof-"
@@ -131,14 +131,14 @@ class Notes:
         with suppress(OSError):
             (self.folder / f"{process}.followed").touch()
 
-    def start(self, base: Path, rank: Rank | None) -> "ChildStart | Held":
+    def start(self, base: Path, rank: Rank | None) -> "ChildStart | TakenBy":
         """Claim the trace of a rank, or of the next numbered child, for this process."""
         if rank is not None:
             return self._start(f"rank{rank.rank}", path_of_rank(base, rank.rank), rank)
         starts = (self._start(f"child{number}", path_of_child(base, number), None) for number in count())
         return next(start for start in starts if isinstance(start, ChildStart) or not self.folder.is_dir())
 
-    def _start(self, name: str, path: Path, rank: Rank | None) -> "ChildStart | Held":
+    def _start(self, name: str, path: Path, rank: Rank | None) -> "ChildStart | TakenBy":
         file, start = self.folder / f"{name}.start", ChildStart(os.getpid(), str(path), rank)
         with suppress(FileNotFoundError, FileExistsError):
             _write(file, start)
@@ -255,7 +255,7 @@ def _write(file: Path, document: ChildStart | ChildEnd) -> None:
         temporary.unlink()
 
 
-def _read(file: Path, kind: type[Document]) -> Document | None:
+def _read(file: Path, kind: type[Noted]) -> Noted | None:
     with suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(file.read_bytes(), type=kind)
     return None

@@ -22,8 +22,8 @@ from pinprof.capture.observe.stops import Stops
 from pinprof.program.constructors import constructors, noting_constructors
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained, replaced
-from pinprof.program.machine import Clock, Mark
-from pinprof.step_statistics import Times
+from pinprof.program.machine import Clock, EventMark
+from pinprof.step_statistics import Series
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import (
     CAPTURE,
@@ -85,8 +85,8 @@ class Journal:
         self._waited_ns = 0
         self._compiled = compiled_frames()
         self._times_gpu = False
-        self._opened: Mark = None
-        self._untimed: deque[tuple[_Step, Mark, Mark]] = deque()
+        self._opened: EventMark = None
+        self._untimed: deque[tuple[_Step, EventMark, EventMark]] = deque()
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -183,7 +183,7 @@ class Journal:
             number = NOWHERE if place is None else self._places.setdefault(place, len(self._places))
             self._work.append(IrregularWork(len(self), kind, ns, number))
 
-    def times_ns(self, first: int = 0) -> Times:
+    def times_ns(self, first: int = 0) -> Series:
         """Return the time of each step from step `first` on: that of the GPU if it was timed, otherwise the host's."""
         self._settle()
         return np.array([step.gpu_ns or step.ns for step in self._steps[first:]], dtype=np.int64)

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, cast
 import torch
 
 from pinprof.program.frames import is_users, shown_file
-from pinprof.trace.sampled_stacks import DEEPEST, MOST_STACKS, HostFrame, HostProfile, HostStack, Origin
+from pinprof.trace.sampled_stacks import DEEPEST, MOST_STACKS, CodeOrigin, HostFrame, HostProfile, HostStack
 from pinprof.units import shortened
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]
@@ -92,7 +92,7 @@ class _Naming:
     _index: dict[HostFrame, int] = field(default_factory=dict)
     _known: dict[tuple[int, int], int] = field(default_factory=dict)
     """By the identity of the code, which the samples keep alive: to hash its contents is slow."""
-    _files: dict[str, tuple[str, Origin]] = field(default_factory=dict)
+    _files: dict[str, tuple[str, CodeOrigin]] = field(default_factory=dict)
 
     def indices(self, stack: RawStack) -> tuple[int, ...]:
         """Return the frames of a stack outermost first, without pinprof's own and those outside of the program."""
@@ -112,10 +112,10 @@ class _Naming:
                 self.frames.append(frame)
         return self._known[key]
 
-    def _file(self, file: str) -> tuple[str, Origin]:
+    def _file(self, file: str) -> tuple[str, CodeOrigin]:
         if file not in self._files:
             is_torch = file.startswith((TORCH, COMPILED))
-            origin: Origin = "torch" if is_torch else "user" if is_users(file) else "library"
+            origin: CodeOrigin = "torch" if is_torch else "user" if is_users(file) else "library"
             self._files[file] = _storable(shown_file(file)), origin
         return self._files[file]
 

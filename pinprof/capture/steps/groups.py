@@ -36,7 +36,7 @@ MOST_OTHER_PAUSES = 3
 """After this number of pauses without a rollout none is expected; a busy machine makes one now and then."""
 
 
-Others: TypeAlias = frozenset[tuple[Hashable, int]]
+OtherSteps: TypeAlias = frozenset[tuple[Hashable, int]]
 """How often each other optimizer steps between two steps of one."""
 
 
@@ -48,7 +48,7 @@ class Gap(NamedTuple):
     """Calls of outermost modules; None if they were not watched all the time."""
     evaluated: bool = False
     """Whether a model was switched to evaluation."""
-    others: Others = frozenset()
+    others: OtherSteps = frozenset()
 
     @property
     def other_steps(self) -> int:
@@ -198,7 +198,7 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if teen else endings.get(number % 10, 'th')}"
 
 
-def round_size(others: Sequence[Others]) -> int:
+def round_size(others: Sequence[OtherSteps]) -> int:
     """Return over how many gaps the other optimizers have recently repeated a round; 1 without a longer one."""
     for size in range(1, min(LARGEST_ROUND, len(others) // MIN_REPEATS) + 1):
         late = others[-MIN_REPEATS * size :]

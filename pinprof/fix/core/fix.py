@@ -11,11 +11,11 @@ from pinprof.fix.core.files import RECORD_IT
 from pinprof.fix.core.rewrite import NotThisForm, PlaceChange, ProgramChange, Refusal, RefusedPlace, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
 from pinprof.prediction import Edits
-from pinprof.rules.rule import Finding, FoundSite, Numbers, Saving
+from pinprof.rules.rule import Finding, FoundSite, NumberEffect, Saving
 from pinprof.trace.lines import Place, Placed
 
 MadeT = TypeVar("MadeT", bound=Placed)
-Outcome: TypeAlias = ProgramChange | RefusedPlace
+PlannedOutcome: TypeAlias = ProgramChange | RefusedPlace
 Programs: TypeAlias = tuple[str, ...]
 
 NOT_RECORDED = "the trace does not show where it was made; record the program again with this version of pinprof run"
@@ -45,7 +45,7 @@ class Fix:
     VALID: ClassVar[Programs]
     """Similar programs that stay as they are; the last line, `# stays: `, has a part of the reason."""
 
-    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def changes(self, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
         """Yield the changes for a finding, and the places that stay as they are."""
         raise NotImplementedError
 
@@ -57,12 +57,12 @@ class LineFix(Fix):
         """Return the change for a line. Raises NotThisForm if it does not fit the line, NotSafe if it may be wrong."""
         raise NotImplementedError
 
-    def otherwise(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def otherwise(self, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
         """Yield what can be changed for a finding if none of its lines can."""
         del finding, work
         yield from ()
 
-    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def changes(self, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
         """Yield one change for all lines of a finding, and the lines that stay as they are."""
         return at_lines([self], finding, work)
 
@@ -72,7 +72,7 @@ def by_hand(rule: str) -> str:
     return f"no change is mechanical and certain; pinprof explain {rule} says what to do"
 
 
-def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator[Outcome]:
+def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
     """Yield one change of each fix for the lines of a finding that have its form, and the lines that stay."""
     changes: dict[LineFix, list[tuple[FoundSite, PlaceChange]]] = {}
     for site in finding.sites:
@@ -87,7 +87,7 @@ def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator
         changes.setdefault(fix, []).append((site, change))
     for fix, here in changes.items():
         rewrites = [rewrite for _, change in here for rewrite in change.rewrites]
-        numbers: Numbers = "rounding" if any(change.numbers == "rounding" for _, change in here) else "equal"
+        numbers: NumberEffect = "rounding" if any(change.numbers == "rounding" for _, change in here) else "equal"
         waits = [change.waits for _, change in here]
         part = any(change.part for _, change in here)
         what = fix.what or ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
@@ -120,7 +120,7 @@ def change_of(
     what: str,
     rewrites: Sequence[Rewrite],
     mended: Sequence[FoundSite],
-    numbers: Numbers,
+    numbers: NumberEffect,
     safe_if: str,
     *,
     waits: Sequence[Waits],

@@ -9,7 +9,7 @@ import libcst.matchers as m
 from libcst.helpers import parse_template_expression
 
 from pinprof.prediction import Edits
-from pinprof.rules.rule import Numbers, Rule, Saving
+from pinprof.rules.rule import NumberEffect, Rule, Saving
 from pinprof.trace.lines import Place
 
 NewNode: TypeAlias = "cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.BaseStatement]"
@@ -68,7 +68,7 @@ class PlaceChange(NamedTuple):
     waits: Waits
     part: bool = False
     """Whether it does less than the finding asks for."""
-    numbers: Numbers = "equal"
+    numbers: NumberEffect = "equal"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ProgramChange:
     what: str
     """What it does, in a few words."""
     rewrites: tuple[Rewrite, ...]
-    numbers: Numbers
+    numbers: NumberEffect
     safe_if: str
     places: tuple[Place, ...]
     """The places of the finding that it mends, then the places that it changes."""

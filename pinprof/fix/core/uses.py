@@ -16,23 +16,23 @@ from pinprof.fix.core.source import Scope, SourceFile
 def bound_to(source: SourceFile, node: cst.BaseExpression) -> tuple[cst.BaseExpression, list[str | int]] | None:
     """Return the expression that an assignment binds to a name, and the part of it; None for other names."""
     inner: cst.CSTNode = node
-    places: list[str | int] = []
+    path: list[str | int] = []
     parent = source.parent(inner)
     while isinstance(parent, cst.Element):
         group = source.parent(parent)
         if not isinstance(group, cst.Tuple | cst.List):
             return None
-        places.insert(0, [value is parent for value in group.elements].index(True))
+        path.insert(0, [value is parent for value in group.elements].index(True))
         inner, parent = group, source.parent(group)
     assign = source.parent(parent) if isinstance(parent, cst.AssignTarget) else None
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return None
     value = assign.value
-    while places and isinstance(value, cst.Tuple | cst.List) and isinstance(places[0], int):
-        if places[0] >= len(value.elements):
+    while path and isinstance(value, cst.Tuple | cst.List) and isinstance(path[0], int):
+        if path[0] >= len(value.elements):
             return None
-        value, places = value.elements[places[0]].value, places[1:]
-    return value, places
+        value, path = value.elements[path[0]].value, path[1:]
+    return value, path
 
 
 def binds(target: cst.BaseExpression, name: str) -> bool:
@@ -52,8 +52,8 @@ OF_FRAMES = ("f_locals", "f_globals", "__globals__", "__main__", "__dict__")
 """Names through which other code sees variables of a module; the first also those of a function."""
 SHOWS = {"ic", "pp"}
 """Functions of libraries (icecream, pprint) that show the code of their arguments."""
-SAME = m.ComparisonTarget(m.Is() | m.IsNot())
-IDENTITY = m.Comparison(comparisons=[m.ZeroOrMore(), SAME, m.ZeroOrMore()]) | m.Call(m.Name("id"))
+SAME_OBJECT = m.ComparisonTarget(m.Is() | m.IsNot())
+IDENTITY = m.Comparison(comparisons=[m.ZeroOrMore(), SAME_OBJECT, m.ZeroOrMore()]) | m.Call(m.Name("id"))
 
 
 @dataclass
@@ -74,9 +74,9 @@ def uses_of(source: SourceFile, at: cst.Name) -> Uses:
 
 def local_uses(source: SourceFile, at: cst.Name) -> Uses:
     """Return the uses of a variable in the function around one of them. Raises NotSafe for one bound in odd ways."""
-    own, uses = source.variable_scope(at), Uses()
+    own_scope, uses = source.variable_scope(at), Uses()
     for node in source.nodes_named.get(at.value, ()):
-        if _is_use(source, node) and source.variable_scope(node) is own:
+        if _is_use(source, node) and source.variable_scope(node) is own_scope:
             _sort_use(source, node, at.value, uses)
     return uses
 
@@ -88,35 +88,37 @@ def check_is_local(source: SourceFile, at: cst.Name) -> None:
         raise NotSafe(f"{name} belongs to a class or a lambda")
     if own is None or isinstance(own, ComprehensionScope):
         raise NotSafe(f"{name} is used in a nested function or in a comprehension")
-    if any(isinstance(assignment, Assignment) and isinstance(assignment.node, cst.Param) for assignment in own[name]):
+    if any(isinstance(bound, Assignment) and isinstance(bound.node, cst.Param) for bound in own[name]):
         raise NotSafe(f"{name} is an argument of its function")
     if is_set_by_others(source, name):
         raise NotSafe(f"{name} is global")
     for node in source.nodes_named.get(name, ()):
-        here = source.variable_scope(node)
-        is_shared = here is None or (here is not own and _is_nested(here, own) and not _is_apart(here, own, name))
+        inner = source.variable_scope(node)
+        is_shared = inner is None or (
+            inner is not own and _is_nested(inner, own) and not _is_other_variable(inner, own, name)
+        )
         if is_shared and _is_use(source, node):
             raise NotSafe(f"{name} is used in a nested function or in a comprehension")
     check_is_not_looked_at(source, scope, name)
 
 
-def _is_nested(scope: MetadataScope, own: MetadataScope) -> bool:
+def _is_nested(scope: MetadataScope, outer: MetadataScope) -> bool:
     """Return whether a scope is within another one."""
     while scope is not scope.globals:
         scope = scope.parent
-        if scope is own:
+        if scope is outer:
             return True
     return False
 
 
-def _is_apart(scope: MetadataScope, own: MetadataScope, name: str) -> bool:
+def _is_other_variable(scope: MetadataScope, outer: MetadataScope, name: str) -> bool:
     """Return whether a name in a nested function is its own variable, or that of another function around it.
 
     A class may look a name up in the module before it binds it, and `:=` in a comprehension binds it around that.
     """
     bound = scope[name]
     return bool(bound) and all(
-        isinstance(assignment.scope, FunctionScope) and assignment.scope is not own for assignment in bound
+        isinstance(assignment.scope, FunctionScope) and assignment.scope is not outer for assignment in bound
     )
 
 

@@ -17,7 +17,7 @@ from pinprof.fix.core.calls import argument, check_plain, copied_by, is_copy, me
 from pinprof.fix.core.clocks import waits_at
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import neighbours
-from pinprof.fix.core.fix import LineFix, Outcome, at_each, change_of
+from pinprof.fix.core.fix import LineFix, PlannedOutcome, at_each, change_of
 from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Refusal, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile
 from pinprof.fix.core.waits import check_runs_without_wait
@@ -91,7 +91,7 @@ class BatchCopies(LineFix):
             raise NotSafe("the source has pin_memory=True and non_blocking=True already")
         return PlaceChange(rewrites, waits_at(source, place))
 
-    def otherwise(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def otherwise(self, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
         """Yield the change that pins pageable batches alone, where their copies cannot be made non-blocking."""
         if finding.rule.id != "PIN104":
             return

@@ -7,7 +7,7 @@ import libcst as cst
 from pinprof.fix.core.clocks import check_clocks, waits_at
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.files import RECORD_IT
-from pinprof.fix.core.fix import Fix, Outcome, change_of
+from pinprof.fix.core.fix import Fix, PlannedOutcome, change_of
 from pinprof.fix.core.rewrite import NotSafe, Refusal, RefusedPlace, Rewrite, Waits
 from pinprof.fix.core.source import SourceFile, removal, statement_alone
 from pinprof.rules.rule import Finding
@@ -62,7 +62,7 @@ class NoEmptyCache(Fix):
         """,
     )
 
-    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def changes(self, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
         """Yield the change that removes the calls, or why none is removed."""
         rewrites: list[Rewrite] = []
         waits: list[Waits] = []

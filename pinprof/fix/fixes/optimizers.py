@@ -14,7 +14,7 @@ from pinprof.fix.core.calls import (
 )
 from pinprof.fix.core.facts import TraceFacts, Work
 from pinprof.fix.core.files import Files
-from pinprof.fix.core.fix import NOT_RECORDED, Fix, Outcome, at_each, change_of
+from pinprof.fix.core.fix import NOT_RECORDED, Fix, PlannedOutcome, at_each, change_of
 from pinprof.fix.core.rewrite import NotSafe, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.rule import Finding
@@ -68,7 +68,7 @@ class FusedOptimizer(Fix):
         """,
     )
 
-    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def changes(self, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
         """Yield the change of all optimizers, and those that stay as they are."""
         made = work.facts.made
         if made is None or not made.optimizers:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from pinprof.fix.core.facts import Work
-from pinprof.fix.core.fix import Fix, Outcome, change_of
+from pinprof.fix.core.fix import Fix, PlannedOutcome, change_of
 from pinprof.fix.core.rewrite import NotSafe, Refusal, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.rule import Finding
@@ -45,7 +45,7 @@ class Tf32(Fix):
         """,
     )
 
-    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def changes(self, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
         """Yield the change of the file that makes an optimizer or a DataLoader, or why there is none."""
         made = work.facts.made
         places = [optimizer.place for optimizer in made.optimizers if optimizer.direct] if made else []

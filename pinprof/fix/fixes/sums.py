@@ -23,7 +23,7 @@ NO_FLOAT64 = ("mps", "directml")
 """Words of programs that may run on a GPU without float64."""
 REAL_FORMATS = "eEfFgG%"
 """The last characters of formats that show 0 and 0.0 alike."""
-Kind: TypeAlias = Literal["float", "int"]
+NumberKind: TypeAlias = Literal["float", "int"]
 
 
 class SumOnGpu(ReadLater):
@@ -160,7 +160,7 @@ def _check_is_known(source: SourceFile, read: Read) -> None:
         raise NotSafe(f"the source does not show whether {source.code(read.tensor)} is a whole number")
 
 
-def _check_gpu(source: SourceFile, read: Read, kind: Kind, work: Work) -> None:
+def _check_gpu(source: SourceFile, read: Read, kind: NumberKind, work: Work) -> None:
     """Raise Refusal where a sum may not stay on the GPU as Python would make it."""
     if work.facts.gpus > 1:
         raise NotSafe("the process uses several GPUs, and a sum must stay on one")
@@ -171,7 +171,7 @@ def _check_gpu(source: SourceFile, read: Read, kind: Kind, work: Work) -> None:
             raise NotSafe(f"line {source.line(outer)} turns inference mode on and off, and the sum may outlive it")
 
 
-def _kind(source: SourceFile, held: Held, *, is_divided: bool) -> Kind:
+def _kind(source: SourceFile, held: Held, *, is_divided: bool) -> NumberKind:
     """Return of what kind the sum is in Python: real numbers, unless it is a count. Raises Refusal."""
     is_whole = is_count(source, held.read.tensor)
     if held.read.function == "int" and not is_whole:

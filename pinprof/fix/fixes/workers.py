@@ -7,11 +7,11 @@ import libcst as cst
 from pinprof.fix.core.batches import made_loader, with_options
 from pinprof.fix.core.calls import argument
 from pinprof.fix.core.facts import TraceFacts, Work
-from pinprof.fix.core.fix import ALLOWED, NOT_RECORDED, Fix, Outcome, at_each, change_of
+from pinprof.fix.core.fix import ALLOWED, NOT_RECORDED, Fix, PlannedOutcome, at_each, change_of
 from pinprof.fix.core.rewrite import NotSafe, RefusedPlace, Rewrite
 from pinprof.fix.core.source import SourceFile
 from pinprof.rules.loading import workers_wanted
-from pinprof.rules.rule import Finding, Numbers
+from pinprof.rules.rule import Finding, NumberEffect
 from pinprof.trace.constructors import MadeLoader
 from pinprof.units import listed
 
@@ -73,7 +73,7 @@ class MoreWorkers(Fix):
         """,
     )
 
-    def changes(self, finding: Finding, work: Work) -> Iterator[Outcome]:
+    def changes(self, finding: Finding, work: Work) -> Iterator[PlannedOutcome]:
         """Yield the change of all DataLoaders that the steps draw from, and those that stay as they are."""
         made = work.facts.made
         if made is None or not made.drawn:
@@ -86,7 +86,7 @@ class MoreWorkers(Fix):
         yield from refused
         if rewrites:
             what = ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
-            numbers: Numbers = "equal" if same else "different"
+            numbers: NumberEffect = "equal" if same else "different"
             safe_if, part = SAFE_NEW if same else finding.rule.safe_if, bool(refused) or len(made.drawn) > 1
             yield change_of(finding, what, rewrites, finding.sites, numbers, safe_if, waits=(), part=part)
 

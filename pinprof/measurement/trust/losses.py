@@ -48,17 +48,17 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
     if not len(trace.gpu):
         return None
     launches = launches_of(trace)
-    counts = launches.expected & ~np.isin(trace.links.call_step, _lost_steps(trace, launches))
-    kernels, copies = (_lost_of(trace, kind & counts, launches.linked) for kind in (launches.kernel, launches.copy))
+    is_counted = launches.expected & ~np.isin(trace.links.call_step, _lost_steps(trace, launches))
+    kernels, copies = (_lost_of(trace, kind & is_counted, launches.linked) for kind in (launches.kernel, launches.copy))
     lost = kernels.lost + copies.lost
     if not lost:
         return None
-    of_kernels, of_copies = (kind & counts & launches.lost for kind in (launches.kernel, launches.copy))
+    of_kernels, of_copies = (kind & is_counted & launches.lost for kind in (launches.kernel, launches.copy))
     unseen = _unseen_ns(trace, of_kernels), _unseen_ns(trace, of_copies)
     length = MATTERS * gpu_span_ns(trace)
     invalid = only_if(kernels.matters or unseen[0] >= length, *OF_KERNELS)
     invalid |= only_if(copies.matters or unseen[1] >= length, *OF_COPIES)
-    if _ends_step(trace, launches):
+    if _cuts_step(trace, launches):
         between = max(facts.times.count - 1, 1) * (facts.times.traced_ns or 0.0)
         invalid |= only_if(invalid or sum(unseen) >= MATTERS * between, "step", "estimate")
     where, remedy = _where_lost(trace, launches, of_kernels | of_copies)
@@ -171,8 +171,8 @@ def _lost_of(trace: Trace, chosen: Bools, linked: Bools) -> _Lost:
 def _unseen_ns(trace: Trace, lost: Bools) -> int:
     """Return for how long the lost work of these launches may have run while the GPU seems idle, in ns.
 
-    It may have run from its launch until the first kernel that was launched later begins, or else until the last call
-    or work ends.
+    It may have run from its launch until the first kernel that was launched later begins or, without such a kernel,
+    until the last call or work ends.
     """
     gpu, launch, calls = trace.gpu, trace.links.launch, trace.calls
     kernels = np.flatnonzero((launch != NONE) & (gpu.category == KERNEL))
@@ -191,17 +191,17 @@ def gpu_span_ns(trace: Trace) -> int:
     return int(trace.gpu.end_ns.max() - trace.gpu.start_ns.min())
 
 
-def _ends_step(trace: Trace, launches: LaunchCalls) -> bool:
+def _cuts_step(trace: Trace, launches: LaunchCalls) -> bool:
     """Return whether work is lost that begins or ends the GPU's part of a step."""
     complete = np.flatnonzero(trace.steps.complete)
     if not len(complete):
         return False
     start, step = trace.calls.start_ns, trace.links.call_step
     for edge in {int(complete[0]), int(complete[-1])}:
-        lost, there = (start[(step == edge) & launches.direct & rows] for rows in (launches.lost, launches.linked))
-        if len(lost) and (not len(there) or lost.max() > there.max()):
+        lost, present = (start[(step == edge) & launches.direct & rows] for rows in (launches.lost, launches.linked))
+        if len(lost) and (not len(present) or lost.max() > present.max()):
             return True
-        if len(lost) and len(complete) == 1 and lost.min() < there.min():
+        if len(lost) and len(complete) == 1 and lost.min() < present.min():
             return True
     return False
 
@@ -209,12 +209,12 @@ def _ends_step(trace: Trace, launches: LaunchCalls) -> bool:
 def _where_lost(trace: Trace, launches: LaunchCalls, lost: Bools) -> tuple[str, str]:
     """Return where in the recording the lost work was launched, to follow the number of launches, and the remedy."""
     start, kinds = trace.calls.start_ns, (launches.kernel, launches.copy)
-    there = [start[kind & launches.linked] for kind in kinds if (kind & lost).any()]
-    if any(not len(times) for times in there):
+    present = [start[kind & launches.linked] for kind in kinds if (kind & lost).any()]
+    if any(not len(times) for times in present):
         return "", RECORD_AGAIN
-    if all(start[lost].max() < times.min() for times in there):
+    if all(start[lost].max() < times.min() for times in present):
         return ", all at the start of the recording", at_start(trace)
-    if all(start[lost].min() > times.max() for times in there):
+    if all(start[lost].min() > times.max() for times in present):
         return ", all at the end of the recording", AT_END
     return "", RECORD_AGAIN
 

@@ -127,9 +127,9 @@ def unusable_events(facts: TrustFacts) -> Doubt | None:
         return None
     reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in skipped.items())
     unusable = counted(sum(skipped.values()), "unusable event")
-    lost, known = facts.trace.skipped_kinds.get("wait", 0), len(facts.syncs.stalls.call)
+    lost, readable = facts.trace.skipped_kinds.get("wait", 0), len(facts.syncs.stalls.call)
     among = f", {counted(lost, 'wait')} of the host among them" if lost else ""
-    matters = lost > 0 and lost >= MATTERS * (lost + known)
+    matters = lost > 0 and lost >= MATTERS * (lost + readable)
     return Doubt(
         f"{unusable} ({reasons})",
         f"they are left out{among}",
@@ -182,17 +182,17 @@ KEEPING_UP = "the profiler slows the host more than the DataLoader's workers: th
 def profiler_cost(facts: TrustFacts) -> Doubt | None:
     """Report how much longer the profiler made the step, and whether that is only estimated."""
     step, traced = facts.step.step_ns, facts.times.traced_ns
-    known = facts.step.is_sure or not len(facts.trace.gpu)
+    is_known = facts.step.is_sure or not len(facts.trace.gpu)
     longer = ""
     if step and traced and traced >= INFLATED * step and facts.times.source != WHOLE_TRACE:
         longer = f"{traced / step:.2g} times as long"
-    if known and longer:
+    if is_known and longer:
         return Doubt(
             f"the profiler made the step {longer} ({duration(traced or 0)} for {duration(step or 0)})",
             "the host's times as traced, and the idle time after them, are too long",
             "the step, where it goes, and the savings do not contain that cost",
         )
-    if known:
+    if is_known:
         return None
     remedy = PLAIN_WINDOW if facts.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
     if step is None and facts.step.range_ns is None:
@@ -256,16 +256,16 @@ def copy_times(facts: TrustFacts) -> Doubt | None:
 def waits_apart(facts: TrustFacts) -> Doubt | None:
     """Report waits on threads that have no op or launch in the trace: it is unknown what waits there."""
     trace, calls = facts.trace, facts.syncs.stalls.call[~facts.syncs.stalls.profiler]
-    known = np.zeros(len(trace.threads), bool)
+    has_events = np.zeros(len(trace.threads), bool)
     for table in (trace.ops, trace.annotations, trace.functions):
-        known[table.thread] = True
-    known[trace.calls.thread[launches_of(trace).kernel]] = True
-    apart = int((~known[trace.calls.thread[calls]]).sum())
-    if not apart:
+        has_events[table.thread] = True
+    has_events[trace.calls.thread[launches_of(trace).kernel]] = True
+    on_bare_threads = int((~has_events[trace.calls.thread[calls]]).sum())
+    if not on_bare_threads:
         return None
     return Doubt(
-        f"no op around {counted(apart, 'wait')} of the host",
-        "their threads have nothing else in the trace, which cannot tell whether ops hide them",
+        f"no op around {counted(on_bare_threads, 'wait')} of the host",
+        "their threads have nothing else in the trace, so it is unknown which ops wait there",
         AGAIN,
     )
 
@@ -315,32 +315,32 @@ def clock_skew(facts: TrustFacts) -> Doubt | None:
     if not early.any():
         return None
     at_once = int(_after_idle_stream(trace)[linked].sum())
-    apart = far.sum() >= MATTERS * max(at_once, 1) and far.any()
+    clocks_differ = far.sum() >= MATTERS * max(at_once, 1) and far.any()
     return Doubt(
         f"{counted(int(early.sum()), 'GPU activity starts', 'GPU activities start')} before the launch, by up to "
         f"{duration(int(lead.max()))}",
         "the clocks of host and GPU differ"
-        if apart
+        if clocks_differ
         else "what the host waited for is uncertain by as much; other figures are not affected",
         "record again; if this persists, with a newer driver and torch",
-        only_if(apart, "stalls", "drain", "causes", "estimate"),
+        only_if(clocks_differ, "stalls", "drain", "causes", "estimate"),
     )
 
 
 def same_stream_overlap(facts: TrustFacts) -> Doubt | None:
     """Report activities that run at the same time on one stream: allowed to some kernels, an artefact on ROCm."""
     gpu = facts.trace.gpu
-    total, twice, count = int(gpu.duration_ns.sum()), 0, 0
+    total, overlap_ns, count = int(gpu.duration_ns.sum()), 0, 0
     for rows in gpu.of_stream:
         reach = np.maximum.accumulate(gpu.end_ns[rows])[:-1]
-        both = np.minimum(reach, gpu.end_ns[rows[1:]]) - gpu.start_ns[rows[1:]]
-        twice += int(both[both > 0].sum())
-        count += int((both > 0).sum())
-    if not twice or twice < MATTERS * total:
+        overlaps_ns = np.minimum(reach, gpu.end_ns[rows[1:]]) - gpu.start_ns[rows[1:]]
+        overlap_ns += int(overlaps_ns[overlaps_ns > 0].sum())
+        count += int((overlaps_ns > 0).sum())
+    if not overlap_ns or overlap_ns < MATTERS * total:
         return None
     return Doubt(
         f"{counted(count, 'GPU activity runs', 'GPU activities run')} while another one of their stream runs "
-        f"({percent(twice / total)} of their time)",
+        f"({percent(overlap_ns / total)} of their time)",
         "the GPU's working time counts overlapping kernels once, so the kernels' own times add up to more",
         "this is normal with programmatic dependent launch; on ROCm the times of kernels are uncertain",
     )

@@ -9,17 +9,17 @@ from msgspec.structs import asdict
 
 from pinprof.ab import Judgement, Measurement, RecordedChanges
 from pinprof.ab.bisection import Bisection
-from pinprof.ab.causes import Kind
+from pinprof.ab.causes import CauseKind
 from pinprof.ab.sequential_test import ComparedBy, compared_by, differences
-from pinprof.ab.statistics import Verdict
+from pinprof.ab.statistics import PairsVerdict
 from pinprof.ab.times import Pair
 from pinprof.document import Count, Document, Ms, Range, RangeMs, Seconds, Share, Words, doc, encoded, filled, one_of
 from pinprof.report.ab.text import clocks, sentence
 from pinprof.units import ms
 from pinprof.version import VERSION
 
-Side: TypeAlias = Literal["before", "after"]
-SIDES: tuple[Side, Side] = ("before", "after")
+SideName: TypeAlias = Literal["before", "after"]
+SIDES: tuple[SideName, SideName] = ("before", "after")
 WrittenBy: TypeAlias = Annotated[str, doc("the pinprof that wrote this")]
 
 RatioRange: TypeAlias = Annotated[
@@ -37,7 +37,7 @@ class AbRatio(Document):
 class AbJudgement(AbRatio):
     """A verdict."""
 
-    verdict: Annotated[Verdict, doc("what the pairs say")]
+    verdict: Annotated[PairsVerdict, doc("what the pairs say")]
     sentence: Annotated[Words, doc("the verdict")]
     limit: Annotated[Share, doc("the share of the step that matters")]
     too_slow: Annotated[bool, doc("whether it is certainly slower, and by more than the limit: exit code 1")]
@@ -58,7 +58,7 @@ class AbSide(Document):
 class AbPair(Document):
     """A fresh process of each version."""
 
-    first: Annotated[Side, doc("which ran first, at random")]
+    first: Annotated[SideName, doc("which ran first, at random")]
     before_ms: Annotated[Ms, doc("the usual step before")]
     after_ms: Annotated[Ms, doc("the usual step after")]
     ratio_log: Annotated[float, doc("logarithm of the ratio of the steps that are compared")]
@@ -68,7 +68,7 @@ class AbPair(Document):
 class AbCause(Document):
     """Something that differs between a recorded run of each."""
 
-    kind: Annotated[Kind, doc("its kind")]
+    kind: Annotated[CauseKind, doc("its kind")]
     what: Annotated[str, doc("its name")]
     where: Annotated[str | None, doc("its place in the program")]
     certain: Annotated[bool, doc("whether its number differs, which no noise does")]

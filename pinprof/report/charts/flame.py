@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from pinprof import hues
-from pinprof.analyses.host_samples import LOADER, Kind
+from pinprof.analyses.host_samples import LOADER, CodeKind
 from pinprof.analyses.syncs import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Chart, Key, in_script, layout, legend
@@ -24,7 +24,7 @@ from pinprof.units import counted, duration, percent
 
 LEAST = 1000
 """Boxes of less than 1 / LEAST of the whole are left out: they are narrower than two pixels."""
-OF_CODE: dict[Kind, Key] = {
+OF_CODE: dict[CodeKind, Key] = {
     **{origin: Key(KINDS[kind].label, KINDS[kind].colour) for origin, kind in OF_ORIGIN.items()},
     "input": Key("DataLoader", hues.INPUT),
 }
@@ -115,18 +115,18 @@ class FlameGraph:
 def boxes_of_paths(root: FlameFrame, paths: Iterable[Path], measures: int) -> list[Box]:
     """Return the boxes of call paths; narrow boxes are left out, but count in the totals of those above them."""
     boxes = [Box(root, -1, [0.0] * measures, [0.0] * measures)]
-    places: dict[tuple[int, FlameFrame], int] = {}
+    number_of: dict[tuple[int, FlameFrame], int] = {}
     for frames, values in paths:
-        at = 0
+        box = 0
         _add(boxes[0].total, values)
         for frame in frames:
-            key = (at, frame)
-            if key not in places:
-                places[key] = len(boxes)
-                boxes.append(Box(frame, at, [0.0] * measures, [0.0] * measures))
-            at = places[key]
-            _add(boxes[at].total, values)
-        _add(boxes[at].own, values)
+            key = (box, frame)
+            if key not in number_of:
+                number_of[key] = len(boxes)
+                boxes.append(Box(frame, box, [0.0] * measures, [0.0] * measures))
+            box = number_of[key]
+            _add(boxes[box].total, values)
+        _add(boxes[box].own, values)
     return _wide(boxes)
 
 
@@ -198,18 +198,19 @@ def waits_flame(profile: Profile) -> FlameGraph | None:
     paths = [
         Path((*_frames(site), _wait_frame(site)), (cost.stall_ns / count, cost.idle_ns / count)) for site, cost in waits
     ]
-    known = sum(bool(site.stack or site.path) for site, _ in waits)
-    if not known or not any(sum(path.values) for path in paths):
+    with_path = sum(bool(site.stack or site.path) for site, _ in waits)
+    if not with_path or not any(sum(path.values) for path in paths):
         return None
     per = profile.steps.per
     measures = (
         Measure("stall", "all stalls", 1.0, per),
         Measure("GPU idle after", "the idle time that waits leave", 1.0, per),
     )
-    unknown = f" Of {counted(len(waits) - known, 'place')} no call path was recorded." if known < len(waits) else ""
+    without = len(waits) - with_path
+    remark = f" Of {counted(without, 'place')} no call path was recorded." if without else ""
     caption = (
         f"{counted(len(waits), 'place')} in which the host waits for the GPU, each below the code that leads to it, as "
-        f"wide as it stalls.{unknown}"
+        f"wide as it stalls.{remark}"
     )
     return FlameGraph(
         "Waits by call path",
@@ -229,12 +230,12 @@ def _frames(site: WaitSite) -> Iterator[FlameFrame]:
     if site.thread != "main":
         yield FlameFrame(f"{site.thread.replace('_', ' ')} thread", "", OF_CODE["torch"])
     stack = list(reversed(site.stack)) or list(site.path)
-    known = [frame for frame in map(_frame, _from_own(stack)) if frame]
-    at = _placed(site.file or "", site.line, site.function or "") if site.place.names else None
-    if at and site.line is not None:
-        own = [depth for depth, frame in enumerate(known) if _is_of(frame, site)]
-        known[slice(own[-1], own[-1] + 1) if own else slice(len(known), None)] = [at]
-    yield from known or filter(None, [at])
+    frames = [frame for frame in map(_frame, _from_program(stack)) if frame]
+    own_frame = _frame_at(site.file or "", site.line, site.function or "") if site.place.names else None
+    if own_frame and site.line is not None:
+        depths = [depth for depth, frame in enumerate(frames) if _is_of(frame, site)]
+        frames[slice(depths[-1], depths[-1] + 1) if depths else slice(len(frames), None)] = [own_frame]
+    yield from frames or filter(None, [own_frame])
 
 
 def _is_of(frame: FlameFrame, site: WaitSite) -> bool:
@@ -244,12 +245,12 @@ def _is_of(frame: FlameFrame, site: WaitSite) -> bool:
     )
 
 
-def _from_own(stack: list[str]) -> Iterable[str]:
+def _from_program(stack: list[str]) -> Iterable[str]:
     """Return a stack from the outermost frame of the program on, without launchers."""
-    own = (
+    own_depths = (
         depth for depth, entry in enumerate(stack) if (match := ENTRY.fullmatch(entry)) and is_user_file(match["file"])
     )
-    return stack[next(own, 0) :]
+    return stack[next(own_depths, 0) :]
 
 
 def _frame(entry: str) -> FlameFrame | None:
@@ -258,10 +259,10 @@ def _frame(entry: str) -> FlameFrame | None:
         return FlameFrame(cut(called_name(entry) or entry), "", OF_CODE["torch" if "orch" in entry else "library"])
     if match["function"] in WRAPPERS:
         return None
-    return _placed(match["file"], int(match["line"]), match["function"])
+    return _frame_at(match["file"], int(match["line"]), match["function"])
 
 
-def _placed(file: str, line: int | None, function: str) -> FlameFrame:
+def _frame_at(file: str, line: int | None, function: str) -> FlameFrame:
     inside = package_file(file)
     return FlameFrame(cut(function), cut(inside if line is None else f"{inside}:{line}"), OF_CODE[origin_of(file)])
 

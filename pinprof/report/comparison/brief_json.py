@@ -30,7 +30,7 @@ class BriefWait(PlacedJson):
     """A wait before and after."""
 
     id: Pointer
-    change: whole.Status
+    change: whole.StatusField
     cause: WaitCause
     stall_ms: Annotated[whole.BriefFigure, doc("time in it per step")]
 
@@ -39,7 +39,7 @@ class BriefCopies(Document):
     """Copies before and after."""
 
     id: Pointer
-    change: whole.Status
+    change: whole.StatusField
     direction: whole.CopyDirection
     host_memory: whole.CopyMemory
     time_ms: Annotated[whole.BriefFigure, doc("per step")]
@@ -49,7 +49,7 @@ class BriefFindingChange(PlacedJson):
     """A finding before and after."""
 
     id: Pointer
-    change: whole.Status
+    change: whole.StatusField
     rule: whole.RuleId
     title: whole.RuleTitle
     saving_ms: Annotated[whole.BriefFigure, doc("what its fix saves per step")]
@@ -62,7 +62,7 @@ class CompareBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.comp
     before: Annotated[whole.BriefSide, doc("the trace before")]
     after: Annotated[whole.BriefSide, doc("the trace after")]
     verdict: whole.VerdictOnStep
-    sentence: whole.Sentence
+    sentence: whole.VerdictSentence
     same_program: whole.SameProgram
     figures: Annotated[Sequence[BriefStepFigure], doc("the step, then its parts")]
     waits: Annotated[Sequence[BriefWait], doc("waits")]

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 from pinprof import rules
 from pinprof.comparison import ComparedFigure, Comparison, StepVerdict, Value, changes
-from pinprof.comparison.figures import Outcome
+from pinprof.comparison.figures import FigureOutcome
 from pinprof.document import (
     Count,
     Document,
@@ -28,7 +28,7 @@ from pinprof.documents.fields import (
     PlacedJson,
     Severity,
     Source,
-    Thread,
+    ThreadRole,
     WaitCause,
     WaitVerdict,
     library,
@@ -38,9 +38,9 @@ from pinprof.report.comparison.words import verdict
 from pinprof.units import ms
 from pinprof.version import VERSION
 
-Status: TypeAlias = Annotated[changes.Status, doc("how it changed")]
+StatusField: TypeAlias = Annotated[changes.ChangeStatus, doc("how it changed")]
 VerdictOnStep: TypeAlias = Annotated[StepVerdict, doc("how the step changed")]
-Sentence: TypeAlias = Annotated[Words, doc("the verdict in a sentence")]
+VerdictSentence: TypeAlias = Annotated[Words, doc("the verdict in a sentence")]
 SameProgram: TypeAlias = Annotated[bool | None, doc("whether the traces seem to be of one program")]
 WhyNot: TypeAlias = Annotated[Words | None, doc("why they are not compared; null where they are")]
 SavedMs: TypeAlias = Annotated[Ms | None, doc("what the fix saves per step")]
@@ -59,7 +59,7 @@ class BriefFigure(Document):
     after: Annotated[float | None, doc("the figure after")]
     difference: Annotated[float | None, doc("after less before")]
     within_noise: Annotated[bool | None, doc("whether the difference may be chance: their ranges overlap")]
-    outcome: Annotated[Outcome | None, doc("whether that is better or worse; null within noise and below 2 %")]
+    outcome: Annotated[FigureOutcome | None, doc("whether that is better or worse; null within noise and below 2 %")]
     reason: Annotated[Words | None, doc("why it is not compared")]
 
 
@@ -104,14 +104,14 @@ class WaitSiteJson(PlacedJson):
 
     library: Annotated[Library | None, doc("where it waits in a library")]
     call: Annotated[str, doc("the CUDA call that blocked")]
-    thread: Annotated[Thread, doc("the host thread")]
+    thread: Annotated[ThreadRole, doc("the host thread")]
     verdict: Annotated[WaitVerdict, doc("whether the code asked for it, and whether it costs anything")]
 
 
 class WaitChangeJson(Document):
     """A wait before and after."""
 
-    change: Status
+    change: StatusField
     cause: WaitCause
     op: Annotated[str | None, doc("the op around it")]
     before: Annotated[Sequence[WaitSiteJson], doc("its places before")]
@@ -124,7 +124,7 @@ class WaitChangeJson(Document):
 class CopyChangeJson(Document):
     """The copies of one direction and host memory, before and after."""
 
-    change: Status
+    change: StatusField
     direction: CopyDirection
     host_memory: CopyMemory
     count: FigurePerStep
@@ -153,7 +153,7 @@ class Found(PlacedJson):
 class FindingChangeJson(Document):
     """A finding before and after."""
 
-    change: Status
+    change: StatusField
     rule: RuleId
     title: RuleTitle
     before: Annotated[Sequence[Found], doc("as found before")]
@@ -168,7 +168,7 @@ class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1
     before: Annotated[SideJson, doc("the trace before")]
     after: Annotated[SideJson, doc("the trace after")]
     verdict: VerdictOnStep
-    sentence: Sentence
+    sentence: VerdictSentence
     same_program: SameProgram
     kernels_alike: Annotated[Share | None, doc("kernels per step that both have, by name")]
     figures: Annotated[Sequence[StepFigure], doc("the step first, then its parts")]

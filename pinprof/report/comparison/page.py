@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.syncs import WAITS
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
-from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, SAME, Status
+from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, SAME, ChangeStatus
 from pinprof.comparison.figures import ComparedFigure
 from pinprof.intervals import distinct
 from pinprof.measurement.profile import busiest
@@ -156,7 +156,7 @@ def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
             yield replace(of_level, label="" if depth else label)
 
 
-def _kind_of_change(status: Status, difference: float | None) -> int:
+def _kind_of_change(status: ChangeStatus, difference: float | None) -> int:
     of_status = {GONE: kinds.GONE, NEW: kinds.NEW}
     return of_status.get(status, kinds.LONGER if (difference or 0) > 0 else kinds.SHORTER)
 

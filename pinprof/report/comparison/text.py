@@ -17,9 +17,9 @@ from pinprof.report.trace.step import bar_text, legend_lines, step_parts
 from pinprof.report.view import in_terminal
 from pinprof.report.words import capitalized, doubts, printable
 
-MOST = 4
+MAX_CHANGES = 4
 """The most waits, copies or findings that a brief names; further ones are counted."""
-WIDEST = 80
+WIDEST_BAR = 80
 INDENT = 2
 LABEL = 12
 """Columns for the name of a bar."""
@@ -60,7 +60,7 @@ def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     ]
     if len(means) < len(comparison.sides):
         return
-    room = min(width - LABEL - INDENT, WIDEST)
+    room = min(width - LABEL - INDENT, WIDEST_BAR)
     longest = max(mean.length_ns for _, _, mean in means)
     yield Text("")
     for side, profile, mean in means:
@@ -76,11 +76,11 @@ def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) ->
 
 def _change_lines(changes: ChangeTable) -> Iterator[RenderableType]:
     """Yield a line for each changed wait, kind of copies or finding, and the number of further ones."""
-    for change in changes.differing[:MOST]:
+    for change in changes.differing[:MAX_CHANGES]:
         style = {GONE: "green", NEW: "red"}.get(change.status, "")
         yield hanging(Text(f"  {change.status:<8}", style), Text(printable(change.sentence)))
-    if (left := len(changes.differing) - MOST) > 0:
-        yield hanging(Text(" " * 10), Text(f"and {left} more {changes.one if left == 1 else changes.several}"))
+    if (unlisted := len(changes.differing) - MAX_CHANGES) > 0:
+        yield hanging(Text(" " * 10), Text(f"and {unlisted} more {changes.one if unlisted == 1 else changes.several}"))
 
 
 def notes(comparison: Comparison) -> Iterator[str]:

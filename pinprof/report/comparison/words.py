@@ -5,14 +5,14 @@ from typing import get_args
 
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
-from pinprof.comparison.figures import SMALL, Outcome
+from pinprof.comparison.figures import SMALL, FigureOutcome
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, gpu_names, place, saves_or_costs, step_known, whole_place, with_more_sites
 from pinprof.rules import Finding
 from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
 BEFORE, AFTER = "before", "after"
-BETTER, WORSE = get_args(Outcome)
+BETTER, WORSE = get_args(FigureOutcome)
 ARROW = "->"
 MAX_PLACES = 4
 """The most lines of one function that are listed; further ones are counted."""

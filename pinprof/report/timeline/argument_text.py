@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 from pinprof.report.words import cut
 from pinprof.units import counted, how_many, listed, size
 
-Args: TypeAlias = Mapping[str, Any]
+ArgsByName: TypeAlias = Mapping[str, Any]
 
 INPUTS = "inputs"
 """The beginning of the line on an op's inputs, which the op's GPU work also shows."""
@@ -41,7 +41,7 @@ class EventTexts(NamedTuple):
     """Keys and values as recorded, cut if they are long."""
 
 
-def event_texts(args: Args) -> EventTexts:
+def event_texts(args: ArgsByName) -> EventTexts:
     """Return the texts on args: sentences on those that pinprof knows, and the others as recorded."""
     lines: list[str] = []
     in_lines: set[str] = set()
@@ -61,7 +61,7 @@ def value_in_words(value: object) -> str:
     return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MAX_VALUE)
 
 
-def _inputs(args: Args) -> str:
+def _inputs(args: ArgsByName) -> str:
     """Return shapes and types of input tensors, and the values of other inputs."""
     dims, types = args.get(DIMS), args.get(TYPES)
     if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(types) != len(dims):
@@ -127,7 +127,7 @@ def _plain(value: object) -> str:
     return cut(json.dumps(value, ensure_ascii=False), MAX_VALUE)
 
 
-def _grid(args: Args) -> str:
+def _grid(args: ArgsByName) -> str:
     """Return grid and block of a kernel, with its numbers of blocks and threads."""
     grid, block = args.get("grid"), args.get("block")
     if not _is_shape(grid) or not _is_shape(block) or {len(grid), len(block)} != {DIMENSIONS}:
@@ -141,7 +141,7 @@ def _product(sizes: list[int]) -> str:
     return " \N{MULTIPLICATION SIGN} ".join(map(how_many, sizes))
 
 
-def _collective(args: Args) -> str:
+def _collective(args: ArgsByName) -> str:
     """Return what a collective sends and receives."""
     name, given, taken = args.get("Collective name"), args.get("In msg nelems"), args.get("Out msg nelems")
     if not isinstance(name, str) or not _is_size(given) or not _is_size(taken):
@@ -154,7 +154,7 @@ def _collective(args: Args) -> str:
     return f"{value_in_words(name)}: elements {what}{f', {value_in_words(kind)}' if kind else ''}"
 
 
-LINE_WRITERS: tuple[tuple[Callable[[Args], str], frozenset[str]], ...] = (
+LINE_WRITERS: tuple[tuple[Callable[[ArgsByName], str], frozenset[str]], ...] = (
     (_inputs, frozenset((DIMS, TYPES, CONCRETE))),
     (_grid, frozenset(("grid", "block"))),
     (_collective, frozenset(("Collective name", "In msg nelems", "Out msg nelems", "dtype"))),

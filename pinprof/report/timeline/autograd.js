@@ -51,8 +51,8 @@ const autogradPairs = (data) => {
         return;
       }
       if (!made.has(lane.thread)) made.set(lane.thread, new Map());
-      const known = made.get(lane.thread).get(node);
-      if (!known || lane.start[at] >= known.lane.start[known.at]) made.get(lane.thread).set(node, op);
+      const earlier = made.get(lane.thread).get(node);
+      if (!earlier || lane.start[at] >= earlier.lane.start[earlier.at]) made.get(lane.thread).set(node, op);
     });
   }
   const startOfOp = ({ lane, at }) => lane.start[at];
@@ -75,7 +75,7 @@ const isBackward = ({ ops }, lane, at) => ops.some((op) => isSame(op, lane, at))
 // The forward op of a backward op, or of an event within one.
 const forwardOf = (data, lane, at) => {
   for (let one = { lane, at }; one; one = parentOf(data, one.lane, one.at)) {
-    const pair = autogradPairs(data).find((known) => isBackward(known, one.lane, one.at));
+    const pair = autogradPairs(data).find((pair) => isBackward(pair, one.lane, one.at));
     if (pair) return pair.forward;
   }
   return undefined;
@@ -93,7 +93,7 @@ const backwardOf = (data, lane, at) => {
 // The op that autograd links with an op, as { other, isForward, what }, if there is one.
 const autogradLink = (data, lane, at) => {
   const pairs = lane.source === "ops" ? autogradPairs(data) : [];
-  const pair = pairs.find((known) => isSame(known.forward, lane, at) || isBackward(known, lane, at));
+  const pair = pairs.find((pair) => isSame(pair.forward, lane, at) || isBackward(pair, lane, at));
   if (!pair) return undefined;
   return isSame(pair.forward, lane, at)
     ? { other: pair.backward, isForward: true, what: "its backward" }

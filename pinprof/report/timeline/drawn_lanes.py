@@ -90,11 +90,15 @@ def lanes_of_page(
         lanes[number] = lane.by_start()
     inner = [number for number, lane in enumerate(lanes) if lane.folded]
     outer = [number for number, lane in enumerate(lanes) if not lane.folded]
-    few = int(FOLDED_SHARE * max_events)
-    rest = max_events - min(few, sum(len(lanes[number]) for number in inner))
-    seen, wanted = list(range(view.first, view.last + 1)), list(wanted_ns)
-    folded_ns, folded_full = _thin(lanes, inner, few, window, trace, lambda limit: seen if len(seen) <= limit else [])
-    narrow_ns, full = _thin(lanes, outer, rest, window, trace, lambda limit: _full_steps(analysis, view, limit, wanted))
+    folded_limit = int(FOLDED_SHARE * max_events)
+    open_limit = max_events - min(folded_limit, sum(len(lanes[number]) for number in inner))
+    shown, wanted = list(range(view.first, view.last + 1)), list(wanted_ns)
+    folded_ns, folded_full = _thin(
+        lanes, inner, folded_limit, window, trace, lambda limit: shown if len(shown) <= limit else []
+    )
+    narrow_ns, full = _thin(
+        lanes, outer, open_limit, window, trace, lambda limit: _full_steps(analysis, view, limit, wanted)
+    )
     return PageDrawing(
         window, tuple(lanes), narrow_ns, tuple(left_out), full, folded_ns, folded_full if folded_ns else ()
     )
@@ -102,47 +106,47 @@ def lanes_of_page(
 
 def _thin(
     lanes: list[Lane],
-    places: list[int],
-    most: int,
+    numbers: list[int],
+    limit: int,
     window: Window,
     trace: Trace,
     full_steps: Callable[[int], list[int]],
 ) -> tuple[int, tuple[int, ...]]:
-    """Merge narrow events of the lanes at these places, to `most` rectangles; keep as many steps in full as fit.
+    """Merge narrow events of the lanes at these places, to `limit` rectangles; keep as many steps in full as fit.
 
     Return the length below which events are merged, 0 if none is, and the steps in full.
     """
-    total = sum(len(lanes[place]) for place in places)
-    if total <= most:
+    total = sum(len(lanes[number]) for number in numbers)
+    if total <= limit:
         return 0, tuple(range(len(trace.steps)))
-    full = full_steps(int(len(trace.steps) * FULL_SHARE * most / total))
+    full = full_steps(int(len(trace.steps) * FULL_SHARE * limit / total))
     spans = union(*np.array([step_range(trace, step, step) for step in full], np.int64).reshape(-1, 2).T)
-    keep = {place: _within(spans, lanes[place]) for place in places}
+    keep = {number: _within(spans, lanes[number]) for number in numbers}
 
-    return _merge(lanes, keep, most, FINEST_NS, window, mixed=True), tuple(full)
+    return _merge(lanes, keep, limit, FINEST_NS, window, mixed=True), tuple(full)
 
 
 def _merge(
     lanes: list[Lane],
     keep: Mapping[int, Bools | None],
-    most: int,
+    limit: int,
     finest_ns: int,
     window: Window,
     *,
     mixed: bool = False,
 ) -> int:
-    """Merge events of the lanes at these places until `most` rectangles are left, but those to `keep`.
+    """Merge events of the lanes at these places until `limit` rectangles are left, but those to `keep`.
 
     Return the length in ns below which they are merged: `finest_ns`, or that doubled as often as needed.
     """
     narrow = finest_ns
-    while narrow < window.span_ns and most < sum(
-        length_merged(lanes[place], narrow, kept, mixed=mixed) for place, kept in keep.items()
+    while narrow < window.span_ns and limit < sum(
+        length_merged(lanes[number], narrow, kept, mixed=mixed) for number, kept in keep.items()
     ):
         narrow *= 2
-    for place, kept in keep.items():
-        shares = PARTS if mixed and lanes[place].source is BAND else ()
-        lanes[place] = merge_narrow(lanes[place], narrow, kept, mixed=mixed, shares=shares)
+    for number, kept in keep.items():
+        shares = PARTS if mixed and lanes[number].source is BAND else ()
+        lanes[number] = merge_narrow(lanes[number], narrow, kept, mixed=mixed, shares=shares)
     return narrow
 
 
@@ -156,13 +160,13 @@ def _full_steps(analysis: Analysis, view: Window, limit: int, wanted_ns: Iterabl
     overlap = analysis.details.overlap
     exposed = (np.flatnonzero(overlap.reason == code) for code in np.unique(overlap.reason))
     copies = [overlap.row[rows[overlap.exposed_ns[rows].argmax()]] for rows in exposed]
-    wanted = [*range(view.first, view.last + 1)]
-    wanted += [int(trace.steps.start_ns.searchsorted(time, side="right")) - 1 for time in wanted_ns]
-    wanted += [int(syncs.stalls.call_step[row]) for row in worst]
-    wanted += [int(trace.links.activity_step[row]) for row in copies]
+    first_choice = [*range(view.first, view.last + 1)]
+    first_choice += [int(trace.steps.start_ns.searchsorted(time, side="right")) - 1 for time in wanted_ns]
+    first_choice += [int(syncs.stalls.call_step[row]) for row in worst]
+    first_choice += [int(trace.links.activity_step[row]) for row in copies]
     middle = (view.first + view.last) // 2
     nearest = np.argsort(np.abs(np.arange(len(trace.steps)) - middle), kind="stable").tolist()
-    chosen = dict.fromkeys(step for step in (*wanted, *nearest) if step >= 0)
+    chosen = dict.fromkeys(step for step in (*first_choice, *nearest) if step >= 0)
     return sorted(list(chosen)[: max(limit, view.last - view.first + 1)])
 
 
@@ -170,8 +174,8 @@ def _within(spans: Intervals, lane: Lane) -> Bools:
     """Return which events begin in these spans."""
     if not len(spans.start):
         return np.zeros(len(lane), bool)
-    place = np.searchsorted(spans.start, lane.start_ns, side="right") - 1
-    return (place >= 0) & (lane.start_ns < spans.end[np.clip(place, 0, None)])
+    span = np.searchsorted(spans.start, lane.start_ns, side="right") - 1
+    return (span >= 0) & (lane.start_ns < spans.end[np.clip(span, 0, None)])
 
 
 def lanes_that_fit(analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
@@ -253,13 +257,13 @@ def _steps_remark(analysis: Analysis, drawing: Drawing) -> str:
     usable, names = usable_steps(trace), step_names(trace)
     shown = usable[(usable >= window.first) & (usable <= window.last)]
     kind = "complete step" if trace.steps.complete.any() else "step"
-    but = "" if trace.steps.complete.any() else ", none complete"
-    left = len(usable) - len(shown)
-    if not left:
-        return f"{all_steps_text(len(shown), kind)}{but}, {duration(window.span_ns)}."
+    none_complete = "" if trace.steps.complete.any() else ", none complete"
+    undrawn = len(usable) - len(shown)
+    if not undrawn:
+        return f"{all_steps_text(len(shown), kind)}{none_complete}, {duration(window.span_ns)}."
     first, last = names[window.first], names[window.last]
     named, count = (first, "") if first == last else (f"{first} to {last}", f" {len(shown):,}")
-    drawn = f"{named}, the first{count} of {counted(len(usable), kind)}{but}, {duration(window.span_ns)}"
+    drawn = f"{named}, the first{count} of {counted(len(usable), kind)}{none_complete}, {duration(window.span_ns)}"
     return f"{drawn}. More would be too many bars for plotly: {_draws_all(analysis)} all steps."
 
 

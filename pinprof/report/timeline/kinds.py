@@ -7,7 +7,7 @@ from pinprof import hues
 from pinprof.analyses.syncs import WAITS
 from pinprof.report.words import printable
 from pinprof.trace.frames import called_name
-from pinprof.trace.sampled_stacks import Origin
+from pinprof.trace.sampled_stacks import CodeOrigin
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 
@@ -41,7 +41,7 @@ PROFILER = _kind("the profiler's own wait", "Stalls", hues.PROFILER, "/")
 OWN_CODE = _kind("your code", "Python", hues.OWN_CODE, has_names=True)
 TORCH_CODE = _kind("torch", "Python", hues.TORCH_CODE, has_names=True)
 PACKAGES = _kind("Python and other packages", "Python", hues.PACKAGES, has_names=True)
-OF_ORIGIN: dict[Origin, int] = {"user": OWN_CODE, "torch": TORCH_CODE, "library": PACKAGES}
+OF_ORIGIN: dict[CodeOrigin, int] = {"user": OWN_CODE, "torch": TORCH_CODE, "library": PACKAGES}
 """Kinds of Python code by whose it is."""
 
 STALL = len(_ROWS)

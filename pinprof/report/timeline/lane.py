@@ -31,8 +31,8 @@ class Rising(NamedTuple):
     values: np.ndarray
 
 
-Column: TypeAlias = "np.ndarray | Names | RowLinks | Rising"
-Columns: TypeAlias = dict[str, Column]
+LaneColumn: TypeAlias = "np.ndarray | Names | RowLinks | Rising"
+Columns: TypeAlias = dict[str, LaneColumn]
 """Facts on rectangles besides their times, a value for each."""
 
 

@@ -18,7 +18,7 @@ from pinprof.hues import faded, in_the_dark, ink, shades
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.drawn_lanes import PageDrawing
 from pinprof.report.timeline.kinds import KINDS, short
-from pinprof.report.timeline.lane import WORK, Column, Columns, Lane, Names, Rising, RowLinks
+from pinprof.report.timeline.lane import WORK, Columns, Lane, LaneColumn, Names, Rising, RowLinks
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut
@@ -137,7 +137,7 @@ def _times(lane: Lane, zero_ns: int) -> Columns:
     return {**columns, "count": lane.count, "busy": lane.busy_ns} if (lane.count > 1).any() else columns
 
 
-def _add_column(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], column: Column) -> Packed:
+def _add_column(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], column: LaneColumn) -> Packed:
     """Add a column and return its place; links rise as their lanes do, so that their differences are small."""
     if isinstance(column, Names):
         return block.add(names.codes(column))

@@ -14,9 +14,9 @@ document.addEventListener("wheel", (event) => {
 
 // Shows the place of the pointer in all timelines that share the view.
 const pointIn = (timeline, place) => {
-  for (const one of new Set([timeline, ...seenWith(timeline)])) {
-    one.pointed = place;
-    one.writePointed();
+  for (const shown of new Set([timeline, ...seenWith(timeline)])) {
+    shown.pointed = place;
+    shown.writePointed();
   }
 };
 
@@ -132,8 +132,8 @@ class Pointers {
     const { timeline, drag } = this;
     const [one, other] = [...this.down.values()].map((event) => timeline.placeOf(event).x);
     const [first, second] = drag.fingers.map(({ x }) => drag.view[0] + (x / timeline.width) * (drag.view[1] - drag.view[0]));
-    const apart = Math.abs(other - one) < 2 * STILL ? 2 * STILL : Math.abs(other - one);
-    const span = (Math.abs(second - first) / apart) * timeline.width;
+    const distance = Math.max(Math.abs(other - one), 2 * STILL);
+    const span = (Math.abs(second - first) / distance) * timeline.width;
     const start = (first + second) / 2 - ((one + other) / 2 / timeline.width) * span;
     timeline.show([start, start + span]);
   }
@@ -143,19 +143,19 @@ class Pointers {
     const place = timeline.placeOf(event);
     const within = (time) => Math.min(Math.max(time, timeline.view[0]), timeline.view[1]);
     const [from, to] = [within(drag.from.time), within(place.time)].sort((one, other) => one - other);
-    const own = timeline.stage.body.getBoundingClientRect().top;
-    const parts = seenWith(timeline).map((one) => {
-      const below = one.stage.body.getBoundingClientRect().top - own; // a drag goes on into other timelines
-      const lanes = lanesBetween(one.placed, drag.from.y - below, place.y - below);
-      return [one, lanes.length && (to > from || !isDone) ? { from, to, lanes } : undefined];
+    const { top } = timeline.stage.body.getBoundingClientRect();
+    const selections = seenWith(timeline).map((other) => {
+      const below = other.stage.body.getBoundingClientRect().top - top; // a drag goes on into other timelines
+      const lanes = lanesBetween(other.placed, drag.from.y - below, place.y - below);
+      return [other, lanes.length && (to > from || !isDone) ? { from, to, lanes } : undefined];
     });
     if (isDone) {
-      timeline.selectIn(parts);
+      timeline.selectIn(selections);
       return;
     }
-    for (const [one, selection] of parts) {
-      one.selection = selection;
-      one.draw();
+    for (const [other, selection] of selections) {
+      other.selection = selection;
+      other.draw();
     }
   }
 

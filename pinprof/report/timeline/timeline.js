@@ -72,28 +72,29 @@ class Timeline extends TimelineDrawing {
   // Marks a cell and its launch or awaited work, and shows their details; of an op its forward or backward.
   choose(cell) {
     const { lane, first } = cell;
-    const own = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
+    const chosen = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
     this.chosen = { lane, at: first };
     const column = cell.count === 1 ? Object.keys(LINKED).find((name) => lane[name]) : undefined;
     const other = column && linked(this.data, lane[column][first]);
-    if (!other) return this.chooseOp(cell, own);
+    if (!other) return this.chooseOp(cell, chosen);
     this.folded.delete(other.lane.group);
-    const its = { what: LINKED[column], lanes: [other.lane] };
-    [its.start, its.end] = [other.lane.start[other.first], other.lane.end[other.first]];
+    const linkedMark = { what: LINKED[column], lanes: [other.lane] };
+    [linkedMark.start, linkedMark.end] = [other.lane.start[other.first], other.lane.end[other.first]];
     const link = lane.launch ? { from: other, to: cell } : undefined;
     const details = detailsOf(this, cellOfEvent(other.lane, other.first), LINKED[column]);
-    return this.mark([own, its], link, [detailsOf(this, cell), details]);
+    return this.mark([chosen, linkedMark], link, [detailsOf(this, cell), details]);
   }
 
   // Marks an event without launch or awaited work, and an arrow from an op to its forward or backward.
-  chooseOp(cell, own) {
+  chooseOp(cell, chosen) {
     const { lane, first } = cell;
     const pair = cell.count === 1 ? autogradLink(this.data, lane, first) : undefined;
-    if (!pair) return this.mark([own], undefined, [detailsOf(this, cell)]);
+    if (!pair) return this.mark([chosen], undefined, [detailsOf(this, cell)]);
     const { other, isForward, what } = pair;
-    const its = cellOfEvent(other.lane, other.at);
-    const link = isForward ? { from: cell, to: its } : { from: its, to: cell };
-    return this.mark([own, { what, lanes: [its.lane], start: its.start, end: its.end }], link, [detailsOf(this, cell)]);
+    const linkedCell = cellOfEvent(other.lane, other.at);
+    const link = isForward ? { from: cell, to: linkedCell } : { from: linkedCell, to: cell };
+    const linkedMark = { what, lanes: [other.lane], start: linkedCell.start, end: linkedCell.end };
+    return this.mark([chosen, linkedMark], link, [detailsOf(this, cell)]);
   }
 
   // Scrolls the page so that neither the axis nor the details hide the marks, at least not the first.
@@ -130,7 +131,7 @@ class Timeline extends TimelineDrawing {
 
   // Zooms to the worst instance of a finding, and marks the wait, the awaited work and the bubble.
   showFinding({ range, marks }) {
-    const found = marks.map(([what, source, start, end]) => {
+    const shown = marks.map(([what, source, start, end]) => {
       const device = /^device (-?\d+)$/.exec(source);
       if (device) {
         const group = this.data.lanes.find((lane) => lane.device === Number(device[1]))?.group;
@@ -139,11 +140,11 @@ class Timeline extends TimelineDrawing {
       const event = eventAt(this.data, source, start, end) ?? blockAt(this.data, source, start);
       return { what, event, lanes: event ? [event.lane] : [], start, end };
     });
-    for (const { lanes } of found) for (const { group } of lanes) this.folded.delete(group);
-    const events = found.filter(({ event }) => event);
+    for (const { lanes } of shown) for (const { group } of lanes) this.folded.delete(group);
+    const events = shown.filter(({ event }) => event);
     const details = events.map(({ what, event }) => detailsOf(this, cellOfEvent(event.lane, event.first), what));
     this.chosen = events.length ? { lane: events[0].event.lane, at: events[0].event.first } : undefined;
-    this.mark(found, undefined, details);
+    this.mark(shown, undefined, details);
     return this.show(widenedBy(range, AROUND));
   }
 
@@ -181,11 +182,11 @@ class Timeline extends TimelineDrawing {
 
   // Selects in several timelines that share the view: [[timeline, selection]]; this one shows the sums of all.
   selectIn(selections) {
-    const wanted = new Map(selections);
-    for (const one of new Set([this, ...drawnWith(this)])) {
-      one.selection = wanted.get(one);
-      one.draw();
-      if (one !== this) showSums(one, []);
+    const selectionOf = new Map(selections);
+    for (const timeline of new Set([this, ...drawnWith(this)])) {
+      timeline.selection = selectionOf.get(timeline);
+      timeline.draw();
+      if (timeline !== this) showSums(timeline, []);
     }
     showSums(this);
     return this.draw();

@@ -1,6 +1,6 @@
 """Where the host's time goes: a section of the report, and the costliest lines for traces without GPU work."""
 
-from pinprof.analyses.host_samples import KINDS, CalledLine, HostPlace, HostSums, Kind
+from pinprof.analyses.host_samples import KINDS, CalledLine, CodeKind, HostPlace, HostSums
 from pinprof.measurement.profile import Profile
 from pinprof.report.html import Column, number_columns
 from pinprof.report.view import ReportTable, Section
@@ -8,7 +8,7 @@ from pinprof.report.words import NOTHING, place, printable
 from pinprof.units import counted, duration, percent
 
 TITLE = "Where the host's time goes, sampled without the profiler"
-KIND_NAMES: dict[Kind, str] = {
+KIND_NAMES: dict[CodeKind, str] = {
     "user": "your code",
     "torch": "torch",
     "library": "Python and other packages",

@@ -34,12 +34,12 @@ from pinprof.units import ms
 NS_PER_US = 1000
 MOST_PLACES = 200
 """Lines and functions of the host in the document, those with the most samples."""
-Entry = tuple[Profile, Findings]
+MeasuredTrace = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
 
 
 def traces_to_json(
-    entries: Sequence[Entry], ranks: Ranks | None = None, hta: Mapping[str, Breakdown] | None = None
+    entries: Sequence[MeasuredTrace], ranks: Ranks | None = None, hta: Mapping[str, Breakdown] | None = None
 ) -> str:
     """Return the report on the traces as JSON text.
 

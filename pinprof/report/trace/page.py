@@ -16,7 +16,7 @@ from pinprof.report.charts.flame import fragment as flame
 from pinprof.report.charts.flame import host_flame, waits_flame
 from pinprof.report.charts.steps import idle_chart, overlap_chart, part_times, steps_chart, syncs_chart
 from pinprof.report.charts.timeline import timeline_chart
-from pinprof.report.html import Column, Markup, Share, inline_html, lines, note, remarks, shares, table
+from pinprof.report.html import Column, HtmlBarPart, Markup, inline_html, lines, note, remarks, shares, table
 from pinprof.report.page import page, report_page, top
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables import grids_of, tables
@@ -209,7 +209,7 @@ def division_bar(
     why = main_idle_cause(profile, mean, limit)
     names = {IDLE: "GPU idle", **({} if mean.both_ns else {COMPUTE_ONLY: "kernels"})}
     parts = (
-        Share(
+        HtmlBarPart(
             names.get(kind, KINDS[kind].label),
             time,
             duration(time),

@@ -50,11 +50,11 @@ from pinprof.trace.sources import Sources
 from pinprof.units import counted, shortened
 from pinprof.verdict import IRREGULAR
 
-MAX_FOUND = 5
+MAX_SITES = 5
 """Sites of a finding that are listed, unless all are asked for."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 INDENT = 5
-LONGEST = 220
+LONGEST_EVIDENCE = 220
 """Characters of the evidence of a finding without a place."""
 CHANGED = "(the source has changed since the recording)"
 LEAST_CODE = 24
@@ -111,7 +111,7 @@ def _findings(profile: Profile, findings: Findings, rows: int | None) -> Iterabl
         what = (f"{finding.rule.id} {finding.title}", "bold")
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
-        yield from _finding_sites(finding, None if rows is None else MAX_FOUND)
+        yield from _finding_sites(finding, None if rows is None else MAX_SITES)
         yield Padding(Text(f"Fix: {finding.fix}"), (0, 0, 0, 6))
         further = then_worth(finding, profile)
         if further:
@@ -155,7 +155,7 @@ def to_brief(
 
 
 def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
-    yield from (unwrapped(line, "dim") for line in _of_what(profile, width))
+    yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
     yield from conclusion(profile, findings, width)
     rows = actions(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
@@ -175,7 +175,7 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
         yield from _slow_lines(profile, quoting)
     yield from _advice(profile, findings, shown)
     if shown:
-        yield Text.assemble(("\nWhat to change", "bold"), _of_first(findings, shown[0].finding))
+        yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
         yield from _action(number, row, quoting, width)
     yield from _together(profile, findings, rows)
@@ -192,7 +192,7 @@ def _footer(profile: Profile, findings: Findings, again: str, *, diffs: bool, ha
     yield f"All tables: pinprof report {again} --full" + ("" if has_page else "; a page: --html FILE")
 
 
-def _of_first(findings: Findings, first: Finding) -> str:
+def _remark_on_first(findings: Findings, first: Finding) -> str:
     """Return how the first change relates to the verdict."""
     if removes_more(findings, first):
         return " (the first change saves more than this cause costs)"
@@ -228,7 +228,7 @@ def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[Ren
     yield from bar
 
 
-def _of_what(profile: Profile, width: int) -> list[str]:
+def _recording_lines(profile: Profile, width: int) -> list[str]:
     """Return the trace and how it was recorded, in one line if it fits."""
     gpus = ", ".join(gpu_names(profile))
     path, details = (
@@ -288,17 +288,17 @@ def _evidence(finding: Finding) -> str:
         return printable(finding.evidence.brief)
     first, *more = printable(finding.evidence.text).split("; ")
     both = "; ".join((first, *more[:1]))
-    return both if len(both) <= LONGEST else shortened(first, LONGEST)
+    return both if len(both) <= LONGEST_EVIDENCE else shortened(first, LONGEST_EVIDENCE)
 
 
 def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> Iterator[RenderableType]:
-    shown, left = any(row.is_brief for row in rows), sum(row.is_left_out for row in rows)
-    which = f"all {len(findings)} findings (--full)" if left else "all of these"
+    shown, left_out = any(row.is_brief for row in rows), sum(row.is_left_out for row in rows)
+    which = f"all {len(findings)} findings (--full)" if left_out else "all of these"
     text = joint_worth(findings, profile, which) if shown else ""
-    if left and not shown:
-        text = f"{counted(left, 'finding')} {'saves' if left == 1 else 'save'} next to nothing: --full"
-    elif left and not text:
-        text = f"{counted(left, 'more finding')}: --full"
+    if left_out and not shown:
+        text = f"{counted(left_out, 'finding')} {'saves' if left_out == 1 else 'save'} next to nothing: --full"
+    elif left_out and not text:
+        text = f"{counted(left_out, 'more finding')}: --full"
     if text:
         yield hanging(Text("  "), Text(f"{capitalized(text)}."))
 

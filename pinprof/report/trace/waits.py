@@ -45,7 +45,7 @@ DEAR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than its length shows."""
 DIGITS = 2
 """Digits of times in the short report, which include the profiler's cost."""
-Row = Sequence[Cell]
+WaitCells = Sequence[Cell]
 
 
 def wait_sections(profile: Profile, by: str, *, rows: int | None) -> Iterator[Section]:
@@ -108,7 +108,7 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: 
     )
 
 
-def _site_rows(profile: Profile, gathered: WaitGroup, by: str, most: int) -> Iterator[Row]:
+def _site_rows(profile: Profile, gathered: WaitGroup, by: str, most: int) -> Iterator[WaitCells]:
     """Yield the row of a site, or of a group: the sum, up to `most` sites, and the sum of the other sites."""
     first, *others = gathered.sites
     if not others:

@@ -24,9 +24,8 @@ from pinprof.report.fix import FixChange, FixRefused, change_json, refused
 from pinprof.report.trial.text import milliseconds, sentence
 from pinprof.report.whatif.json import Verify, verification
 from pinprof.trial import selection
-from pinprof.trial.certificate import Certificate, CheckResults, Verdict
-from pinprof.trial.numbers import NumbersComparison
-from pinprof.trial.numbers import Verdict as NumbersVerdict
+from pinprof.trial.certificate import Certificate, CheckResults, PatchVerdict
+from pinprof.trial.numbers import NumbersComparison, NumbersVerdict
 from pinprof.version import VERSION
 
 
@@ -90,7 +89,9 @@ class Try(Document, kw_only=True, tag_field="schema", tag="pinprof.try/1"):
     """What `pinprof try --json` writes."""
 
     pinprof_version: Annotated[str, doc("the pinprof that wrote this")] = VERSION
-    verdict: Annotated[Verdict, doc("whether to take the patch; `leave_it` exits with 1, `cannot_tell` with 2, else 0")]
+    verdict: Annotated[
+        PatchVerdict, doc("whether to take the patch; `leave_it` exits with 1, `cannot_tell` with 2, else 0")
+    ]
     sentence: Annotated[Words, doc("the verdict in one line")]
     gpu: Annotated[str | None, doc("the GPU that it was measured on")]
     recorded_step_ms: Annotated[Ms | None, doc("the step of the recording, without the profiler")]

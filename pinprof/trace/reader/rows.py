@@ -60,7 +60,7 @@ TEXTS = ("collective", "group", "message", "copy")
 """The arguments that are read as texts, as `Args` names them."""
 
 Key = TypeVar("Key", bound=Hashable)
-Times: TypeAlias = tuple[Int64s, Bools]
+ReadTimes: TypeAlias = tuple[Int64s, Bools]
 """Times in ns, and which of them are numbers."""
 MEMORY = "[memory]"
 """The name of the instant events that Kineto writes with `profile_memory=True`."""
@@ -68,7 +68,7 @@ MEMORY = "[memory]"
 MADE_OF = {"message": "collective", "copy": "copy_kind"}
 """Of texts that `Args` makes of several arguments, the one without which the text is empty."""
 
-_MOST = np.iinfo(np.int64).max
+_INT64_MAX = np.iinfo(np.int64).max
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
 
 
@@ -147,25 +147,25 @@ class Codes(dict[Key, int], Generic[Key]):
 class Categories(Codes[str | None]):
     """Numbers for categories as they stand in the file."""
 
-    def __init__(self, wanted: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         super().__init__()
-        self._wanted = wanted
+        self._options = options
         self.codes: list[int] = []
         """The wanted code of each, by its number."""
 
     def __missing__(self, category: str | None) -> int:
-        self.codes.append(self._wanted.category(category or ""))
+        self.codes.append(self._options.category(category or ""))
         return super().__missing__(category)
 
 
 class Shared:
     """The common data of all parts of a file: what to read, and the numbers of texts and threads."""
 
-    def __init__(self, wanted: ReadOptions) -> None:
-        self.wanted = wanted
-        self.arguments = attrgetter(*wanted.ids, *(MADE_OF.get(name, name) for name in wanted.texts))
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.arguments = attrgetter(*options.ids, *(MADE_OF.get(name, name) for name in options.texts))
         """Returns the wanted arguments of an event, as `Args` has them."""
-        self.categories = Categories(wanted)
+        self.categories = Categories(options)
         self.names: Codes[str] = Codes()
         self.threads: Codes[ThreadKey] = Codes()
         self.exact_times = True
@@ -214,15 +214,15 @@ def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, r
     return replace(part, malformed=malformed, entries=len(events) + malformed, repaired=repaired)
 
 
-def _exact_times(microseconds: Sequence[float]) -> Times:
+def _exact_times(microseconds: Sequence[float]) -> ReadTimes:
     return exact_nanoseconds(microseconds), np.ones(len(microseconds), bool)
 
 
-def _decimal_times(microseconds: Sequence[msgspec.Raw]) -> Times:
+def _decimal_times(microseconds: Sequence[msgspec.Raw]) -> ReadTimes:
     return nanoseconds(list(map(bytes, microseconds)))
 
 
-def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], Times], arguments: Any) -> FilePart:
+def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTimes], arguments: Any) -> FilePart:
     phases = [event.ph for event in events]
     is_duration = [phase == "X" for phase in phases]
     durations = list(compress(events, is_duration))
@@ -237,7 +237,7 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], Times]
     _, _, names, processes, threads, starts, lengths, _ = columns
     (start, has_start), (duration, has_duration) = times(starts), times(lengths)
     category = category[is_wanted]
-    with_ids = compress(chosen, (category >= shared.wanted.first_with_ids).tolist())
+    with_ids = compress(chosen, (category >= shared.options.first_with_ids).tolist())
     counts: Counter[str] = Counter()
     for text, count in zip(shared.categories, np.bincount(number).tolist(), strict=False):
         if count:
@@ -276,7 +276,7 @@ def _of_phase(phase: str, name: str, events: Sequence[Event], phases: Sequence[s
 
 
 def _memory(
-    events: Sequence[Event], shared: Shared, times: Callable[[Any], Times], arguments: Any
+    events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTimes], arguments: Any
 ) -> MemoryRows | None:
     if not events:
         return None
@@ -290,12 +290,12 @@ def _memory(
 
 
 def _ids(arguments: Sequence[Args], shared: Shared) -> Int32s | Int64s:
-    wanted = shared.wanted
-    ids = np.full((len(wanted.ids) + len(wanted.texts), len(arguments)), NONE)
+    options = shared.options
+    ids = np.full((len(options.ids) + len(options.texts), len(arguments)), NONE)
     columns = list(zip(*map(shared.arguments, arguments), strict=True))
-    for line, values in zip(ids, columns[: len(wanted.ids)], strict=False):
+    for line, values in zip(ids, columns[: len(options.ids)], strict=False):
         line[:] = _integers(values)
-    for line, name, values in zip(ids[len(wanted.ids) :], wanted.texts, columns[len(wanted.ids) :], strict=False):
+    for line, name, values in zip(ids[len(options.ids) :], options.texts, columns[len(options.ids) :], strict=False):
         if values.count("") < len(values):
             texts = [getattr(args, name) for args in arguments] if name in MADE_OF else values
             line[:] = [shared.names[text] if (text := _text(value)) else NONE for value in texts]
@@ -305,7 +305,7 @@ def _ids(arguments: Sequence[Args], shared: Shared) -> Int32s | Int64s:
 
 def _integers(values: Sequence[Number]) -> Int64s:
     column = np.array(values)
-    if column.dtype == np.int64 and column.min() >= -_MOST:
+    if column.dtype == np.int64 and column.min() >= -_INT64_MAX:
         return column
     return np.array([as_integer(value) for value in values], np.int64)
 
@@ -341,4 +341,4 @@ def as_integer(value: Number) -> int:
         number = int(value, 0) if isinstance(value, str) else int(value)  # type: ignore[arg-type]  # None is caught
     except (TypeError, ValueError, OverflowError):
         return NONE
-    return number if abs(number) <= _MOST else NONE
+    return number if abs(number) <= _INT64_MAX else NONE

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pinprof.bench import recorded
 from pinprof.bench.catalogue import verdicts
-from pinprof.bench.judging import Outcome
+from pinprof.bench.judging import ClaimOutcome
 from pinprof.bench.results import from_json
 from pinprof.report.bench.view import bench_to_json, bench_to_text
 
@@ -65,9 +65,9 @@ def test_a_rate_that_is_not_used_is_marked_and_the_reason_told() -> None:
 
 
 def test_programs_read_which_rates_are_not_used() -> None:
-    (found,) = fitting(bench_to_json(WILD))["refused"]
-    assert (found["number"], found["figure"], found["size"]) == ("E13", "HtoD pinned", 1 << 30)
-    assert found["text"].startswith("the rounds differ too much")
+    (refused,) = fitting(bench_to_json(WILD))["refused"]
+    assert (refused["number"], refused["figure"], refused["size"]) == ("E13", "HtoD pinned", 1 << 30)
+    assert refused["text"].startswith("the rounds differ too much")
     assert fitting(bench_to_json(example()))["refused"] == []
 
 
@@ -77,7 +77,7 @@ def test_programs_read_figures_verdicts_and_advice() -> None:
     assert document["link"]["theoretical"] == pytest.approx(63.0, rel=1e-3)
     verdict = document["verdicts"][0]
     assert verdict.keys() == {"number", "claim", "outcome", "text", "sources", "published", "measured", "differs"}
-    assert {each["outcome"] for each in document["verdicts"]} == set(get_args(Outcome))
+    assert {verdict["outcome"] for verdict in document["verdicts"]} == set(get_args(ClaimOutcome))
     values = {piece["name"]: piece["value"] for piece in document["advice"]}
     assert values["pageable_free_up_to"] == 65536
     assert values["pin_workers"] == 4

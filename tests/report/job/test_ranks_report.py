@@ -147,8 +147,8 @@ def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) ->
 def test_a_finding_of_some_ranks_comes_after_those_of_all(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
     parts[1] = replace(parts[1], findings=Findings(parts[1].findings[:1]))
-    found = compare_ranks(parts).findings
-    assert [(each.finding.rule.id, each.ranks) for each in found] == [("PIN210", (0, 1, 2)), ("PIN101", (0, 2))]
+    findings = compare_ranks(parts).findings
+    assert [(each.finding.rule.id, each.ranks) for each in findings] == [("PIN210", (0, 1, 2)), ("PIN101", (0, 2))]
 
 
 def at_sites(finding: Finding, sites: dict[str, float]) -> Finding:

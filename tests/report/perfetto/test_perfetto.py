@@ -104,35 +104,36 @@ def total_ns(slices: list[Event]) -> int:
 
 @pytest.mark.parametrize("name", mostly_slow(MANY, str))
 def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
-    found = recorded(name) if name in SOME else exported(TRACES / name, analysis_of(TRACES / name))
-    assert found.events[: len(found.original)] == found.original
-    taken = {event.get("pid") for event in found.original} | {event.get("tid") for event in found.original}
-    tracks = slices_by_track(found.own)
+    perfetto = recorded(name) if name in SOME else exported(TRACES / name, analysis_of(TRACES / name))
+    assert perfetto.events[: len(perfetto.original)] == perfetto.original
+    taken = {event.get("pid") for event in perfetto.original} | {event.get("tid") for event in perfetto.original}
+    tracks = slices_by_track(perfetto.own)
     assert tracks
     for (pid, tid), slices in tracks.items():
-        assert pid == found.pid
+        assert pid == perfetto.pid
         assert not {pid, tid} & taken
         assert shown(slices)[1] == []
         for one, following in pairwise(slices):
             assert one.end + Decimal(APART_NS) / 1000 <= following.start  # a nanosecond of rounding changes nothing
-    assert {tid for _, tid in tracks} == names_of(found.own, found.pid).keys()
-    arrows(found.events, CATEGORY)
+    assert {tid for _, tid in tracks} == names_of(perfetto.own, perfetto.pid).keys()
+    arrows(perfetto.events, CATEGORY)
 
 
 @pytest.mark.parametrize("name", mostly_slow(SOME, str))
 def test_what_is_shown_adds_up_to_what_was_measured(name: str) -> None:
-    found = recorded(name)
-    details, stalls, withheld = found.analysis.details, found.analysis.details.syncs.stalls, found.profile.withheld
+    perfetto = recorded(name)
+    details, withheld = perfetto.analysis.details, perfetto.profile.withheld
+    stalls = details.syncs.stalls
     expected = {
         "stalls of host thread": 0 if withheld.stalls else int(stalls.stall_ns.sum()),
         "bubbles": 0 if withheld.stalls or withheld.drain else int(stalls.bubble_ns.sum()),
         "exposed copies": 0 if withheld.overlap else int(details.overlap.exposed_ns.sum()),
     }
-    assert {title: total_ns(found.tracks(title)) for title in expected} == expected
+    assert {title: total_ns(perfetto.tracks(title)) for title in expected} == expected
     for device, idle in zip(details.devices, details.gaps, strict=True):
         lasts = idle.times.end - idle.times.start
         assert lasts.sum() == device.idle_ns
-        slices = found.tracks(f"GPU {device.device}: idle")
+        slices = perfetto.tracks(f"GPU {device.device}: idle")
         assert total_ns(slices) == (0 if withheld.busy else lasts[lasts >= SHORT_GAP_NS].sum())
 
 
@@ -153,15 +154,15 @@ def test_counters_are_in_order_and_end_at_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", mostly_slow(SOME[::4], str))
 def test_the_export_measures_as_the_trace_does(name: str, tmp_path: Path) -> None:
-    found = recorded(name)
+    perfetto = recorded(name)
     file, made = tmp_path / "again.json", (TRACES / name).stat()
-    file.write_bytes(found.data)
+    file.write_bytes(perfetto.data)
     os.utime(file, ns=(made.st_atime_ns, made.st_mtime_ns))  # sources that are newer are not quoted
     again = read_trace(file)
     own = again.counts.pop(CATEGORY)
-    assert own == sum(event["ph"] == "X" for event in found.own)
-    assert same(measure(again), found.profile)
-    rows, before = details_of(again), found.analysis.details
+    assert own == sum(event["ph"] == "X" for event in perfetto.own)
+    assert same(measure(again), perfetto.profile)
+    rows, before = details_of(again), perfetto.analysis.details
     assert all(same(getattr(rows, name), getattr(before, name)) for name in ROWS)
 
 
@@ -193,8 +194,8 @@ def waiting() -> TraceBuilder:
 
 
 def test_a_stall_is_named_by_its_cause_and_points_to_what_it_awaited(export: Export) -> None:
-    found = export(waiting())
-    stall = found.tracks("stalls of host thread 100 (main)")[0]
+    perfetto = export(waiting())
+    stall = perfetto.tracks("stalls of host thread 100 (main)")[0]
     assert stall["name"] == "device_synchronize"
     assert (float(stall["ts"]), stall["dur"]) == (1_000_200, 320)
     assert {key: float(stall["args"][key]) for key in ("wait_ms", "drain_ms", "own_ms", "overhead_ms")} == {
@@ -204,19 +205,19 @@ def test_a_stall_is_named_by_its_cause_and_points_to_what_it_awaited(export: Exp
         "overhead_ms": 0.02,
     }
     assert stall["args"]["verdict"] == "explicit"
-    (begin, end), _ = arrows(found.events, CATEGORY)
+    (begin, end), _ = arrows(perfetto.events, CATEGORY)
     assert begin.event == stall
     assert (end.event["cat"], end.event["name"], float(end.start)) == ("kernel", "gemm", 1_000_110)
 
 
 def test_idle_time_has_its_cause_bubbles_their_stall_and_exposed_copies_their_reason(export: Export) -> None:
-    found = export(waiting())
-    assert [event["name"] for event in found.tracks("idle, by cause")] == ["sync_bubble", "host_wait", "sync_bubble"]
-    bubble = found.tracks("GPU 0: bubbles")[0]
+    perfetto = export(waiting())
+    assert [event["name"] for event in perfetto.tracks("idle, by cause")] == ["sync_bubble", "host_wait", "sync_bubble"]
+    bubble = perfetto.tracks("GPU 0: bubbles")[0]
     assert bubble["name"] == "idle after device_synchronize"
     assert (float(bubble["ts"]), bubble["dur"]) == (1_000_500, 200)
     assert bubble["args"]["left_by"]["call"] == "cudaDeviceSynchronize"
-    exposed = found.tracks("GPU 0: exposed copies HtoD")[0]
+    exposed = perfetto.tracks("GPU 0: exposed copies HtoD")[0]
     assert exposed["name"] == "exposed: pageable"
     assert (exposed["args"]["bytes"], float(exposed["args"]["gb_per_s"])) == (200_000, 2.0)
 
@@ -239,8 +240,8 @@ def test_counters_tell_activity_and_rates(export: Export) -> None:
 
 
 def test_a_finding_stands_at_its_worst_place(export: Export) -> None:
-    found = export(waiting())
-    instants = {event["name"].split()[0]: event for event in found.tracks("findings")}
+    perfetto = export(waiting())
+    instants = {event["name"].split()[0]: event for event in perfetto.tracks("findings")}
     assert "PIN101" in instants
     assert float(instants["PIN101"]["ts"]) in {1_000_690, 1_000_700, 1_001_690, 1_001_700}
     assert instants["PIN101"]["args"]["more"] == "pinprof explain PIN101"
@@ -249,8 +250,8 @@ def test_a_finding_stands_at_its_worst_place(export: Export) -> None:
 def test_steps_are_shown_though_perfetto_loses_their_marks(export: Export) -> None:
     builder = waiting()
     builder.function("torch/autograd/profiler.py(1): __enter__", -5, 20)
-    found = export(builder)
-    assert [event["name"] for event in found.tracks("steps")] == ["step 0", "step 1"]
+    perfetto = export(builder)
+    assert [event["name"] for event in perfetto.tracks("steps")] == ["step 0", "step 1"]
 
 
 def test_a_kernel_is_found_by_its_own_ids(export: Export) -> None:
@@ -272,23 +273,23 @@ def test_figures_that_are_withheld_are_not_shown(export: Export) -> None:
     builder = waiting()
     for number in range(100):
         builder.call("cudaLaunchKernel", 540 + number, 0.5)  # their kernels are lost
-    found = export(builder)
-    why = found.profile.withheld
+    perfetto = export(builder)
+    why = perfetto.profile.withheld
     assert why.overlap
     assert why.busy
     assert why.drain
-    assert not [event for title in ("idle", "bubbles", "exposed") for event in found.tracks(f"GPU 0: {title}")]
-    assert [event for event in found.own if event["ph"] in "sf"] == []
-    stall = found.tracks("stalls")[0]
+    assert not [event for title in ("idle", "bubbles", "exposed") for event in perfetto.tracks(f"GPU 0: {title}")]
+    assert [event for event in perfetto.own if event["ph"] in "sf"] == []
+    stall = perfetto.tracks("stalls")[0]
     assert "drain_ms" not in stall["args"]
-    said = [event["name"] for event in found.tracks("not in these tracks")]
+    said = [event["name"] for event in perfetto.tracks("not in these tracks")]
     assert f"not shown: overlap ({why.overlap.what})" in said
 
 
 def test_an_empty_trace_gets_a_process_without_tracks(export: Export) -> None:
-    found = export(without_known_events())
-    assert {event["ph"] for event in found.own} == {"M"}
-    assert found.own[0]["args"] == {"name": "pinprof"}
+    perfetto = export(without_known_events())
+    assert {event["ph"] for event in perfetto.own} == {"M"}
+    assert perfetto.own[0]["args"] == {"name": "pinprof"}
 
 
 HOSTILE = '"}],"traceEvents":[{"ph":"X","name":"\\u0000</script>\x1b[31m\u202e'
@@ -301,9 +302,9 @@ def test_names_are_data(export: Export) -> None:
     for event in builder.events:
         if event["cat"] in {"kernel", "gpu_memcpy"}:
             event["name"] += HOSTILE
-    found = export(builder)
-    assert found.events[: len(found.original)] == found.original
-    for event in found.own:
+    perfetto = export(builder)
+    assert perfetto.events[: len(perfetto.original)] == perfetto.original
+    for event in perfetto.own:
         assert event["name"].isprintable()
         assert all(value.isprintable() for value in event.get("args", {}).values() if isinstance(value, str))
 

@@ -104,11 +104,11 @@ def test_tables_are_sorted_filtered_and_saved(opened: Callable[..., Page]) -> No
     assert page.locator(".sheet [aria-sort]").get_attribute("aria-sort") == "ascending"
 
     page.locator(".grids .filter").fill("MM model.py")
-    found = column(page, "op")
-    assert found
-    assert all("mm" in name.lower() for name in found)
-    assert page.locator(".grids .rows").inner_text() == f"{len(found)} of 45 rows, by MM model.py"
-    assert [row["op"] for row in saved(page)] == found
+    ops = column(page, "op")
+    assert ops
+    assert all("mm" in name.lower() for name in ops)
+    assert page.locator(".grids .rows").inner_text() == f"{len(ops)} of 45 rows, by MM model.py"
+    assert [row["op"] for row in saved(page)] == ops
     page.locator(".grids .filter").press("Escape")
     assert len(column(page, "op")) == 45
     page.locator(".timeline .find").fill("addmm")

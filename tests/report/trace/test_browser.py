@@ -230,8 +230,8 @@ def test_what_was_found_is_listed_by_name_with_kernels_before_python_frames(open
     page.locator(".timeline .find").fill("index")
     names = page.locator(".matches button")
     names.first.wait_for()
-    found = names.all_inner_texts()
-    places = [next(at for at, name in enumerate(found) if part in name) for part in ("kernel", "aten::", "_utils.py")]
+    listed = names.all_inner_texts()
+    places = [next(at for at, name in enumerate(listed) if part in name) for part in ("kernel", "aten::", "_utils.py")]
     assert places == sorted(places)
     names.nth(places[1]).click()
     view(page)

@@ -37,8 +37,8 @@ def text_of(analysis: Analysis) -> str:
 
 
 def syncs(analysis: Analysis) -> dict[str, Any]:
-    found: dict[str, Any] = fitting(traces_to_json([(analysis.profile, analysis.findings)]))["traces"][0]["syncs"]
-    return found
+    section: dict[str, Any] = fitting(traces_to_json([(analysis.profile, analysis.findings)]))["traces"][0]["syncs"]
+    return section
 
 
 def test_a_line_that_no_recorded_step_has_is_told_with_how_often_it_waits(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def report() -> Report:
 
 def bars(figure: go.Figure, name: str) -> list[tuple[float, float]]:
     """Return start and length in ms of the bars of a kind, in order; those of the overlap band are left out."""
-    (found,) = [one for one in figure.data if one.name == name]
+    (series,) = [one for one in figure.data if one.name == name]
     band = [row for row, text in rows(figure).items() if text == "overlap"]
-    columns = zip(found.base, found.x, found.y, strict=True)
+    columns = zip(series.base, series.x, series.y, strict=True)
     return sorted((round(base, 6), round(length, 6)) for base, length, row in columns if row not in band)
 
 
@@ -108,7 +108,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
             event["name"] = HOSTILE
         event["tid"] = HOSTILE if event["tid"] == 100 else event["tid"]
     figures = analyze(builder.write(tmp_path / "trace.json")).figures()
-    texts = [text for one in figures["timeline"].data for text in one.hovertext]
+    texts = [text for figure in figures["timeline"].data for text in figure.hovertext]
     for figure in figures.values():
         texts += [str(text) for text in figure.layout.yaxis.ticktext or ()]
         texts += [note.text for note in figure.layout.annotations]
@@ -125,7 +125,7 @@ def test_a_report_has_figures_of_its_numbers(report: Report) -> None:
         ("busy", sum(device.span_ns for device in details.devices)),
         ("stalls", sum(cost.stall_ns + cost.idle_ns for _, cost in report.profile.waits) / report.profile.steps.count),
     ):
-        assert sum(sum(one.x) for one in figures[name].data) == pytest.approx(expected / 1e6)
+        assert sum(sum(figure.x) for figure in figures[name].data) == pytest.approx(expected / 1e6)
 
 
 def test_figures_have_the_looks_and_the_labels_of_the_page(report: Report) -> None:
@@ -133,8 +133,8 @@ def test_figures_have_the_looks_and_the_labels_of_the_page(report: Report) -> No
     for figure in figures.values():
         assert figure.layout.template.layout.font.family == "system-ui, sans-serif"
         assert figure.layout.template.layout.plot_bgcolor == "#ffffff"
-    assert {one.name for one in figures["copies"].data} <= {kind.label for kind in KINDS}
-    assert [one.marker.pattern.shape for one in figures["stalls"].data] == [None, "/", "-", "\\"]
+    assert {figure.name for figure in figures["copies"].data} <= {kind.label for kind in KINDS}
+    assert [figure.marker.pattern.shape for figure in figures["stalls"].data] == [None, "/", "-", "\\"]
 
 
 def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs import CAUSES
-from pinprof.report.html import Column, Markup, Share, facts, inline_html, shares, table
+from pinprof.report.html import Column, HtmlBarPart, Markup, facts, inline_html, shares, table
 from pinprof.report.page import page
 from pinprof.report.timeline.worst_instance import worst_instance
 from pinprof.report.trace.page import timeline_page, to_html
@@ -247,11 +247,12 @@ def test_titles_cells_and_terms_are_escaped_and_numbers_are_marked() -> None:
 
 def test_shares_leave_out_what_is_zero_and_are_escaped() -> None:
     parts = [("a", 1, "1 ms", "#000"), ("b", 0, "0 ns", "#fff"), ("c", 3, "3 ms", "#111")]
-    text = shares("all", [Share(*part) for part in parts])
+    text = shares("all", [HtmlBarPart(*part) for part in parts])
     assert "a: 1 ms (25 %)" in text
     assert "c: 3 ms (75 %)" in text
     assert "b:" not in text
-    assert "a: 1 ns (&lt;1 %)" in shares("all", [Share("a", 1, "1 ns", "#000"), Share("b", 999, "999 ns", "#111")])
+    tiny = [HtmlBarPart("a", 1, "1 ns", "#000"), HtmlBarPart("b", 999, "999 ns", "#111")]
+    assert "a: 1 ns (&lt;1 %)" in shares("all", tiny)
 
 
 @pytest.mark.parametrize("name", ["mask_loss.stack", "loss_item_host_work.stack", "pageable_blocking"])

@@ -212,11 +212,11 @@ def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", mostly_slow(OF_A_GPU, lambda path: path.name.removesuffix(".json.gz")))
 def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> None:
     analysis = analysis_of(path)
-    profile, found = analysis.profile, analysis.findings
-    told = fitting(json_of(path))["traces"][0]
+    profile, findings = analysis.profile, analysis.findings
+    document = fitting(json_of(path))["traces"][0]
     page = Page(page_of(path)).text.replace("\N{NO-BREAK SPACE}", " ")
     terminal = " ".join(full_text_of(path).split())
-    mean, limit, facts = busiest(profile), bound_fact(profile), list(division_facts(profile, found.verdict.cause))
+    mean, limit, facts = busiest(profile), bound_fact(profile), list(division_facts(profile, findings.verdict.cause))
     assert mean
     assert limit
     for text in (limit.meaning, division_title(profile, mean)):
@@ -237,21 +237,21 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     named = {alone: mean.compute_ns - mean.collective_ns, "collectives alone": mean.collective_ns}
     for label, time in (named | {"exposed copies": mean.copy_ns, "GPU idle": mean.idle_ns}).items():
         assert f"{label}: {duration(time)} (" in bar or time < SMALLEST * mean.length_ns
-    _is_told(told, profile)
+    _is_told(document, profile)
 
 
-def _is_told(told: dict[str, Any], profile: Profile) -> None:
+def _is_told(document: dict[str, Any], profile: Profile) -> None:
     """Check that the JSON report has the mean step of each GPU, and that its sums are those that it had before."""
     names = ("compute", "overlapped", "exposed", "memset", "idle")
-    for part, mean in zip(told["step_parts"], profile.parts, strict=True):
+    for part, mean in zip(document["step_parts"], profile.parts, strict=True):
         times = (mean.compute_ns, mean.both_ns, mean.copy_ns, mean.memset_ns, mean.idle_ns)
         assert min(times) >= 0
         assert [part[f"{name}_ms"] for name in names] == pytest.approx([time / MS for time in times], abs=1e-6)
         assert part["step_ms"] == pytest.approx(sum(times) / MS, abs=1e-6)
-        longest = max(mean.work_ns / MS, told["steps"]["step_ms"])
+        longest = max(mean.work_ns / MS, document["steps"]["step_ms"])
         assert part["step_ms"] == pytest.approx(longest, abs=1e-6)
-    exposed = sum(part["exposed_ms"] for part in told["step_parts"])
-    assert exposed == pytest.approx(told["per_step"]["exposed_ms"], abs=1e-5)
+    exposed = sum(part["exposed_ms"] for part in document["step_parts"])
+    assert exposed == pytest.approx(document["per_step"]["exposed_ms"], abs=1e-5)
     stall_ns = given(STALL.of(profile))
     assert stall_ns is not None
-    assert told["per_step"]["stall_ms"] == pytest.approx(stall_ns / MS, abs=1e-6)
+    assert document["per_step"]["stall_ms"] == pytest.approx(stall_ns / MS, abs=1e-6)

@@ -26,8 +26,8 @@ OWN_OP = "aten::is_pinned"
 UNKNOWN = -2
 """Stands in a context for an op that was not recorded with the lines, or for the end of the trace: it matches no op."""
 
-Names: TypeAlias = tuple[int, ...]
-Around: TypeAlias = tuple[Names, Names]
+NameIndices: TypeAlias = tuple[int, ...]
+Around: TypeAlias = tuple[NameIndices, NameIndices]
 """The ops before and after a wait, the nearest first, as indices into names."""
 
 
@@ -130,7 +130,7 @@ def _ops_around(sequence: _Sequence, names: Sequence[str]) -> list[Around]:
     return [(_up_to_edge(before), _up_to_edge(after)) for before, after in zip(*sides, strict=True)]
 
 
-def _up_to_edge(side: list[int]) -> Names:
+def _up_to_edge(side: list[int]) -> NameIndices:
     return tuple(side[: side.index(EDGE) + 1] if EDGE in side else side)
 
 

@@ -53,7 +53,7 @@ def free_pinned() -> None:
     getattr(torch._C, "_host_emptyCache", lambda: None)()  # noqa: SLF001  no public name
 
 
-def limits(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
+def pinned_limits(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
     """Yield what memory of each size costs, and whether too large a request fails safely."""
     count = sizes["least"]
     while count <= sizes["most"]:

@@ -140,7 +140,7 @@ def _at_most_sizes(of: Measured, first: str, second: str, wanted: Order) -> Clai
     return at_most_of_sizes([relations], wanted, why)
 
 
-LIMITS = Experiment(
+PINNED_MEMORY = Experiment(
     "E15",
     "pinned_limits",
     "what pinned memory costs by size, what happens if too much is asked for, and what it costs other host work",

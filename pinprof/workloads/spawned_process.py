@@ -20,7 +20,7 @@ GOODBYE_S = 5
 """How long a process may take to end by itself."""
 
 
-class ApartError(PinprofError):
+class SpawnedProcessError(PinprofError):
     """A function failed in the other process; the text says how, in one line."""
 
 
@@ -35,7 +35,7 @@ class _Ended:
 
 
 @final
-class Apart:
+class SpawnedProcess:
     """A process in which generator functions run one after the other; after a failure a new one takes its place.
 
     It is spawned, not forked, so that it can use the GPU; functions and what they yield must be picklable.
@@ -45,7 +45,7 @@ class Apart:
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
 
-    def __enter__(self) -> "Apart":
+    def __enter__(self) -> "SpawnedProcess":
         return self
 
     def __exit__(
@@ -54,7 +54,7 @@ class Apart:
         self.renew()
 
     def call(self, function: Callable[..., Iterator[Any]], *args: object, timeout_s: float) -> Iterator[Any]:
-        """Yield what the function yields there. Raises ApartError if it fails, dies or takes too long."""
+        """Yield what the function yields there. Raises SpawnedProcessError if it fails, dies or takes too long."""
         connection = self._started()
         done = False
         try:
@@ -63,7 +63,7 @@ class Apart:
             while isinstance(answer := self._answer(connection, deadline, timeout_s), _Value):
                 yield answer.value
             if answer.problem is not None:
-                raise ApartError(answer.problem)
+                raise SpawnedProcessError(answer.problem)
             done = True
         finally:
             if not done:
