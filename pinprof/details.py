@@ -91,10 +91,10 @@ class Details:
         """
         rows = self.overlap.row
         launch = self.trace.links.launch[rows]
-        known = np.flatnonzero(launch != NONE)
+        launched = np.flatnonzero(launch != NONE)
         places: list[SourceLine | None] = [None] * len(rows)
-        called = call_places(self.trace, launch[known].astype(np.int64), self.sources)
-        for index, place in zip(known.tolist(), called, strict=True):
+        called = call_places(self.trace, launch[launched].astype(np.int64), self.sources)
+        for index, place in zip(launched.tolist(), called, strict=True):
             places[index] = place
         of_wait = {int(copy): line for copy, line in zip(self.syncs.stalls.copy, self.syncs.lines, strict=True) if line}
         return tuple(of_wait.get(int(row), place) for row, place in zip(rows.tolist(), places, strict=True))

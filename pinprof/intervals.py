@@ -112,7 +112,7 @@ def distinct(values: npt.NDArray[Integer]) -> npt.NDArray[Integer]:
 
 
 def last_below(values: IntArray, behind: IntArray, limit: IntArray) -> IntArray:
-    """Return per query the last place before `behind` at which a value is below the limit, -1 for none.
+    """Return per query the last index before `behind` at which a value is below the limit, -1 for none.
 
     The least value of each block of 1, 2, 4, ... places is known. The search goes to the left over larger and larger
     blocks until one holds such a value, and then down into that.

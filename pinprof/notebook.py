@@ -191,7 +191,7 @@ def whatif(source: TraceOrUrl | Report, scenario: Scenario | None = None, **chan
 
         pinprof.whatif("trace.json.gz", drop_syncs="all", pin=True).saving_ms
 
-    The `changes` are the fields of `Scenario`, as the options of `pinprof whatif`; they may be given as one, too.
+    The `changes` are the fields of `Scenario`, named as the options of `pinprof whatif`, or a `Scenario` itself.
 
     Raises TraceError as `predict` does, TypeError for a change that is none of these.
     """
@@ -303,8 +303,8 @@ def analyze_job(
     """
     checked_pattern(rank_from)
     pinning = None if machine is None else read_machine(machine)
-    given = [traces] if isinstance(traces, str | os.PathLike) else traces
-    files = [path for name in given for path in trace_files(os.fspath(name))]
+    sources = [traces] if isinstance(traces, str | os.PathLike) else traces
+    files = [path for name in sources for path in trace_files(os.fspath(name))]
     measured, skipped = measure_all(files, jobs, client, pinning)
     if not measured:
         raise TraceError(str(next(iter(skipped.values()), "no traces are given")))

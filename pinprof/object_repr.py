@@ -16,8 +16,8 @@ def one_line(what: str, parts: Iterable[str]) -> str:
 def as_table(title: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> str:
     """Return a table of plain texts as HTML for a notebook, the first column naming the rows."""
     body = "".join(_row("th", "td", row) for row in rows[:MOST_ROWS])
-    left = len(rows) - MOST_ROWS
-    more = _row("th", "td", (f"and {left} more",)) if left > 0 else ""
+    left_out = len(rows) - MOST_ROWS
+    more = _row("th", "td", (f"and {left_out} more",)) if left_out > 0 else ""
     top = f"<thead>{_row('th', 'th', head)}</thead>" if head else ""
     caption = f'<caption style="text-align:left"><b>{_shown(title)}</b></caption>'
     return f"<table>{caption}{top}<tbody>{body}{more}</tbody></table>"

@@ -94,12 +94,12 @@ def running(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], descriptors: Sequence[int] = ()
 ) -> Iterator[Running]:
     """Run a command in a session of its own while the block is open."""
-    with tempfile.TemporaryFile() as printed, _standard_input() as given:
+    with tempfile.TemporaryFile() as printed, _standard_input() as standard_input:
         process = subprocess.Popen(  # noqa: S603  the user's program
             command,
             cwd=folder,
             env={**environment_of_folders(), **environment},
-            stdin=given,
+            stdin=standard_input,
             stdout=printed,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -117,14 +117,14 @@ def _standard_input() -> Iterator[int]:
     if not os.isatty(0):
         yield subprocess.DEVNULL
         return
-    ours, given = pty.openpty()
+    controller, terminal = pty.openpty()
     try:
-        fcntl.ioctl(given, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, b" " * WINSIZE_BYTES))
-        os.write(ours, END_OF_FILE * MOST_READS)
-        yield given
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, b" " * WINSIZE_BYTES))
+        os.write(controller, END_OF_FILE * MOST_READS)
+        yield terminal
     finally:
-        os.close(given)
-        os.close(ours)
+        os.close(terminal)
+        os.close(controller)
 
 
 def end_process(process: "subprocess.Popen[bytes]") -> None:

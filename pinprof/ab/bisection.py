@@ -80,7 +80,7 @@ def bisect(good: str, commits: Sequence[str], compare: RevisionTest, tell: Calla
 
 
 def _nearest(suspects: Sequence[str], broken: set[str]) -> int | None:
-    """Return the place of the commit nearest to the middle that is not broken; the last one is known to be slower."""
+    """Return the index of the unbroken commit nearest to the middle; the last commit is known to be slower."""
     middle = (len(suspects) - 1) // 2
     places = [index for index in range(len(suspects) - 1) if suspects[index] not in broken]
     return min(places, key=lambda index: abs(index - middle), default=None)

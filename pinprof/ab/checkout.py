@@ -93,47 +93,47 @@ class Repository:
         repositories are copied.
         """
         with temporary_folder("ab") as outer:
-            place = outer / self.top.name
+            copy_top = outer / self.top.name
             with copying(self.top):
-                place.mkdir()
-                copy_git(self.top / REPOSITORY, place / REPOSITORY)
-                (place / REPOSITORY / "index").unlink(missing_ok=True)  # it is that of the working tree
-                git(place, "checkout", "--quiet", "--force", "--detach", commit, as_the_user=True)
+                copy_top.mkdir()
+                copy_git(self.top / REPOSITORY, copy_top / REPOSITORY)
+                (copy_top / REPOSITORY / "index").unlink(missing_ok=True)  # it is that of the working tree
+                git(copy_top, "checkout", "--quiet", "--force", "--detach", commit, as_the_user=True)
                 if patch is not None:
-                    apply_patch(place, patch)
-                self._add_others(place)
-            yield place
+                    apply_patch(copy_top, patch)
+                self._add_others(copy_top)
+            yield copy_top
 
-    def version(self, name: str, place: Path, words: Sequence[str], others: Sequence[Path] = ()) -> ProgramVersion:
+    def version(self, name: str, copy_top: Path, words: Sequence[str], others: Sequence[Path] = ()) -> ProgramVersion:
         """Return the version in a folder like this repository; it must not import code of the other versions."""
-        environment = {} if place == self.top else moved_environment(self.top, place)
-        folder = place / self.folder.relative_to(self.top)
+        environment = {} if copy_top == self.top else moved_environment(self.top, copy_top)
+        folder = copy_top / self.folder.relative_to(self.top)
         if not folder.is_dir():
             raise MeasureError(f"{name}: it has no folder {self.folder.relative_to(self.top)}")
         inside = {self.top / path for path in (*self.ignored(), *self.submodules())}
-        wrong = tuple(f"{other}{os.sep}" for other in others if not any(link in place.parents for link in inside))
+        wrong = tuple(f"{other}{os.sep}" for other in others if not any(link in copy_top.parents for link in inside))
         return ProgramVersion(name, tuple(words), folder, environment, wrong)
 
-    def _add_others(self, place: Path) -> None:
+    def _add_others(self, copy_top: Path) -> None:
         """Add to a version what is in the working tree and not in git."""
         for path in self.submodules():
-            if (self.top / path).is_dir() and not any((place / path).glob("*")):
+            if (self.top / path).is_dir() and not any((copy_top / path).glob("*")):
                 with suppress(OSError):
-                    (place / path).rmdir()
-                (place / path).parent.mkdir(parents=True, exist_ok=True)
-                copy_folder(self.top / path, place / path)
+                    (copy_top / path).rmdir()
+                (copy_top / path).parent.mkdir(parents=True, exist_ok=True)
+                copy_folder(self.top / path, copy_top / path)
         links = []
         for path in self.ignored():
-            here, there = self.top / path.rstrip("/"), place / path.rstrip("/")
-            if here.exists() and not there.exists() and not here.is_relative_to(place.parent):
+            here, there = self.top / path.rstrip("/"), copy_top / path.rstrip("/")
+            if here.exists() and not there.exists() and not here.is_relative_to(copy_top.parent):
                 with suppress(OSError):
                     there.parent.mkdir(parents=True, exist_ok=True)
                     if git_directory(here / REPOSITORY):
                         copy_folder(here, there)
                     else:
                         there.symlink_to(here)
-                        links.append(there.relative_to(place))
-        exclude(place, links)
+                        links.append(there.relative_to(copy_top))
+        exclude(copy_top, links)
 
 
 def apply_patch(folder: Path, patch: Path) -> None:
@@ -144,22 +144,22 @@ def apply_patch(folder: Path, patch: Path) -> None:
         raise MeasureError(f"{patch}: the patch does not apply ({error})") from error
 
 
-def moved_environment(top: Path, place: Path) -> dict[str, str]:
+def moved_environment(top: Path, copy_top: Path) -> dict[str, str]:
     """Return the environment of a version: folders of the repository on PYTHONPATH become the version's own.
 
     Git does not look for a repository above the version.
     """
-    ceiling = os.pathsep.join(filter(None, (str(place.parent), os.environ.get(CEILING))))
-    return {CEILING: ceiling, **_moved_path(top, place)}
+    ceiling = os.pathsep.join(filter(None, (str(copy_top.parent), os.environ.get(CEILING))))
+    return {CEILING: ceiling, **_moved_path(top, copy_top)}
 
 
-def _moved_path(top: Path, place: Path) -> dict[str, str]:
+def _moved_path(top: Path, copy_top: Path) -> dict[str, str]:
     path = os.environ.get("PYTHONPATH")
     if not path:
         return {}
     entries = [Path(entry) for entry in path.split(os.pathsep)]
     moved = [
-        str(place / entry.resolve().relative_to(top))
+        str(copy_top / entry.resolve().relative_to(top))
         if entry.is_absolute() and entry.resolve().is_relative_to(top)
         else str(entry)
         for entry in entries

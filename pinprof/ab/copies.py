@@ -170,14 +170,14 @@ def copied(top: Path, needed: Iterable[Path], changed: Mapping[Path, bytes]) -> 
     data, are linked: the program writes to the originals through these links.
     """
     with temporary_folder("try") as outer:
-        place = outer / (top.name or "program")
+        copy_top = outer / (top.name or "program")
         with copying(top):
             copy = _Copy(top, frozenset((*needed, *changed)), outer)
-            copy.folder(top, place)
-            exclude(place, [link.relative_to(top) for link in copy.links if link.is_dir()])
+            copy.folder(top, copy_top)
+            exclude(copy_top, [link.relative_to(top) for link in copy.links if link.is_dir()])
             for file, content in changed.items():
-                (place / file.relative_to(top)).write_bytes(content)
-        yield place
+                (copy_top / file.relative_to(top)).write_bytes(content)
+        yield copy_top
 
 
 @contextmanager

@@ -95,17 +95,17 @@ class Plan:
         return self.turns > 1
 
 
-def plans(wanted: TurnMode, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> list[Plan]:
+def plans(mode: TurnMode, first: Sequence[TimedProcess], plan: Plan, at_once: int) -> list[Plan]:
     """Return how to measure, the best plan first: several pairs at once, one in turns, process after process.
 
     A program that may end before it has made the steps of all turns takes fewer turns.
     """
-    why_runs = _why_runs(first) if wanted == "auto" else ""
-    takes_turns = wanted == "steps" or (wanted == "auto" and not why_runs)
+    why_runs = _why_runs(first) if mode == "auto" else ""
+    takes_turns = mode == "steps" or (mode == "auto" and not why_runs)
     workers = max(timed.children for timed in first)
     candidates = []
-    if at_once > 1 and workers and wanted != "runs":  # started at once, programs with workers may take turns
-        turned = turns_with_workers(plan, workers, FEWEST_WITH_WORKERS if wanted == "steps" else 1)
+    if at_once > 1 and workers and mode != "runs":  # started at once, programs with workers may take turns
+        turned = turns_with_workers(plan, workers, FEWEST_WITH_WORKERS if mode == "steps" else 1)
         few = "" if turned.takes_turns else f"{why_runs}, and --seconds has too few steps for turns with them"
         candidates.append(replace(turned, at_once=at_once, why_runs=few))
     elif at_once > 1:
@@ -115,7 +115,7 @@ def plans(wanted: TurnMode, first: Sequence[TimedProcess], plan: Plan, at_once: 
         candidates.append(turns_with_workers(plan, workers, FEWEST_WITH_WORKERS))
     elif takes_turns:
         candidates += [plan, fewer_turns(plan)]
-    if wanted != "steps":
+    if mode != "steps":
         candidates.append(replace(without_turns(plan), at_once=0, why_runs=why_runs))
     return list(dict.fromkeys(candidates))
 
@@ -131,13 +131,13 @@ def _why_runs(first: Sequence[TimedProcess]) -> str:
     return ""
 
 
-def pairs_at_once(wanted: int, first: Sequence[TimedProcess]) -> int:
+def pairs_at_once(most: int, first: Sequence[TimedProcess]) -> int:
     """Return how many pairs may start at once, by the memory and processes of the first runs; 0 or 1: none."""
     if any(timed.ranks > 1 for timed in first):
         return 0
     cores = available_cores()
     processes = 1 + max(timed.children for timed in first)
-    limits = [wanted, int(STARTING_PER_CORE * cores / 2), PROCESSES_PER_CORE * cores // (2 * processes)]
+    limits = [most, int(STARTING_PER_CORE * cores / 2), PROCESSES_PER_CORE * cores // (2 * processes)]
     memory = max(timed.gpu_memory or 0.0 for timed in first)
     if any(timed.gpu for timed in first):
         free = min(min(timed.gpu_free for timed in first) + memory + CONTEXT, 1.0)  # the first run has ended
@@ -157,10 +157,9 @@ def fewer_turns(plan: Plan) -> Plan:
 def in_one_turn(plan: Plan, workers: int) -> Plan:
     """Return the plan by which each version makes all its steps in one turn."""
     settling = _settling_steps(plan, workers)
-    left = plan.steps - settling
-    return replace(
-        plan, turns=1, turn_steps=left if left >= COUNTED * settling else plan.steps, settling_steps=settling
-    )
+    timed_steps = plan.steps - settling
+    turn_steps = timed_steps if timed_steps >= COUNTED * settling else plan.steps
+    return replace(plan, turns=1, turn_steps=turn_steps, settling_steps=settling)
 
 
 def without_turns(plan: Plan) -> Plan:

@@ -335,5 +335,5 @@ def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) ->
 
 def _started_at_once(trace: Trace, rows: Int64s) -> Bools:
     """Return whether the copy began as soon as it was launched; launched earlier, it would have run earlier."""
-    known = trace.links.launch[rows] != NONE
-    return known & (trace.gpu.start_ns[rows] - trace.launched_ns[rows] <= LAUNCH_LATENCY_NS)
+    is_linked = trace.links.launch[rows] != NONE
+    return is_linked & (trace.gpu.start_ns[rows] - trace.launched_ns[rows] <= LAUNCH_LATENCY_NS)

@@ -296,7 +296,7 @@ def _places(stacks: Iterable[tuple[Sequence[_Line], int]]) -> tuple[HostPlace, .
 def receiving_share(profile: HostProfile | None) -> float:
     """Return the largest share of a DataLoader's time in which it receives batches, and does not wait for a worker.
 
-    One sample more than was met, since none may be chance; 1 where too few samples tell.
+    It counts one sample more than it finds, because none may be chance. It is 1 if there are too few samples.
     """
     if profile is None:
         return 1.0

@@ -100,8 +100,8 @@ def _batches_are_pinned(trace: Trace) -> bool | None:
     ):
         batches = copies
     memories = set(gpu.host_memory[batches].tolist())
-    known = {PINNED: True, PAGEABLE: False}
-    return known.get(memories.pop()) if len(memories) == 1 else None
+    is_pinned = {PINNED: True, PAGEABLE: False}
+    return is_pinned.get(memories.pop()) if len(memories) == 1 else None
 
 
 def _pins(trace: Trace, times: Intervals, *, pin_thread: bool, in_process: bool) -> bool | None:
@@ -118,9 +118,9 @@ def _pins(trace: Trace, times: Intervals, *, pin_thread: bool, in_process: bool)
     return False if unpinned else None  # with workers: it gets batches from them, not from a thread that pins
 
 
-def _any_within(times: Intervals, trace: Trace, events: HostEvents, wanted: Callable[[str], bool]) -> bool:
+def _any_within(times: Intervals, trace: Trace, events: HostEvents, has_name: Callable[[str], bool]) -> bool:
     """Return whether the main thread has one of the wanted events in its waits for a batch."""
-    rows = np.flatnonzero(events.named(wanted) & _of_main(trace, events))
+    rows = np.flatnonzero(events.named(has_name) & _of_main(trace, events))
     return bool(covered(times, events.start_ns[rows], events.end_ns[rows]).any())
 
 

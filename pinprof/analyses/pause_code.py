@@ -120,13 +120,13 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
         node[level] = count + which
         columns.append((caller[first], functions.name[level[first]].astype(np.int64), level[first]))
         count += len(keys)
-    known = np.flatnonzero(node != NONE)
+    in_tree = np.flatnonzero(node != NONE)
     launching = calling_function(trace, np.flatnonzero(trace.launches_work))
     launching = node[launching[launching != NONE]]
     launches = np.bincount(launching[launching != NONE], minlength=count)
 
     def summed(times: Int64s) -> Int64s:
-        return np.bincount(node[known], times[known], minlength=count).astype(np.int64)
+        return np.bincount(node[in_tree], times[in_tree], minlength=count).astype(np.int64)
 
     parent, name, row = (np.concatenate(column) for column in zip(*columns, strict=True))
     for number in range(count - 1, -1, -1):  # callers come before what they call

@@ -58,18 +58,18 @@ class ServingPhase:
 
 def batch_of(mark: str) -> MarkedBatch | None:
     """Return what a server's mark says of its batch; None for any other annotation."""
-    if found := VLLM.fullmatch(mark):
-        prefills, decodes = int(found["prefills"]), int(found["decodes"])
+    if match := VLLM.fullmatch(mark):
+        prefills, decodes = int(match["prefills"]), int(match["decodes"])
         return MarkedBatch(
-            _phase(prefills, decodes), prefills + decodes, int(found["prefilled"]) + int(found["decoded"])
+            _phase(prefills, decodes), prefills + decodes, int(match["prefilled"]) + int(match["decoded"])
         )
-    if found := VLLM_OF_2025.fullmatch(mark):
-        prefills, decodes = int(found["prefills"]), int(found["decodes"])
+    if match := VLLM_OF_2025.fullmatch(mark):
+        prefills, decodes = int(match["prefills"]), int(match["decodes"])
         return MarkedBatch(_phase(prefills, decodes), prefills + decodes, None if prefills else decodes)
-    if found := SGLANG.fullmatch(mark):
-        phase, requests = MODES.get(found["mode"], OTHER), int(found["requests"])
+    if match := SGLANG.fullmatch(mark):
+        phase, requests = MODES.get(match["mode"], OTHER), int(match["requests"])
         unmarked = requests if phase == DECODE else None
-        return MarkedBatch(phase, requests, int(found["tokens"]) if found["tokens"] else unmarked)
+        return MarkedBatch(phase, requests, int(match["tokens"]) if match["tokens"] else unmarked)
     return None
 
 
@@ -119,13 +119,13 @@ def _phase(prefills: int, decodes: int) -> str:
 def _batches(trace: Trace) -> dict[int, MarkedBatch]:
     """Return by complete step what its first mark says."""
     marks = trace.annotations
-    known = {number: batch for number, name in enumerate(marks.names) if (batch := batch_of(name))}
-    rows = np.flatnonzero(np.isin(marks.name, list(known)))
+    batches_by_name = {number: batch for number, name in enumerate(marks.names) if (batch := batch_of(name))}
+    rows = np.flatnonzero(np.isin(marks.name, list(batches_by_name)))
     step = step_at(trace.steps, marks.start_ns[rows])
     batches: dict[int, MarkedBatch] = {}
     for row, number in zip(rows.tolist(), step.tolist(), strict=True):
         if number != NONE and trace.steps.complete[number]:
-            batches.setdefault(number, known[int(marks.name[row])])
+            batches.setdefault(number, batches_by_name[int(marks.name[row])])
     return batches
 
 

@@ -144,8 +144,8 @@ def step_windows(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """
     step, start, end = steps_on_gpu(trace, rows)
     first = trace.links.activity_step[rows]
-    known = slice(1 if len(step) > 1 and step[0] == first[first != NONE].min() else 0, None)
-    return step[known], start[known], end[known]
+    windows_known = slice(1 if len(step) > 1 and step[0] == first[first != NONE].min() else 0, None)
+    return step[windows_known], start[windows_known], end[windows_known]
 
 
 def steps_on_gpu(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:

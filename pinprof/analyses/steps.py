@@ -88,8 +88,8 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
         return float(ends[first] - trace.gpu.start_ns[trace.links.activity_step == first].min())
     between, count = int(ends[last] - ends[first]), int(last - first)
     if trace.steps.unlike is not None:
-        apart = _around_unlike(ends[first : last + 1], trace.steps.unlike[first : last + 1])
-        between, count = between - int(apart.sum()), count - len(apart)
+        around_unlike = _around_unlike(ends[first : last + 1], trace.steps.unlike[first : last + 1])
+        between, count = between - int(around_unlike.sum()), count - len(around_unlike)
     return between / count if between > 0 and count else None
 
 

@@ -186,8 +186,8 @@ def _not_blocking(bench: Bench) -> Iterator[Advice]:
         yield Advice("pageable_free_up_to", text, None, "bytes")
         return
     largest = free[-1].size or 0
-    held = blocked[len(free) :]
-    beyond = f"; one of {size(held[0].size or 0)} holds the host for {shown(held[0])}" if held else ""
+    blocking = blocked[len(free) :]
+    beyond = f"; one of {size(blocking[0].size or 0)} holds the host for {shown(blocking[0])}" if blocking else ""
     text = (
         f"Up to {size(largest)} a non_blocking copy of pageable memory does not wait for the stream: "
         f"the call takes {shown(free[-1])}{beyond}."

@@ -35,12 +35,12 @@ EXPERIMENTS = (
 )
 
 
-def experiment(name: str) -> Experiment:
+def experiment_of(name: str) -> Experiment:
     """Return the experiment of this name or number, in capitals or not. Raises UnknownExperimentError."""
-    for known in EXPERIMENTS:
-        if name.strip().lower() in (known.name, known.number.lower()):
-            return known
-    names = ", ".join(f"{known.number} {known.name}" for known in EXPERIMENTS)
+    for candidate in EXPERIMENTS:
+        if name.strip().lower() in (candidate.name, candidate.number.lower()):
+            return candidate
+    names = ", ".join(f"{candidate.number} {candidate.name}" for candidate in EXPERIMENTS)
     raise UnknownExperimentError(f"no experiment is named {name!r}; there are {names}")
 
 
@@ -63,34 +63,34 @@ class ClaimVerdict(Struct, frozen=True):
 
 def verdicts(bench: Bench) -> list[ClaimVerdict]:
     """Return a verdict on each claim: `unknown` where its figures were not measured or say nothing."""
-    return [_verdict(bench, known, claim) for known in EXPERIMENTS for claim in known.claims]
+    return [_verdict(bench, experiment, claim) for experiment in EXPERIMENTS for claim in experiment.claims]
 
 
-def _verdict(bench: Bench, known: Experiment, claim: Claim) -> ClaimVerdict:
-    measured = Measured(bench, known.number)
+def _verdict(bench: Bench, experiment: Experiment, claim: Claim) -> ClaimVerdict:
+    measured = Measured(bench, experiment.number)
     outcome, text = judged(measured, claim.judge)
     return ClaimVerdict(
-        known.number,
+        experiment.number,
         claim.text,
         outcome,
         text,
         claim.sources,
-        _published(bench, known, claim, measured.asked),
+        _published(bench, experiment, claim, measured.asked),
         "; ".join(map(_with_spread, measured.asked)) if len(measured.asked) <= MOST_SHOWN else "",
         claim.differs if outcome in {"refuted", "depends"} else "",
     )
 
 
-def _published(bench: Bench, known: Experiment, claim: Claim, asked: Sequence[Figure]) -> str:
+def _published(bench: Bench, experiment: Experiment, claim: Claim, asked: Sequence[Figure]) -> str:
     units = {(figure.name, figure.size): figure.unit for figure in asked}
     figures = [
         f"{published.figure}: {amount(units[published.figure, published.size], published.value)}"
-        for published in known.published
+        for published in experiment.published
         if (published.figure, published.size) in units
     ]
     text = "; ".join((*figures, *filter(None, (claim.shows,))))
-    result = bench.result(known.number)
-    others = known.texts_sizes(result.sizes) if result and text else {}
+    result = bench.result(experiment.number)
+    others = experiment.texts_sizes(result.sizes) if result and text else {}
     of_sizes = ", ".join(f"{name} {value:,}" for name, value in others.items())
     return f"{text} (for {of_sizes})" if of_sizes else text
 

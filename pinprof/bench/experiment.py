@@ -86,6 +86,10 @@ class Experiment:
             if size.of_text and sizes.get(size.name, size.default) != size.default
         }
 
+    def published_at(self, sizes: Mapping[str, int]) -> dict[str, float]:
+        """Return the published values by figure; none where these sizes differ from the text's own."""
+        return {} if self.texts_sizes(sizes) else {figure.figure: figure.value for figure in self.published}
+
     @property
     def sources(self) -> tuple[str, ...]:
         """The texts of its claims, without pinprof's own."""
@@ -98,9 +102,10 @@ def traces_of(path: Path, processes: int) -> list[Path]:
     return [path.with_name(f"{stem}.process{number}{dot}{suffix}") for number in range(processes)]
 
 
-def resized(known: Experiment, chosen: Mapping[str, int]) -> Experiment:
+def resized(experiment: Experiment, chosen: Mapping[str, int]) -> Experiment:
     """Return the experiment with the chosen sizes in place of its own, quick or not."""
     sizes = (
-        replace(size, default=chosen[size.name], quick=None) if size.name in chosen else size for size in known.sizes
+        replace(size, default=chosen[size.name], quick=None) if size.name in chosen else size
+        for size in experiment.sizes
     )
-    return replace(known, sizes=tuple(sizes))
+    return replace(experiment, sizes=tuple(sizes))

@@ -211,12 +211,12 @@ def more(first: str, second: str) -> Judge:
     return lambda of: ordered(of(first), of(second), "more")
 
 
-def ordered(first: Figure, second: Figure, *wanted: Order) -> ClaimJudgement:
+def ordered(first: Figure, second: Figure, *expected: Order) -> ClaimJudgement:
     """Judge the claim that the first figure stands in one of these orders to the second."""
     relation = order(first, second)
     if relation == "unsure":
         return ClaimJudgement("unknown", against(first, second))
-    return decide(against(first, second), confirmed=relation in wanted, refuted=relation not in wanted)
+    return decide(against(first, second), confirmed=relation in expected, refuted=relation not in expected)
 
 
 def all_less(*pairs: tuple[str, str]) -> Judge:
@@ -233,20 +233,22 @@ def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> ClaimJudgement:
     return decide(why, confirmed=relations <= {"less"}, refuted=relations <= {"more", "same"})
 
 
-def extreme(name: str, others: Sequence[str], wanted: Order) -> Judge:
+def extreme(name: str, others: Sequence[str], expected: Order) -> Judge:
     """Judge the claim that a strategy takes less, or more, than all others."""
-    return lambda of: _extreme(of(name), of.all(*(other for other in others if other != name)), wanted)
+    return lambda of: _extreme(of(name), of.all(*(other for other in others if other != name)), expected)
 
 
-def _extreme(chosen: Figure, others: Sequence[Figure], wanted: Order) -> ClaimJudgement:
+def _extreme(chosen: Figure, others: Sequence[Figure], expected: Order) -> ClaimJudgement:
     relations = [order(chosen, other) for other in others]
-    most = (min if wanted == "less" else max)(others, key=lambda figure: figure.median)
-    why = f"{shown(chosen)}; of the others the {'best' if wanted == 'less' else 'worst'} is {most.name}, {shown(most)}"
-    if all(relation == wanted for relation in relations):
+    most = (min if expected == "less" else max)(others, key=lambda figure: figure.median)
+    why = (
+        f"{shown(chosen)}; of the others the {'best' if expected == 'less' else 'worst'} is {most.name}, {shown(most)}"
+    )
+    if all(relation == expected for relation in relations):
         return ClaimJudgement("confirmed", why)
-    if any(relation in {"less", "more"} and relation != wanted for relation in relations):
+    if any(relation in {"less", "more"} and relation != expected for relation in relations):
         return ClaimJudgement("refuted", why)
-    alike = [other.name for other, relation in zip(others, relations, strict=True) if relation != wanted]
+    alike = [other.name for other, relation in zip(others, relations, strict=True) if relation != expected]
     outcome: ClaimOutcome = "depends" if "same" in relations else "unknown"
     return ClaimJudgement(outcome, f"{why}; no clear difference from {' and '.join(alike)}")
 

@@ -129,15 +129,15 @@ def again_is_cheap(of: Measured) -> ClaimJudgement:
     return _at_most_sizes(of, "allocate, pinned again", "allocate, pinned", "less")
 
 
-def _at_most_sizes(of: Measured, first: str, second: str, wanted: Order) -> ClaimJudgement:
+def _at_most_sizes(of: Measured, first: str, second: str, expected: Order) -> ClaimJudgement:
     pairs = all_pairs_by_size(of, first, second)
     relations = [order(*pair) for pair in pairs]
     of.asked.extend(pairs[-1])
     why = f"{size(pairs[-1][0].size or 0)}: {against(*pairs[-1])}"
     if len(pairs) > 1:
-        why += f"; {'dearer' if wanted == 'more' else 'cheaper'} beyond the spread at {relations.count(wanted)} of "
+        why += f"; {'dearer' if expected == 'more' else 'cheaper'} beyond the spread at {relations.count(expected)} of "
         why += f"{len(pairs)} sizes"
-    return at_most_of_sizes([relations], wanted, why)
+    return at_most_of_sizes([relations], expected, why)
 
 
 PINNED_MEMORY = Experiment(

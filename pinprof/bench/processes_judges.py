@@ -114,9 +114,9 @@ def goes_as_pageable(of: Measured) -> ClaimJudgement:
         f"{against(pinned, pageable)}"
     )
     as_fast = ratio.low >= 1 / ALIKE and ratio.high <= ALIKE
-    held, free = call.low >= HIDDEN, call.high <= BARELY
-    other = ratio.low > ALIKE or ratio.high < 1 / ALIKE or free
-    return decide(why, confirmed=as_fast and held and order(pinned, pageable) == "less", refuted=other)
+    blocks, returns = call.low >= HIDDEN, call.high <= BARELY
+    other = ratio.low > ALIKE or ratio.high < 1 / ALIKE or returns
+    return decide(why, confirmed=as_fast and blocks and order(pinned, pageable) == "less", refuted=other)
 
 
 def reaches_the_link(of: Measured) -> ClaimJudgement:
@@ -142,14 +142,14 @@ def reaches_the_link(of: Measured) -> ClaimJudgement:
     )
 
 
-def at_most_of_sizes(ways: Sequence[Sequence[Order]], wanted: Order, why: str) -> ClaimJudgement:
+def at_most_of_sizes(ways: Sequence[Sequence[Order]], expected: Order, why: str) -> ClaimJudgement:
     """Judge by figures of many sizes: in each direction most are in the wanted order, and none is in another.
 
     Sizes whose spread is too wide contradict nothing.
     """
-    contradicted = any(relation not in {wanted, "unsure"} for relations in ways for relation in relations)
-    mostly = all(relations.count(wanted) > MOSTLY * len(relations) for relations in ways)
-    never = not any(wanted in relations for relations in ways)
+    contradicted = any(relation not in {expected, "unsure"} for relations in ways for relation in relations)
+    mostly = all(relations.count(expected) > MOSTLY * len(relations) for relations in ways)
+    never = not any(expected in relations for relations in ways)
     return decide(why, confirmed=mostly and not contradicted, refuted=never and contradicted)
 
 
@@ -259,16 +259,16 @@ def is_staged(of: Measured) -> ClaimJudgement:
     before the GPU copies. During a large copy the call lasts and the process uses a CPU. Neither happens with pinned
     memory.
     """
-    taken, not_taken = (of(f"taken along by the call, HtoD {memory}") for memory in ("pageable", "pinned"))
+    from_pageable, from_pinned = (of(f"taken along by the call, HtoD {memory}") for memory in ("pageable", "pinned"))
     pageable, pinned = (
         [_largest(of, f"{what}, {way} {memory}") for way in WAYS for what in ("host busy", "call")]
         for memory in ("pageable", "pinned")
     )
     why = (
-        f"small sources are taken along by the call: {shown(taken)} (pageable), {shown(not_taken)} (pinned); "
+        f"small sources are taken along by the call: {shown(from_pageable)} (pageable), {shown(from_pinned)} (pinned); "
         f"for {_by_way(pageable)} of a large copy the host is busy and in the call, for {_by_way(pinned)} of a pinned"
     )
-    taken_along = taken.low == 1 and not_taken.high == 0
+    taken_along = from_pageable.low == 1 and from_pinned.high == 0
     works = all(figure.low >= HIDDEN for figure in pageable) and all(figure.high <= BARELY for figure in pinned)
     idle = any(figure.high <= BARELY for figure in pageable)
     return decide(why, confirmed=taken_along and works, refuted=idle)
@@ -318,8 +318,8 @@ def pageable_holds_the_host(of: Measured) -> ClaimJudgement:
         f"the call takes {shown(smallest)} at {size(smallest.size or 0)}, {shown(largest)} at {size(largest.size or 0)}"
     )
     relation = order(smallest, largest)
-    held = relation == "less" and largest.low > smallest.high / HELD_SHARE
-    return decide(why, confirmed=relation in {"same", "more"}, refuted=held)
+    is_held = relation == "less" and largest.low > smallest.high / HELD_SHARE
+    return decide(why, confirmed=relation in {"same", "more"}, refuted=is_held)
 
 
 PUBLISHED_RATES = (

@@ -76,15 +76,15 @@ def leave_job() -> None:
 
 
 NOT_HERE = "-"
-"""Stands in the store for the decision that the meeting is not at this place."""
+"""Stands in the store for the decision that the meeting is not at this step boundary."""
 
 
 class Rendezvous:
     """A meeting of all ranks: a step boundary at which they do the same thing, after all have asked for it.
 
-    The place of a boundary is the number of steps that the program has made. The first rank at a place decides for all:
-    the meeting is there if all ranks have asked at earlier places. Every rank still has to reach that place, and finds
-    the decision there. The ranks may be at different steps, and the program neither waits nor makes a collective.
+    A boundary is known by the number of steps that the program has made. The first rank at a boundary decides for all:
+    the meeting is there if all ranks have asked at earlier ones. Every other rank finds the decision when it comes
+    there. The ranks may be at different steps, and the program neither waits nor makes a collective.
     Raises the store's error if the store is gone.
     """
 
@@ -94,15 +94,15 @@ class Rendezvous:
         self._ranks = ranks
         self._asked = False
 
-    def reached(self, place: int, text: str) -> str | None:
-        """Return None if the meeting is not at this place, otherwise the text of the first rank there.
+    def reached(self, step: int, text: str) -> str | None:
+        """Return None if the meeting is not after this step, otherwise the text of the first rank there.
 
         The first call asks for the meeting.
         """
-        self._ask(place)
+        self._ask(step)
         have_all_asked = self.missing() <= 0  # before `_latest`, because the last rank may ask in between
-        held = have_all_asked and place > self._latest(place)
-        decided = self._store.compare_set(f"{self._name}/at/{place}", "", text if held else NOT_HERE).decode()
+        is_here = have_all_asked and step > self._latest(step)
+        decided = self._store.compare_set(f"{self._name}/at/{step}", "", text if is_here else NOT_HERE).decode()
         return None if decided == NOT_HERE else decided
 
     def missing(self) -> int:
@@ -117,19 +117,19 @@ class Rendezvous:
         """Let the others meet without this rank if it has not asked."""
         self._ask(0)
 
-    def _ask(self, place: int) -> None:
+    def _ask(self, step: int) -> None:
         """Ask for the meeting, once."""
         if self._asked:
             return
-        latest = self._latest(place)
-        while latest < place:
-            latest = int(self._store.compare_set(f"{self._name}/latest", str(latest), str(place)))
-        self._store.add(f"{self._name}/asked", 1)  # last: whoever counts all ranks must also see the latest place
+        latest = self._latest(step)
+        while latest < step:
+            latest = int(self._store.compare_set(f"{self._name}/latest", str(latest), str(step)))
+        self._store.add(f"{self._name}/asked", 1)  # last: whoever counts all ranks must also see the latest step
         self._asked = True
 
-    def _latest(self, place: int) -> int:
-        """Return the latest place where a rank has asked, or this place."""
-        return int(self._store.compare_set(f"{self._name}/latest", "", str(place)))
+    def _latest(self, step: int) -> int:
+        """Return the latest step at which a rank has asked, or this step."""
+        return int(self._store.compare_set(f"{self._name}/latest", "", str(step)))
 
 
 STORE_ERRORS = RuntimeError, ValueError
@@ -185,14 +185,14 @@ class Agreement:
         return self._store is not None and not self._lost
 
     def begin(
-        self, place: Callable[[], int], text: str, options: RecordingOptions, max_seconds: float = WARM_UP_S
+        self, steps_made: Callable[[], int], text: str, options: RecordingOptions, max_seconds: float = WARM_UP_S
     ) -> Generator[Progress, None, str]:
         """Wait at every step boundary until all ranks begin; return the text of the rank that decided.
 
-        `place` counts the steps of the program. The wait for other ranks may take as long as a warm-up.
+        `steps_made` counts the steps of the program. The wait for other ranks may take as long as a warm-up.
         """
         steps, start = 0, time.monotonic()
-        while (decided := self._reached(BEGIN, place(), text)) is None:
+        while (decided := self._reached(BEGIN, steps_made(), text)) is None:
             is_late = steps >= options.warmup and time.monotonic() - start >= max_seconds
             if is_late or steps >= options.most_warmup:
                 self._ask(BEGIN, Rendezvous.insist, alone=None)
@@ -202,9 +202,9 @@ class Agreement:
             self.apart = "not all ranks were ready for the windows in time"
         return decided
 
-    def ends(self, place: int) -> bool:
-        """Return whether all ranks stop at this place, which counts the steps of the program."""
-        return self._reached(END, place, "stop") is not None
+    def ends(self, step: int) -> bool:
+        """Return whether all ranks stop after this step of the program."""
+        return self._reached(END, step, "stop") is not None
 
     def leave(self, path: Path | None) -> None:
         """Tell the other ranks where this one has written its trace, if any, and let them go on without it."""
@@ -242,10 +242,10 @@ class Agreement:
         store = self._store
         return {name: Rendezvous(store, name, self.ranks) for name in (BEGIN, END)} if store is not None else {}
 
-    def _reached(self, name: str, place: int, text: str) -> str | None:
-        """Return the decision at this place, if any; a rank without contact decides alone."""
+    def _reached(self, name: str, step: int, text: str) -> str | None:
+        """Return the decision after this step, if any; a rank without contact decides alone."""
         alone: str | None = text
-        return self._ask(name, lambda meeting: meeting.reached(place, text), alone=alone)
+        return self._ask(name, lambda meeting: meeting.reached(step, text), alone=alone)
 
     def _ask(self, name: str, question: Callable[[Rendezvous], Answer], *, alone: Answer) -> Answer:
         """Return the answer to a question about a meeting, or that of a rank without contact."""

@@ -115,11 +115,11 @@ class TrainingRecording:
         except Exception as error:  # noqa: BLE001  of the trackers' libraries
             _say(f"did not log the report: {' '.join(str(error).split())}")
 
-    def _say_look(self, path: Path, place: int) -> None:
+    def _say_look(self, path: Path, step: int) -> None:
         """Say what a look at the training has found; without `every` there are no looks."""
         from pinprof.logbook import verdict_of  # noqa: PLC0415  reports: recording does not need them
 
-        _say(f"step {place}: {verdict_of(path)}")
+        _say(f"step {step}: {verdict_of(path)}")
 
     def _close(self) -> None:
         self._ended = True

@@ -93,14 +93,14 @@ def match_traces(
 
     None stands for a trace that could not be read. Raises PinprofError if neither way matches the traces.
     """
-    given = [trace for trace in measured if trace]
+    traces = [trace for trace in measured if trace]
     by_rank: dict[int | None, BaselineTrace] = {trace.rank: trace for trace in baseline if trace.rank is not None}
-    ranks = {trace.rank for trace in given}
-    if len(ranks) == len(given) and ranks <= by_rank.keys():
+    ranks = {trace.rank for trace in traces}
+    if len(ranks) == len(traces) and ranks <= by_rank.keys():
         return [by_rank[trace.rank] if trace else None for trace in measured]
     if len(measured) == len(baseline):
         return [before if trace else None for trace, before in zip(measured, baseline, strict=True)]
-    lost = next(trace for trace in given if trace.rank not in by_rank or len(ranks) < len(given))
+    lost = next(trace for trace in traces if trace.rank not in by_rank or len(ranks) < len(traces))
     raise PinprofError(
         f"{lost.path}: the baseline has {len(baseline)} traces for {len(measured)}, and none of rank "
         f"{'unknown' if lost.rank is None else lost.rank}; {HOW.replace('TRACE', 'TRACE...')}"
@@ -113,9 +113,9 @@ def remarks_on(
     """Yield remarks on a baseline that does not fit the traces well; `matched` are their counterparts in it."""
     if baseline.pinprof_version != VERSION:
         yield f"it is of pinprof {baseline.pinprof_version}, this is {VERSION}: figures may mean something else"
-    left = [trace.path for trace in baseline.traces if not any(trace is before for before in matched)]
-    if left:
-        yield f"its {', '.join(left)} {'are' if len(left) > 1 else 'is'} compared with nothing"
+    unmatched = [trace.path for trace in baseline.traces if not any(trace is before for before in matched)]
+    if unmatched:
+        yield f"its {', '.join(unmatched)} {'are' if len(unmatched) > 1 else 'is'} compared with nothing"
     for now, before in zip(measured, matched, strict=True):
         if now and before:
             yield from (f"{now.path} is compared with its {before.path}, {unlike}" for unlike in _unlike(now, before))
@@ -166,10 +166,10 @@ def _per_step(before: BaselineTrace, figure: str) -> float | None:
 
 def has_wait(before: BaselineTrace, wait: SiteIdentity) -> bool:
     """Return whether the trace had a hidden wait; older reports without libraries match any library."""
-    known = {_identity(site) for site in before.syncs.sites if site.verdict == "hidden"}
+    hidden = {_identity(site) for site in before.syncs.sites if site.verdict == "hidden"}
     if all(site.library is not msgspec.UNSET for site in before.syncs.sites):
-        return wait in known
-    return wait[:4] in {identity[:4] for identity in known}
+        return wait in hidden
+    return wait[:4] in {identity[:4] for identity in hidden}
 
 
 def _identity(site: SiteJson) -> SiteIdentity:

@@ -124,9 +124,9 @@ def _lacking(details: Details, profile: Profile, quantity: Quantity) -> str:
     if unusable:
         remedy = next(entry.remedy for entry in profile.doubts if entry.check == "unusable_events")
         return f"without {counted(unusable, 'unusable event')} that count for it; {remedy}"
-    apart = profile.doubt("waits_apart") if "op" in kinds else None
+    doubt = profile.doubt("waits_apart") if "op" in kinds else None
     needed = (*LIMITED[quantity.key].withheld_by, *quantity.rests_on)
-    return _unfit(apart or profile.gravest(*(getattr(profile.withheld, kind) for kind in needed)))
+    return _unfit(doubt or profile.gravest(*(getattr(profile.withheld, kind) for kind in needed)))
 
 
 def _lost(profile: Profile) -> str:

@@ -195,8 +195,8 @@ def _against_limit(quantity: Quantity, now: Bounded, limit: float) -> str:
         value, bound = _figure_text(quantity, now), quantity.unit.show(limit)
     else:
         value, bound = quantity.shown(now.value, limit)
-    wanted = f"at least {bound} wanted" if quantity.at_least else f"at most {bound} allowed"
-    return _with_note(f"{quantity.phrase(value)}, {wanted}", now)
+    requirement = f"at least {bound} wanted" if quantity.at_least else f"at most {bound} allowed"
+    return _with_note(f"{quantity.phrase(value)}, {requirement}", now)
 
 
 def _with_note(sentence: str, now: Bounded) -> str:
@@ -271,13 +271,13 @@ def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -
     """
     absent = {}
     for size, traces in _jobs(measured).items():
-        given = Counter({trace.path: _rank(trace) for trace in traces}.values())
-        runs = max(given.values())
-        given.update(map(rank_in_name, unread))
-        present = sum(count >= runs for rank, count in given.items() if rank is not None and 0 <= rank < size)
+        counts = Counter({trace.path: _rank(trace) for trace in traces}.values())
+        runs = max(counts.values())
+        counts.update(map(rank_in_name, unread))
+        present = sum(count >= runs for rank, count in counts.items() if rank is not None and 0 <= rank < size)
         if present < size:
             which = "no trace" if runs == 1 else f"fewer than {runs} traces"
-            listed = _listed((rank for rank in range(size) if given[rank] < runs), size - present)
+            listed = _listed((rank for rank in range(size) if counts[rank] < runs), size - present)
             absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {REMEDY}"
     return absent
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.bench.catalogue import EXPERIMENTS, experiment
+from pinprof.bench.catalogue import EXPERIMENTS, experiment_of
 from pinprof.bench.experiment import SOURCES, Claim, Experiment, Size, resized, traces_of
 from pinprof.cli.terminal import (
     check_outputs,
@@ -58,7 +58,7 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
       pinprof bench --only copy_overlap --json | jq '.results[0].figures'
       pinprof workload --list                # what the experiments are
     """  # noqa: D301  click looks for the backspace itself
-    chosen = [experiment(name) for name in only.split(",")] if only is not None else list(EXPERIMENTS)
+    chosen = [experiment_of(name) for name in only.split(",")] if only is not None else list(EXPERIMENTS)
     if len(set(chosen)) < len(chosen):
         fail(f"--only {only}: names an experiment twice")
     check_outputs((json_file, html_file), force=force)
@@ -94,8 +94,8 @@ def measured(experiments: Sequence[Experiment], *, quick: bool) -> "Bench":
 def _progress() -> "Iterator[OnProgress]":
     with progress("starting the GPU") as tell:
 
-        def show(far: str, known: Experiment, last: str) -> None:
-            tell(f"{known.number} {known.name} ({far})" + (f": {last}" if last else ""))
+        def show(far: str, experiment: Experiment, last: str) -> None:
+            tell(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
 
         yield show
 
@@ -122,7 +122,7 @@ def need_gpu(experiments: Sequence[Experiment], *, to_people: bool = True) -> No
         return
     if to_people:
         with suppress(BenchError):  # the missing GPU is the error to report
-            _show_recorded({known.number for known in experiments})
+            _show_recorded({experiment.number for experiment in experiments})
     fail(f"nothing was measured: {why}")
 
 
@@ -141,11 +141,11 @@ class Experiments(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's own signature
         """Return the numbers, in order."""
-        return [known.number for known in EXPERIMENTS]
+        return [experiment.number for experiment in EXPERIMENTS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:  # noqa: ARG002
         """Return the command of an experiment. Raises UnknownExperimentError."""
-        return _command(experiment(cmd_name))
+        return _command(experiment_of(cmd_name))
 
 
 @click.group(
@@ -170,14 +170,14 @@ def workload(context: click.Context, *, listed: bool) -> None:
       pinprof report e4.side-stream-pinned.json.gz
     """  # noqa: D301  click looks for the backspace itself
     if listed:
-        width = max(len(known.name) for known in EXPERIMENTS)
-        for known in EXPERIMENTS:
-            show(f"{known.number:<4} {known.name:<{width}}  {known.summary}\n")
+        width = max(len(experiment.name) for experiment in EXPERIMENTS)
+        for experiment in EXPERIMENTS:
+            show(f"{experiment.number:<4} {experiment.name:<{width}}  {experiment.summary}\n")
     elif context.invoked_subcommand is None:
         fail("name an experiment; pinprof workload --list lists them")
 
 
-def _command(known: Experiment) -> click.Command:
+def _command(experiment: Experiment) -> click.Command:
     options = [
         click.Option(["--case"], metavar="NAME", help="Record only this case."),
         click.Option(
@@ -187,11 +187,11 @@ def _command(known: Experiment) -> click.Command:
         click.Option(["--force"], is_flag=True, help="Overwrite output files that exist."),
     ]
     return click.Command(
-        known.name,
-        params=[*map(_option, known.sizes), *options],
-        callback=lambda **chosen: _run_experiment(known, **chosen),
-        help=_help(known),
-        short_help=known.summary,
+        experiment.name,
+        params=[*map(_option, experiment.sizes), *options],
+        callback=lambda **chosen: _run_experiment(experiment, **chosen),
+        help=_help(experiment),
+        short_help=experiment.summary,
     )
 
 
@@ -205,22 +205,22 @@ def _option(size: Size) -> click.Option:
     )
 
 
-def _help(known: Experiment) -> str:
-    number, name = known.number, known.name
-    figures = "; ".join(f"{published.figure} {published.value:g}" for published in known.published)
-    texts = dict.fromkeys(source for claim in known.claims for source in claim.sources)
+def _help(experiment: Experiment) -> str:
+    number, name = experiment.number, experiment.name
+    figures = "; ".join(f"{published.figure} {published.value:g}" for published in experiment.published)
+    texts = dict.fromkeys(source for claim in experiment.claims for source in claim.sources)
     examples = (
         number,
         f"{name} --record {name}.json.gz",
-        f"{number} --record one.json.gz --case {shlex.quote(known.cases[-1])}",
+        f"{number} --record one.json.gz --case {shlex.quote(experiment.cases[-1])}",
     )
     parts = (
-        f"{number}: {known.summary}.",
-        *(_claim(claim) for claim in known.claims),
+        f"{number}: {experiment.summary}.",
+        *(_claim(claim) for claim in experiment.claims),
         _paragraph("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
         f"Published: {figures}." if figures else "",
-        f"Different from the text: {known.changed}." if known.changed else "",
-        _paragraph("Cases that --record records:", known.cases),
+        f"Different from the text: {experiment.changed}." if experiment.changed else "",
+        _paragraph("Cases that --record records:", experiment.cases),
         _paragraph("Examples:", [f"pinprof workload {example}" for example in examples]),
     )
     return "\n\n".join(part for part in parts if part)
@@ -236,41 +236,41 @@ def _paragraph(title: str, lines: Sequence[str]) -> str:
 
 
 def _run_experiment(
-    known: Experiment, *, case: str | None, record: str | None, quick: bool, force: bool, **sizes: int | None
+    experiment: Experiment, *, case: str | None, record: str | None, quick: bool, force: bool, **sizes: int | None
 ) -> None:
-    chosen = resized(known, {name: value for name, value in sizes.items() if value is not None})
+    chosen = resized(experiment, {name: value for name, value in sizes.items() if value is not None})
     if chosen.number == "E13" and chosen.defaults(quick=quick)["least"] > chosen.defaults(quick=quick)["most"]:
         fail("--least is more than --most")
     if case is not None and record is None:
         fail("--case needs --record; without it pinprof times all cases")
     files = _files(chosen, case, record) if record is not None else {}
     check_outputs([trace for file in files.values() for trace in _traces(chosen, file)], force=force)
-    need_gpu([known])
+    need_gpu([experiment])
     if record is None:
         print_bench(measured([chosen], quick=quick))
-        say(f"Next: pinprof workload {known.number} --record {known.name}.json.gz")
+        say(f"Next: pinprof workload {experiment.number} --record {experiment.name}.json.gz")
         return
     for name, file in files.items():
         _record(chosen, name, file, quick=quick)
     say(f"Next: pinprof report {shlex.quote(_traces(chosen, file)[0])}")
 
 
-def _files(known: Experiment, case: str | None, record: str) -> dict[str, str]:
+def _files(experiment: Experiment, case: str | None, record: str) -> dict[str, str]:
     """Return the file to which to record each case."""
     suffix = next((suffix for suffix in SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
         fail(f"{record}: a trace's name must end in {' or '.join(SUFFIXES)}")
     if case is not None:
-        if case not in known.cases:
-            fail(f"{known.number} has no case {case!r}; its cases are {'; '.join(known.cases)}")
+        if case not in experiment.cases:
+            fail(f"{experiment.number} has no case {case!r}; its cases are {'; '.join(experiment.cases)}")
         return {case: record}
     stem = record.removesuffix(suffix)
-    return {name: f"{stem}.{_slug(name)}{suffix}" for name in known.cases}
+    return {name: f"{stem}.{_slug(name)}{suffix}" for name in experiment.cases}
 
 
-def _traces(known: Experiment, file: str) -> list[str]:
+def _traces(experiment: Experiment, file: str) -> list[str]:
     """Return the files of a case: one for each process that records it."""
-    processes = next((size.default for size in known.sizes if size.name == "processes"), None)
+    processes = next((size.default for size in experiment.sizes if size.name == "processes"), None)
     return [file] if processes is None else [str(path) for path in traces_of(Path(file), processes)]
 
 
@@ -279,17 +279,17 @@ def _slug(case: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
 
 
-def _record(known: Experiment, case: str, file: str, *, quick: bool) -> None:
+def _record(experiment: Experiment, case: str, file: str, *, quick: bool) -> None:
     """Record a case in a new process: a process that has recorded one cannot time the next."""
     from pinprof.errors import CaptureError
     from pinprof.workloads.experiments import record_case
     from pinprof.workloads.spawned_process import SpawnedProcess, SpawnedProcessError
 
-    with progress(f"recording {known.number}: {case}"), SpawnedProcess() as process:
+    with progress(f"recording {experiment.number}: {case}"), SpawnedProcess() as process:
         try:
-            arguments: tuple[Any, ...] = (known.number, known.defaults(quick=quick), case, str(Path(file).absolute()))
-            list(process.call(record_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
+            sizes, path = experiment.defaults(quick=quick), str(Path(file).absolute())
+            list(process.call(record_case, experiment.number, sizes, case, path, timeout_s=RECORDING_TIMEOUT_S))
         except SpawnedProcessError as error:
-            raise CaptureError(f"{known.number}, {case}: {error}") from error
-    for written in _traces(known, file):
+            raise CaptureError(f"{experiment.number}, {case}: {error}") from error
+    for written in _traces(experiment, file):
         say(f"Wrote {written}")

@@ -111,11 +111,11 @@ def _limits(
 
     Exits if no limit is set.
     """
-    given = {key: value for key, value in options.items() if value is not None}
+    set_now = {key: value for key, value in options.items() if value is not None}
     path, kept = find_config(_working_folder()) if config is None else (config, read_config(config))
     if config is not None and kept is None:
         fail(f"{config}: has no table [tool.pinprof.check]; add one, e.g. with max-hidden-syncs = 0")
-    limits = Limits(**((kept or {}) | given))
+    limits = Limits(**((kept or {}) | set_now))
     if not limits and not is_compared:
         file = str(path) if path else "pyproject.toml"
         fail(f"no limit is set: give one (--max-hidden-syncs 0), or --baseline, or [tool.pinprof.check] in {file}")

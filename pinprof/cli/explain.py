@@ -28,8 +28,8 @@ def _complete_topic(_ctx: click.Context, _param: click.Parameter, incomplete: st
     from pinprof.report.explain import guides
     from pinprof.rules import RULES
 
-    known = [*((rule.id, rule.title) for rule in RULES), *((guide.name, guide.title) for guide in guides())]
-    return [CompletionItem(name, help=title) for name, title in known if name.lower().startswith(incomplete.lower())]
+    topics = [*((rule.id, rule.title) for rule in RULES), *((guide.name, guide.title) for guide in guides())]
+    return [CompletionItem(name, help=title) for name, title in topics if name.lower().startswith(incomplete.lower())]
 
 
 @click.command(short_help="Explain a rule, or show a guide, such as recording or what-if.")
@@ -79,8 +79,8 @@ def _changes(rule: "Rule") -> list[tuple[str, str]]:
 
 def _topic(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str:
     """Return the rule or guide that is meant: by its name, its number alone, or a word of a rule's title or causes."""
-    known, word = [*rules, *texts], f"PIN{topic}" if topic.isdigit() else topic
-    if not meant(word, known):
+    topics, word = [*rules, *texts], f"PIN{topic}" if topic.isdigit() else topic
+    if not meant(word, topics):
         about = [rule for rule in rules.values() if word.casefold() in " ".join((rule.title, *rule.causes)).casefold()]
         if len(about) == 1:
             return about[0].id
@@ -88,7 +88,7 @@ def _topic(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str
             more = f" and {len(about) - MOST_NAMED} more" if len(about) > MOST_NAMED else ""
             named = ", ".join(f"{rule.id} {rule.title}" for rule in about[:MOST_NAMED])
             fail(f"{topic}: {len(about)} rules are about it: {named}{more}")
-    return chosen(word, known, "rule or guide; `pinprof explain` lists all")
+    return chosen(word, topics, "rule or guide; `pinprof explain` lists all")
 
 
 def _page(text: str) -> None:

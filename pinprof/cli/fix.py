@@ -99,25 +99,25 @@ def fix(  # noqa: PLR0913  options of one command
     if backup and not writes:
         fail("--backup is about files that are written; add --write")
     check_outputs((json_file,), force=force, reads=(trace, *scripts, machine and machine.path))
-    wanted = Chosen(known_rules(rules), as_places(places), changes_numbers, proposes)
+    chosen = Chosen(known_rules(rules), as_places(places), changes_numbers, proposes)
     analysis = read(one_trace(trace), analysing(machine))
     with progress("changing the program"):
-        patches = fixed(analysis, scripts, wanted)
+        patches = fixed(analysis, scripts, chosen)
     _tell(patches, analysis, json_file, writes=writes, backup=backup)
     if patches.patches and not writes and "-C" in (words := git_apply(patches)):
         say(f"Note: some files are above the working directory; apply the diffs by {shlex.join(words)}")
-    for note in notes_on_choice(wanted, patches, analysis, scripts):
+    for note in notes_on_choice(chosen, patches, analysis, scripts):
         say(f"Note: {note}")
-    given = _again(trace, scripts, wanted) + (machine.words if machine and not machine.is_default else "")
-    say(f"Next: {_next(trace, given, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
+    arguments = _again(trace, scripts, chosen) + (machine.words if machine and not machine.is_default else "")
+    say(f"Next: {_next(trace, arguments, patches, by_pinprof=analysis.trace.info.by_pinprof, writes=writes)}")
 
 
-def _again(trace: str, scripts: Sequence[str], wanted: "Chosen") -> str:
+def _again(trace: str, scripts: Sequence[str], chosen: "Chosen") -> str:
     """Return the arguments of pinprof fix for the same changes."""
     words = [shlex.quote(word) for word in (trace, *scripts)]
-    words += [f"--rule {rule}" for rule in sorted(wanted.rules)]
-    words += [f"--only {shlex.quote(place)}" for place in wanted.places]
-    words += ["--changes-numbers"] * wanted.changes_numbers + ["--propose"] * wanted.proposes
+    words += [f"--rule {rule}" for rule in sorted(chosen.rules)]
+    words += [f"--only {shlex.quote(place)}" for place in chosen.places]
+    words += ["--changes-numbers"] * chosen.changes_numbers + ["--propose"] * chosen.proposes
     return " ".join(words)
 
 
@@ -148,11 +148,11 @@ def known_rules(names: tuple[str, ...]) -> frozenset[str]:
     """Return the rules of these names. Refuses one that does not exist."""
     from pinprof.rules import RULES
 
-    wanted = frozenset(name.upper() for name in names)
-    unknown = wanted - {rule.id for rule in RULES}
+    ids = frozenset(name.upper() for name in names)
+    unknown = ids - {rule.id for rule in RULES}
     if unknown:
         fail(f"{min(unknown)}: unknown rule; for a list of all rules: pinprof explain")
-    return wanted
+    return ids
 
 
 def as_places(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def as_places(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def notes_on_choice(
-    wanted: "Chosen", patches: "Patches", analysis: "Analysis", scripts: Sequence[str] = ()
+    chosen: "Chosen", patches: "Patches", analysis: "Analysis", scripts: Sequence[str] = ()
 ) -> Iterator[str]:
     """Yield a note for each chosen rule, place and script that has no finding, with those that have one."""
     from pinprof.fix import Chosen
@@ -177,12 +177,12 @@ def notes_on_choice(
     changes = (*patches.patches, *patches.proposals)
     places_of_rules |= {(patch.change.rule.id, place) for patch in changes for place in patch.change.places}
     rules = sorted({rule for rule, _ in places_of_rules})
-    for rule in sorted(wanted.rules.difference(rules)):
+    for rule in sorted(chosen.rules.difference(rules)):
         yield f"{rule} has no finding; rules with findings: {', '.join(rules) or 'none'}"
-    places = sorted({str(place) for rule, place in places_of_rules if place.line and rule in (wanted.rules or rules)})
-    for named in wanted.places:
+    places = sorted({str(place) for rule, place in places_of_rules if place.line and rule in (chosen.rules or rules)})
+    for named in chosen.places:
         if not any(
-            Chosen(places=(named,)).has(place) for rule, place in places_of_rules if rule in (wanted.rules or rules)
+            Chosen(places=(named,)).has(place) for rule, place in places_of_rules if rule in (chosen.rules or rules)
         ):
             yield f"nothing to change was found at {named}; findings are at {', '.join(places) or 'no known line'}"
     files = sorted({place.file for _, place in places_of_rules if place.file})
@@ -193,8 +193,8 @@ def notes_on_choice(
             yield f"{script}: no finding is in a file of this name; findings are in {others}"
 
 
-def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:
-    """Return what to do next; `given` are the arguments for the same changes."""
+def _next(trace: str, arguments: str, patches: "Patches", *, by_pinprof: bool, writes: bool) -> str:
+    """Return what to do next; `arguments` are the arguments for the same changes."""
     from pinprof.fix import UNRECORDED, FixError, check_patches
     from pinprof.fix.core.files import RECORD_AGAIN
 
@@ -205,8 +205,8 @@ def _next(trace: str, given: str, patches: "Patches", *, by_pinprof: bool, write
         try:
             check_patches(patches, backup=False)
         except FixError:  # git could not give the file back
-            return f"pinprof fix {given} --write --backup"
-        return f"pinprof fix {given} --write"
+            return f"pinprof fix {arguments} --write --backup"
+        return f"pinprof fix {arguments} --write"
     without_lines = not any(refused.place.line for refused in patches.refused)
     if not by_pinprof or (without_lines and any(refused.why in UNRECORDED for refused in patches.refused)):
         return "pinprof run SCRIPT, which records the lines that a change needs"

@@ -184,8 +184,8 @@ def _correction(error: click.UsageError) -> str:
 def _took_a_file(ctx: click.Context, param: click.Parameter) -> bool:
     """Return whether an option for an output got the name of a file that exists."""
     value = ctx.params.get(param.name or "")
-    given = param.name in OUTPUTS and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-    return given and isinstance(value, str) and Path(value).exists()
+    is_given = param.name in OUTPUTS and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+    return is_given and isinstance(value, str) and Path(value).exists()
 
 
 @contextmanager

@@ -102,12 +102,12 @@ def _runs(
             fail(f"--{other.replace('_', '-')} is an option of {tracker}")
     if mlflow:
         tracking.mlflow()
-        given = {name: options[name] for name in OF_MLFLOW}
-        yield tracking.opened_in_mlflow(**given, run_id=run_id, run_name=run_name)
+        set_options = {name: options[name] for name in OF_MLFLOW}
+        yield tracking.opened_in_mlflow(**set_options, run_id=run_id, run_name=run_name)
     if wandb:
         tracking.wandb()
-        given = {name: options[name] for name in OF_WANDB}
-        yield tracking.opened_in_wandb(**given, run_id=run_id, run_name=run_name)
+        set_options = {name: options[name] for name in OF_WANDB}
+        yield tracking.opened_in_wandb(**set_options, run_id=run_id, run_name=run_name)
 
 
 def _logged(traces: tuple[str, ...], code: "Code", machine: MachineFile | None, job: JobOptions) -> "Logged":

@@ -185,7 +185,7 @@ class _Wanted(NamedTuple):
         ranks: "Ranks | None" = None,
         shown: int | None = None,
     ) -> None:
-        """Write the JSON, if it is wanted; of a job, `shown` is the place of the rank that the brief is about."""
+        """Write the JSON, if it is wanted; of a job, `shown` is the index of the rank that the brief is about."""
         if not self.json_file:
             return
         from pinprof.report.trace.actions import has_diffs

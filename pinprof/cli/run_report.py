@@ -202,9 +202,9 @@ def say_what_is_missing(children: "Sequence[ChildRun]") -> None:
     for child in children:
         if child.path is None:
             say(f"{child.name}: recorded nothing ({child.why})")
-    known = {child.rank for child in children if child.rank is not None}
+    known_ranks = {child.rank for child in children if child.rank is not None}
     world_size = max((child.world_size or 0 for child in children), default=0)
-    missing = [str(rank) for rank in range(world_size) if rank not in known]
+    missing = [str(rank) for rank in range(world_size) if rank not in known_ranks]
     if missing:
         what = "Rank" if len(missing) == 1 else "Ranks"
         say(f"{what} {', '.join(missing)} of {world_size}: no process here made a step of it")

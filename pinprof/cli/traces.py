@@ -119,9 +119,9 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
 
 def say_what_has_no_effect(job: JobOptions) -> None:
     """Name the given options of a job, which have no effect on a single file."""
-    given = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
-    if given:
-        say(f"{' and '.join(given)}: no effect, as a job has several files")
+    options = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
+    if options:
+        say(f"{' and '.join(options)}: no effect, as a job has several files")
 
 
 def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFiles, list[str]] | None":

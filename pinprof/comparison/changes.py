@@ -123,7 +123,7 @@ class FindingChange(Matched[Finding]):
 
 
 def differing(changes: "Sequence[WaitChange | CopyChange | FindingChange]") -> list[int]:
-    """Return the places of the changes that are more than noise."""
+    """Return the indices of the changes that are more than noise."""
     return [number for number, change in enumerate(changes) if change.status != SAME]
 
 
@@ -225,7 +225,7 @@ def _copy_values(side: Side, position: Int64s | None) -> tuple[Value, ...]:
     rows = overlap.row[position]
     step, is_sized = side.trace.links.activity_step[rows], not (gpu.bytes[rows] == NONE).any()
     size, time = (sum_in_steps(side.trace, step, column[rows]) for column in (gpu.bytes, gpu.duration_ns))
-    known = (size > 0) & (time > 0) & is_sized
+    has_rate = (size > 0) & (time > 0) & is_sized
     unknown = Value(None, reason="" if is_sized else NO_SIZES)
     exposed = sum_in_steps(side.trace, step, overlap.exposed_ns[position])
     return (
@@ -233,7 +233,7 @@ def _copy_values(side: Side, position: Int64s | None) -> tuple[Value, ...]:
         side.per_step(size, "copies") if is_sized else unknown,
         side.per_step(time, "copies"),
         side.per_step(exposed, "copies", "overlap", depends_on_end=True),
-        side.per_step(size[known] / time[known], "copies") if known.any() else unknown,
+        side.per_step(size[has_rate] / time[has_rate], "copies") if has_rate.any() else unknown,
     )
 
 
@@ -272,16 +272,16 @@ def _site_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterat
     """Yield how each site changed of rules that hold in both traces."""
     sides = [_by_place([site for finding in findings for site in finding.by_site]) for findings in (before, after)]
     places = list(dict.fromkeys((*sides[0], *sides[1])))
-    left: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)
+    by_rule: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)
     for place in places:
         old, new = (tuple(side.get(place, ())) for side in sides)
         if not (old and new):
-            left[place[0]].append((old, new))
+            by_rule[place[0]].append((old, new))
         elif len(old) == len(new):
             yield from (_finding_change((one,), (other,)) for one, other in zip(old, new, strict=True))
         else:
             yield _finding_change(old, new)
-    for alone in left.values():
+    for alone in by_rule.values():
         gone, new_ones = ([one for pair in alone for one in pair[side]] for side in (0, 1))
         if len(gone) == len(new_ones) == 1:
             moved = None not in {gone[0].evidence.function, new_ones[0].evidence.function}

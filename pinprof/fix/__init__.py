@@ -48,10 +48,10 @@ class PlannedChanges:
 
         The other proposals stay proposals.
         """
-        left_out, taken = list(without), list(taking)
+        left_out, applied = list(without), list(taking)
         kept = [change for change in self.certain if change not in left_out]
-        others = [change for change in self.proposals if change not in taken]
-        changed = patched([*kept, *taken], self.refused, self.files, others)
+        others = [change for change in self.proposals if change not in applied]
+        changed = patched([*kept, *applied], self.refused, self.files, others)
         return replace(changed, saving=joint_saving([patch.change for patch in changed.patches], self.analysis))
 
 

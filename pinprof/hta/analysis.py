@@ -19,7 +19,7 @@ from pinprof.trace.reader.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appea
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s
 
 US = 1000
-"""Nanoseconds in HTA's unit."""
+"""Nanoseconds in a microsecond, HTA's unit."""
 STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
 COUNTERS = "cuda_profiler_range"
 COMPACT = (
@@ -61,8 +61,8 @@ def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
 
 def _is_of(recording: EventColumns, *categories: str) -> Bools:
     """Return which events are of one of these categories, by its old or its new name."""
-    wanted = {known_category(category) for category in categories}
-    return recording.of_category({text for text in recording.categories if known_category(text) in wanted})
+    known_names = {known_category(category) for category in categories}
+    return recording.of_category({text for text in recording.categories if known_category(text) in known_names})
 
 
 def frame_of(

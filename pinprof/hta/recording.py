@@ -52,9 +52,9 @@ class EventColumns:
         """Return an argument as an index into `names`, -1 where not recorded."""
         return self.rows.ids[len(IDS) + TEXTS.index(name)].astype(np.int64)
 
-    def of_category(self, wanted: set[str]) -> Bools:
+    def of_category(self, categories: set[str]) -> Bools:
         """Return which rows are of one of these categories."""
-        return np.array([category in wanted for category in self.categories], bool)[self.rows.category]
+        return np.array([category in categories for category in self.categories], bool)[self.rows.category]
 
 
 def read_recording(path: str) -> EventColumns:
@@ -67,8 +67,8 @@ def read_recording(path: str) -> EventColumns:
         number = NONE if category in NO_EVENTS else categories[category]
         return number if number <= np.iinfo(np.int8).max else NONE
 
-    wanted = ReadOptions(code, first_with_ids=0, ids=IDS, texts=TEXTS)
-    read = read_rows(path, wanted)
+    options = ReadOptions(code, first_with_ids=0, ids=IDS, texts=TEXTS)
+    read = read_rows(path, options)
     before = np.cumsum([0, *(part.entries for part in read.parts)])
     parts = [
         replace(part.rows, entry=part.rows.entry + int(first))

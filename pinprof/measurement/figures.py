@@ -96,8 +96,8 @@ def _overlap_fraction(profile: Profile) -> float | None:
 
 
 def _loader(profile: Profile) -> float | None:
-    known = profile.steps.count and not profile.withheld.per_step
-    return profile.loader.wait_in_steps_ns / profile.steps.count if known else None
+    is_known = profile.steps.count and not profile.withheld.per_step
+    return profile.loader.wait_in_steps_ns / profile.steps.count if is_known else None
 
 
 def _pageable_bytes(details: Details) -> float | None:

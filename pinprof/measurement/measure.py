@@ -122,8 +122,8 @@ class _Sums:
         """Return the ops by name, with their stalls and kernels unless these are withheld."""
         details, stalls = self.details, self.details.syncs.stalls
         counted = ~stalls.profiler
-        known = None if self.why.stalls else (stalls.call[counted], stalls.stall_ns[counted])
-        return measure_ops(details.trace, details.sources, details.op_own_ns, known, kernels=not self.no_kernels)
+        stalled = None if self.why.stalls else (stalls.call[counted], stalls.stall_ns[counted])
+        return measure_ops(details.trace, details.sources, details.op_own_ns, stalled, kernels=not self.no_kernels)
 
     def steps(self) -> StepTimes:
         """Return the steps as traced, without the times that are withheld."""

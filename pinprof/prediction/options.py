@@ -169,9 +169,9 @@ def change_of(option: str, details: Details, edits: Edits) -> OptionChange:
         inside = rows[trace.steps.holds(stalls.call_step[rows])]
         copies = np.unique(stalls.copy[inside][stalls.copy[inside] != NONE])
         count = int((stalls.copy[inside] == NONE).sum()) + len(copies)
-    known, unsized = total_bytes(trace.gpu.bytes[copies])
+    total, unsized = total_bytes(trace.gpu.bytes[copies])
     sites = tuple(syncs.sites[number] for number in np.unique(syncs.site[rows]).tolist())
-    return OptionChange(option, count / steps, None if known is None else known / steps, sites, unsized)
+    return OptionChange(option, count / steps, None if total is None else total / steps, sites, unsized)
 
 
 def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:

@@ -144,15 +144,15 @@ def _check_step(replay: Replay, step_ns: float) -> None:
     """Refuse a step that cannot be that of the traces: a profiler lengthens a step, but not the work of the GPU."""
     traced = max(rank.steps.traced_ns or 0.0 for rank in replay.ranks)
     busy = min(rank.steps.busy_ns or 0.0 for rank in replay.ranks)
-    name, given = replay.ranks[0].trace.path, duration(step_ns)
+    name, step = replay.ranks[0].trace.path, duration(step_ns)
     if step_ns > HIDDEN_LOADER * traced > 0 and not any(rank.loader.waits for rank in replay.ranks):
         raise TraceError(
-            f"{name}: a step of {given} is not its own: the step in the trace takes {duration(traced)} with the "
+            f"{name}: a step of {step} is not its own: the step in the trace takes {duration(traced)} with the "
             "profiler, and waits for no DataLoader; give the step of this program, in ms"
         )
     if HIDDEN_LOADER * step_ns < busy:
         raise TraceError(
-            f"{name}: a step of {given} is not its own: the GPU works for {duration(busy)} of each step; give the step "
+            f"{name}: a step of {step} is not its own: the GPU works for {duration(busy)} of each step; give the step "
             "of this program, in ms"
         )
 

@@ -56,9 +56,9 @@ class Scenario(Struct, frozen=True, repr_omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Take True for `all`, one place for a tuple of one, and a list for a tuple."""
-        given: Any = self.drop_syncs or ()
-        given = ALL if given is True else given
-        force_setattr(self, "drop_syncs", (given,) if isinstance(given, str) else tuple(given))
+        sites: Any = self.drop_syncs or ()
+        sites = ALL if sites is True else sites
+        force_setattr(self, "drop_syncs", (sites,) if isinstance(sites, str) else tuple(sites))
 
 
 def edits_of(details: Details, scenario: Scenario) -> Edits:
@@ -129,12 +129,12 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
     name of the traces, if the host does not wait at one of them.
     """
     sites = [site for syncs in ranks for site in syncs.sites if site.is_of_the_code]
-    known = tuple(dict.fromkeys(name for site in sites for name in site.names))
+    names = tuple(dict.fromkeys(name for site in sites for name in site.names))
     has_lines = any(site.line is not None for site in sites)
     chosen = []
     for place in wanted:
-        places = [name for name in known if name == place] or [
-            name for name in known if name.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
+        places = [name for name in names if name == place] or [
+            name for name in names if name.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
         ]
         if place == ALL:
             chosen.append(place)
@@ -146,7 +146,7 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
             waiting_at = listed(_names_of_places(sites), MOST_NAMED)
             raise TraceError(f"{traces}: the host does not wait at {place}; it does at {waiting_at}")
         elif any(syncs.sites for syncs in ranks):
-            functions = f"name one of its functions ({listed(_names_of_places(sites), MOST_NAMED)}), " if known else ""
+            functions = f"name one of its functions ({listed(_names_of_places(sites), MOST_NAMED)}), " if names else ""
             raise TraceError(
                 f"{traces}: has no source lines of waits, so none is at {place}; {functions}"
                 "record with the lines window of pinprof run, or use all"

@@ -186,10 +186,10 @@ def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], 
     """Return the copies before the fix that have a property which copies of their kind lack after it."""
     chosen = rows[has(old, rows)].tolist()
     others = _copies_in_steps(new)
-    left = Counter(_key(new, row) for row in others[has(new, others)].tolist())
+    remaining = Counter(_key(new, row) for row in others[has(new, others)].tolist())
     before = Counter(_key(old, row) for row in chosen)
     kept = _kept(old, new)
-    fixed = {key for key, count in before.items() if new.per_step(left[key]) <= GONE * old.per_step(count)} & kept
+    fixed = {key for key, count in before.items() if new.per_step(remaining[key]) <= GONE * old.per_step(count)} & kept
     copies = np.flatnonzero(old.trace.gpu.category == MEMCPY)  # also those outside of complete steps
     return [row for row in copies[has(old, copies)].tolist() if _key(old, row) in fixed]
 

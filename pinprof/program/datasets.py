@@ -97,8 +97,8 @@ def is_plain(value: object, depth: int = 0) -> bool:
         return True
     if kind not in (list, tuple, dict, set, frozenset) or depth == DEEPEST:
         return False
-    held: Any = value
-    parts = [*held.keys(), *held.values()] if kind is dict else held
+    container: Any = value
+    parts = [*container.keys(), *container.values()] if kind is dict else container
     return len(parts) <= MOST and all(is_plain(part, depth + 1) for part in parts)
 
 
@@ -134,9 +134,9 @@ def _is_allowed(instruction: dis.Instruction, function: FunctionType, dataset: o
         return _is_known_global(name, function.__globals__)
     if not instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
         return True
-    held = getattr(dataset, "__dict__", {}).get(name, MISSING)
-    if held is not MISSING:
-        return is_plain(held) or (callable(held) and not isinstance(held, type))
+    attribute = getattr(dataset, "__dict__", {}).get(name, MISSING)
+    if attribute is not MISSING:
+        return is_plain(attribute) or (callable(attribute) and not isinstance(attribute, type))
     own = getattr(type(dataset), name, MISSING)
     own = own.fget if isinstance(own, property) else own
     if isinstance(own, FunctionType):

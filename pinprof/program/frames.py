@@ -20,7 +20,7 @@ MOST_KNOWN = 10_000
 """Stacks that are remembered: a program has fewer places that wait, unless it generates code."""
 
 DYNAMO = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
-"""In the file names of the frames between code that torch.compile made and the functions that it calls."""
+"""A part of the file names of the frames between code that torch.compile made and the functions that it calls."""
 
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
 """The frames at one moment, innermost first, with their lines: quick to take, and readable later."""
@@ -35,12 +35,12 @@ def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
     The file `also` counts as the user's, in whatever folder it is.
     """
     asked = also, _working_folder(), instructions(frame)
-    known = _known.get(asked)
-    if known is None:
+    looked_up = _known.get(asked)
+    if looked_up is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
-        known = _known[asked] = nearest_line(_frames(frame), also), tuple(codes(frame))
-    return known[0]
+        looked_up = _known[asked] = nearest_line(_frames(frame), also), tuple(codes(frame))
+    return looked_up[0]
 
 
 def stack_from(frame: FrameType | None) -> Stack:

@@ -39,7 +39,7 @@ def _owners(objects: list[Any], parameters: set[int]) -> Iterator[str]:
     """Yield the classes of the modules that hold some of these parameters."""
     for module in objects:
         if issubclass(type(module), torch.nn.Module) and any(
-            id(held) in parameters for held in module.parameters(False)
+            id(parameter) in parameters for parameter in module.parameters(False)
         ):
             yield type(module).__name__
 

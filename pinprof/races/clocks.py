@@ -23,7 +23,7 @@ class Stream(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """A copy by its place in a stream, whose first copy is number 1."""
+    """A copy by its number on a stream; the first is number 1."""
 
     stream: Stream
     number: int
@@ -47,9 +47,9 @@ class VectorClocks:
     def submit(self, stream: Stream) -> Ticket:
         """Count a copy on a stream, after all its work."""
         with self._lock:
-            known = self._streams.setdefault(stream, {})
-            known[stream] = known.get(stream, 0) + 1
-            return Ticket(stream, known[stream])
+            ended = self._streams.setdefault(stream, {})
+            ended[stream] = ended.get(stream, 0) + 1
+            return Ticket(stream, ended[stream])
 
     def record(self, event: Hashable, stream: Stream) -> None:
         """Make an event stand for all work now on a stream, and for none of its earlier work."""
@@ -84,20 +84,20 @@ class VectorClocks:
     def behind(self, streams: Iterable[Stream]) -> EndedCopies:
         """Return what has ended when all work now on some streams has ended."""
         with self._lock:
-            known: dict[Stream, int] = {}
+            ended: dict[Stream, int] = {}
             for stream in streams:
-                _join(known, self._streams.get(stream, {}))
-            return known
+                _join(ended, self._streams.get(stream, {}))
+            return ended
 
     def devices(self) -> set[int]:
         """Return the devices with copies."""
         with self._lock:
             return {stream.device for stream in self._streams}
 
-    def host_learns(self, known: EndedCopies) -> bool:
+    def host_learns(self, ended: EndedCopies) -> bool:
         """Let the host know what has ended; return whether any of that is new to it."""
         with self._lock:
-            return _join(self._host, known)
+            return _join(self._host, ended)
 
     def precedes(self, copy: Ticket, stream: Stream) -> bool:
         """Return whether a copy ends before the next work on a stream begins."""
@@ -110,7 +110,7 @@ class VectorClocks:
             return self._host.get(copy.stream, 0) >= copy.number
 
 
-def _join(known: dict[Stream, int], more: EndedCopies) -> bool:
-    news = {stream: number for stream, number in more.items() if number > known.get(stream, 0)}
-    known.update(news)
+def _join(ended: dict[Stream, int], more: EndedCopies) -> bool:
+    news = {stream: number for stream, number in more.items() if number > ended.get(stream, 0)}
+    ended.update(news)
     return bool(news)

@@ -14,7 +14,7 @@ Access = Literal["read", "write", "view", "unpin"]
 """What the host does with memory; the guard does not see the reads and writes of a view, such as a numpy array."""
 
 SWEEP = 64
-"""The first number of copies at which those are dropped whose memory is gone; so they are at each doubling of it."""
+"""Copies whose memory is gone are dropped at this number of copies, and at each doubling of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class PendingCopies:
 
     def remove(self, copy: Copy) -> None:
         """Remove one copy."""
-        self.drop(lambda known: known is copy)
+        self.drop(lambda pending: pending is copy)
 
     def drop(self, is_done: Callable[[Copy], bool]) -> list[Copy]:
         """Remove copies, and return them."""

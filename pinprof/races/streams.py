@@ -128,14 +128,14 @@ def _changed(
     def change(function: Any) -> Any:
         @wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            known = behind(*args)  # before the call: it does not wait for what others queue meanwhile
+            ended = behind(*args)  # before the call: it does not wait for what others queue meanwhile
             outer, explicit.inside = explicit.inside, True
             try:
                 result = function(*args, **kwargs)
             finally:
                 explicit.inside = outer
             if is_over(result):
-                watch.learn(known, how, removable=removable)
+                watch.learn(ended, how, removable=removable)
             return result
 
         return watched

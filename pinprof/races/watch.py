@@ -118,10 +118,10 @@ class Watch:
         """Report new tensors in memory that was freed during a copy."""
         extents = [extent for tensor in fresh if not self.gpu.owns(tensor) for extent in self._extents(tensor)]
         with self._lock:
-            taken = {copy for extent in extents for copy in self._pending.overlapping(extent)}
-            taken = {copy for copy in taken if not copy.protected and copy.is_freed()}
-        if taken:
-            self._tell([(copy, "unpin", copy.mark.has_ended()) for copy in taken], action)
+            reused = {copy for extent in extents for copy in self._pending.overlapping(extent)}
+            reused = {copy for copy in reused if not copy.protected and copy.is_freed()}
+        if reused:
+            self._tell([(copy, "unpin", copy.mark.has_ended()) for copy in reused], action)
 
     def _conflicts(self, uses: Iterable[Use], is_over: Callable[[Copy], bool] = lambda _: False) -> list[_Conflict]:
         with self._lock:
@@ -249,10 +249,10 @@ class Watch:
 
     # Streams, events and waits
 
-    def learn(self, known: EndedCopies, how: str, *, removable: bool = False) -> None:
+    def learn(self, ended: EndedCopies, how: str, *, removable: bool = False) -> None:
         """Note what the host now knows to have ended, how, and whether the program could leave out that call."""
         with self._lock:
-            news = self.clocks.host_learns(known)
+            news = self.clocks.host_learns(ended)
             settled = self._pending.drop(lambda copy: self.clocks.is_over(copy.ticket)) if news else []
             stack = stack_from(sys._getframe(1)) if self._pending or self._waits is not None else ()  # noqa: SLF001
             if self._pending:

@@ -90,11 +90,11 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
 
 
 def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
-    """Return the groups of ranks that meet each other, directly or through others, by their places."""
+    """Return the groups of ranks, by index, that meet each other directly or through others."""
     groups: list[set[int]] = []
     for members in {frozenset(meeting) for meeting in meetings}:
-        apart = [group for group in groups if not group & members]
-        groups = [*apart, set(members).union(*(group for group in groups if group & members))]
+        separate = [group for group in groups if not group & members]
+        groups = [*separate, set(members).union(*(group for group in groups if group & members))]
     return groups
 
 
@@ -179,11 +179,11 @@ def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
     A rank that comes last does not always hold up the others: if all hosts run ahead of their GPUs, one of them is
     last, at no cost. What counts is the step that each rank would have alone.
     """
-    known = [(row.alone_ns, row.surely_ns, row.rank) for row in rows if row.alone_ns and row.surely_ns]
-    if len(known) < 2:  # noqa: PLR2004  no other rank to compare with
+    steps = [(row.alone_ns, row.surely_ns, row.rank) for row in rows if row.alone_ns and row.surely_ns]
+    if len(steps) < 2:  # noqa: PLR2004  no other rank to compare with
         return None, 0.0
-    longest, surely, rank = max(known)
-    others = median(time for time, _, number in known if number != rank)
+    longest, surely, rank = max(steps)
+    others = median(time for time, _, number in steps if number != rank)
     return (rank if surely > (1 + SKEWED) * others else None), max(longest - others, 0.0)
 
 

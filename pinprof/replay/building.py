@@ -70,8 +70,8 @@ def build_program(
     device = dict(zip(builder.queue.tolist(), trace.gpu.device.tolist(), strict=True))
     last = int(rows[-1])
     step = int(trace.links.call_step[last])
-    known = trace.steps.on_host and step != NONE
-    tail = max(float(trace.steps.end_ns[step] - trace.calls.end_ns[last]), 0.0) if known else 0.0
+    in_step = trace.steps.on_host and step != NONE
+    tail = max(float(trace.steps.end_ns[step] - trace.calls.end_ns[last]), 0.0) if in_step else 0.0
     launches, depth = builder.kernel_launches(), builder.queue_depth()
     return Program(tuple(calls), start, ready, int(rows[0]), tail, device, *launches, depth)
 
@@ -155,11 +155,11 @@ class _Builder:
         depth = QUEUE_DEPTH
         for queue in np.unique(self.queue[rows]).tolist():
             of_queue = rows[self.queue[rows] == queue]
-            calls, place = np.unique(trace.links.launch[of_queue], return_inverse=True)
+            calls, launch_of = np.unique(trace.links.launch[of_queue], return_inverse=True)
             if len(calls) <= QUEUE_DEPTH:
                 continue
             done = np.full(len(calls), np.iinfo(np.int64).min)
-            np.maximum.at(done, place.ravel(), trace.gpu.end_ns[of_queue])
+            np.maximum.at(done, launch_of.ravel(), trace.gpu.end_ns[of_queue])
             ended = np.searchsorted(np.sort(done), trace.calls.end_ns[calls], side="right")
             depth = max(depth, int((np.arange(1, len(calls) + 1) - ended).max()))
         return depth

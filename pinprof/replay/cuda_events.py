@@ -21,7 +21,7 @@ WAKE_NS = 20_000
 MOST_STREAMS = 6
 """The streams that are searched for those of an event, the ones with most work first."""
 MOST_SAMPLES = 8
-"""The calls at the same place of their steps that are examined to find their event."""
+"""The calls at the same position in their steps that are examined to find their event."""
 LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
 """A stream that is idle for at least `LONG_IDLE_NS` waits for something, and goes on within `PROMPT_NS` after that has
 ended."""
@@ -68,7 +68,7 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
 
 
 def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
-    """Return the calls in groups, each of calls at the same place of their steps."""
+    """Return the calls in groups, each of calls at the same position in their steps."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     count_in: dict[int, int] = defaultdict(int)
     for row in rows.tolist():

@@ -66,8 +66,8 @@ class ProfilerCost:
         loading = self._without_cost(host.input, host.input_events)
         return loading / self.input_speed + own / self.host_speed
 
-    def _without_cost(self, times: Floats, events: Floats, known: Floats | float = 0.0) -> Floats:
-        return np.where(times > 0, np.maximum(times - self.per_event_ns * events - known, self.keep * times), times)
+    def _without_cost(self, times: Floats, events: Floats, sampled: Floats | float = 0.0) -> Floats:
+        return np.where(times > 0, np.maximum(times - self.per_event_ns * events - sampled, self.keep * times), times)
 
     def saved_ns(self, host: HostTimes) -> Floats:
         """Return how much shorter each call itself is than in the recording, in ns."""
@@ -140,7 +140,7 @@ class Simulation:
         self._queued: dict[int, deque[float]] = defaultdict(partial(deque[float], maxlen=program.queue_depth + 1))
         """Per stream: the ends of its last launches; when the queue is full, the host waits for the first of them."""
         self._events: list[float] = []
-        self._fetched: dict[int, float] = {}  # ends of the copies made ahead, by their place in the step
+        self._fetched: dict[int, float] = {}  # ends of the copies made ahead, by their position in the step
         self._fetching: int | None = None
         self._place = 0
         self._covered_ns = 0.0
@@ -286,24 +286,24 @@ class Job:
         """Run the programs of all ranks once, after what was run before."""
         for machine in self.machines:
             machine.begin()
-        left = [deque(parts) for parts in self._parts]
+        remaining = [deque(parts) for parts in self._parts]
         come: dict[int, list[tuple[int, GpuWork]]] = defaultdict(list)
-        held = [0] * len(left)
+        entered = [0] * len(remaining)
         """Per rank: collectives that it has entered and others have not yet."""
-        while any(left):
-            ready = [rank for rank, parts in enumerate(left) if parts and not held[rank]]
+        while any(remaining):
+            ready = [rank for rank, parts in enumerate(remaining) if parts and not entered[rank]]
             if not ready:  # ranks wait for each other: they launch in different orders, as they may on several streams
-                ready = [rank for rank, parts in enumerate(left) if parts]
+                ready = [rank for rank, parts in enumerate(remaining) if parts]
             for rank in ready:
-                part = left[rank].popleft()
+                part = remaining[rank].popleft()
                 self.machines[rank].play(part.moves)
                 for work in part.meeting:
-                    held[rank] += 1
+                    entered[rank] += 1
                     come[work.meeting].append((rank, work))
                     if len(come[work.meeting]) == self._members[work.meeting]:
                         self._end(come[work.meeting])
                         for member, _ in come[work.meeting]:
-                            held[member] -= 1
+                            entered[member] -= 1
 
     def completed_ns(self) -> float:
         """Return when all ranks have done all their work."""

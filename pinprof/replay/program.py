@@ -217,7 +217,7 @@ class Program:
 
     @cached_property
     def meetings(self) -> dict[int, list[GpuWork]]:
-        """The kernels of collectives by the place of the call that launches them."""
+        """The kernels of collectives by the index of the call that launches them."""
         meeting = (
             (index, [work for work in call.works if work.meeting != NONE]) for index, call in enumerate(self.calls)
         )

@@ -37,10 +37,10 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
         least = min(_duration(traces[position], row) for position, row in meeting.items())
         for position, row in meeting.items():
             numbers[position][row], own[position][row] = number, least
-    known = [collectives | kernels for collectives, kernels in zip(own, _slowed(traces, steps, own), strict=True)]
+    durations = [collectives | kernels for collectives, kernels in zip(own, _slowed(traces, steps, own), strict=True)]
     return [
         _with_works(program, partial(_joined, numbers=meetings_of, own=own_ns))
-        for program, meetings_of, own_ns in zip(programs, numbers, known, strict=True)
+        for program, meetings_of, own_ns in zip(programs, numbers, durations, strict=True)
     ]
 
 

@@ -207,10 +207,10 @@ class Replay:
     @cached_property
     def is_starved(self) -> bool:
         """Whether workers of a DataLoader set the pace of the step."""
-        known = [feed for feed in self.feeds if feed is not None]
-        if not known:
+        feeds = [feed for feed in self.feeds if feed is not None]
+        if not feeds:
             return self.step_ns > HIDDEN_LOADER * self.before.step_ns and any(rank.loader.waits for rank in self.ranks)
-        return not is_gpu_bound(self.before.busy_ns, self.step_ns) and any(feed.is_late(self.step_ns) for feed in known)
+        return not is_gpu_bound(self.before.busy_ns, self.step_ns) and any(feed.is_late(self.step_ns) for feed in feeds)
 
 
 def _takes_input(programs: Sequence[Program]) -> bool:

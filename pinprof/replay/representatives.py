@@ -26,7 +26,7 @@ balanced for each of them."""
 
 
 def representatives(programs: Sequence[Program], steps: Sequence[Sequence[int]], phases: Sequence[Int64s]) -> list[int]:
-    """Return the places in `steps` of those that represent all, the same on all ranks; all if they are few or differ.
+    """Return the indices into `steps` of those that represent all, the same on all ranks; all if few or unlike.
 
     `programs` and `steps` are those of each rank, `phases` has the phase of each call of its program.
     """

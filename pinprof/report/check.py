@@ -93,11 +93,11 @@ def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
     """Yield the fix of each rule of the listed places, once."""
     listed = [at.rule for trace in checked for verdict in trace.verdicts for at in verdict.places[:MAX_PLACES]]
     fixes = {rule.id: rule for rule in RULES}
-    wanted = [identity for identity in dict.fromkeys(listed) if identity in fixes]
-    if not wanted:
+    explained = [identity for identity in dict.fromkeys(listed) if identity in fixes]
+    if not explained:
         return
     yield Text("What to do", "bold underline")
-    for identity in wanted:
+    for identity in explained:
         yield Text(f"{identity} {fixes[identity].title}", "bold")
         yield Padding(Text(f"Fix: {fixes[identity].fix}"), (0, 0, 0, WHY_INDENT))
     yield Text("")

@@ -110,10 +110,10 @@ def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
 
     def visit(value: Any) -> None:
         if isinstance(value, dict):
-            held = str(value.get("$ref", "")).removeprefix(DEFINED)
-            if held and held not in met:
-                met[held] = None
-                visit(objects[held])
+            inner = str(value.get("$ref", "")).removeprefix(DEFINED)
+            if inner and inner not in met:
+                met[inner] = None
+                visit(objects[inner])
             for inner in value.values():
                 visit(inner)
         elif isinstance(value, list):

@@ -40,8 +40,8 @@ def workers_of(details: Details) -> Workers | None:
 def workers_wanted(now: int, cpus: int, processes: int) -> int:
     """Return how many workers a DataLoader should have where processes share the cores."""
     room = max(1, cpus // max(1, processes)) - 1
-    wanted = min(room, max(2 * now, FEW_WORKERS))
-    return min(wanted, max(MOST_WORKERS, now))
+    workers = min(room, max(2 * now, FEW_WORKERS))
+    return min(workers, max(MOST_WORKERS, now))
 
 
 def how_to_load_faster(details: Details) -> str:

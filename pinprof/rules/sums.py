@@ -59,13 +59,13 @@ def of_all(parts: Sequence[Copies]) -> Copies:
     """Return the copies of several places together, which then have none."""
     if len(parts) == 1:
         return parts[0]
-    known = [copies.bytes for copies in parts if copies.bytes is not None]
+    recorded = [copies.bytes for copies in parts if copies.bytes is not None]
     return Copies(
         Place(),
         np.concatenate([copies.rows for copies in parts]),
         parts[0].per,
         sum(copies.per_step for copies in parts),
-        sum(known) if known else None,
+        sum(recorded) if recorded else None,
         sum(copies.unsized for copies in parts),
         sum(copies.time_ns for copies in parts),
         sum(copies.exposed_ns for copies in parts),

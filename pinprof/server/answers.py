@@ -92,8 +92,8 @@ def _cut(value: Any, at: str, keep: int, only: Sequence[str] | None) -> Any:
         return {name: _cut(inner, f"{at}/{name}", keep, only) for name, inner in value.items()}
     if not isinstance(value, list) or _is_one(value):
         return value
-    wanted = only is None or at in only
-    return [_cut(item, f"{at}/{number}", keep, only) for number, item in enumerate(value[:keep] if wanted else value)]
+    asked = only is None or at in only
+    return [_cut(item, f"{at}/{number}", keep, only) for number, item in enumerate(value[:keep] if asked else value)]
 
 
 def _is_one(items: list[Any]) -> bool:

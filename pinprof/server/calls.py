@@ -73,27 +73,27 @@ def in_arguments(error: str, tool: Tool) -> str:
     return OPTION.sub(argument, HELP.sub("", error))
 
 
-def _check(tool: Tool, given: ToolArguments) -> None:
+def _check(tool: Tool, arguments: ToolArguments) -> None:
     """Raise PinprofError for arguments that the tool does not take."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415  it may take seconds, and clients wait for the start
     from jsonschema.exceptions import best_match  # noqa: PLC0415
 
-    wrong = best_match(Draft202012Validator(tool.takes_schema).iter_errors(given))
+    wrong = best_match(Draft202012Validator(tool.takes_schema).iter_errors(arguments))
     if wrong:
         where = "/".join(map(str, wrong.absolute_path))
         raise PinprofError(f"{tool.name}: {where and f'{where}: '}{wrong.message[:300]}")
 
 
 @contextmanager
-def _diff_in_file(given: ToolArguments) -> Iterator[ToolArguments]:
+def _diff_in_file(arguments: ToolArguments) -> Iterator[ToolArguments]:
     """Give the arguments with the diff in a temporary file, as `patch`."""
-    if "diff" not in given:
-        yield given
+    if "diff" not in arguments:
+        yield arguments
         return
     with temporary_folder("mcp") as folder:
         path = folder / "change.diff"
-        path.write_text(given["diff"], encoding="utf-8", newline="")
-        yield {**given, "patch": path}
+        path.write_text(arguments["diff"], encoding="utf-8", newline="")
+        yield {**arguments, "patch": path}
 
 
 def _answer(tool: Tool, document: Mapping[str, Any], remarks: Sequence[str]) -> dict[str, Any]:

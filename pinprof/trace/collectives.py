@@ -86,18 +86,18 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
     gpu = trace.gpu
     called = np.where(gpu.collective != NONE, gpu.collective, gpu.name)
     pairwise = np.array([bool(PAIRWISE.search(name)) for name in gpu.names], dtype=bool)
-    place_of = np.full(len(trace.steps) + 1, NONE, np.int64)  # the last place is for work outside of steps
-    place_of[np.asarray(steps, np.int64)] = np.arange(len(steps))
-    place_of[:-1][~trace.steps.complete] = NONE
-    place = place_of[trace.links.activity_step]
-    rows = np.flatnonzero(is_collective_kernel(gpu) & ~pairwise[called] & (place != NONE))
+    number_of = np.full(len(trace.steps) + 1, NONE, np.int64)  # the last one is of work outside of steps
+    number_of[np.asarray(steps, np.int64)] = np.arange(len(steps))
+    number_of[:-1][~trace.steps.complete] = NONE
+    number = number_of[trace.links.activity_step]
+    rows = np.flatnonzero(is_collective_kernel(gpu) & ~pairwise[called] & (number != NONE))
     rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
     groups, names = gpu.group[rows].tolist(), tuple(gpu.names[code] for code in called[rows].tolist())
     messages = [gpu.names[code] if code != NONE else "" for code in gpu.message[rows].tolist()]
     sizes = np.array(list(map(_sizes, names, messages)), np.int64).reshape(-1, 2)
     return Collectives(
         rows,
-        place[rows],
+        number[rows],
         names,
         tuple(gpu.names[code] if code != NONE else "" for code in groups),
         gpu.start_ns[rows],

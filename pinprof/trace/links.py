@@ -152,9 +152,9 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
     if outer is inner:
         begun, depth = rank, own_depth
     else:
-        wanted = inner.start_ns - origin + inner.thread.astype(np.int64) * width
-        begun = np.searchsorted(start[order], wanted, side="right")
-        depth = begun - np.searchsorted(ends, wanted, side="right")
+        key = inner.start_ns - origin + inner.thread.astype(np.int64) * width
+        begun = np.searchsorted(start[order], key, side="right")
+        depth = begun - np.searchsorted(ends, key, side="right")
     by_depth = np.argsort(own_depth[order], kind="stable")
     keys = own_depth[order][by_depth] * len(outer) + by_depth
     position = np.searchsorted(keys, (depth - 1) * len(outer) + begun) - 1

@@ -32,9 +32,9 @@ def phase_of_calls(trace: Trace) -> Int64s:
     last = np.full(len(trace.steps), NONE, np.int64)
     inside = np.flatnonzero(backward & (step != NONE))
     np.maximum.at(last, step[inside], calls.start_ns[inside])
-    known = np.append(last, NONE)[step]
+    last_of_step = np.append(last, NONE)[step]
     of_main = trace.has_role("main")[calls.thread]
-    before = (step != NONE) & ((calls.start_ns < known) | (known == NONE))
+    before = (step != NONE) & ((calls.start_ns < last_of_step) | (last_of_step == NONE))
     phase[of_main & before] = FORWARD
     phase[optimizer] = OPTIMIZER
     phase[backward] = BACKWARD

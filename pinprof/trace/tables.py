@@ -379,10 +379,10 @@ class Trace:
         order, group = self._by_stream
         at = np.where(linked[order], np.arange(len(order)), len(order))
         behind = np.minimum.accumulate(at[::-1])[::-1]
-        known = np.flatnonzero((behind < len(order)) & ~linked[order])
-        known = known[group[behind[known]] == group[known]]
-        rows = order[known]
-        launched[rows] = np.minimum(launched[rows], launched[order[behind[known]]])
+        behind_linked = np.flatnonzero((behind < len(order)) & ~linked[order])
+        behind_linked = behind_linked[group[behind[behind_linked]] == group[behind_linked]]
+        rows = order[behind_linked]
+        launched[rows] = np.minimum(launched[rows], launched[order[behind[behind_linked]]])
         if self.in_flight.any():
             launched[self.in_flight] = min(self.calls.start_ns[0], self.gpu.start_ns[0]) - 1
         launched.setflags(write=False)

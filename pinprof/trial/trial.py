@@ -128,11 +128,11 @@ class Trial:
         if planned.proposals:
             outcomes, result = self._add_proposals(versions, planned.proposals, outcomes, result)
         dropped = [outcome.change for outcome in outcomes if not outcome.is_kept and not outcome.change.doubts]
-        taken = [outcome.change for outcome in outcomes if outcome.is_kept and outcome.change.doubts]
-        kept = replace(nothing, patches=planned.patches(dropped, taken), outcomes=outcomes, measurement=result)
+        doubted = [outcome.change for outcome in outcomes if outcome.is_kept and outcome.change.doubts]
+        kept = replace(nothing, patches=planned.patches(dropped, doubted), outcomes=outcomes, measurement=result)
         if result is None or result.test.judgement.verdict not in {FASTER, CANNOT_TELL}:
             return kept
-        program = versions.changed(dropped, taken)
+        program = versions.changed(dropped, doubted)
         changes = [patch.change for patch in kept.patches.patches]
         kept = replace(kept, checked=self._check(versions, original, program, result.first, changes))
         verified, why = self._verify(analysis, program, folder)
@@ -200,19 +200,19 @@ class Trial:
             checked = self._check(versions, original, versions.changed(out, taking), first, [*kept, *taking])
             return next(chain(checked.against(), checked.open()), "")
 
-        def measure(taken: Sequence[ProgramChange], change: ProgramChange) -> Judgement:
-            before, after = versions.changed(out, taken), versions.changed(out, [*taken, change])
+        def measure(accepted: Sequence[ProgramChange], change: ProgramChange) -> Judgement:
+            before, after = versions.changed(out, accepted), versions.changed(out, [*accepted, change])
             return self._measure(before, after, self.wanted.seconds).test.judgement
 
         candidates, unsafe = split_harmless(proposals, flaw)
         tried = keep_faster(candidates, measure)
-        taken = [outcome.change for outcome in tried if outcome.is_kept]
-        if not taken:
+        proven = [outcome.change for outcome in tried if outcome.is_kept]
+        if not proven:
             return (*outcomes, *unsafe, *tried), result
         if idle:
             judgement = idle.test.judgement
             outcomes = tuple(FixOutcome.measured(outcome.change, judgement) for outcome in outcomes)
-        total = self._measure(original, versions.changed(out, taken), self.wanted.seconds)
+        total = self._measure(original, versions.changed(out, proven), self.wanted.seconds)
         return (*outcomes, *unsafe, *tried), total
 
     def _check(

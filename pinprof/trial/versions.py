@@ -40,16 +40,16 @@ class Command:
         files = (self.here / word for word in self.words if not word.startswith("-"))
         return frozenset(file.resolve() for file in files if file.suffix == ".py" and file.is_file())
 
-    def moved(self, place: Path) -> tuple[str, ...]:
+    def moved(self, copy_top: Path) -> tuple[str, ...]:
         """Return the words of the command with the scripts of a copy."""
-        return tuple(self._moved(word, place) for word in self.words)
+        return tuple(self._moved(word, copy_top) for word in self.words)
 
-    def _moved(self, word: str, place: Path) -> str:
+    def _moved(self, word: str, copy_top: Path) -> str:
         path = Path(word)
         if path.suffix != ".py":
             return word
         if path.is_absolute():
-            return str(place / path.relative_to(self.top)) if path.is_relative_to(self.top) else word
+            return str(copy_top / path.relative_to(self.top)) if path.is_relative_to(self.top) else word
         file = (self.here / path).resolve()
         return str(file) if file.is_file() and not file.is_relative_to(self.top) else word
 
@@ -73,15 +73,15 @@ class Versions:
     def changed(self, without: Iterable[ProgramChange] = (), taking: Iterable[ProgramChange] = ()) -> ProgramVersion:
         """Return the program with the proposals in `taking` and the certain changes, except those in `without`."""
         assert self.changes is not None, "changes are planned first"
-        left_out, taken = list(without), list(taking)
+        left_out, applied = list(without), list(taking)
         everything = [*self.changes.certain, *self.changes.proposals]
-        if len(left_out) == len(self.changes.certain) and not taken:
+        if len(left_out) == len(self.changes.certain) and not applied:
             return self.original()
-        key = tuple(number for number, change in enumerate(everything) if change in left_out or change in taken)
+        key = tuple(number for number, change in enumerate(everything) if change in left_out or change in applied)
         if key not in self._made:
             name = CHANGED + (f" without {_rule_ids(left_out)}" if left_out else "")
-            name += f" with {_rule_ids(taken)}" if taken else ""
-            self._made[key] = self._program(name, self.changes.patches(left_out, taken).after)
+            name += f" with {_rule_ids(applied)}" if applied else ""
+            self._made[key] = self._program(name, self.changes.patches(left_out, applied).after)
         return self._made[key]
 
     def with_own_paths(self, text: str) -> str:
@@ -94,11 +94,11 @@ class Versions:
 
     def _program(self, name: str, changed: Mapping[Path, bytes]) -> ProgramVersion:
         command = self.command
-        place = self.undo.enter_context(copied(command.top, command.scripts, changed))
-        self._places.append(place)
-        folder = place / command.here.relative_to(command.top)
-        environment = moved_environment(command.top, place)
-        return ProgramVersion(name, command.moved(place), folder, environment, (f"{command.top}/",))
+        copy_top = self.undo.enter_context(copied(command.top, command.scripts, changed))
+        self._places.append(copy_top)
+        folder = copy_top / command.here.relative_to(command.top)
+        environment = moved_environment(command.top, copy_top)
+        return ProgramVersion(name, command.moved(copy_top), folder, environment, (f"{command.top}/",))
 
 
 def _rule_ids(changes: Sequence[ProgramChange]) -> str:

@@ -92,8 +92,8 @@ def _watched(run: TimedRun) -> tuple[float, float]:
     returned = time.perf_counter()
     done.record()
     done.synchronize()
-    taken, busy = time.perf_counter() - start, time.process_time() - start_cpu
-    return 100 * (returned - start) / taken, 100 * busy / taken
+    elapsed, busy = time.perf_counter() - start, time.process_time() - start_cpu
+    return 100 * (returned - start) / elapsed, 100 * busy / elapsed
 
 
 def _takes_along(*, pinned: bool) -> bool:
@@ -125,6 +125,6 @@ def _held(run: TimedRun) -> float:
     long_kernel()
     start = time.perf_counter()
     run()
-    held = (time.perf_counter() - start) * 1e3
+    held_ms = (time.perf_counter() - start) * 1e3
     torch.cuda.synchronize()
-    return held
+    return held_ms

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from pinprof.bench.article_judges import COPIED
-from pinprof.bench.catalogue import experiment
+from pinprof.bench.catalogue import experiment_of
 from pinprof.bench.results import Figure, Picture
 from pinprof.bench.tutorial_judges import AS_MANY, AT_ONCE, EARLY, TWO_COPIES
 from pinprof.capture.window.recording import profile
@@ -352,7 +352,7 @@ def record_case(number: str, sizes: Sizes, case: str, path: str, device: str = "
     """Record a case of an experiment, its step timed without a profiler before; yield the paths that are written."""
     program = PROGRAMS[number]
     if program.recording is not None:
-        case_number = experiment(number).cases.index(case)
+        case_number = experiment_of(number).cases.index(case)
         yield from program.recording(torch.device(device), sizes, case_number, Path(path), record)
         return
     record(program.cases(torch.device(device), sizes)[case], Path(path))

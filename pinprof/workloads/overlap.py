@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from pinprof.bench.catalogue import experiment
+from pinprof.bench.catalogue import experiment_of
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import CASES, KERNELS_FIRST, PORTED, TEXTS_KERNELS, TWO_COPIES
 from pinprof.workloads.model import Step
@@ -108,7 +108,7 @@ def _wait_for(*streams: torch.cuda.Stream | None) -> None:
 @contextmanager
 def overlap_case(device: torch.device, scale: float = 1.0, *, case: str) -> Iterator[Step]:
     """Make one of the cases a workload."""
-    floats = experiment("E4").defaults()["floats"]
+    floats = experiment_of("E4").defaults()["floats"]
     run = copy_overlap(device, {"floats": max(1, round(floats * scale))})[case]
 
     def step() -> None:

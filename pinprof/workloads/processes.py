@@ -166,8 +166,8 @@ def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
     running = []
     try:
         for (target, arguments), turn, answers in zip(calls, turns, queues, strict=True):
-            given = (started, turn, target, answers, *arguments)
-            running.append(_start(given, count))
+            arguments_of_process = (started, turn, target, answers, *arguments)
+            running.append(_start(arguments_of_process, count))
         for processes, turn, answers in zip(running, turns, queues, strict=True):
             turn.set()
             _join(processes)

@@ -118,11 +118,11 @@ def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[F
 def repeated(run: TimedRun, stopwatch: Stopwatch, budget: Budget, clock: Timer = time.perf_counter) -> list[float]:
     """Return the milliseconds of each run that counts; `clock` says when the budget is spent."""
     stopwatch(run)
-    taken: list[float] = []
+    times: list[float] = []
     end = clock() + budget.seconds
-    while len(taken) < budget.least or (len(taken) < budget.most and clock() < end):
-        taken.append(stopwatch(run))
-    return taken
+    while len(times) < budget.least or (len(times) < budget.most and clock() < end):
+        times.append(stopwatch(run))
+    return times
 
 
 def in_turn(runs: Sequence[TimedRun], stopwatch: Stopwatch, budget: Budget, clock: Timer = time.perf_counter) -> TurnMs:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.bench.catalogue import EXPERIMENTS, UnknownExperimentError, experiment
+from pinprof.bench.catalogue import EXPERIMENTS, UnknownExperimentError, experiment_of
 from pinprof.bench.experiment import OURS, SOURCES, Experiment, resized
 
 
@@ -35,16 +35,16 @@ def test_every_text_has_claims_and_what_is_ours_is_no_texts() -> None:
 
 @pytest.mark.parametrize("name", ["E4", "e4", "copy_overlap", "COPY_OVERLAP"])
 def test_found_by_name_and_number(name: str) -> None:
-    assert experiment(name).number == "E4"
+    assert experiment_of(name).number == "E4"
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UnknownExperimentError, match=r"no experiment is named 'E16'; there are E1 pinning_cost, .*E15"):
-        experiment("E16")
+        experiment_of("E16")
 
 
 def test_chosen_sizes_win() -> None:
-    chosen = resized(experiment("E3"), {"floats": 7})
+    chosen = resized(experiment_of("E3"), {"floats": 7})
     assert chosen.defaults() == {"tensors": 1000, "floats": 7}
     assert chosen.defaults(quick=True) == {"tensors": 100, "floats": 7}
-    assert resized(experiment("E3"), {"tensors": 500}).defaults(quick=True)["tensors"] == 500
+    assert resized(experiment_of("E3"), {"tensors": 500}).defaults(quick=True)["tensors"] == 500

@@ -8,7 +8,7 @@ from bench_builder import H200, BenchBuilder, count, gbps, measured, ms
 from msgspec.structs import replace
 
 from pinprof.bench.article_judges import LONGER
-from pinprof.bench.catalogue import EXPERIMENTS, ClaimVerdict, experiment, verdicts
+from pinprof.bench.catalogue import EXPERIMENTS, ClaimVerdict, experiment_of, verdicts
 from pinprof.bench.experiment import Claim
 from pinprof.bench.judging import ClaimOutcome, NotJudged
 from pinprof.bench.results import Figure, Machine
@@ -28,7 +28,7 @@ def judged(number: str, claim: str, *figures: Figure, machine: Machine = H200) -
     of_e11 = [replace(figure, name=figure.name.removeprefix(E11)) for figure in figures if figure.name.startswith(E11)]
     bench = BenchBuilder(machine).add("E11", *of_e11)
     own = [figure for figure in figures if not figure.name.startswith(E11)]
-    bench.add(number, *own, sizes=experiment(number).defaults())
+    bench.add(number, *own, sizes=experiment_of(number).defaults())
     for begin, others in ON_OTHERS.items():
         if claim.startswith(begin):
             for other in others:

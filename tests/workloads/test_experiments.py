@@ -16,7 +16,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.bench.article_judges import COPIED
-from pinprof.bench.catalogue import EXPERIMENTS, experiment
+from pinprof.bench.catalogue import EXPERIMENTS, experiment_of
 from pinprof.bench.experiment import traces_of
 from pinprof.bench.results import Figure
 from pinprof.bench.tutorial_judges import TENSORDICT
@@ -149,7 +149,7 @@ TRACED_NAMES = {
         for what in ("waits", "overlapped", "ahead", "ended before the next kernel")
     ),
     "E14": "; ".join(
-        f"{what}, {case}" for case in experiment("E14").cases for what in ("waits", "overlapped", "ahead")
+        f"{what}, {case}" for case in experiment_of("E14").cases for what in ("waits", "overlapped", "ahead")
     ),
 }
 ON_THE_CPU = ("E1", "E2", "E3", "E4", "E5", "E7", "E8", "E9", "E10", "E14", "E15")
@@ -164,7 +164,7 @@ each = pytest.mark.parametrize("number", PROGRAMS)
 
 
 def tiny(number: str) -> dict[str, int]:
-    return {name: TINY[name] for name in experiment(number).defaults()}
+    return {name: TINY[name] for name in experiment_of(number).defaults()}
 
 
 def names(figures: list[Figure]) -> str:
@@ -252,13 +252,13 @@ def test_cases_are_those_of_the_catalogue_and_no_loader_is_at_work_before_its_ca
 
     monkeypatch.setattr(_BaseDataLoaderIter, "__init__", noted)
     cases = PROGRAMS[number].cases(torch.device("cpu"), tiny(number))
-    assert (tuple(cases), len(at_work)) == (experiment(number).cases, 0)
+    assert (tuple(cases), len(at_work)) == (experiment_of(number).cases, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["E11", "E12"])
 def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, tmp_path: Path) -> None:
-    case, sizes = experiment(number).cases[1], {**tiny(number), "processes": 2}
+    case, sizes = experiment_of(number).cases[1], {**tiny(number), "processes": 2}
     path = tmp_path / "sent.json.gz"
     written = list(record_case(number, sizes, case, str(path), device="cpu"))
     assert written == [str(trace) for trace in traces_of(path, 2)]
@@ -391,7 +391,7 @@ def test_figures_by_name_on_the_gpu(number: str) -> None:
 @each
 def test_cases_on_the_gpu_are_those_of_the_catalogue(number: str) -> None:
     cases = PROGRAMS[number].cases(torch.device("cuda"), tiny(number))
-    assert tuple(name for name in cases if not name.startswith(TENSORDICT)) == experiment(number).cases
+    assert tuple(name for name in cases if not name.startswith(TENSORDICT)) == experiment_of(number).cases
     for run in cases.values():
         run()
 

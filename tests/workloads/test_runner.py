@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import pytest
 from bench_parts import batches_of_workers, echo, kill_itself, part, pictures, print_and_echo, six_times, start_method
 
-from pinprof.bench.catalogue import EXPERIMENTS, experiment
+from pinprof.bench.catalogue import EXPERIMENTS, experiment_of
 from pinprof.bench.results import Bar, Figure, Picture, Usual, of_rounds
 from pinprof.errors import PinprofError
 from pinprof.workloads import runner
 from pinprof.workloads.runner import BEGIN_BY_S, FURTHER_BY_S, Stage, run_experiments, stages
 from pinprof.workloads.spawned_process import SpawnedProcess, SpawnedProcessError, sentence
 
-CHOSEN = [experiment(f"E{number}") for number in range(1, 6)]
+CHOSEN = [experiment_of(f"E{number}") for number in range(1, 6)]
 
 
 @pytest.mark.slow

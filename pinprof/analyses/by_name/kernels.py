@@ -105,15 +105,15 @@ def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -
     """Return per name the op that launches most of its time, and its place."""
     time, launch = trace.gpu.duration_ns[rows], trace.links.launch[rows]
     calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
-    known = calls[calls != NONE].astype(np.int64)
+    launching = calls[calls != NONE].astype(np.int64)
 
     def of_rows(of_call: Int32s) -> Int32s:
         """Return the value of each row's launch; rows without a launch, which come first, have none."""
-        return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), of_call))[which]
+        return np.concatenate((np.full(len(calls) - len(launching), NONE, np.int32), of_call))[which]
 
-    op, _ = names.leading(of_rows(follow(trace.ops.name, outermost_op(trace, known))), time)
+    op, _ = names.leading(of_rows(follow(trace.ops.name, outermost_op(trace, launching))), time)
     called = [shortened(trace.ops.names[op[at]], LONGEST_NAME) if op[at] != NONE else None for at in names.kept]
-    return called, Origins(trace, of_rows(calling_function(trace, known)), sources).of(names, time)
+    return called, Origins(trace, of_rows(calling_function(trace, launching)), sources).of(names, time)
 
 
 def _lanes(trace: Trace, names: NamedRows, rows: Int64s) -> list[tuple[GpuStream, ...]]:

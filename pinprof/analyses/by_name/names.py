@@ -23,7 +23,7 @@ class NamedRows:
     codes: Int64s
     """The names, as indices into those of the table."""
     which: Int64s
-    """Per row: the place of its name in `codes`."""
+    """Per row: the index of its name in `codes`."""
     count: Int64s
     """Per name: its number of rows."""
     time_ns: Int64s
@@ -50,11 +50,11 @@ class NamedRows:
 
         Rows with the value -1 do not count.
         """
-        known = value != NONE
+        is_known = value != NONE
         width = int(value.max(initial=0)) + 1
-        pairs, pair = np.unique(self.which[known] * width + value[known], return_inverse=True)
+        pairs, pair = np.unique(self.which[is_known] * width + value[is_known], return_inverse=True)
         of_name, values = pairs // width, pairs % width
-        order = np.lexsort((-_sums(pair, weight[known], len(pairs)), of_name))
+        order = np.lexsort((-_sums(pair, weight[is_known], len(pairs)), of_name))
         names, first = np.unique(of_name[order], return_index=True)
         result = np.full(len(self.codes), NONE, np.int64)
         result[names] = values[order][first]

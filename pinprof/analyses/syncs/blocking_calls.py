@@ -69,8 +69,8 @@ def _targets(trace: Trace, rows: Int64s, copy: Int32s) -> tuple[Int32s, Int64s]:
         order = np.argsort(trace.syncs.correlation, kind="stable")
         position = np.searchsorted(trace.syncs.correlation[order], calls.correlation[rows])
         record = order[np.minimum(position, len(order) - 1)]
-        known = (trace.syncs.correlation[record] == calls.correlation[rows]) & (calls.correlation[rows] > 0)
-        stream = np.where(known, trace.syncs.stream[record], stream)
+        is_same_call = (trace.syncs.correlation[record] == calls.correlation[rows]) & (calls.correlation[rows] > 0)
+        stream = np.where(is_same_call, trace.syncs.stream[record], stream)
     own = copy != NONE
     return np.where(own, gpu.device[copy], device).astype(np.int32), np.where(own, gpu.stream[copy], stream)
 
@@ -135,11 +135,11 @@ class Queued:
     def last_on(self, stream: Int64s, issued_ns: Int64s) -> Int64s:
         """Return for each wait when the last work launched on its stream before a time ended; NOTHING for none."""
         queue = np.searchsorted(self._streams, stream)
-        known = np.append(self._streams, 0)[queue] == stream
-        known &= queue < len(self._streams)
+        is_on_stream = np.append(self._streams, 0)[queue] == stream
+        is_on_stream &= queue < len(self._streams)
         begin = queue * self._width
         at = np.searchsorted(self._keys, begin + np.searchsorted(self._launches, issued_ns)) - 1
-        is_known = known & (at >= 0)
+        is_known = is_on_stream & (at >= 0)
         is_known[is_known] = self._keys[at[is_known]] >= begin[is_known]
         result = np.full(len(stream), NOTHING)
         result[is_known] = self._ends[self._reach_rank[at[is_known]]]
@@ -235,10 +235,10 @@ def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     for it.
     """
     staged = np.zeros(len(kind), bool)
-    known = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
-    gpu, rows = trace.gpu, copy[known]
+    copying = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
+    gpu, rows = trace.gpu, copy[copying]
     large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES) | (gpu.bytes[rows] == NONE)
-    staged[known] = (gpu.host_memory[rows] == PAGEABLE) & large
+    staged[copying] = (gpu.host_memory[rows] == PAGEABLE) & large
     within = np.zeros(len(kind), bool)
     within[copy != NONE] = gpu.direction[copy[copy != NONE]] == DTOD
     within &= ~_has_waited(trace, copy)
@@ -270,24 +270,24 @@ def _held_up(trace: Trace) -> Int8s:
     CUPTI records the reason (category `overhead`) from CUDA 12.4 on. Where it records no full queue, long launches show
     one.
     """
-    held = np.full(len(trace.calls), NONE, np.int8)
+    holds = np.full(len(trace.calls), NONE, np.int8)
     if len(trace.calls) == 0:
-        return held
-    _by_overhead(trace, held)
-    if not (held == QUEUE_FULL).any():
+        return holds
+    _by_overhead(trace, holds)
+    if not (holds == QUEUE_FULL).any():
         late = _behind_full_queue(trace)
-        held[late[held[late] == NONE]] = QUEUE_FULL
-    held[_waiting_launches(trace)] = LAUNCH
-    return held
+        holds[late[holds[late] == NONE]] = QUEUE_FULL
+    holds[_waiting_launches(trace)] = LAUNCH
+    return holds
 
 
-def _by_overhead(trace: Trace, held: Int8s) -> None:
+def _by_overhead(trace: Trace, holds: Int8s) -> None:
     overheads = trace.overheads
     kind = np.array([KIND_OF_OVERHEAD.get(name, PROFILER) for name in overheads.names], np.int8)[overheads.name]
     around = _calls_around(trace, overheads.start_ns, overheads.end_ns)
     for row in np.argsort(overheads.duration_ns, kind="stable")[::-1].tolist():  # of several the longest is the reason
-        if around[row] != NONE and held[around[row]] == NONE:
-            held[around[row]] = kind[row]
+        if around[row] != NONE and holds[around[row]] == NONE:
+            holds[around[row]] = kind[row]
 
 
 def _calls_around(trace: Trace, start: Int64s, end: Int64s) -> Int64s:

@@ -33,10 +33,10 @@ class Match:
 
 
 def _without_counterpart(sites: tuple[SiteCount, ...], others: tuple[SiteCount, ...]) -> Iterator[Site]:
-    left = _total(others)
+    unmatched = _total(others)
     for site, count in sites:
-        matched = min(left, count)
-        left -= matched
+        matched = min(unmatched, count)
+        unmatched -= matched
         if matched <= GONE * count:
             yield site
 

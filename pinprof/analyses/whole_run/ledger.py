@@ -149,18 +149,18 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
 
 def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple[str, int]]:
     """Yield the reasons for the excess of a step, with the ns of each: those that were timed, and that of the rest."""
-    left, timed = excess, []
+    unexplained, timed = excess, []
     for reason in (CHECKPOINT, CAPTURE, EPOCH):
-        ns = min(noted_ns.get(reason, 0), left)
+        ns = min(noted_ns.get(reason, 0), unexplained)
         if ns >= LEAST_SHARE * excess:
             timed.append((reason, ns))
-            left -= ns
-    if timed and left < LEAST_SHARE * excess:
+            unexplained -= ns
+    if timed and unexplained < LEAST_SHARE * excess:
         reason, ns = timed.pop()
-        timed.append((reason, ns + left))
+        timed.append((reason, ns + unexplained))
     else:
         marked = (reason for reason in (COMPILE, EVALUATION, EPOCH) if reason in noted_ns)
-        yield next(marked, FIRST if step < FIRST_STEPS else OTHER), left
+        yield next(marked, FIRST if step < FIRST_STEPS else OTHER), unexplained
     yield from timed
 
 

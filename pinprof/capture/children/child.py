@@ -88,30 +88,30 @@ def _following_init(init: Callable[..., None]) -> Callable[..., None]:
     @wraps(init)
     def initialized(popen: Any, *args: Any, **options: Any) -> None:
         try:
-            given = parameters.bind(popen, *args, **options)
+            bound = parameters.bind(popen, *args, **options)
         except TypeError:
             init(popen, *args, **options)  # it raises the error
             return
-        config = contained(_follow)(given.arguments)
-        init(*given.args, **given.kwargs)
+        config = contained(_follow)(bound.arguments)
+        init(*bound.args, **bound.kwargs)
         if config is not None:
             contained(Notes(config.notes).follow)(popen.pid)
 
     return initialized
 
 
-def _follow(given: dict[str, Any]) -> ChildConfig | None:
+def _follow(arguments: dict[str, Any]) -> ChildConfig | None:
     """Change the command among the arguments of a `Popen` if it is to be followed; return its config then."""
-    words = words_of(given["args"])
-    if words is None or given.get("shell") or given.get("executable") is not None:
-        _note_unfollowed(given["args"], "a shell or another program starts it")
+    words = words_of(arguments["args"])
+    if words is None or arguments.get("shell") or arguments.get("executable") is not None:
+        _note_unfollowed(arguments["args"], "a shell or another program starts it")
         return None
-    environment = given["env"] if given.get("env") is not None else os.environ
-    command = to_follow(words, _as_text(environment), Path(os.fsdecode(given.get("cwd") or Path.cwd())))
+    environment = arguments["env"] if arguments.get("env") is not None else os.environ
+    command = to_follow(words, _as_text(environment), Path(os.fsdecode(arguments.get("cwd") or Path.cwd())))
     config = _config_of_child() if command else None
     if command is None or config is None:
         return None
-    given["args"] = command.followed(config)
+    arguments["args"] = command.followed(config)
     return config
 
 

@@ -81,8 +81,8 @@ def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path
         return None
     if _is_new_rank(environment):
         return command
-    wanted = _is_users_module(command.name, folder) if command.module else _is_users_script(folder / command.name)
-    return command if wanted else None
+    is_users = _is_users_module(command.name, folder) if command.module else _is_users_script(folder / command.name)
+    return command if is_users else None
 
 
 def may_train(line: str) -> bool:
@@ -162,8 +162,8 @@ def _is_new_rank(environment: Mapping[str, str]) -> bool:
 def _is_users_module(name: str, folder: Path) -> bool:
     if name in LAUNCHERS:
         return True
-    place = folder.joinpath(*name.split("."))
-    if place.with_suffix(".py").is_file() or (place / "__main__.py").is_file():
+    path = folder.joinpath(*name.split("."))
+    if path.with_suffix(".py").is_file() or (path / "__main__.py").is_file():
         return True
     top = name.partition(".")[0]
     try:  # the paths first: asked for pip, setuptools' finder unloads this program's own distutils

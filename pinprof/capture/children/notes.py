@@ -210,8 +210,8 @@ class Notes:
         """Remove the folder, and the hidden folders of killed children next to their traces."""
         for start in self._starts().values():
             if not _is_running(start.process):
-                for left in Path(start.path).parent.glob(f"{PREFIX}{start.process}-*"):
-                    shutil.rmtree(left, ignore_errors=True)
+                for folder in Path(start.path).parent.glob(f"{PREFIX}{start.process}-*"):
+                    shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _starts(self) -> dict[Path, ChildStart]:

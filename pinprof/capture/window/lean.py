@@ -57,10 +57,10 @@ class LeanWindow:
         self._drawn_before: Counter[int] = Counter()
         self._unread: UnreadGradients | None = None
 
-    def record(self, steps: int, path: Path, place: Callable[[], int]) -> Generator[Progress, None, None]:
+    def record(self, steps: int, path: Path, steps_made: Callable[[], int]) -> Generator[Progress, None, None]:
         """Record `steps` steps; at the end, however early, write the complete ones to `path`.
 
-        `place` returns how many steps the program has made.
+        `steps_made` returns how many steps the program has made.
         """
         self._loaders_pin = loaders_pin()
         self.profiled = self.profiled and program_profiles()
@@ -70,7 +70,7 @@ class LeanWindow:
         self.is_open = True
         try:
             yield from warm_up_profiler(profiler)
-            self._steps_before = place()
+            self._steps_before = steps_made()
             self._drawn_before = self._journal.batch_source.of_sampler.copy()
             for step in range(1, steps + 1):
                 yield Progress("recorded", step, steps)
@@ -196,26 +196,26 @@ def latest(path: Path) -> Path:
 class RepeatedLooks:
     """Looks at a program whose first steps are recorded already; `place` returns how many steps it has made."""
 
-    def __init__(self, journal: Journal, make_profiler: MakeProfiler, place: Callable[[], int]) -> None:
+    def __init__(self, journal: Journal, make_profiler: MakeProfiler, steps_made: Callable[[], int]) -> None:
         self._journal = journal
         self._make_profiler = make_profiler
-        self._place = place
+        self._steps_made = steps_made
 
     def record(
         self, every: int, steps: int, path: Path, marker: str, on_look: OnLook
     ) -> Generator[Progress, None, None]:
         """Record `steps` steps again and again, at least `every` steps apart, and call `on_look` after each time."""
-        clock, place = self._journal.clock, self._place
+        clock, steps_made = self._journal.clock, self._steps_made
         tell = contained(on_look)
         begin_ns = clock.now_ns()
-        tell(path, place())
+        tell(path, steps_made())
         cost_ns = clock.now_ns() - begin_ns
         while True:
             times_ns, step_ns = yield from self._between(every, cost_ns)
-            begin_ns, first = clock.now_ns(), place()
+            begin_ns, first = clock.now_ns(), steps_made()
             if (yield from self._look(steps, latest(path), _plain(times_ns), marker)):
-                tell(latest(path), place())
-            cost_ns = clock.now_ns() - begin_ns - int((place() - first) * step_ns)
+                tell(latest(path), steps_made())
+            cost_ns = clock.now_ns() - begin_ns - int((steps_made() - first) * step_ns)
 
     def _between(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
         """Wait for `every` steps, and until the cost of the last look is a small share of the time since.
@@ -238,7 +238,7 @@ class RepeatedLooks:
             return {"pinprof": json.dumps(description(plain, marker) | lean.facts())}
 
         lean = LeanWindow(self._journal, self._make_profiler, sections)
-        boundaries = lean.record(steps, path, self._place)
+        boundaries = lean.record(steps, path, self._steps_made)
         try:
             for progress in boundaries:  # noqa: UP028  `yield from` would close the look outside of this `try`
                 yield progress

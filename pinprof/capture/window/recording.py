@@ -123,7 +123,7 @@ class Recording:
         self.host: HostProfile | None = None
         self.marker = "p.step()"
         self.time_steps: TimeSteps | None = None
-        self.on_look: OnLook = lambda _path, _place: None
+        self.on_look: OnLook = lambda _path, _step: None
         """Called after the recording and each further look at a long training (`every`)."""
         self.beyond_epoch = False
         self.journal = Journal(make_clock)

@@ -260,9 +260,9 @@ def with_options(files: Files, loader: MadeLoader, options: Mapping[str, str]) -
     source, call = made_loader(files, loader)
     check_plain(call, min(MOST_POSITIONAL[name] for name in options), "the DataLoader")
     for name in options:
-        given = argument(call, name)
-        if given is not None and not isinstance(given.value, cst.Integer) and source.code(given.value) != "False":
-            raise NotSafe(f"the source says {name}={source.code(given.value)}; change it where that is set")
+        present = argument(call, name)
+        if present is not None and not isinstance(present.value, cst.Integer) and source.code(present.value) != "False":
+            raise NotSafe(f"the source says {name}={source.code(present.value)}; change it where that is set")
     _refuse_later_changes(source, call, options)
     return [source.rewrite(call, f"{name}={value}", with_argument(name, value)) for name, value in options.items()]
 

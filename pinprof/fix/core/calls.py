@@ -43,10 +43,10 @@ def with_argument(name: str, value: str) -> Remake:
 
     def remake(node: cst.CSTNode) -> cst.CSTNode:
         call = cst.ensure_type(node, cst.Call)
-        given = argument(call, name)
+        present = argument(call, name)
         new = cst.parse_expression(value)
-        if given is not None:
-            return call.with_deep_changes(given, value=new)
+        if present is not None:
+            return call.with_deep_changes(present, value=new)
         return call.with_changes(args=_appended(call, name, new))
 
     return remake
@@ -57,10 +57,10 @@ def in_place_of(name: str, other: str, value: str) -> Remake:
 
     def remake(node: cst.CSTNode) -> cst.CSTNode:
         call = cst.ensure_type(node, cst.Call)
-        given = argument(call, name)
-        assert given is not None
-        new = given.with_changes(keyword=cst.Name(other), value=cst.parse_expression(value))
-        return call.with_changes(args=[new if arg is given else arg for arg in call.args])
+        present = argument(call, name)
+        assert present is not None
+        new = present.with_changes(keyword=cst.Name(other), value=cst.parse_expression(value))
+        return call.with_changes(args=[new if arg is present else arg for arg in call.args])
 
     return remake
 

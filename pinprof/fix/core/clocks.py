@@ -159,13 +159,13 @@ class _Search:
 
     def _branches(self, node: cst.If) -> bool:
         """Return whether the host has waited after an `if`, whichever of its branches is taken."""
-        taken = id(node.body) in self._read or self._run(node.body.body)
+        body_waits = id(node.body) in self._read or self._run(node.body.body)
         match node.orelse:
             case cst.If():
-                return self._compound(node.orelse) and taken
+                return self._compound(node.orelse) and body_waits
             case cst.Else():
-                return self._run(node.orelse.body.body) and taken
-        return taken and "cuda" in self._source.code(node.test)  # the program ran on a GPU
+                return self._run(node.orelse.body.body) and body_waits
+        return body_waits and "cuda" in self._source.code(node.test)  # the program ran on a GPU
 
     def _value(self, node: cst.CSTNode) -> bool:
         """Return whether the host has waited in a part of a statement. Raises NotSafe if that reads a clock."""

@@ -155,9 +155,9 @@ def _is_named(named: str, place: Place) -> bool:
     file, _, line = named.rpartition(":")
     if place.file is None or line != str(place.line):
         return False
-    wanted, parts = PurePath(file).parts, PurePath(place.file).parts
-    shorter = min(len(wanted), len(parts))
-    return shorter > 0 and wanted[-shorter:] == parts[-shorter:]
+    named_parts, parts = PurePath(file).parts, PurePath(place.file).parts
+    shorter = min(len(named_parts), len(parts))
+    return shorter > 0 and named_parts[-shorter:] == parts[-shorter:]
 
 
 @dataclass

@@ -153,9 +153,9 @@ class Files:
 
     def _check_is_as_recorded(self, file: str, path: Path, content: bytes) -> None:
         """Raise Refusal for a file that is not the one that ran."""
-        known = self._recorded.get(file)
-        if known is not None:
-            if sha256(content).hexdigest() != known:
+        recorded = self._recorded.get(file)
+        if recorded is not None:
+            if sha256(content).hexdigest() != recorded:
                 raise NotSafe(f"the file is not as it was recorded; {RECORD_AGAIN}")
         elif not self._trace.is_file():
             raise NotSafe("the trace is not a file here, so it is unknown whether the program has changed since")

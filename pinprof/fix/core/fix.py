@@ -129,10 +129,10 @@ def change_of(
     """Return the change for a finding at some of its places, with the saving that was predicted for all or for one."""
     saving, edits = (_saving(finding, mended), _edits(finding, mended)) if not part else (None, None)
     places = [*(site.evidence.place for site in mended), *(Place(rewrite.file, rewrite.line) for rewrite in rewrites)]
-    known = tuple(place for place in dict.fromkeys(places) if place.line is not None)
+    with_line = tuple(place for place in dict.fromkeys(places) if place.line is not None)
     less = part or len(mended) < len(finding.sites)
     return ProgramChange(
-        finding.rule, what, tuple(rewrites), numbers, safe_if, known, tuple(waits), saving, less, edits
+        finding.rule, what, tuple(rewrites), numbers, safe_if, with_line, tuple(waits), saving, less, edits
     )
 
 

@@ -95,9 +95,9 @@ def _may_not_wait(source: SourceFile, call: cst.Call) -> bool:
     """Return whether a copy may not wait: by `non_blocking`, given by keyword or by position."""
     if last_name(call) not in COPYING | {"cpu"}:
         return False
-    given = [arg for arg in call.args if arg.keyword and arg.keyword.value == "non_blocking"]
-    given += [arg for arg in call.args[1:] if not arg.keyword and isinstance(arg.value, cst.Name)][-1:]
-    values = [(source.code(arg.value), arg.keyword) for arg in given]
+    arguments = [arg for arg in call.args if arg.keyword and arg.keyword.value == "non_blocking"]
+    arguments += [arg for arg in call.args[1:] if not arg.keyword and isinstance(arg.value, cst.Name)][-1:]
+    values = [(source.code(arg.value), arg.keyword) for arg in arguments]
     return any(value == "True" or (keyword is not None and value != "False") for value, keyword in values)
 
 

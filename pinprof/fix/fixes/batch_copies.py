@@ -141,8 +141,8 @@ def non_blocking(source: SourceFile, call: cst.Call, work: Work) -> Rewrite | No
     _check_arguments(source, call)
     with work.condition():
         check_runs_without_wait(source, call)
-    given = argument(call, "non_blocking")
-    says = source.code(given.value) if given is not None else "False"
+    present = argument(call, "non_blocking")
+    says = source.code(present.value) if present is not None else "False"
     if says not in {"True", "False"}:
         raise NotSafe(f"the source says non_blocking={says}; change it where that is set")
     if says == "True":
@@ -154,8 +154,8 @@ def non_blocking(source: SourceFile, call: cst.Call, work: Work) -> Rewrite | No
 
 def _check_arguments(source: SourceFile, call: cst.Call) -> None:
     """Raise Refusal for a copy with a positional argument that may be `non_blocking`; a dtype is none."""
-    given = [arg.value for arg in call.args if not arg.keyword]
-    is_typed = method(call) == "to" and len(given) == 2 and source.qualified(given[1]) in REAL_TYPES  # noqa: PLR2004
+    positional = [arg.value for arg in call.args if not arg.keyword]
+    is_typed = method(call) == "to" and len(positional) == 2 and source.qualified(positional[1]) in REAL_TYPES  # noqa: PLR2004
     check_plain(call, 2 if is_typed else 1, "the copy")
 
 

@@ -90,8 +90,8 @@ def _made_optimizer(files: Files, optimizer: MadeOptimizer) -> tuple[SourceFile,
         raise NotSafe(f"{optimizer.kind} is not an optimizer of torch")
     source = files.at(optimizer.place)
     name = optimizer.kind.rpartition(".")[2]
-    known = {optimizer.kind, f"torch.optim.{name}"}
-    calls = [call for call in source.calls(optimizer.line or 0) if source.qualified(call.func) in known]
+    names = {optimizer.kind, f"torch.optim.{name}"}
+    calls = [call for call in source.calls(optimizer.line or 0) if source.qualified(call.func) in names]
     if len(calls) != 1:
         raise source.not_one(len(calls), f"{name} by its imported name")
     return source, calls[0]
@@ -141,9 +141,9 @@ def _check_others(optimizer: MadeOptimizer, facts: TraceFacts) -> None:
 def _check_options(source: SourceFile, call: cst.Call, optimizer: MadeOptimizer) -> None:
     """Raise Refusal if the call does not show the options `fused`, `foreach` and their like."""
     for option in ("fused", "foreach", "differentiable", "capturable"):
-        given = argument(call, option)
-        if given is not None and source.code(given.value) not in {"None", "False", "True"}:
-            raise NotSafe(f"the source says {option}={source.code(given.value)}; change it where that is set")
+        present = argument(call, option)
+        if present is not None and source.code(present.value) not in {"None", "False", "True"}:
+            raise NotSafe(f"the source says {option}={source.code(present.value)}; change it where that is set")
     for option, kept in (("fused", optimizer.fused), ("foreach", optimizer.foreach)):
         if kept is not None and argument(call, option) is None:
             raise NotSafe(f"its parameter groups set {option} themselves")

@@ -113,12 +113,12 @@ def _more_workers(loader: MadeLoader, work: Work) -> dict[str, str]:
         raise NotSafe("its dataset is iterable: each worker would yield all of it, unless the dataset divides itself")
     if not cpus:
         raise NotSafe("the trace does not show how many cores the program has")
-    wanted = workers_wanted(loader.num_workers, cpus, work.facts.processes)
+    more = workers_wanted(loader.num_workers, cpus, work.facts.processes)
     with work.condition():
         _check_can_be_shared(loader)
-    if wanted <= loader.num_workers:
+    if more <= loader.num_workers:
         raise NotSafe(f"its {loader.num_workers} workers already share {cpus} cores with the program")
-    options = {"num_workers": str(wanted)}
+    options = {"num_workers": str(more)}
     return options if loader.persistent_workers else {**options, "persistent_workers": "True"}
 
 
@@ -146,9 +146,9 @@ def _check_can_start(source: SourceFile, starts_by: str | None) -> None:
 
 def _may_change_data(source: SourceFile, call: cst.Call) -> bool:
     """Return whether the program may change a data set while it trains: workers that persist would not see that."""
-    given = argument(call, "dataset") or next((arg for arg in call.args if not arg.keyword), None)
-    names = source.names_in(given.value) if given and isinstance(given.value, cst.Name | cst.Attribute) else []
-    known = {"dataset", *names[-1:]}
+    dataset = argument(call, "dataset") or next((arg for arg in call.args if not arg.keyword), None)
+    names = source.names_in(dataset.value) if dataset and isinstance(dataset.value, cst.Name | cst.Attribute) else []
+    dataset_names = {"dataset", *names[-1:]}
     for node in source.nodes:
         if not isinstance(node, cst.Attribute):
             continue
@@ -157,7 +157,7 @@ def _may_change_data(source: SourceFile, call: cst.Call) -> bool:
             isinstance(around, cst.Call) and around.func is node
         )
         of = (source.names_in(node.value) or [""])[-1]
-        if is_used and (of in known or (node.attr.value == "set_epoch" and "sampler" not in of)):
+        if is_used and (of in dataset_names or (node.attr.value == "set_epoch" and "sampler" not in of)):
             return True
     return False
 

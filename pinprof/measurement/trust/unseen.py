@@ -102,8 +102,8 @@ def _queued_and_idle_ns(trace: Trace) -> int:
         begun[rows[linked[0] + 1 :] if len(linked) else rows] = True
     begun &= ~trace.in_flight
     queued = np.where(launch == NONE, first_call, trace.calls.end_ns[launch])[following]
-    held = idle.end - np.maximum(idle.start, queued)
-    return int(held[~begun[following] & (held > LATE_START_NS)].sum())
+    held_ns = idle.end - np.maximum(idle.start, queued)
+    return int(held_ns[~begun[following] & (held_ns > LATE_START_NS)].sum())
 
 
 def _queued(what: str, why: str) -> Doubt:

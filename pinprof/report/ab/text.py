@@ -63,8 +63,8 @@ def sentence(judgement: Judgement) -> str:
     if verdict == CANNOT_TELL:
         but = ", but processes of one version differ twofold" if judgement.uneven else ""
         if judgement.high == inf and not 1 / judgement.over <= judgement.ratio <= judgement.over:
-            known = f"{direction(judgement).capitalize()}, not yet certain"
-            return f"{known} ({judgement.pairs} of at least {judgement.fewest} pairs){but}"
+            tendency = f"{direction(judgement).capitalize()}, not yet certain"
+            return f"{tendency} ({judgement.pairs} of at least {judgement.fewest} pairs){but}"
         return f"Cannot tell: {percent(judgement.ratio)} ({span(judgement)}){but}"
     how = f"{abs(100 * (judgement.ratio - 1)):.1f} % {'faster' if verdict == FASTER else 'slower'}"
     within = "" if verdict == FASTER or judgement.is_too_slow else f", less than the limit of {limit}"

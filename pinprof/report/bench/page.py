@@ -71,7 +71,7 @@ def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
     """Return the bench as one self-contained page; `recorded` marks one that comes with pinprof."""
     sections = list(experiments(bench))
     links = [("What to do", "advice"), ("Claims", "claims")]
-    links += [(known.number, section.name) for known, _, section in sections] + [("How", "how")]
+    links += [(experiment.number, section.name) for experiment, _, section in sections] + [("How", "how")]
     pieces = [
         top("heading", f"pinprof bench on {bench.machine.gpu}", "what copies between host and GPU cost", links),
         note(Markup("<strong>{}</strong>").format(recorded_elsewhere(bench))) if recorded else "",
@@ -82,8 +82,8 @@ def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
         note(f"Claimed by: {claimants()}."),
         _claims(bench),
         *(
-            on_page(section, lines(map(chart_html, _charts(bench, known, result))))
-            for known, result, section in sections
+            on_page(section, lines(map(chart_html, _charts(bench, experiment, result))))
+            for experiment, result, section in sections
         ),
         Markup('<h3 id="how">How it was measured</h3>'),
         note(HOW),
@@ -109,7 +109,7 @@ def _claims(bench: Bench) -> Markup:
     columns = [
         Column(title) for title in ("claim", "verdict", "program", "claimed by", "published", "measured (spread)")
     ]
-    numbers = {known.number for known, _ in experiments_run(bench)}
+    numbers = {experiment.number for experiment, _ in experiments_run(bench)}
     link = Markup('<a href="#{0}">{0}</a>')
     rows = (
         (
@@ -125,8 +125,8 @@ def _claims(bench: Bench) -> Markup:
     return table("Each claim, and what the figures of this machine say of it", columns, rows)
 
 
-def _charts(bench: Bench, known: Experiment, result: Result) -> Iterator[Chart]:
-    published = {} if known.texts_sizes(result.sizes) else {figure.figure: figure.value for figure in known.published}
+def _charts(bench: Bench, experiment: Experiment, result: Result) -> Iterator[Chart]:
+    published = experiment.published_at(result.sizes)
     times = times_chart(result.figures, published)
     if times:
         yield times

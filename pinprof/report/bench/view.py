@@ -60,33 +60,33 @@ HOW = (
 def experiments(bench: Bench) -> Iterator[tuple[Experiment, Result, Section]]:
     """Yield the experiments that ran, each with its section."""
     judged = verdicts(bench)
-    for known, result in experiments_run(bench):
-        of_this = [verdict for verdict in judged if verdict.number == known.number]
-        yield known, result, _section(bench, known, result, of_this)
+    for experiment, result in experiments_run(bench):
+        of_this = [verdict for verdict in judged if verdict.number == experiment.number]
+        yield experiment, result, _section(bench, experiment, result, of_this)
 
 
-def _section(bench: Bench, known: Experiment, result: Result, judged: Sequence[ClaimVerdict]) -> Section:
-    means = {option.name: option.means for option in known.sizes}
+def _section(bench: Bench, experiment: Experiment, result: Result, judged: Sequence[ClaimVerdict]) -> Section:
+    means = {option.name: option.means for option in experiment.sizes}
     sizes = "; ".join(f"{name} {value:,} ({means[name]})" for name, value in result.sizes.items() if name in means)
-    sentences: list[Sentence] = [f"{capitalized(known.summary)}." + (f" Sizes: {sizes}." if sizes else "")]
-    sentences += [Styled(f"Different from the text: {known.changed}.", "dim")] if known.changed else []
+    sentences: list[Sentence] = [f"{capitalized(experiment.summary)}." + (f" Sizes: {sizes}." if sizes else "")]
+    sentences += [Styled(f"Different from the text: {experiment.changed}.", "dim")] if experiment.changed else []
     sentences += [Styled(f"Problem: {result.problem}", "problem")] if result.problem else []
     columns = [Column("figure"), *number_columns("here", "spread", "published")]
     notes: list[Sentence] = [f"not used: {rate.text}" for rate in refused(bench) if rate.number == result.number]
-    published = other_published(known, result)
+    published = other_published(experiment, result)
     notes += [f"published: {published}"] if published else []
     notes += [
         (outcome_of(verdict), f"  {verdict.claim} ({claimed_by(verdict)}): {reason_of(verdict)}.") for verdict in judged
     ]
     return Section(
-        f"{known.number} {known.name}",
+        f"{experiment.number} {experiment.name}",
         sentences,
         tables=[
-            ReportTable(f"Figures of {known.number}", columns, figure_rows(bench, known, result)),
+            ReportTable(f"Figures of {experiment.number}", columns, figure_rows(bench, experiment, result)),
             *tables_by_size(bench, result),
         ],
         notes=notes,
-        name=known.number,
+        name=experiment.number,
     )
 
 
@@ -120,7 +120,7 @@ def _paragraphs(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
 
 def _claims(bench: Bench, which: str) -> Section:
     """Return the section with a row for each claim of the experiments that ran: the deciding figure and the verdict."""
-    ran = {known.number for known, _ in experiments_run(bench)}
+    ran = {experiment.number for experiment, _ in experiments_run(bench)}
     judged = [verdict for verdict in verdicts(bench) if verdict.number in ran]
     counts = Counter(OUTCOMES[verdict.outcome] for verdict in judged)
     numbers = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES.values() if counts[outcome])
@@ -159,13 +159,13 @@ def recorded_elsewhere(bench: Bench) -> str:
 
 def experiments_run(bench: Bench) -> list[tuple[Experiment, Result]]:
     """Return the experiments that ran, in the order of the catalogue."""
-    return [(known, result) for known in EXPERIMENTS if (result := bench.result(known.number)) is not None]
+    return [(experiment, result) for experiment in EXPERIMENTS if (result := bench.result(experiment.number))]
 
 
-def figure_rows(bench: Bench, known: Experiment, result: Result) -> list[tuple[str, ...]]:
+def figure_rows(bench: Bench, experiment: Experiment, result: Result) -> list[tuple[str, ...]]:
     """Return the figures without a size: name, value, spread, and the published value of the same name."""
     marks = _marks(bench, result)
-    published = {} if known.texts_sizes(result.sizes) else {figure.figure: figure.value for figure in known.published}
+    published = experiment.published_at(result.sizes)
     return [
         (
             figure.name,
@@ -178,16 +178,16 @@ def figure_rows(bench: Bench, known: Experiment, result: Result) -> list[tuple[s
     ]
 
 
-def other_published(known: Experiment, result: Result) -> str:
+def other_published(experiment: Experiment, result: Result) -> str:
     """Return the published figures that have no row in the table; empty if there are none."""
     units = {figure.name: figure.unit for figure in result.figures if figure.size is not None}
-    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in known.texts_sizes(result.sizes).items())
+    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in experiment.texts_sizes(result.sizes).items())
     parts = [
         f"{figure.figure} at {size(figure.size)} {amount(units[figure.figure], figure.value)}"
-        for figure in known.published
+        for figure in experiment.published
         if figure.size is not None and figure.figure in units
     ]
-    parts += [f"figures for {of_other_sizes}"] if known.published and of_other_sizes and not parts else []
+    parts += [f"figures for {of_other_sizes}"] if experiment.published and of_other_sizes and not parts else []
     return "; ".join(parts)
 
 
@@ -258,7 +258,7 @@ def advice_value(piece: Advice) -> str:
 
 def not_run(bench: Bench) -> str:
     """Return the experiments that did not run."""
-    return ", ".join(known.number for known in EXPERIMENTS if bench.result(known.number) is None)
+    return ", ".join(experiment.number for experiment in EXPERIMENTS if bench.result(experiment.number) is None)
 
 
 class BenchDocument(Bench, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.bench/1"):

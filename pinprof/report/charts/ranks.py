@@ -63,18 +63,18 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
         return None
     names = [str(row.rank) for row in rows]
     top = max(_usual(_known(line)) for line in lines) or max(max(_known(line)) for line in lines)
-    apart = max(SKEWED * typical, *(_usual(_distances(line)) for line in lines)) or top
+    scale_end = max(SKEWED * typical, *(_usual(_distances(line)) for line in lines)) or top
     slowest = slowest_of(ranks)
     keys = [
         Key(f"0 to {duration(top)} per step, or more", _gradient(STRENGTHS)),
-        Key(f"{duration(apart)} less to {duration(apart)} more than the median rank", _gradient(DIFFERENCES)),
+        Key(f"{duration(scale_end)} less to {duration(scale_end)} more than the median rank", _gradient(DIFFERENCES)),
         STEP,
         ALONE,
         *([Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open")] if slowest else []),
     ]
     data = [
         _heat(names, lines, top),
-        _differences(names, lines, apart),
+        _differences(names, lines, scale_end),
         _marks(ALONE, {row.rank: row.alone_ns for row in rows}, names),
         _marks(STEP, {row.rank: row.step_ns for row in rows}, names),
         *([_marks(keys[-1], {slowest.rank: slowest.alone_ns}, [str(slowest.rank)])] if slowest else []),
@@ -133,8 +133,8 @@ def _known(line: Line) -> list[float]:
 
 def _distances(line: Line) -> list[float]:
     """Return how far each rank is from the median rank."""
-    known = _known(line)
-    return [abs(time - median(known)) for time in known]
+    times = _known(line)
+    return [abs(time - median(times)) for time in times]
 
 
 def _usual(times: list[float]) -> float:

@@ -245,14 +245,14 @@ def syncs_chart(profile: Profile) -> Chart | None:
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hover=hover))
     labels = [site_label(site) for site, _ in sites[:MAX_SITES]]
     shape = labelled_rows(labels, f"ms {per}", row=58, above=0.15, edges=(0.6, 0.55), barmode="stack")
-    left = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
-    return Chart(STALLS_AND_SAVINGS + left, data, shape, keys)
+    remark = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
+    return Chart(STALLS_AND_SAVINGS + remark, data, shape, keys)
 
 
 def site_label(site: WaitSite) -> str:
     """Return the cause and the place of waits, short enough for a phone."""
-    known = [str(at) for at in (site.place, site.library and short_place(site.library)) if at and str(at)]
-    where = " > ".join(known) or site.op or site.call
+    places = [str(at) for at in (site.place, site.library and short_place(site.library)) if at and str(at)]
+    where = " > ".join(places) or site.op or site.call
     return f"{WAITS[site.cause].plain}: {end_of(where, LONGEST)}"
 
 

@@ -169,8 +169,8 @@ def _hover_texts(context: LaneContext, lane: Lane, zero_ns: int) -> Iterator[Mar
     """Yield the hover text of each rectangle: name, length, start, stream, and surroundings."""
     gpu, times = context.trace.gpu, (lane.start_ns, lane.end_ns, lane.busy_ns, lane.count, lane.kind, lane.row)
     columns = lane.source.columns(context, lane)
-    known = columns.get("around")
-    around = known if isinstance(known, np.ndarray) else np.zeros(len(lane), np.int64)
+    of_event = columns.get("around")
+    around = of_event if isinstance(of_event, np.ndarray) else np.zeros(len(lane), np.int64)
     if lane.source is WORK:  # without a place of its own it has that of its launch
         of_launch = follow(context.around.call.astype(np.int32), context.trace.links.launch[lane.row])
         around = np.where(around > 0, around, np.maximum(of_launch, 0))

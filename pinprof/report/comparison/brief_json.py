@@ -102,15 +102,15 @@ def _document(comparison: Comparison, document: whole.Compare, room: int) -> Com
     )
 
 
-def _brief_wait(place: int, wait: whole.WaitChangeJson) -> BriefWait:
+def _brief_wait(number: int, wait: whole.WaitChangeJson) -> BriefWait:
     stall = filled(whole.BriefFigure, wait.stall_ms)
-    return filled(BriefWait, wait, id=f"/waits/{place}", **_place_fields(wait), stall_ms=stall)
+    return filled(BriefWait, wait, id=f"/waits/{number}", **_place_fields(wait), stall_ms=stall)
 
 
-def _brief_finding(place: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
+def _brief_finding(number: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
     title, saving = cut(finding.title, LONGEST), filled(whole.BriefFigure, finding.saving_ms)
     at = _place_fields(finding)
-    return filled(BriefFindingChange, finding, id=f"/findings/{place}", title=title, **at, saving_ms=saving)
+    return filled(BriefFindingChange, finding, id=f"/findings/{number}", title=title, **at, saving_ms=saving)
 
 
 def _place_fields(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dict[str, Any]:

@@ -83,13 +83,13 @@ class ChangeTable:
 def summary(comparison: Comparison) -> Iterator[Section]:
     """Yield the sections on the steps, doubts, figures and findings."""
     yield Section("Step", facts=list(_step_facts(comparison)), notes=list(notes_on_certainty(comparison)))
-    known = [
+    notes = [
         f"{side}: {entry.what}: {effect_and_remedy(entry)}."
         for side, profile in comparison.sides
         for entry in doubts(profile)
     ]
-    if known:
-        yield Section(DISTRUST_BOTH, notes=known)
+    if notes:
+        yield Section(DISTRUST_BOTH, notes=notes)
     yield _figures(comparison)
     if comparison.findings or not comparison.findings_reason:
         yield findings(comparison).section

@@ -103,11 +103,11 @@ def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     yield from _bars(ranks, width)
     if words := traffic_line(ranks):
         yield hanging(Text("  "), Text(f"{capitalized(words)}."))
-    known = doubts_by_rank(ranks, parts)
-    for doubt in known[:MAX_DOUBTS]:
+    reasons = doubts_by_rank(ranks, parts)
+    for doubt in reasons[:MAX_DOUBTS]:
         yield note(f"{doubt}.")
-    if (left := len(known) - MAX_DOUBTS) > 0:
-        yield Text(f"Note: {counted(left, 'more doubt')}: --full")
+    if (left_out := len(reasons) - MAX_DOUBTS) > 0:
+        yield Text(f"Note: {counted(left_out, 'more doubt')}: --full")
     yield Text(f"\n{shown_rank_line(ranks)}; --full has the table of all ranks, and their collectives.")
 
 
@@ -122,8 +122,8 @@ def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     digits = max(len(str(row.rank)) for row in rows[:MAX_BARS])
     for row in rows[:MAX_BARS]:
         yield Text(_bar(row, ranks, longest, room, digits))
-    if (left := len(rows) - MAX_BARS) > 0:
-        yield Text(f"  and {counted(left, 'more rank')}")
+    if (left_out := len(rows) - MAX_BARS) > 0:
+        yield Text(f"  and {counted(left_out, 'more rank')}")
     yield Text("  alone: the step that a rank would need if it waited for no other", "dim")
 
 

@@ -195,8 +195,8 @@ def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
                 of_ranks[entry.check].append(number_of(part, position))
                 texts.setdefault(entry.check, f"{entry.what}: {effect_and_remedy(entry)}")
     doubts = [f"{rank_numbers(sorted(having), len(parts))}: {texts[check]}" for check, having in of_ranks.items()]
-    apart = _apart(ranks)
-    return [f"{apart}: how long each waited, and who came last, is uncertain", *doubts] if apart else doubts
+    unsure = _apart(ranks)
+    return [f"{unsure}: how long each waited, and who came last, is uncertain", *doubts] if unsure else doubts
 
 
 def _apart(ranks: Ranks) -> str | None:
@@ -225,8 +225,8 @@ def summary(ranks: Ranks) -> Iterator[Fact]:
     for time in TIMES:
         times = [ns for row in ranks.rows if (ns := time.of(row)) is not None]
         if time.meaning and any(times):
-            length, apart = spread(times)
-            yield Fact(time.title, length, f"{time.meaning}; {apart}")
+            length, range_of_ranks = spread(times)
+            yield Fact(time.title, length, f"{time.meaning}; {range_of_ranks}")
 
 
 def columns_of(ranks: Ranks) -> list[RankTime]:

@@ -96,7 +96,7 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
     places = [worst_instance(analysis, finding) for finding in findings]
     complete = np.flatnonzero(steps.complete)
     elsewhere = int(steps.start_ns[complete[0]]) if len(complete) else whole_window(analysis.trace).start_ns
-    time = np.array([place.marks[0].start_ns if place else elsewhere for place in places], np.int64)
+    time = np.array([instance.marks[0].start_ns if instance else elsewhere for instance in places], np.int64)
     order = np.argsort(time, kind="stable")
 
     def describe(at: int) -> Label:
@@ -140,8 +140,8 @@ def stall_tracks(analysis: Analysis) -> Iterator[Track]:
         return
     stalls = analysis.details.syncs.stalls
     thread = analysis.trace.calls.thread[stalls.call]
-    known = not analysis.profile.withheld.drain
-    awaited = awaited_rows(analysis.trace, stalls, np.arange(len(stalls.call))) if known else None
+    has_drain = not analysis.profile.withheld.drain
+    awaited = awaited_rows(analysis.trace, stalls, np.arange(len(stalls.call))) if has_drain else None
     for rows in sorted(rows_by(thread), key=lambda rows: analysis.trace.threads[thread[rows[0]]].role != "main"):
         index = int(thread[rows[0]])
         call = stalls.call[rows]
@@ -225,16 +225,16 @@ def idle_tracks(analysis: Analysis, idle: IdleGaps) -> Iterator[Track]:
     if analysis.profile.withheld.busy:
         return
     shown = np.flatnonzero(idle.times.end - idle.times.start >= SHORT_GAP_NS)
-    known = not analysis.profile.withheld.causes
+    has_causes = not analysis.profile.withheld.causes
 
     def describe(at: int) -> Label:
         gap = shown[at]
         args: dict[str, Any] = {"idle_ms": ms(idle.times.end[gap] - idle.times.start[gap])}
         cause = IDLE_CAUSES[idle.cause[gap]]
-        return Label(cause, args | {"why": IDLE[cause].why}) if known else Label("idle", args)
+        return Label(cause, args | {"why": IDLE[cause].why}) if has_causes else Label("idle", args)
 
     if len(shown):
-        name = f"GPU {idle.device}: idle" + (", by cause" if known else "")
+        name = f"GPU {idle.device}: idle" + (", by cause" if has_causes else "")
         yield Track(name, idle.times.start[shown], idle.times.end[shown], describe)
 
 

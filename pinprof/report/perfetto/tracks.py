@@ -57,13 +57,13 @@ class Track:
 def rows_of(start: Int64s, end: Int64s) -> list[int]:
     """Return the row of each slice (sorted by start): the first one in which it does not touch the slice before."""
     free: list[int] = []
-    taken: list[tuple[int, int]] = []
+    in_use: list[tuple[int, int]] = []
     rows = []
     for begins, ends in zip(start.tolist(), end.tolist(), strict=True):
-        while taken and taken[0][0] + APART_NS <= begins:
-            heappush(free, heappop(taken)[1])
-        row = heappop(free) if free else len(taken)
-        heappush(taken, (ends, row))
+        while in_use and in_use[0][0] + APART_NS <= begins:
+            heappush(free, heappop(in_use)[1])
+        row = heappop(free) if free else len(in_use)
+        heappush(in_use, (ends, row))
         rows.append(row)
     return rows
 

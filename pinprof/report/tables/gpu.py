@@ -177,12 +177,12 @@ class _Work:
         """Return the columns on what launches most of each group, and the places."""
         trace, launch = self._analysis.trace, self._analysis.trace.links.launch[self._rows]
         calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
-        known = calls[calls != NONE].astype(np.int64)
+        launching = calls[calls != NONE].astype(np.int64)
 
         def of_rows(of_calls: Int32s) -> Int32s:
-            return np.concatenate((np.full(len(calls) - len(known), NONE, np.int32), of_calls))[which]
+            return np.concatenate((np.full(len(calls) - len(launching), NONE, np.int32), of_calls))[which]
 
-        op = self.groups.leading(of_rows(follow(trace.ops.name, outermost_op(trace, known))), trace.ops.names)
-        origins = Origins(trace, of_rows(calling_function(trace, known)), self._analysis.details.sources)
+        op = self.groups.leading(of_rows(follow(trace.ops.name, outermost_op(trace, launching))), trace.ops.names)
+        origins = Origins(trace, of_rows(calling_function(trace, launching)), self._analysis.details.sources)
         texts, places = self.groups.origins(origins)
         return {"op": op, **texts}, places

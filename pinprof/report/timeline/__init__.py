@@ -110,9 +110,9 @@ def fragment(
     """
     view = view or choose_window(analysis.trace)
     instances = (worst_instance(analysis, finding) for finding in findings)
-    wanted = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
+    times = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
     counted = replace(view, start_ns=zero.ns) if zero else view
-    detail = lanes_of_page(analysis, view, max_events, wanted, more)
+    detail = lanes_of_page(analysis, view, max_events, times, more)
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""

@@ -51,8 +51,8 @@ def event_texts(args: ArgsByName) -> EventTexts:
             lines.append(cut(line, MAX_LINE))
             in_lines.update(keys)
     others = [(cut(key, MAX_KEY), value_in_words(value)) for key, value in args.items() if key not in in_lines]
-    left = len(others) - MAX_OTHERS
-    more = [("…", f"{left:,} more")] if left > 0 else []
+    left_out = len(others) - MAX_OTHERS
+    more = [("…", f"{left_out:,} more")] if left_out > 0 else []
     return EventTexts(tuple(lines), (*others[:MAX_OTHERS], *more))
 
 
@@ -143,14 +143,14 @@ def _product(sizes: list[int]) -> str:
 
 def _collective(args: ArgsByName) -> str:
     """Return what a collective sends and receives."""
-    name, given, taken = args.get("Collective name"), args.get("In msg nelems"), args.get("Out msg nelems")
-    if not isinstance(name, str) or not _is_size(given) or not _is_size(taken):
+    name, sent, received = args.get("Collective name"), args.get("In msg nelems"), args.get("Out msg nelems")
+    if not isinstance(name, str) or not _is_size(sent) or not _is_size(received):
         return ""
     kind = str(args.get("dtype", "")).lower()
     amounts = [
-        how_many(number) + (f" ({size(number * BYTES[kind])})" if kind in BYTES else "") for number in (given, taken)
+        how_many(number) + (f" ({size(number * BYTES[kind])})" if kind in BYTES else "") for number in (sent, received)
     ]
-    what = amounts[0] if given == taken else f"{amounts[0]} in, {amounts[1]} out"
+    what = amounts[0] if sent == received else f"{amounts[0]} in, {amounts[1]} out"
     return f"{value_in_words(name)}: elements {what}{f', {value_in_words(kind)}' if kind else ''}"
 
 

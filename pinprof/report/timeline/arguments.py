@@ -166,8 +166,8 @@ class Arguments:
         first = np.cumsum(count) - count
         for keys, code in kinds.items():
             of_kind = np.flatnonzero(kind == code)
-            for place, key in enumerate(filter(None, keys)):
-                of_key = numbers[first[of_kind] + place] + 1
+            for index, key in enumerate(filter(None, keys)):
+                of_key = numbers[first[of_kind] + index] + 1
                 self._column(events.table, key, int(of_key.max()))[events.row[of_kind]] = of_key
         number = np.fromiter(map(SHARED_NUMBER, shared), np.int64, len(shared))
         for alone in np.flatnonzero(number == NONE).tolist():

@@ -92,12 +92,12 @@ def lanes_of_page(
     outer = [number for number, lane in enumerate(lanes) if not lane.folded]
     folded_limit = int(FOLDED_SHARE * max_events)
     open_limit = max_events - min(folded_limit, sum(len(lanes[number]) for number in inner))
-    shown, wanted = list(range(view.first, view.last + 1)), list(wanted_ns)
+    shown, times_ns = list(range(view.first, view.last + 1)), list(wanted_ns)
     folded_ns, folded_full = _thin(
         lanes, inner, folded_limit, window, trace, lambda limit: shown if len(shown) <= limit else []
     )
     narrow_ns, full = _thin(
-        lanes, outer, open_limit, window, trace, lambda limit: _full_steps(analysis, view, limit, wanted)
+        lanes, outer, open_limit, window, trace, lambda limit: _full_steps(analysis, view, limit, times_ns)
     )
     return PageDrawing(
         window, tuple(lanes), narrow_ns, tuple(left_out), full, folded_ns, folded_full if folded_ns else ()

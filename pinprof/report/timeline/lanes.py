@@ -208,8 +208,8 @@ def _gpu_lanes(analysis: Analysis, window: Window, *, with_memory: bool) -> Iter
         drawn = np.sort(np.argsort(-counts, kind="stable")[:MAX_STREAMS])
         for stream in streams[drawn]:
             yield from _stream_lanes(trace, group, int(stream), rows[gpu.stream[rows] == stream])
-        left = int(counts.sum() - counts[drawn].sum())
-        yield HiddenEvents(left, f"activities of {len(streams) - len(drawn)} more streams of GPU {device}")
+        left_out = int(counts.sum() - counts[drawn].sum())
+        yield HiddenEvents(left_out, f"activities of {len(streams) - len(drawn)} more streams of GPU {device}")
 
 
 def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterator[Lane | HiddenEvents]:

@@ -99,10 +99,10 @@ def step_names(trace: Trace) -> list[str]:
     counted = [f"step {number}" for number in range(1, len(steps) + 1)]
     if steps.source not in {"profiler_step", "annotation"} or is_serving(steps):  # its numbers are sizes of batches
         return counted
-    wanted = np.isin(marks.start_ns, steps.start_ns)
+    names_step = np.isin(marks.start_ns, steps.start_ns)
     if steps.source == "profiler_step":
-        wanted &= marks.named(lambda name: name.startswith(STEP_PREFIX))
-    by_start = {int(marks.start_ns[row]): marks.name_of(row) for row in np.flatnonzero(wanted).tolist()}
+        names_step &= marks.named(lambda name: name.startswith(STEP_PREFIX))
+    by_start = {int(marks.start_ns[row]): marks.name_of(row) for row in np.flatnonzero(names_step).tolist()}
     named = [cut(by_start.get(start, "")) for start in steps.start_ns.tolist()]
     return named if all(named) and len(set(named)) == len(named) else counted
 

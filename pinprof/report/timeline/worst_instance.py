@@ -123,8 +123,8 @@ def _of_stall(analysis: Analysis, row: int) -> Instance:
     return _around(marks)
 
 
-def _of_copy(details: Details, place: int) -> Instance:
-    trace, row = details.trace, int(details.overlap.row[place])
+def _of_copy(details: Details, index: int) -> Instance:
+    trace, row = details.trace, int(details.overlap.row[index])
     marks = [_mark("the copy", "gpu", trace.gpu, row)]
     launch = int(trace.links.launch[row])
     if launch != NONE:
@@ -145,8 +145,8 @@ def _of_gap(details: Details) -> Instance | None:
     return _around([longest]) if longest else None
 
 
-def _of_input(details: Details, place: int) -> Instance:
-    start, end = (int(times[place]) for times in (details.loader.times.start, details.loader.times.end))
+def _of_input(details: Details, row: int) -> Instance:
+    start, end = (int(times[row]) for times in (details.loader.times.start, details.loader.times.end))
     where = "annotations" if start in details.trace.annotations.start_ns else "ops"
     return _around([Mark("the wait for input", where, start, end)])
 

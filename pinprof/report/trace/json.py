@@ -209,8 +209,8 @@ def _joint_cost(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> 
     """Return the sum of known costs of waits; None if stalls are withheld."""
     if profile.withheld.stalls:
         return None
-    known = [cost.value for cost in costs if isinstance(cost, Known)]
-    return Stalled(sum(cost.count for cost in known), sum(cost.stall_ns for cost in known))
+    values = [cost.value for cost in costs if isinstance(cost, Known)]
+    return Stalled(sum(cost.count for cost in values), sum(cost.stall_ns for cost in values))
 
 
 def _copies_json(group: CopySums) -> waits.CopiesJson:
@@ -287,8 +287,8 @@ def _kernel_sums(profile: Profile, sums: KernelSums) -> by_name.KernelSumsJson:
 
 def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> by_name.Sums:
     """Return the sums over all names."""
-    left, left_ms = sums.names - len(sums.rows), _ms(profile, sums.left_ns)
-    return by_name.Sums(names=sums.names, left_out=left, left_out_ms=left_ms, ms=_ms(profile, time_ns))
+    left_out, left_ms = sums.names - len(sums.rows), _ms(profile, sums.left_ns)
+    return by_name.Sums(names=sums.names, left_out=left_out, left_out_ms=left_ms, ms=_ms(profile, time_ns))
 
 
 def _times(profile: Profile, name: str, count: int, time_ns: int, origin: Origin) -> by_name.Times:

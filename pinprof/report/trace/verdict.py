@@ -95,8 +95,8 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
     if cause == IRREGULAR:
         return f"{why}. Over all steps, they add {duration(cost.ns)} per step"
     costs = ranged(cost.ns, cost.range_ns)
-    known = "; ".join(filter(None, (percent(cost.ns / verdict.step_ns), costs.range)))
-    return f"{why}, which costs {costs.number} of it ({known})"
+    certainty = "; ".join(filter(None, (percent(cost.ns / verdict.step_ns), costs.range)))
+    return f"{why}, which costs {costs.number} of it ({certainty})"
 
 
 def _cannot_tell(profile: Profile, verdict: Verdict) -> str:
@@ -142,8 +142,8 @@ def step_length(profile: Profile) -> str:
     length = known_length(profile)
     if length:
         where = f"{length.range}{_range_of(profile)}" if length.range else ""
-        known = "; ".join(filter(None, ("estimated" if estimate.source == "estimated" else "", where)))
-        return f"{length.number} {per}" + (f" ({known})" if known else "")
+        certainty = "; ".join(filter(None, ("estimated" if estimate.source == "estimated" else "", where)))
+        return f"{length.number} {per}" + (f" ({certainty})" if certainty else "")
     if estimate.range_ns:
         return f"{between(*estimate.range_ns)} {per} (estimated)"
     if step:
@@ -195,12 +195,12 @@ def how_to_see_ranks(verdict: Verdict) -> list[str]:
 
 def input_uncertain(profile: Profile) -> str:
     """Return why the recorded steps do not show whether workers keep up: batches may have waited in their queues."""
-    held, steps = batches_held(profile.info.made), profile.steps.count
+    batches, steps = batches_held(profile.info.made), profile.steps.count
     if not profile.loader.by_workers or profile.bound == INPUT or profile.estimate.source != "estimated":
         return ""
-    if steps > (held or USUALLY_HELD):
+    if steps > (batches or USUALLY_HELD):
         return ""
-    queues = "the workers' queues" + (f", which hold {counted(held, 'batch', 'batches')}," if held else "")
+    queues = "the workers' queues" + (f", which hold {counted(batches, 'batch', 'batches')}," if batches else "")
     has = f"it has {counted(steps, 'step')}, before which {queues} may have been full"
     return f"The trace cannot tell whether the input keeps up: {has}"
 

@@ -88,8 +88,8 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: 
     columns += number_columns("count", "host waits", *(part.label for part in WAIT_PARTS))
     all_rows = [row for group in together for row in _site_rows(profile, group, by, len(sites))]
     some_rows = [row for group in together[:most] for row in _site_rows(profile, group, by, MAX_WITHIN)]
-    outside, left = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
-    left_out = [f"and {counted(left, 'more site')}: --all"] if left else []
+    outside, more = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
+    left_out = [f"and {counted(more, 'more site')}: --all"] if more else []
     if by == LINE and called_from_several(listed):
         left_out.append(BY_LIBRARY)
     if outside:
@@ -124,8 +124,8 @@ def _site_rows(profile: Profile, gathered: WaitGroup, by: str, most: int) -> Ite
     for site in gathered.sites[:most]:
         where = CodeText(f"  {place_in_group(site, by)}", site.place, site.stack)
         yield f"  {cause_with_verdict(site)}", where, site.op or site.call, *wait_cells(profile, site)
-    if left := gathered.sites[most:]:
-        yield "  more", NOTHING, counted(len(left), "site"), *wait_cells(profile, *left)
+    if left_out := gathered.sites[most:]:
+        yield "  more", NOTHING, counted(len(left_out), "site"), *wait_cells(profile, *left_out)
 
 
 # What the waits of the recorded steps cost
@@ -195,10 +195,10 @@ def _in_all(profile: Profile) -> Iterator[Fact]:
         meaning = f"of host time in calls that can block; {_left_idle(profile, waits)}"
         yield Fact("waits", _stall(profile, waits), meaning, is_named=False)
     for name, cause in WAITS.items():
-        held = [site for site in profile.sites if site.cause == name and site.verdict != "profiler"]
-        if held and cause.held_up:
-            outside = "" if some_in_steps(held) else ", all outside of the complete steps"
-            yield Fact("waits", _stall(profile, held), cause.held_up + outside, is_named=False)
+        waiting = [site for site in profile.sites if site.cause == name and site.verdict != "profiler"]
+        if waiting and cause.held_up:
+            outside = "" if some_in_steps(waiting) else ", all outside of the complete steps"
+            yield Fact("waits", _stall(profile, waiting), cause.held_up + outside, is_named=False)
 
 
 def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
@@ -233,8 +233,8 @@ def wait_cells(profile: Profile, *sites: WaitSite) -> tuple[str, ...]:
     stalled = [cost for site in sites if (cost := given(site.in_steps))]
     if profile.withheld.per_step or len(stalled) < len(sites):
         return (NOTHING,) * 6
-    known = [cost for site in sites if (cost := given(site.in_steps_cost))]
-    sums = WaitCost.of(known) if len(known) == len(sites) else None
+    costs = [cost for site in sites if (cost := given(site.in_steps_cost))]
+    sums = WaitCost.of(costs) if len(costs) == len(sites) else None
     parts = (duration(part.time_ns(sums) / steps) if sums else NOTHING for part in WAIT_PARTS)
     count, stall_ns = sum(cost.count for cost in stalled), sum(cost.stall_ns for cost in stalled)
     return how_many(count / steps), duration(stall_ns / steps), *parts
@@ -308,7 +308,7 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
         for wait in waits[:MAX_ROWS]
     ]
     most = MAX_ROWS if rows is None else max(rows, MAX_SEEN)
-    left, first, more = len(waits) - most, waits[0], len(waits) - 1
+    left_out, first, more = len(waits) - most, waits[0], len(waits) - 1
     called = f"`{first.called}` at " if first.called else ""
     also = f", and at {counted(more, 'more line')} (--full)" if more else ""
     is_brief = first.is_outside and first.steps >= OFTEN * first.of
@@ -322,7 +322,7 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
                 cells[:most],
             )
         ],
-        left_out=[f"and {counted(left, 'more line')}: --all"] if left > 0 else [],
+        left_out=[f"and {counted(left_out, 'more line')}: --all"] if left_out > 0 else [],
         brief=[f"{title}: {called}{place(first.place)}, {first.how_often}{also}."] if is_brief else [],
     )
 

@@ -170,15 +170,16 @@ def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
         yield Section(title, facts=[Fact("kernels", NOTHING, meaning, is_named=False)], name="kernels")
         return
     sums = profile.kernels.value
-    kernels, collectives = ([row for row in sums.rows if row.communication == apart] for apart in (False, True))
+    kernels = [row for row in sums.rows if not row.communication]
+    collectives = [row for row in sums.rows if row.communication]
     columns = ("kernel", "launched by", "count", "time", "mean", "of the GPU's work", f"of the {profile.steps.whole}")
-    left = list(_left_out(profile, sums, "kernel"))
+    left_out = list(_left_out(profile, sums, "kernel"))
     of_collectives = f"Collectives by GPU time, {profile.steps.per}; waiting for other ranks counts"
     for name, called, sums_of in (("kernel", title, kernels), ("collective", of_collectives, collectives)):
         is_last = name == "collective" or not collectives
         cells = [_kernel_cells(profile, sums, row) for row in sums_of]
         if sums_of:
-            yield _name_section(called, name, columns, cells, most=rows, notes=left if is_last else ())
+            yield _name_section(called, name, columns, cells, most=rows, notes=left_out if is_last else ())
 
 
 def _kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[Cell, ...]:
@@ -274,9 +275,9 @@ def without_profiler_ns(profile: Profile, sums: OpSums, time_ns: int) -> float |
 
 def _left_out(profile: Profile, sums: KernelSums | OpSums, what: str) -> Iterator[str]:
     """Yield how many names the rows leave out, and their time, if there are any."""
-    left, time = sums.names - len(sums.rows), duration(sums.left_ns / profile.steps.divisor)
-    if left:
-        yield f"{counted(left, f'more {what}')} of other names, {time} together, left out"
+    names, time = sums.names - len(sums.rows), duration(sums.left_ns / profile.steps.divisor)
+    if names:
+        yield f"{counted(names, f'more {what}')} of other names, {time} together, left out"
 
 
 def _origin(origin: Origin) -> str:

@@ -72,12 +72,12 @@ def sentence(certificate: Certificate) -> str:
     if verdict == "nothing_to_change":
         unproven = ", and no proposal is proven" if certificate.outcomes else ""
         return f"nothing to change: no finding has a change that is mechanical and certain{unproven}"
-    known = [_speed(certificate), *((numbers(checked.numbers), races(checked)) if checked else ())]
+    parts = [_speed(certificate), *((numbers(checked.numbers), races(checked)) if checked else ())]
     if verdict == "take_it":
-        return f"{', '.join(known)}: take it{_by_itself(certificate)}"
+        return f"{', '.join(parts)}: take it{_by_itself(certificate)}"
     if verdict == "cannot_tell":
-        return f"cannot tell: {', '.join(known)}; open: {'; '.join(certificate.open())}"
-    return f"{', '.join(known)}: leave it"
+        return f"cannot tell: {', '.join(parts)}; open: {'; '.join(certificate.open())}"
+    return f"{', '.join(parts)}: leave it"
 
 
 def _speed(certificate: Certificate) -> str:

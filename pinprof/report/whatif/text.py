@@ -138,8 +138,8 @@ def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None =
     if kept:
         yield f"another wait must replace these, since they guard copies in flight (PIN216){_at_sites(kept)}"
     if change.blockers:
-        held = listed([f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in change.blockers], MAX_SITES)
-        yield f"one graph cannot hold these (--drop-syncs all removes those that are waits): {held}"
+        blockers = listed([f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in change.blockers], MAX_SITES)
+        yield f"one graph cannot hold these (--drop-syncs all removes those that are waits): {blockers}"
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:

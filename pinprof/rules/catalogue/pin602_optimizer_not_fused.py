@@ -39,8 +39,8 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 def _spared_ns(details: Details, calls: frozenset[int]) -> float:
     """Return by how much shorter the kernels of these calls are in a fused optimizer, in all steps."""
-    left = fused_ns(details.trace, calls)
-    return float(details.trace.gpu.duration_ns[list(left)].sum()) - sum(left.values())
+    fused = fused_ns(details.trace, calls)
+    return float(details.trace.gpu.duration_ns[list(fused)].sum()) - sum(fused.values())
 
 
 RULE = Rule(

@@ -38,8 +38,8 @@ class UnusedIds:
 
     def first(self) -> int:
         """Return the first of `ROOM` successive numbers that did not occur."""
-        taken = {number // ROOM for number in self._taken}
-        free = next((block for block in range(NUMBERS // ROOM) if block not in taken), None)
+        rooms = {number // ROOM for number in self._taken}
+        free = next((block for block in range(NUMBERS // ROOM) if block not in rooms), None)
         if free is None:
             raise TraceError("uses every process id that pinprof could take for its own tracks")
         return NUMBERS_FROM + free * ROOM

@@ -38,11 +38,11 @@ def lines_of_waits(trace: Trace, stalls: Stalls) -> Lines:
     for stall in np.flatnonzero(~stalls.profiler).tolist():
         by_step[kinds[stall], int(stalls.call_step[stall])].append(stall)
     ordered: Lines = [None] * len(kinds)
-    has_contexts, known = trace.info.contexts is not None, _by_number(trace.info.lines)
+    has_contexts, by_number = trace.info.contexts is not None, _by_number(trace.info.lines)
     for (kind, step), rows in by_step.items():
         if not has_contexts or (step != NONE and trace.steps.whole[step]):
             for stall, line in zip(
-                rows, _in_order(known.get(kind, {}), len(rows), or_one=not has_contexts), strict=True
+                rows, _in_order(by_number.get(kind, {}), len(rows), or_one=not has_contexts), strict=True
             ):
                 ordered[stall] = line
     if trace.info.contexts is None:
@@ -56,10 +56,10 @@ def lines_of_waits(trace: Trace, stalls: Stalls) -> Lines:
 
 def _by_number(recorded: Iterable[RecordedLines]) -> dict[WaitKind, dict[int, tuple[SourceLine | None, ...]]]:
     """Return the recorded lines by kind and by the number of such waits in a step."""
-    known: dict[WaitKind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
+    lines_at: dict[WaitKind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
     for lines in recorded:
-        known[WaitKind(lines.op, lines.thread)][len(lines.at)] = lines.at
-    return known
+        lines_at[WaitKind(lines.op, lines.thread)][len(lines.at)] = lines.at
+    return lines_at
 
 
 def _in_order(
@@ -181,10 +181,10 @@ class _Matcher:
 
         A line at which only waits of other kinds were recorded is left out, unless no other candidate is left.
         """
-        known = [lines for stall in stalls if (lines := self._candidates[stall]) is not None]
-        if not known or (len(known) < len(stalls) and not kind.op.startswith("aten::")):
+        lines_known = [lines for stall in stalls if (lines := self._candidates[stall]) is not None]
+        if not lines_known or (len(lines_known) < len(stalls) and not kind.op.startswith("aten::")):
             return None
-        candidates = list(chain.from_iterable(known))
+        candidates = list(chain.from_iterable(lines_known))
         possible = self._watched.possible_places(kind)
         return [line for line in candidates if line.place in possible] or candidates
 
@@ -226,10 +226,10 @@ def _without_irregular_work(trace: Trace) -> DebugModeWaits | None:
     if watched is None or run is None:
         return watched
     recorded = set().union(*run.noted_in(RECORDED))
-    apart = [kinds & APART - recorded for kinds in run.noted_in(WATCH)]
-    if len(apart) != watched.steps:
+    unlike = [kinds & APART - recorded for kinds in run.noted_in(WATCH)]
+    if len(unlike) != watched.steps:
         return watched
-    apart.append(set())  # the step in which the run ended: not all of its work is known
+    unlike.append(set())  # the step in which the run ended: not all of its work is known
     return watched.without(
-        [number for number, wait in enumerate(watched.waits) if set.intersection(*(apart[step] for step in wait.at))]
+        [number for number, wait in enumerate(watched.waits) if set.intersection(*(unlike[step] for step in wait.at))]
     )

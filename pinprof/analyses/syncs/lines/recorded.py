@@ -191,9 +191,9 @@ def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
 def lines_of_stalls(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -> list[SourceLine | None]:
     """Return per stall of a marked trace its line and cause, None where unknown; marks are indices into `lines`."""
     marks, places = _marks_of_stalls(trace, stalls).tolist(), _functions_alone(trace, stalls.call)
-    known = [lines[mark] if mark != NONE else place for mark, place in zip(marks, places, strict=True)]
-    causes = (CAUSES[code] for code in name_causes(trace, stalls, known).tolist())
-    return [replace(line, cause=cause) if line else None for line, cause in zip(known, causes, strict=True)]
+    lines_by_stall = [lines[mark] if mark != NONE else place for mark, place in zip(marks, places, strict=True)]
+    causes = (CAUSES[code] for code in name_causes(trace, stalls, lines_by_stall).tolist())
+    return [replace(line, cause=cause) if line else None for line, cause in zip(lines_by_stall, causes, strict=True)]
 
 
 def _functions_alone(trace: Trace, call: Int64s) -> list[SourceLine | None]:

@@ -205,9 +205,9 @@ def align(
         for number, slot in enumerate(slots):
             after = _reversed(behind[number + 1], len(sequence) + 1)
             places = _bits(before[number] & masks[slot.fits] & after >> 1)
-            known, waits = result[number], frozenset(sequence[position] for position in places)
+            candidates, waits = result[number], frozenset(sequence[position] for position in places)
             may_be_none = not slot.is_noticed and bool(before[number] & after)
-            result[number] = None if known is None or may_be_none else known | waits
+            result[number] = None if candidates is None or may_be_none else candidates | waits
     return result if is_aligned else None
 
 
