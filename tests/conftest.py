@@ -21,6 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.set_threshold(100_000, 20, 100)  # what tests cache grows to millions of objects
 settings.register_profile("any machine", deadline=None)  # how long an example takes is the load's doing
+settings.register_profile("not slow", settings.get_profile("any machine"), max_examples=25)  # of 100
 settings.load_profile("any machine")
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -30,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="Write the expected texts anew; say why in the commit."
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("markexpr") == "not slow":
+        settings.load_profile("not slow")
 
 
 @pytest.hookimpl(optionalhook=True)
