@@ -89,7 +89,7 @@ def _no_filters(folder: Path, command: str) -> Iterator[str]:
 
 def _run_git(folder: Path, words: tuple[str, ...], variables: Mapping[str, str]) -> str:
     try:
-        done = subprocess.run(  # noqa: S603  git, with words of our own
+        result = subprocess.run(  # noqa: S603  git, with words of our own
             [_program(), "--no-pager", "--no-optional-locks", *words],
             cwd=folder,
             env={**environment_of_folders(), **variables},
@@ -99,11 +99,11 @@ def _run_git(folder: Path, words: tuple[str, ...], variables: Mapping[str, str])
         )
     except OSError as error:
         raise GitError(f"git cannot be run ({error.strerror})") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+    if result.returncode:
+        lines = [line for line in result.stderr.decode(errors="replace").splitlines() if line.strip()]
         first_line = lines[0] if lines else f"git {words[0]} failed"
         raise GitError(first_line.removeprefix("fatal: ").removeprefix("error: "))
-    return done.stdout.decode(errors="surrogateescape").strip("\n")
+    return result.stdout.decode(errors="surrogateescape").strip("\n")
 
 
 def _program() -> str:

@@ -45,7 +45,7 @@ IN_THE_DARK = {
     SHORTER: "#6F4CEB",
     GONE: "#BEB8FF",
 }
-"""Those that are other ones on a dark page, where all have a contrast of 3 to it; found by search, hue by hue."""
+"""The colours that differ on a dark page, where each has a contrast of 3 to it; found by search, hue by hue."""
 
 ORANGE, SKY, GREEN, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#D55E00"
 BLUE, PURPLE = "#0072B2", "#CC79A7"

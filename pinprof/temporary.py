@@ -70,8 +70,8 @@ def _remove(folder: Path) -> None:
     for inner in folder.glob("*"):
         if inner.is_symlink() or not inner.is_dir():
             continue
-        for here, _, _ in os.walk(inner):  # a program may have forbidden to write there
+        for inside, _, _ in os.walk(inner):  # a program may have forbidden to write there
             with suppress(OSError):
-                Path(here).chmod(stat.S_IRWXU)
+                Path(inside).chmod(stat.S_IRWXU)
         shutil.rmtree(inner, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -34,7 +34,7 @@ def slices_by_track(events: Iterable[Event]) -> dict[Track, list[Slice]]:
             start = Decimal(event["ts"])
             tracks[event["pid"], event["tid"]].append(Slice(start, start + Decimal(event.get("dur", 0)), event))
     for slices in tracks.values():
-        slices.sort(key=lambda one: (one.start, -one.end))
+        slices.sort(key=lambda part: (part.start, -part.end))
     return tracks
 
 
@@ -42,20 +42,20 @@ def shown(slices: list[Slice]) -> tuple[list[Slice], list[Slice]]:
     """Return the slices that nest, and those that begin in another one and end behind it, which Perfetto drops."""
     stack: list[Slice] = []
     kept, dropped = [], []
-    for one in slices:
-        while stack and stack[-1].end <= one.start:
+    for part in slices:
+        while stack and stack[-1].end <= part.start:
             stack.pop()
-        if stack and one.end > stack[-1].end:
-            dropped.append(one)
+        if stack and part.end > stack[-1].end:
+            dropped.append(part)
             continue
-        stack.append(one)
-        kept.append(one)
+        stack.append(part)
+        kept.append(part)
     return kept, dropped
 
 
 def innermost(nested: list[Slice], time: Decimal) -> Slice | None:
     """Return the innermost of the slices of a track that is open at a time."""
-    begun = bisect_right(nested, time, key=lambda one: one.start)
+    begun = bisect_right(nested, time, key=lambda part: part.start)
     return next((nested[place] for place in reversed(range(begun)) if time < nested[place].end), None)
 
 
@@ -72,7 +72,7 @@ def arrows(events: list[Event], category: str) -> list[tuple[Slice, Slice]]:
         begin, end = arrow["s"], arrow["f"]
         assert end["bp"] == "e"
         assert Decimal(begin["ts"]) <= Decimal(end["ts"])
-        at = [innermost(tracks[one["pid"], one["tid"]], Decimal(one["ts"])) for one in (begin, end)]
+        at = [innermost(tracks[event["pid"], event["tid"]], Decimal(event["ts"])) for event in (begin, end)]
         assert at[0] is not None
         assert at[1] is not None
         pairs.append((at[0], at[1]))

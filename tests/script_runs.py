@@ -65,8 +65,8 @@ class Ran:
 def run(folder: Path, source: str, *args: str, name: str = "train.py", **options: object) -> Ran:
     (folder / "train.py").write_text(source)
     (folder / "steps.py").write_text("def make():\n    pass\n")
-    given = json.dumps({"path": "out.json.gz", **WINDOWS, **options})
-    done = forked(DRIVER, [given, name, *args], folder, timeout=180)
+    windows = json.dumps({"path": "out.json.gz", **WINDOWS, **options})
+    done = forked(DRIVER, [windows, name, *args], folder, timeout=180)
     result = folder / "result.json"
     return Ran(done.returncode, done.stdout, done.stderr, json.loads(result.read_text()) if result.exists() else {})
 

@@ -310,7 +310,7 @@ def names(device: str = "cpu") -> dict[str, Any]:
         "model": model,
         "batch": torch.ones(8, 4, device=device),
         "loader": DataLoader(torch.ones(800, 4), batch_size=8),  # type: ignore[arg-type]
-        "train": lambda *given: train_step(model, given[0] if len(given) == 1 else torch.ones(8, 4, device=device)),
+        "train": lambda *batch: train_step(model, batch[0] if len(batch) == 1 else torch.ones(8, 4, device=device)),
         "train_step": train_step,
         "Trainer": lambda *_, **options: options,
     }

@@ -40,8 +40,8 @@ def test_the_action_judges_a_trace_and_names_the_line(
 ) -> None:
     (step,) = ACTION["runs"]["steps"]
     inputs = {"trace": str(TRACES / f"{trace}.json.gz"), "limits": ACTION["inputs"]["limits"]["default"]}
-    given = {name: inputs[re.sub(r"\W|inputs", "", value)] for name, value in step["env"].items()}
-    done = run(step["run"], {**environment, **given}, tmp_path)
+    variables = {name: inputs[re.sub(r"\W|inputs", "", value)] for name, value in step["env"].items()}
+    done = run(step["run"], {**environment, **variables}, tmp_path)
     assert done.returncode == status, done.stderr
     assert done.stdout.startswith("::error file=pinprof/workloads/waits.py,line=43") == bool(status)
 

@@ -237,8 +237,8 @@ def test_traces_profiles_and_findings_say_in_one_line_and_in_a_table_what_they_a
         f"<pinprof profile of {str(TRACE)!r}: step 12.4 ms (measured), traced step 12.5 ms (3 steps), bound by host, "
         "GPU 0 kernels 77 % + exposed copies 23 % + memsets <1 % + idle 1 %, stalls 10.9 ms at 1 site>"
     )
-    found = "<pinprof findings, 3: PIN102 saves 1.89 ms, PIN101 saves 1.77 ms, PIN701, together 2.81 ms>"
-    assert repr(report.analysis.findings) == found
+    text = "<pinprof findings, 3: PIN102 saves 1.89 ms, PIN101 saves 1.77 ms, PIN701, together 2.81 ms>"
+    assert repr(report.analysis.findings) == text
     table = Page(report.analysis.findings._repr_html_())
     assert table.text.startswith("3 findings, which together save 2.81 ms rule what where fixing it PIN102 copies")
     assert table.misnested == []
@@ -286,8 +286,8 @@ def test_tables_are_the_rows_of_the_document(report: Report, table: str, rows: C
     assert len(frame) == len(entries)
     for row, entry in zip(frame.to_dict("records"), entries, strict=True):
         for name, value in entry.items():
-            found = row[name]
-            assert pd.isna(found) if value is None else json.loads(json.dumps(found)) == value, name
+            cell = row[name]
+            assert pd.isna(cell) if value is None else json.loads(json.dumps(cell)) == value, name
 
 
 def test_the_steps_are_those_of_the_trace_and_their_parts_add_up(report: Report) -> None:

@@ -23,12 +23,12 @@ from pinprof.units import sizes
 PAGEABLE = "HtoD (Pageable -> Device)"
 
 
-def copying(*given: int | None, kind: str = PAGEABLE) -> TraceBuilder:
+def copying(*recorded: int | None, kind: str = PAGEABLE) -> TraceBuilder:
     """Three steps of 1 ms with a kernel of 100 µs and copies of 100 µs of these sizes."""
     builder = TraceBuilder()
     for start in builder.steps(3, length=1000):
         builder.kernel(start + 20, 100, launch=start + 10)
-        for place, size in enumerate(given):
+        for place, size in enumerate(recorded):
             begin = start + 200 + 200 * place
             builder.copy(kind, begin, 100, launch=begin - 10, size=size or 0)
             if size is None:
@@ -52,7 +52,7 @@ def said_of_copies(analysis: Analysis) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("recorded", "expected"),
     [
         ([], TotalBytes(0, 0)),
         ([-1, -1], TotalBytes(None, 2)),
@@ -60,8 +60,8 @@ def said_of_copies(analysis: Analysis) -> str:
         ([MOST_BYTES] * 3, TotalBytes(3 << 40, 0)),
     ],
 )
-def test_a_sum_of_sizes_tells_what_it_lacks(given: list[int], expected: TotalBytes) -> None:
-    assert total_bytes(np.array(given, np.int64)) == expected
+def test_a_sum_of_sizes_tells_what_it_lacks(recorded: list[int], expected: TotalBytes) -> None:
+    assert total_bytes(np.array(recorded, np.int64)) == expected
 
 
 def test_sums_of_sizes_read_as_known_as_least_or_as_unknown() -> None:

@@ -124,15 +124,15 @@ class Repository:
                 copy_folder(self.top / path, copy_top / path)
         links = []
         for path in self.ignored():
-            here, there = self.top / path.rstrip("/"), copy_top / path.rstrip("/")
-            if here.exists() and not there.exists() and not here.is_relative_to(copy_top.parent):
+            original, copy = self.top / path.rstrip("/"), copy_top / path.rstrip("/")
+            if original.exists() and not copy.exists() and not original.is_relative_to(copy_top.parent):
                 with suppress(OSError):
-                    there.parent.mkdir(parents=True, exist_ok=True)
-                    if git_directory(here / REPOSITORY):
-                        copy_folder(here, there)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    if git_directory(original / REPOSITORY):
+                        copy_folder(original, copy)
                     else:
-                        there.symlink_to(here)
-                        links.append(there.relative_to(copy_top))
+                        copy.symlink_to(original)
+                        links.append(copy.relative_to(copy_top))
         exclude(copy_top, links)
 
 

@@ -149,14 +149,14 @@ class _Copy:
 def _is_data(folder: Path) -> bool:
     """Return whether a folder has many files or bytes, and no code among those that are looked at."""
     files = total = 0
-    for here, inner, names in os.walk(folder):
+    for inside, inner, names in os.walk(folder):
         inner[:] = [name for name in inner if name not in CACHES | LINKED]
         if any(name.endswith(".py") for name in names) or REPOSITORY in {*inner, *names}:
             return False
         files += len(names)
         for name in names[: MOST_FILES + 1]:
             with suppress(OSError):
-                total += (Path(here) / name).lstat().st_size
+                total += (Path(inside) / name).lstat().st_size
         if files > MOST_FILES:
             break
     return files > MOST_FILES or total > LARGEST_FOLDER

@@ -254,12 +254,12 @@ def _parted(stacks: Mapping[tuple[str, ...], int]) -> Counter[str]:
     """Return the samples by the function in which the stacks part, from the outermost on."""
     depth, whole = 0, sum(stacks.values())
     while True:
-        here: Counter[str] = Counter()
+        outside_callees: Counter[str] = Counter()
         for functions, count in stacks.items():
-            here[functions[min(depth, len(functions) - 1)]] += count
+            outside_callees[functions[min(depth, len(functions) - 1)]] += count
         goes_on = any(len(functions) > depth + 1 for functions in stacks)
-        if not goes_on or not here or max(here.values()) < ONE_WAY * whole:
-            return here
+        if not goes_on or not outside_callees or max(outside_callees.values()) < ONE_WAY * whole:
+            return outside_callees
         depth += 1
 
 

@@ -97,8 +97,8 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
     hooks = functions.times(of_backward)
     paused = np.zeros(len(functions), np.int64)
     for chosen, times in ((of_main, subtract(pauses, hooks)), (of_backward, pauses)):  # meanwhile the main thread waits
-        those = rows[chosen[rows]]
-        paused[those] = covered(times, functions.start_ns[those], functions.end_ns[those])
+        rows_left = rows[chosen[rows]]
+        paused[rows_left] = covered(times, functions.start_ns[rows_left], functions.end_ns[rows_left])
     if not paused.any():
         return None
     own = paused.copy()

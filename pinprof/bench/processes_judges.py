@@ -210,12 +210,12 @@ def differ_between_machines(of: Measured) -> ClaimJudgement:
     """Judge whether this machine has other rates than the text's."""
     relations, why = [], []
     for published in PUBLISHED_RATES:
-        here = of(published.figure, published.size)
-        there = Figure(
-            published.figure, here.unit, published.value, published.value, published.value, 1, published.size
+        measured = of(published.figure, published.size)
+        published_figure = Figure(
+            published.figure, measured.unit, published.value, published.value, published.value, 1, published.size
         )
-        relations.append(order(there, here))
-        why.append(f"{published.figure} {shown(here)} here, {shown(there)} there")
+        relations.append(order(published_figure, measured))
+        why.append(f"{published.figure} {shown(measured)} here, {shown(published_figure)} there")
     differs = "less" in relations or "more" in relations
     return decide("; ".join(why), confirmed=differs, refuted="unsure" not in relations)
 

@@ -117,13 +117,13 @@ def report_job(
     with progress("waiting for the traces of all ranks") as show:
         written = agreement.traces(TRACES_WITHIN_S, show)
         _await_visible(written)
-    here = [trace.path for _, trace in sorted(written.items()) if trace.is_here]
+    paths = [trace.path for _, trace in sorted(written.items()) if trace.is_here]
     for rank in range(agreement.ranks):
         _say_if_missing(rank, written.get(rank))
-    if len(here) > 1:
-        say(f"Wrote the traces of {counted(len(here), 'rank')}; to report on them again: {later}")
-        report_ranks(here, page, machine, code)
-    return len(here) > 1
+    if len(paths) > 1:
+        say(f"Wrote the traces of {counted(len(paths), 'rank')}; to report on them again: {later}")
+        report_ranks(paths, page, machine, code)
+    return len(paths) > 1
 
 
 def report_ranks(paths: "Sequence[str]", page: str, machine: MachineFile | None, code: "Code | None") -> None:
@@ -206,8 +206,8 @@ def say_what_is_missing(children: "Sequence[ChildRun]") -> None:
     world_size = max((child.world_size or 0 for child in children), default=0)
     missing = [str(rank) for rank in range(world_size) if rank not in known_ranks]
     if missing:
-        what = "Rank" if len(missing) == 1 else "Ranks"
-        say(f"{what} {', '.join(missing)} of {world_size}: no process here made a step of it")
+        noun = "Rank" if len(missing) == 1 else "Ranks"
+        say(f"{noun} {', '.join(missing)} of {world_size}: no process here made a step of it")
 
 
 def traces_of(children: "Sequence[ChildRun]") -> list[str]:
@@ -224,5 +224,5 @@ def only_children_train(outcome: "ScriptRun") -> bool:
 def _say_others(children: "Sequence[ChildRun]") -> None:
     paths = traces_of(children)
     if paths:
-        what = counted(len(paths), "child of the script", "children of the script")
-        say(f"Wrote the traces of {what}, too. Next: pinprof report {shlex.join(paths)}")
+        number = counted(len(paths), "child of the script", "children of the script")
+        say(f"Wrote the traces of {number}, too. Next: pinprof report {shlex.join(paths)}")

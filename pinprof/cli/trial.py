@@ -133,13 +133,13 @@ def _wanted(command: tuple[str, ...], options: dict[str, Any]) -> "TrialOptions"
     from pinprof.trial.trial import TrialOptions, wishes_for
     from pinprof.trial.versions import Command
 
-    here = Path.cwd().resolve()
+    folder = Path.cwd().resolve()
     words = ("-m", *command) if options["module"] else command
     if not options["module"] and words[0].endswith(".py") and not Path(words[0]).is_file():
         fail(f"{words[0]}: no such script")
     finding = StepOptions(options["step_marker"] or AUTO.step_marker, options["warmup"] or AUTO.warmup)
     return TrialOptions(
-        Command(words, here, project_of(here)),
+        Command(words, folder, project_of(folder)),
         wishes_for(options["minutes"], options["seconds"], options["limit_percent"] / 100, finding),
         Chosen(
             known_rules(options["rules"]), as_places(options["places"]), options["changes_numbers"], options["proposes"]

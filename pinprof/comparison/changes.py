@@ -282,12 +282,12 @@ def _site_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterat
         else:
             yield _finding_change(old, new)
     for alone in by_rule.values():
-        gone, new_ones = ([one for pair in alone for one in pair[side]] for side in (0, 1))
-        if len(gone) == len(new_ones) == 1:
-            moved = None not in {gone[0].evidence.function, new_ones[0].evidence.function}
-            yield _finding_change((gone[0],), (new_ones[0],), moved=moved)
+        old_ones, new_ones = ([one for pair in alone for one in pair[side]] for side in (0, 1))
+        if len(old_ones) == len(new_ones) == 1:
+            moved = None not in {old_ones[0].evidence.function, new_ones[0].evidence.function}
+            yield _finding_change((old_ones[0],), (new_ones[0],), moved=moved)
         else:
-            yield from (_finding_change((one,), ()) for one in gone)
+            yield from (_finding_change((one,), ()) for one in old_ones)
             yield from (_finding_change((), (one,)) for one in new_ones)
 
 

@@ -50,10 +50,10 @@ def proposed(
     for finding in findings:
         if finding.evidence.keep or (work.chosen.rules and finding.rule.id not in work.chosen.rules):
             continue
-        for one in finding.by_site:
-            proposals += _first_proposal(one, proposals, asking)
+        for entry in finding.by_site:
+            proposals += _first_proposal(entry, proposals, asking)
     places = {(change.rule.id, place.file, place.line) for change in proposals for place in change.places}
-    remaining = [one for one in refused if (one.rule.id, one.place.file, one.place.line) not in places]
+    remaining = [entry for entry in refused if (entry.rule.id, entry.place.file, entry.place.line) not in places]
     return proposals, remaining
 
 
@@ -126,8 +126,8 @@ def _also_doing(changes: list[ProgramChange], outcome: PlannedOutcome, work: Wor
 
 def _joined(change: ProgramChange, other: ProgramChange, work: Work) -> ProgramChange:
     """Return a change with the edits and savings of another one, if it makes all its rewrites."""
-    done = {rewrite.key for rewrite in change.rewrites}
-    includes_other = all(rewrite.key in done for rewrite in other.rewrites)
+    keys = {rewrite.key for rewrite in change.rewrites}
+    includes_other = all(rewrite.key in keys for rewrite in other.rewrites)
     if not (includes_other and change.edits and other.edits):
         return change
     both = replace(change, edits=change.edits | other.edits)

@@ -138,8 +138,8 @@ def _overlapped(analysis: Any, _: int) -> float | None:
 
 
 def _kernels(analysis: Any, _: int) -> tuple[KernelTimes, ...]:
-    every = len(analysis.t.symbol_table.sym_table)  # with a smaller number HTA sums up the rest
-    _, rows = analysis.get_gpu_kernel_breakdown(visualize=False, duration_ratio=1.0, num_kernels=every)
+    symbols = len(analysis.t.symbol_table.sym_table)  # with a smaller number HTA sums up the rest
+    _, rows = analysis.get_gpu_kernel_breakdown(visualize=False, duration_ratio=1.0, num_kernels=symbols)
     times = (rows[f"{what} (us)"] * US for what in ("sum", "mean", "max"))
     kernels = itertools.starmap(KernelTimes, zip(rows["name"], rows["kernel_type"], *times, strict=True))
     return tuple(sorted(kernels, key=lambda kernel: -kernel.time_ns))

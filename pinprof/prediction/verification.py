@@ -129,18 +129,18 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
     blocking = _fewer(old, new, copies, _blocks)
     behind = _fewer(old, new, copies, lambda side, rows: ~_is_hidden(side, rows))
     ahead = [row for row in behind if gpu.direction[row] == HTOD]
-    gone = [number for number, site in enumerate(syncs.sites) if site in missed]
+    numbers = [number for number, site in enumerate(syncs.sites) if site in missed]
     kept = _kept(old, new)
     made_otherwise = {
         number
-        for number in gone
+        for number in numbers
         if syncs.sites[number].cause in COPY_CAUSES
         and all(_key(old, int(copy)) in kept for copy in stalls.copy[syncs.rows[number]] if copy != NONE)
     }
     newly_pinned = frozenset(pageable) & frozenset(pinned)
-    allocations = {number for number in gone if np.isin(stalls.kind[syncs.rows[number]], ALLOCATING).any()}
+    allocations = {number for number in numbers if np.isin(stalls.kind[syncs.rows[number]], ALLOCATING).any()}
     return {
-        "drop_syncs": without_waits(syncs, sorted(set(gone) - made_otherwise - allocations)),
+        "drop_syncs": without_waits(syncs, sorted(set(numbers) - made_otherwise - allocations)),
         "pin": Edits(pinned=newly_pinned)
         if new.details.loader.pins is False
         else with_pinned(old.details, newly_pinned),

@@ -34,12 +34,12 @@ def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
 
     The file `also` counts as the user's, in whatever folder it is.
     """
-    asked = also, _working_folder(), instructions(frame)
-    looked_up = _known.get(asked)
+    key = also, _working_folder(), instructions(frame)
+    looked_up = _known.get(key)
     if looked_up is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
-        looked_up = _known[asked] = nearest_line(_frames(frame), also), tuple(codes(frame))
+        looked_up = _known[key] = nearest_line(_frames(frame), also), tuple(codes(frame))
     return looked_up[0]
 
 

@@ -158,9 +158,9 @@ class _Builder:
             calls, launch_of = np.unique(trace.links.launch[of_queue], return_inverse=True)
             if len(calls) <= QUEUE_DEPTH:
                 continue
-            done = np.full(len(calls), np.iinfo(np.int64).min)
-            np.maximum.at(done, launch_of.ravel(), trace.gpu.end_ns[of_queue])
-            ended = np.searchsorted(np.sort(done), trace.calls.end_ns[calls], side="right")
+            ends = np.full(len(calls), np.iinfo(np.int64).min)
+            np.maximum.at(ends, launch_of.ravel(), trace.gpu.end_ns[of_queue])
+            ended = np.searchsorted(np.sort(ends), trace.calls.end_ns[calls], side="right")
             depth = max(depth, int((np.arange(1, len(calls) + 1) - ended).max()))
         return depth
 

@@ -106,13 +106,13 @@ def _or_null(shape: dict[str, Any], null: dict[str, Any]) -> dict[str, Any]:
 
 def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
     """Return the names of the objects within an object, each once, in order of appearance."""
-    met: dict[str, None] = {}
+    names: dict[str, None] = {}
 
     def visit(value: Any) -> None:
         if isinstance(value, dict):
             inner = str(value.get("$ref", "")).removeprefix(DEFINED)
-            if inner and inner not in met:
-                met[inner] = None
+            if inner and inner not in names:
+                names[inner] = None
                 visit(objects[inner])
             for inner in value.values():
                 visit(inner)
@@ -121,4 +121,4 @@ def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
                 visit(inner)
 
     visit(objects[name])
-    return list(met)
+    return list(names)

@@ -152,22 +152,22 @@ def _line(number: int, text: str, change: Change | None, at: Place) -> Markup:
     is_it = number == at.line
     code, what = _marked(text, change) if change else (_plain(text), "")
     hint = Markup('  <span class="change">\N{LEFTWARDS ARROW} {}</span>').format(what) if what else ""
-    here = Markup(' aria-current="true"') if is_it else Markup()
+    current = Markup(' aria-current="true"') if is_it else Markup()
     row = Markup('<span class="line"{}><span class="number">{:>4}</span> {}{}</span>\n')
-    return row.format(here, number, code, hint)
+    return row.format(current, number, code, hint)
 
 
 def _marked(text: str, change: Change) -> tuple[Markup, str]:
     """Return a line with the code to change marked, and what to do there; unmarked if it is not in the line."""
-    code, pieces, done = text.split("#", maxsplit=1)[0], [], 0
+    code, pieces, position = text.split("#", maxsplit=1)[0], [], 0
     for match in re.finditer(change.at, code):
         start, end = match.span()
-        if start < done:
+        if start < position:
             continue  # within what is marked already
         end = _closed(code, end) if match[0].endswith("(") else end
-        pieces += [_plain(text[done:start]), Markup("<mark>{}</mark>").format(text[start:end])]
-        done = end
-    return Markup().join((*pieces, _plain(text[done:]))), change.to if pieces else ""
+        pieces += [_plain(text[position:start]), Markup("<mark>{}</mark>").format(text[start:end])]
+        position = end
+    return Markup().join((*pieces, _plain(text[position:]))), change.to if pieces else ""
 
 
 def _closed(code: str, start: int) -> int:

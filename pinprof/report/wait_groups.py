@@ -65,8 +65,8 @@ def group_waits(sites: Iterable[WaitSite], by: str = LINE) -> list[WaitGroup]:
 
 def cause_with_verdict(site: BareSite) -> str:
     """Return the cause of a site's waits in plain words, and whether the code asked for them."""
-    asked = VERDICTS[site.verdict]
-    return WAITS[site.cause].label + (f" ({asked})" if asked else "")
+    verdict = VERDICTS[site.verdict]
+    return WAITS[site.cause].label + (f" ({verdict})" if verdict else "")
 
 
 def _function(site: WaitSite) -> Place:

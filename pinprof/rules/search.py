@@ -67,7 +67,7 @@ def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
 
 
 def finding_of_verdict(findings: Findings) -> int | None:
-    """Return the place of the finding that says what to do about the verdict's cause; None without one."""
+    """Return the index of the finding that says what to do about the verdict's cause; None without one."""
     cause = findings.verdict.cause
     return next((number for number, finding in enumerate(findings) if cause in finding.rule.answers), None)
 

@@ -60,8 +60,8 @@ def server_of(calls: CallHandler) -> Server[Any]:
         except (PinprofError, OSError) as error:
             return _text_result(one_line(str(error)), is_error=True)
         except Exception as error:  # noqa: BLE001  a call must not end the server
-            what = one_line(f"{type(error).__name__}: {error}")
-            return _text_result(f"pinprof itself failed ({what}); please report this", is_error=True)
+            message = one_line(f"{type(error).__name__}: {error}")
+            return _text_result(f"pinprof itself failed ({message}); please report this", is_error=True)
         result = _text_result(json.dumps(answer, ensure_ascii=False))
         result.structured_content = answer
         return result

@@ -309,7 +309,7 @@ class _Columns:
 
 
 def _inverse(order: Int64s, count: int) -> Int32s:
-    """Return the place of each of `count` codes in `order`."""
+    """Return the index in `order` of each of `count` codes."""
     places = np.full(count, NONE, np.int32)
     places[order] = np.arange(len(order))
     return places

@@ -121,7 +121,7 @@ def usual_place(trace: Trace, calls: Int64s, sources: Sources) -> Place:
 
 
 def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[SourceLine | None], Int64s]:
-    """Return the different places of the user's functions, as `call_places` does, and the place of each row in them."""
+    """Return the different places of the user's functions, as `call_places` does, and the index of each row's place."""
     functions, names = trace.functions, trace.functions.names
     called = np.where(user.called == user.function, NONE, user.called)
     function_name, called_as = (follow(functions.name, rows).astype(np.int64) for rows in (user.function, called))
@@ -217,7 +217,7 @@ ENTRY = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}):(?P<function>.+)")
 """`FILE:LINE:FUNCTION`, an entry of a stack."""
 
 DYNAMO = "torch/_dynamo/"
-"""In the file names of the frames between code that torch.compile made and the functions that it calls."""
+"""A part of the file names of the frames between code that torch.compile made and the functions that it calls."""
 
 
 class CallPath(NamedTuple):

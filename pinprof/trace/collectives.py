@@ -121,7 +121,7 @@ def _sizes(name: str, message: str) -> tuple[int, int]:
 def match_collectives(ranks: Sequence[Collectives]) -> list[Meeting]:
     """Return the collectives that ranks of one job share, by their positions in the tables.
 
-    Ranks launch the collectives of a process group in the same order, so those of the same step, group and place are
+    Ranks launch the collectives of a process group in the same order, so those of the same step, group and number are
     one. If ranks use a group a different number of times in a step, it has no matches in that step.
     """
     by_place: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)

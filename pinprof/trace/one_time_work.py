@@ -113,8 +113,8 @@ def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
         return steps >= 0
     first = int(step_at(trace.steps, np.array([ran]))[0])
     later = steps > first
-    done = steps[later & ~compiles]
-    until = int(done[0]) if len(done) else len(steps)
+    warm = steps[later & ~compiles]
+    until = int(warm[0]) if len(warm) else len(steps)
     if first != NONE and compiles[first] and until - first - 1 <= WARM_UP:
         return steps >= until
     return later

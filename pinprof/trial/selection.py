@@ -51,9 +51,9 @@ def drop_without_gain(
     outcomes: dict[int, FixOutcome] = {}
     dropped: list[ProgramChange] = []
     order = sorted(range(len(changes)), key=lambda number: _predicted_ns(changes[number]))
-    for done, number in enumerate(order):
+    for tried, number in enumerate(order):
         change = changes[number]
-        seconds = left_s() / (len(order) - done)
+        seconds = left_s() / (len(order) - tried)
         if len(changes) - len(dropped) == 1:
             outcomes[number] = FixOutcome(change, "kept", why="the others are left out")
         elif seconds < least_s:

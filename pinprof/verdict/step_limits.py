@@ -73,7 +73,7 @@ class Limit:
 
 
 def without(pace_of: Callable[[Rerun], Pace]) -> CostOf:
-    """Return how to tell the cost of a limit without which the program runs at this pace."""
+    """Return the function that gives a limit's cost; without the limit, the program runs at this pace."""
 
     def cost(name: LimitName, rerun: Rerun) -> LimitCost:
         replay, step, after = rerun.replay, rerun.replay.step, pace_of(rerun)
@@ -214,4 +214,4 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
 BY_HOST: Final = frozenset(name for name, limit in LIMITS.items() if limit.by_host)
 
 AWAITED = "the GPU has no work while the host waits after {} to it"
-"""Why the step is long where copies cost most by the waits behind them, with how many these are."""
+"""Why the step is long if copies cost most by the idle time after the waits for them; {} is these copies."""

@@ -22,8 +22,8 @@ ALIKE: Final = 0.9
 MOSTLY: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
 NEARLY: Final = 0.8
-"""Where the GPU works for this share of the step, another cause is named only if all of its range is worth naming: what
-costs about `WORTH` is now above it, now below, in two recordings of one program."""
+"""Where the GPU works for this share of the step, another cause is named only if all of its range is worth naming: a
+cost near `WORTH` is above it in one recording of a program, and below it in the next."""
 MOSTLY_COPIES: Final = 0.5
 """Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
 MOST_NAMED: Final = 3

@@ -85,13 +85,13 @@ def _watched(run: TimedRun) -> tuple[float, float]:
 
     A blocking event waits for the end, which sleeps: polling would keep a CPU busy by itself.
     """
-    done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+    end = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
     start, start_cpu = time.perf_counter(), time.process_time()
     run()
     returned = time.perf_counter()
-    done.record()
-    done.synchronize()
+    end.record()
+    end.synchronize()
     elapsed, busy = time.perf_counter() - start, time.process_time() - start_cpu
     return 100 * (returned - start) / elapsed, 100 * busy / elapsed
 

@@ -31,8 +31,8 @@ def picture(case: str, trace: Trace, measured: Details) -> Picture:
     if len(complete) == 0:
         return Picture(case, (), why_exposed(measured))
     step = int(complete[len(complete) // 2])
-    every = (*_host_bars(trace, step), *_stall_bars(trace, measured, step), *_stream_bars(trace, step))
-    bars = sorted(every, key=lambda bar: bar.start_ms)
+    all_bars = (*_host_bars(trace, step), *_stall_bars(trace, measured, step), *_stream_bars(trace, step))
+    bars = sorted(all_bars, key=lambda bar: bar.start_ms)
     why = why_exposed(measured)
     if len(bars) <= MOST_BARS:
         return Picture(case, tuple(bars), why)

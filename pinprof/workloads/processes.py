@@ -77,7 +77,7 @@ def _copies(pageable: Tensor, pinned: Tensor, device: torch.device) -> Cases:
 
 
 def record_bare(device: torch.device, sizes: Sizes, case: int, path: Path, record: Recorder) -> Iterator[str]:
-    """E11: record a case, by its place, in each of the processes that get the tensors; yield the paths of the traces.
+    """E11: record a case, by its number, in each of the processes that get the tensors; yield the paths of the traces.
 
     Sending moves a tensor to shared memory, in this process too.
     """
@@ -173,7 +173,7 @@ def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
             _join(processes)
             yield [answers.get() for _ in range(count)]
     finally:
-        for process in (one for processes in running for one in processes.processes):
+        for process in (child for processes in running for child in processes.processes):
             process.kill()  # one that waits for its turn would wait forever
             process.join()
 

@@ -56,7 +56,7 @@ class SpawnedProcess:
     def call(self, function: Callable[..., Iterator[Any]], *args: object, timeout_s: float) -> Iterator[Any]:
         """Yield what the function yields there. Raises SpawnedProcessError if it fails, dies or takes too long."""
         connection = self._started()
-        done = False
+        has_answered = False
         try:
             connection.send((function, args))
             deadline = time.monotonic() + timeout_s
@@ -64,9 +64,9 @@ class SpawnedProcess:
                 yield answer.value
             if answer.problem is not None:
                 raise SpawnedProcessError(answer.problem)
-            done = True
+            has_answered = True
         finally:
-            if not done:
+            if not has_answered:
                 self._kill()
 
     def renew(self) -> None:

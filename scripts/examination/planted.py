@@ -95,8 +95,8 @@ def planted_texts(variant: Variant, folder: Path, script: str) -> tuple[dict[Pat
             added = max(len(new) - len(old), 1)
             first = first or {"file": str(path), "line": at + 1, "lines": added}
         if first:
-            given = {"kind": fault.kind, "rule": fault.rule, "outcome": fault.outcome, "why": fault.why}
-            rows.append({**given, **first})
+            fields = {"kind": fault.kind, "rule": fault.rule, "outcome": fault.outcome, "why": fault.why}
+            rows.append({**fields, **first})
             first = rows[-1]
     texts = {path: "\n".join(kept) for path, kept in lines.items()}
     for path, text in texts.items():

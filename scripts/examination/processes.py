@@ -54,8 +54,8 @@ class Place:
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of its processes: without network, with the hooks that are asked for."""
         own = [str(self.repository / path) for path in self.program.paths]
-        given = os.environ.get("PYTHONPATH", "")
-        paths = [str(HOOKS), str(PROJECT), *own, *given.split(os.pathsep)]
+        path = os.environ.get("PYTHONPATH", "")
+        paths = [str(HOOKS), str(PROJECT), *own, *path.split(os.pathsep)]
         unchecked = {"EXAM_UNCHECKED": "1"} if self.program.unchecked else {}
         return {
             **os.environ,
@@ -85,12 +85,12 @@ class Place:
 def run(place: Place, command: Sequence[str], environment: Mapping[str, str], seconds: float, log: Path) -> Ended:
     """Run a command in the program's folder; end its whole process group when it is done or its time is up."""
     began = time.perf_counter()
-    with log.open("wb") as output, standard_input(terminal=place.program.terminal) as given:
+    with log.open("wb") as output, standard_input(terminal=place.program.terminal) as standard:
         process = subprocess.Popen(
             list(command),
             cwd=place.folder,
             env=place.environment(environment),
-            stdin=given,
+            stdin=standard,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -124,10 +124,10 @@ def standard_input(*, terminal: bool) -> Iterator[int]:
     if not terminal:
         yield subprocess.DEVNULL
         return
-    ours, given = pty.openpty()
-    fcntl.ioctl(given, termios.TIOCSWINSZ, struct.pack("4H", *TERMINAL_SIZE, 0, 0))
+    controller, terminal_end = pty.openpty()
+    fcntl.ioctl(terminal_end, termios.TIOCSWINSZ, struct.pack("4H", *TERMINAL_SIZE, 0, 0))
     try:
-        yield given
+        yield terminal_end
     finally:
-        os.close(ours)
-        os.close(given)
+        os.close(controller)
+        os.close(terminal_end)

@@ -112,8 +112,8 @@ def of_steps(noted: Noted) -> Noted:
 
 def stated_range_ms(steps: Noted) -> tuple[float, float] | None:
     """Return the range that a report states: for other runs if the program was repeated, else for its own."""
-    given = (steps.get("runs") or {}).get("range_ms") or steps.get("range_ms")
-    return (given[0], given[1]) if given else None
+    range_ms = (steps.get("runs") or {}).get("range_ms") or steps.get("range_ms")
+    return (range_ms[0], range_ms[1]) if range_ms else None
 
 
 def of_lines(noted: Noted) -> Noted:
@@ -180,10 +180,10 @@ def table(programs: Mapping[str, Noted]) -> str:
     rows += [_row([name, *_cells(noted, verdicts[name])]) for name, noted in programs.items()]
     right = sum(judged["right"] for judged in verdicts.values())
     with_lines = [judged for judged in verdicts.values() if judged["lines"] is not None]
-    found = sum(min(judged["found"]) for judged in with_lines)
+    lines_found = sum(min(judged["found"]) for judged in with_lines)
     lines = sum(judged["lines"] for judged in with_lines)
     wrong = sum(len(judged["wrong"]) for judged in with_lines)
-    rows += ["", f"{right} of {len(verdicts)} steps right; {found} of {lines} lines found, {wrong} wrong.", ""]
+    rows += ["", f"{right} of {len(verdicts)} steps right; {lines_found} of {lines} lines found, {wrong} wrong.", ""]
     return "\n".join(rows)
 
 

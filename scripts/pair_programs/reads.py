@@ -312,8 +312,8 @@ def gpt2_item(device: torch.device, fixed: bool, scale: float) -> Step:
     def step() -> Tensor:
         if not fixed and not mask.any():
             raise ValueError("nothing to attend to")
-        given = {} if fixed else {"attention_mask": mask}
-        return losses.take(update(optimizer, model(input_ids=tokens, labels=tokens, **given).loss))
+        masked = {} if fixed else {"attention_mask": mask}
+        return losses.take(update(optimizer, model(input_ids=tokens, labels=tokens, **masked).loss))
 
     return step
 

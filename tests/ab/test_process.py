@@ -43,13 +43,13 @@ def printed(folder: Path) -> str:
 
 
 def test_a_program_sees_a_terminal_of_the_users_size_and_reads_nothing(tmp_path: Path) -> None:
-    ours, given = pty.openpty()
-    fcntl.ioctl(given, termios.TIOCSWINSZ, struct.pack("4H", ROWS, COLUMNS, 0, 0))
-    os.write(ours, b"typed for the user's shell\n")
-    with standard_input(given):
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", ROWS, COLUMNS, 0, 0))
+    os.write(controller, b"typed for the user's shell\n")
+    with standard_input(terminal):
         output = printed(tmp_path)
-    os.close(given)
-    os.close(ours)
+    os.close(terminal)
+    os.close(controller)
     assert output == f"terminal of {ROWS} {COLUMNS} | " + " | ".join(["nothing to read"] * 3)
 
 

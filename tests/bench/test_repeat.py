@@ -23,7 +23,7 @@ def bench(pinned: float, rate: float) -> Bench:
 
 def test_times_and_rates_that_both_have_are_compared_and_counts_are_not() -> None:
     pairs = list(repeats(bench(1.0, 50), bench(1.0, 60)))
-    assert [(each.number, each.first.name, each.is_within) for each in pairs] == [
+    assert [(pair.number, pair.first.name, pair.is_within) for pair in pairs] == [
         ("E1", "pageable.to", True),
         ("E1", "pinned.to", True),
         ("E13", "HtoD pinned", False),

@@ -61,9 +61,9 @@ def judged(claim: str, *figures: Figure) -> ClaimVerdict:
 
 def both_ways(size: int, pinned: float, low: float, high: float) -> tuple[Figure, ...]:
     return tuple(
-        each
+        figure
         for way in ("HtoD", "DtoH")
-        for each in (gbps(f"{way} pinned", size, pinned, low, high), gbps(f"{way} pageable", size, 12))
+        for figure in (gbps(f"{way} pinned", size, pinned, low, high), gbps(f"{way} pageable", size, 12))
     )
 
 

@@ -218,8 +218,8 @@ def gains(which: str, alone: float, in_threads: float) -> Figures:
 def rates(htod: float, dtoh: float) -> Figures:
     """Return the rates of pageable and pinned memory at the published size, the pinned ones two and a half times."""
     return tuple(
-        gbps(f"{way} {memory}", 16 * MIB, factor * given)
-        for way, given in (("HtoD", htod), ("DtoH", dtoh))
+        gbps(f"{way} {memory}", 16 * MIB, factor * sizes)
+        for way, sizes in (("HtoD", htod), ("DtoH", dtoh))
         for memory, factor in (("pageable", 1.0), ("pinned", 2.5))
     )
 

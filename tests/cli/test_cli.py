@@ -282,8 +282,8 @@ def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_pa
     assert "at the rates measured on NVIDIA H200" in " ".join(result.stdout.split())
     document = fitting((tmp_path / "out.json").read_text())
     assert document["scenario"]["machine"] == {"gpu": "NVIDIA H200", "htod": [[1 << 20, 20], [1 << 30, 50]], "dtoh": []}
-    given = invoke("whatif", trace, "--pin", "--machine", file, "--pinned-gbps", 40)
-    assert "at 40.0 GB/s" in given.stdout
+    at_a_rate = invoke("whatif", trace, "--pin", "--machine", file, "--pinned-gbps", 40)
+    assert "at 40.0 GB/s" in at_a_rate.stdout
     usual = fitting(invoke("whatif", trace, "--machine", file, "--json", "-").stdout)
     assert f"--pin --machine {file}" in [scenario["options"] for scenario in usual["scenarios"]]
     assert "--pin" in invoke("whatif", trace, "--non-blocking", "--machine", file).stderr
@@ -390,9 +390,9 @@ def test_run_reports_on_a_job_by_the_bench(
 
 
 def test_the_environment_can_name_the_bench(trace: Path, bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = invoke("report", trace, "--machine", bench, "--json", "-").stdout
+    by_option = invoke("report", trace, "--machine", bench, "--json", "-").stdout
     monkeypatch.setenv("PINPROF_MACHINE", str(bench))
-    assert invoke("report", trace, "--json", "-").stdout == given
+    assert invoke("report", trace, "--json", "-").stdout == by_option
     usual = fitting(invoke("whatif", trace, "--json", "-").stdout)
     assert f"--pin --machine {bench}" in [scenario["options"] for scenario in usual["scenarios"]]
     assert "at the rates measured on NVIDIA A100" in " ".join(invoke("whatif", trace, "--pin").stdout.split())
@@ -406,8 +406,8 @@ def test_a_bench_that_cannot_be_read_is_one_line_with_the_name_of_the_variable(
     command: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "bench.json"
-    assert is_one_line_error(given := invoke(command, "--machine", file, trace))
-    assert given.stderr.startswith(f"Error: {file}: No such file or directory; measure it with: pinprof bench --json")
+    assert is_one_line_error(named := invoke(command, "--machine", file, trace))
+    assert named.stderr.startswith(f"Error: {file}: No such file or directory; measure it with: pinprof bench --json")
     monkeypatch.setenv("PINPROF_MACHINE", str(file))
     assert is_one_line_error(missing := invoke(command, trace))
     assert missing.stderr.startswith(f"Error: PINPROF_MACHINE: {file}: No such file or directory")

@@ -138,8 +138,8 @@ def test_a_folder_that_cannot_keep_the_traces_is_told_before_anything_is_measure
     (project / "train.py").write_text("150\n")
     (project / "kept" / "after").mkdir(parents=True)
     (project / "kept" / "after" / "trace.json.gz").write_text("mine")
-    for given in (["--traces", "train.py"], ["--traces", "train.py/in"], ["--traces", "kept"], ["--traces", ""]):
-        assert is_one_line_error(invoke("ab", *given, "--", "train.py"))
+    for words in (["--traces", "train.py"], ["--traces", "train.py/in"], ["--traces", "kept"], ["--traces", ""]):
+        assert is_one_line_error(invoke("ab", *words, "--", "train.py"))
     assert is_one_line_error(invoke("ab", "--traces", "new", "--no-trace", "--", "train.py"))
     assert not fake.programs
     assert invoke("ab", "--traces", "kept", "--force", "--", "train.py").exit_code == 1

@@ -183,8 +183,8 @@ def test_standard_input_is_a_trace_as_any_other(folder: Path) -> None:
     data = (folder / "good.json").read_bytes()
     assert invoke("check", "-", *KEPT, given=data).exit_code == 0
     assert invoke("check", "-", *BROKEN, given=data).exit_code == 1
-    for given in (b"", data[: len(data) // 2], b"{}"):
-        assert is_one_line_error(invoke("check", "-", *KEPT, given=given))
+    for no_trace in (b"", data[: len(data) // 2], b"{}"):
+        assert is_one_line_error(invoke("check", "-", *KEPT, given=no_trace))
 
 
 @pytest.mark.parametrize("name", ["host.json", "empty.json"])

@@ -42,22 +42,22 @@ def hostile_trace(path: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("name", [MARKUP, CONTROLS])
 def test_names_are_shown_as_they_are_and_command_nothing(tmp_path: Path, name: str) -> None:
-    one = hostile_trace(tmp_path / name.replace("/", "_") / "trace.json", name)
+    trace = hostile_trace(tmp_path / name.replace("/", "_") / "trace.json", name)
     other = hostile_trace(tmp_path / "other" / "trace.json", f"{name}2")
     said = [
-        invoke("report", one),
-        invoke("compare", one, other),
-        invoke("check", one, "--max-hidden-syncs", "99"),
-        invoke("whatif", one),
-        invoke("report", one, "--json", "-"),
-        invoke("report", one.with_name(f"{one.name}{name.replace('/', '')}")),
+        invoke("report", trace),
+        invoke("compare", trace, other),
+        invoke("check", trace, "--max-hidden-syncs", "99"),
+        invoke("whatif", trace),
+        invoke("report", trace, "--json", "-"),
+        invoke("report", trace.with_name(f"{trace.name}{name.replace('/', '')}")),
     ]
     assert [result.exit_code for result in said] == [0, 0, 0, 0, 0, 2]
     for result in said:
         assert not RAW.search(result.stdout)
         assert not RAW.search(result.stderr)
     assert is_one_line_error(said[-1])
-    report = analyze(one)
+    report = analyze(trace)
     wide = trace_to_text(report.profile, report.analysis.findings, width=400, color=True)
     assert (MARKUP in wide) == (name == MARKUP)
     assert not RAW.search(re.sub(r"\x1b\[[0-9;]*m", "", wide))

@@ -70,7 +70,7 @@ def test_lines_of_one_function_are_paired_in_order_if_there_are_as_many(empty: S
 
 def at_several(*made: Made) -> Findings:
     """Return one finding with these sites."""
-    sites = [finding(one) for one in made]
+    sites = [finding(site) for site in made]
     whole = replace(sites[0].evidence, sites=tuple(site.evidence for site in sites))
     return Findings([replace(sites[0], evidence=whole, alone=tuple(site.saving for site in sites))])
 

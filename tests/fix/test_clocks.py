@@ -160,8 +160,8 @@ def run(code: str) -> list[int]:
         return modules[top] if top in modules else original(name, *words)
 
     batches = [(Tensor(gpu), Tensor(gpu)) for _ in range(50)]
-    given = {"model": gpu.launch, "loader": batches, "print": lambda *_: None}
-    exec(code, {"__builtins__": {**vars(builtins), "__import__": imported}, **given})
+    space = {"model": gpu.launch, "loader": batches, "print": lambda *_: None}
+    exec(code, {"__builtins__": {**vars(builtins), "__import__": imported}, **space})
     return gpu.clocks
 
 

@@ -122,12 +122,12 @@ class Ran:
         host = Host(1000, self.copied)
         sys.settrace(_Clock())
         try:
-            space["train"](range(4), "cuda", lambda each: shown.append(each.now()), host, [[host, host]] * 9)
+            space["train"](range(4), "cuda", lambda value: shown.append(value.now()), host, [[host, host]] * 9)
         except Exception as error:  # noqa: BLE001  of any kind
             self.ended = type(error).__name__
         finally:
             sys.settrace(None)
-        self.shown = [each() for each in shown]
+        self.shown = [value() for value in shown]
 
 
 class _TooLongError(Exception):

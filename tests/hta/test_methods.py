@@ -39,8 +39,8 @@ def overlaid(path: str | Path) -> Any:
 def sequences(analysis: Any, folder: Path) -> Any:
     ranks = analysis.t.get_ranks()
     options = {"output_dir": str(folder), "min_pattern_len": 1, "rank": ranks[-1], "compress_other_kernels": False}
-    found = analysis.get_frequent_cuda_kernel_sequences("aten::", **options)
-    return found, [overlaid(path) for path in folder.iterdir()]
+    table = analysis.get_frequent_cuda_kernel_sequences("aten::", **options)
+    return table, [overlaid(path) for path in folder.iterdir()]
 
 
 def counted(analysis: Any, folder: Path) -> Any:

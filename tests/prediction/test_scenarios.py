@@ -144,8 +144,8 @@ def test_a_pinned_copy_takes_what_it_was_measured_at_on_a_machine() -> None:
     machine = PinnedRates("H200", htod=((1_000_000, 27.5), (10_000_000, 27.5)), dtoh=((1_000_000, 1.0),))
     step = predicted(builder, 1.0, pin=True, machine=machine)
     assert step.predicted_ns == pytest.approx(1_000_000 - 100_000, rel=0.01)  # 200 instead of 300 µs
-    given = predicted(builder, 1.0, pin=True, machine=machine, pinned_gbps=55.0)
-    assert given.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # the rate that is given wins
+    at_a_rate = predicted(builder, 1.0, pin=True, machine=machine, pinned_gbps=55.0)
+    assert at_a_rate.predicted_ns == pytest.approx(1_000_000 - 198_000, rel=0.01)  # the rate that is given wins
 
 
 def test_between_measured_sizes_the_time_of_a_copy_is_between_theirs() -> None:

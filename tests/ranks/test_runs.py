@@ -38,7 +38,7 @@ def part(small: RankPart, rank: int | None, begin_s: float = 0, size: int | None
 
 
 def paths(parts: list[RankPart]) -> list[str]:
-    return [each.profile.path for each in parts]
+    return [part.profile.path for part in parts]
 
 
 def test_a_trace_tells_when_it_began(small: RankPart) -> None:
@@ -67,9 +67,9 @@ def test_a_name_tells_the_rank_or_it_does_not(small: RankPart, path: str, rank: 
 
 def test_the_user_can_say_where_the_rank_stands(small: RankPart) -> None:
     parts = [part(small, rank, path=f"gpu{number}.json") for rank, number in ((None, 10), (0, 9))]
-    assert [rank_of(each) for each in numbered(parts, r"gpu(\d+)")] == [10, 9]
-    assert [rank_of(each) for each in numbered(parts, "order")] == [0, 1]
-    assert [rank_of(each) for each in numbered(parts)] == [None, 0]
+    assert [rank_of(part) for part in numbered(parts, r"gpu(\d+)")] == [10, 9]
+    assert [rank_of(part) for part in numbered(parts, "order")] == [0, 1]
+    assert [rank_of(part) for part in numbered(parts)] == [None, 0]
 
 
 @pytest.mark.parametrize("pattern", ["gpu(", r"gpu\d+", r"(gpu)(\d+)", r"cpu(\d+)", "(gpu)"])
@@ -80,7 +80,7 @@ def test_a_pattern_that_tells_no_rank_is_an_error(small: RankPart, pattern: str)
 
 def test_ranks_of_one_time_are_one_run(small: RankPart) -> None:
     chosen_run = job_of([part(small, 1, 0.2), part(small, 0)])
-    assert [rank_of(each) for each in chosen_run.parts] == [0, 1]
+    assert [rank_of(part) for part in chosen_run.parts] == [0, 1]
     assert chosen_run.remarks == []
 
 

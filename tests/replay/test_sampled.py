@@ -89,6 +89,6 @@ def test_without_samples_an_op_costs_the_same_everywhere() -> None:
     assert not any(call.cost_ns for call in replay.programs[0].calls)
     sampled = Replay([details_of(recorded(30))])
     assert any(call.cost_ns for call in sampled.programs[0].calls)
-    given = Replay(sampled.ranks, 700_000)
-    assert not any(call.cost_ns for call in given.programs[0].calls)
-    assert sampled.at(700_000).programs == given.programs
+    without = Replay(sampled.ranks, 700_000)
+    assert not any(call.cost_ns for call in without.programs[0].calls)
+    assert sampled.at(700_000).programs == without.programs

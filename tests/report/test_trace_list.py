@@ -55,9 +55,9 @@ def test_a_narrow_terminal_has_the_change_below(analyses: list[Analysis]) -> Non
 
 
 def test_the_end_names_one_trace_and_how_to_see_all(analyses: list[Analysis]) -> None:
-    one, every = lines_of(analyses)[-2:]
-    assert one == f"One of them: pinprof report {LOADERS[0]}"
-    assert every == f"All reports: pinprof report {AGAIN} --full; a page: --html FILE"
+    of_one, of_all = lines_of(analyses)[-2:]
+    assert of_one == f"One of them: pinprof report {LOADERS[0]}"
+    assert of_all == f"All reports: pinprof report {AGAIN} --full; a page: --html FILE"
 
 
 @pytest.mark.parametrize(

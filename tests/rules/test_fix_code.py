@@ -246,11 +246,11 @@ def read_backs(texts: Texts, _device: str, _folder: Path) -> None:
 @trial("PIN201")
 def values(texts: Texts, device: str, _folder: Path) -> None:
     steps = [torch.tensor(float(number), device=device, requires_grad=True) for number in range(200)]
-    each: list[float] = []
-    texts.before(batches=steps, train=torch.square, log=each.append)
+    numbers: list[float] = []
+    texts.before(batches=steps, train=torch.square, log=numbers.append)
     means: list[float] = []
     texts.code(0, batches=steps, train=torch.square, log=means.append, device=device)
-    assert means == pytest.approx([sum(each[:100]) / 100, sum(each[100:]) / 100])
+    assert means == pytest.approx([sum(numbers[:100]) / 100, sum(numbers[100:]) / 100])
     if device == "cuda":
         read_later(texts, 1, (), torch.Tensor.item)
 
@@ -293,7 +293,7 @@ def trained(texts: Texts, kind: str, batches: tuple[Loss, ...], device: Any, opt
     is_quiet = kind == "code"
     with without_waits(torch.device(device).type) if is_quiet else contextlib.nullcontext():
         texts.run(kind, 0, names)
-    state = [value for each in made.state.values() for value in each.values() if isinstance(value, torch.Tensor)]
+    state = [value for own in made.state.values() for value in own.values() if isinstance(value, torch.Tensor)]
     return [value.detach().clone() for value in (*model.parameters(), *state)]
 
 
@@ -454,7 +454,7 @@ def synchronizes(texts: Texts, _device: str, _folder: Path) -> None:
         assert len(times) == 4
     assert same(results["code"], results["before"])
     ordinary = sorted(measured["before"])[1]
-    assert all(ordinary / 3 < each < 3 * ordinary for each in measured["code"][1:])  # seconds both, each of its own
+    assert all(ordinary / 3 < took < 3 * ordinary for took in measured["code"][1:])  # seconds both, each of its own
     for kind in ("before", "code"):
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         used: list[torch.Tensor] = []
@@ -507,7 +507,7 @@ def collectives(texts: Texts, device: str, folder: Path) -> None:
     ]
     out = [process.communicate(timeout=100)[0].splitlines() for process in started]
     assert [process.returncode for process in started] == [0] * size
-    total = [size * each + sum(range(size)) for each in (0.0, 1.0, 2.0)]
+    total = [size * first + sum(range(size)) for first in (0.0, 1.0, 2.0)]
     assert out == [[str(total)] * 2] * size
 
 
@@ -642,7 +642,7 @@ def launched_late(texts: Texts, _device: str, _folder: Path) -> None:
             names["batch"] = batch
             exec(texts.text(kind), names)
             batch = names["following"]
-        assert same(seen[len(pinned) :], [each.cuda() for each in pinned])
+        assert same(seen[len(pinned) :], [tensor.cuda() for tensor in pinned])
     assert logged["code"] == logged["before"]
     assert len(logged["code"]) == 5
 
@@ -706,7 +706,7 @@ def reads_of_results(texts: Texts, _device: str, _folder: Path) -> None:
         texts.run(kind, 0, names)
         if kind == "code":
             assert kept
-            assert all((each == 7).all() for each in kept)
+            assert all((result == 7).all() for result in kept)
             assert not buffer.any()
         torch.cuda.synchronize()
 
@@ -988,7 +988,7 @@ def channels_last(texts: Texts, device: str, _folder: Path) -> None:
         names = {"model": model, "batches": batches, "optimizer": optimizer}
         texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
         is_last = kind == "code"
-        assert all(each.is_contiguous(memory_format=torch.channels_last) == is_last for each in outputs)
+        assert all(output.is_contiguous(memory_format=torch.channels_last) == is_last for output in outputs)
         values.append([parameter.detach() for parameter in model.parameters()])
     for one, other in zip(*values, strict=True):
         torch.testing.assert_close(one.contiguous(), other, rtol=1e-3, atol=1e-4)

@@ -432,7 +432,8 @@ def test_recorded_shapes_tell_whether_an_op_reads_what_is_copied(rows: int, size
         op["args"] |= {"Input Dims": [[rows], []], "Input type": ["float", ""]}
 
     findings = [finding for finding in findings_of(scene) if finding.rule.id == "PIN508"]
-    assert [", which has an input of the size of the copy" in each.evidence.text for each in findings] == [True] * sized
+    texts = [finding.evidence.text for finding in findings]
+    assert [", which has an input of the size of the copy" in text for text in texts] == [True] * sized
 
 
 def test_a_loader_of_which_the_trace_does_not_tell_is_not_said_to_lack_what_it_may_have() -> None:
@@ -496,8 +497,8 @@ def test_severity_is_of_the_cost_where_no_replay_tells() -> None:
 
 
 def test_one_copy_is_no_copies() -> None:
-    (one,) = [finding for finding in findings_of(same_stream) if finding.rule.id == "PIN301"]
-    assert one.evidence.text.startswith("1 HtoD copy per step (")
+    (finding,) = [finding for finding in findings_of(same_stream) if finding.rule.id == "PIN301"]
+    assert finding.evidence.text.startswith("1 HtoD copy per step (")
 
     def two(builder: TraceBuilder, start: float) -> None:
         same_stream(builder, start)

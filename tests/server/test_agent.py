@@ -144,12 +144,12 @@ def test_two_calls_at_once_are_both_answered(agent: Agent) -> None:
     async def both() -> list[Any]:
         answers: dict[str, Any] = {}
 
-        async def ask(name: str, given: dict[str, Any]) -> None:
-            answers[name] = await agent.client.call_tool(name, given)
+        async def ask(name: str, arguments: dict[str, Any]) -> None:
+            answers[name] = await agent.client.call_tool(name, arguments)
 
         async with anyio.create_task_group() as tasks:
-            for name, given in (CALLS[0], CALLS[6]):
-                tasks.start_soon(ask, name, given)
+            for name, arguments in (CALLS[0], CALLS[6]):
+                tasks.start_soon(ask, name, arguments)
         return [answers[name] for name in ("report", "explain")]
 
     report, explained = agent.portal.call(both)
@@ -183,12 +183,12 @@ WAITING = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).write_text(str(p
 def test_a_cancelled_measurement_ends_with_all_that_it_started(tmp_path: Path) -> None:
     (tmp_path / "wait.py").write_text(WAITING)
 
-    async def cancelled(agent: Agent, tool: str, **given: Any) -> Path:
+    async def cancelled(agent: Agent, tool: str, **arguments: Any) -> Path:
         begun = tmp_path / f"{tool}.begun"
-        given = {"command": ["python", "wait.py", str(begun)], "minutes": 5, **given}
+        arguments = {"command": ["python", "wait.py", str(begun)], "minutes": 5, **arguments}
         with anyio.move_on_after(60) as scope:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(agent.client.call_tool, tool, given)
+                tasks.start_soon(agent.client.call_tool, tool, arguments)
                 while not (begun.exists() and begun.read_text()):  # noqa: ASYNC110  another process makes it
                     await anyio.sleep(0.05)
                 tasks.cancel_scope.cancel()
@@ -218,8 +218,8 @@ def test_a_cancelled_measurement_ends_with_all_that_it_started(tmp_path: Path) -
 def test_a_trial_of_nothing_answers_at_once_and_writes_nothing(folder: Path) -> None:
     before = (folder / "slow.py").read_bytes()
     with connected(folder, "--allow-running") as agent:
-        given = {"command": ["python", "slow.py"], "trace": IMAGES, "rules": ["PIN303"], "minutes": 1}
-        document = fitting(json.dumps(agent.answer("try", **given)["document"]))
+        arguments = {"command": ["python", "slow.py"], "trace": IMAGES, "rules": ["PIN303"], "minutes": 1}
+        document = fitting(json.dumps(agent.answer("try", **arguments)["document"]))
         assert "unknown rule" in agent.error("try", command=["slow.py"], trace=IMAGES, rules=["PIN999"], minutes=1)
     assert (document["verdict"], document["written"]) == ("nothing_to_change", [])
     assert (folder / "slow.py").read_bytes() == before

@@ -77,8 +77,8 @@ def test_no_name_leads_out(agent: Agent, outside: Path) -> None:
     }
     for why, names in refused.items():
         for name in names:
-            for given in ([name], ["item.json.gz", name]):
-                assert why in agent.error("report", traces=given), name
+            for traces in ([name], ["item.json.gz", name]):
+                assert why in agent.error("report", traces=traces), name
     assert agent.answer("report", traces=["within.json.gz"])
     for tool, arguments in (
         ("compare", {"before": "item.json.gz", "after": str(trace)}),

@@ -117,8 +117,8 @@ def started(canary: Path) -> set[str]:
 @pytest.mark.slow
 def test_no_tool_runs_anything_of_the_folder(folder: Path, canary: Path, script: list[str]) -> None:
     with connected(folder, script, str(ROOT)) as agent:
-        for name, given in CALLS:
-            agent.answer(name, **given)
+        for name, arguments in CALLS:
+            agent.answer(name, **arguments)
             assert started(canary) == set(), name
         patches = agent.answer("fix", trace="images.json.gz")["document"]["patches"]
         assert patches, "it has something to write, and does not ask git whether it may"
@@ -132,8 +132,8 @@ def test_a_path_into_the_folder_is_not_the_path_of_a_tool(folder: Path, canary: 
     with connected(folder, script, f"{ROOT}{os.pathsep}src{os.pathsep}{folder}/src") as agent:
         for left in started(canary):
             (canary.parent / left).unlink()  # Python itself looked for it, before it came to the server
-        for name, given in (CALLS[0], CALLS[5]):
-            agent.answer(name, **given)
+        for name, arguments in (CALLS[0], CALLS[5]):
+            agent.answer(name, **arguments)
     assert started(canary) == set()
 
 

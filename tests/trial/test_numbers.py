@@ -210,7 +210,7 @@ def scaled(skipped: int, *, loss: float = 1.0, fused: bool = False) -> Numbers:
     """Return the numbers of six steps by a GradScaler that skips some: a fused optimizer is called all the same."""
     step = ComputedSums("parameters", "float32", 9, (3.0, 3.0, 3.0))
     last = replace(ONE, sums=(loss, 1.0, 1.0), bits=int(7 * loss))
-    steps = [(each, step) if fused or number >= skipped else (each,) for number, each in enumerate([ONE] * 5 + [last])]
+    steps = [(loss, step) if fused or number >= skipped else (loss,) for number, loss in enumerate([ONE] * 5 + [last])]
     return Numbers(6, tuple(figure for both in steps for figure in both))
 
 

@@ -224,12 +224,12 @@ def test_a_race_is_refused_if_the_original_does_not_have_it(
         races = {"copies": 60, "notes": [], "races": [RACE]}
         none = {**races, "races": []}
         return [
-            one
+            outcome
             if not isinstance(run.task, GuardCopies)
             else races
             if run.program.name != "original" or original_too
             else none
-            for run, one in zip(runs, outcomes, strict=True)
+            for run, outcome in zip(runs, outcomes, strict=True)
         ]
 
     speeds(both_count)

@@ -263,8 +263,8 @@ def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, t
     written = list(record_case(number, sizes, case, str(path), device="cpu"))
     assert written == [str(trace) for trace in traces_of(path, 2)]
     assert [Path(trace).name for trace in written] == ["sent.process0.json.gz", "sent.process1.json.gz"]
-    for each in written:
-        trace = read_trace(each)
+    for file in written:
+        trace = read_trace(file)
         assert trace.info.spawned
         assert int(trace.steps.complete.sum()) >= 4
 
@@ -404,8 +404,8 @@ PICTURES = {"E2": 2, "E3": 1, "E4": 9, "E8": 4, "E10": 5, "E14": 4}
 @pytest.mark.parametrize("number", TRACED_NAMES)
 def test_traces_tell_their_figures(number: str) -> None:
     made = list(trace_experiment(number, tiny(number), quick=True))
-    assert names([each for each in made if isinstance(each, Figure)]) == TRACED_NAMES[number]
-    pictures = [each for each in made if not isinstance(each, Figure)]
+    assert names([result for result in made if isinstance(result, Figure)]) == TRACED_NAMES[number]
+    pictures = [result for result in made if not isinstance(result, Figure)]
     assert len(pictures) == PICTURES.get(number, 0)
     assert all({bar.row for bar in picture.bars} > {"host"} and picture.why for picture in pictures)
 

@@ -87,7 +87,7 @@ def rounds_of(number: str) -> tuple[list[str], list[str]]:
 
 def test_times_come_from_rounds_in_processes_of_their_own_and_answers_from_one() -> None:
     sure, _ = sure_and_further()
-    assert [(stage.name, stage.fresh) for stage in sure] == [(f"round {each}", each > 1) for each in range(1, 8)]
+    assert [(stage.name, stage.fresh) for stage in sure] == [(f"round {number}", number > 1) for number in range(1, 8)]
     assert sure[0].numbers == frozenset(known.number for known in EXPERIMENTS)
     *_, once, traces = stages(quick=False)
     assert (once.numbers, once.fresh) == (frozenset({"E15"}), False)
@@ -114,7 +114,7 @@ def test_what_takes_seconds_has_fewer_rounds_spread_over_the_bench(
 
 def test_what_has_further_rounds_runs_behind_what_is_sure_in_the_same_process() -> None:
     names = [stage.name for stage in stages(quick=False)]
-    assert names == [f"round {each}" for each in (1, 2, 3, 4, 5, 5, 6, 6, 7)] + ["once", "traces"]
+    assert names == [f"round {number}" for number in (1, 2, 3, 4, 5, 5, 6, 6, 7)] + ["once", "traces"]
     assert not any(stage.fresh for stage in sure_and_further()[1])
 
 
@@ -132,22 +132,22 @@ def test_a_bench_that_takes_long_leaves_out_rounds_but_no_traces() -> None:
 
 
 def test_what_rounds_say_is_pooled_over_all_experiments_of_a_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Usual | None] = []
+    passed: list[Usual | None] = []
 
     def noted(rounds: Sequence[Figure], usual: Usual | None) -> Figure:
-        given.append(usual)
+        passed.append(usual)
         return of_rounds(rounds, usual)
 
     monkeypatch.setattr(runner, "of_rounds", noted)
     rounds = [Stage(f"round {number}", six_times, fresh=True) for number in range(2)]
     with SpawnedProcess() as process:
         run_experiments([CHOSEN[0]], rounds, process=process)
-        assert given == [None] * 6  # too few to say what is usual
-        given.clear()
+        assert passed == [None] * 6  # too few to say what is usual
+        passed.clear()
         run_experiments([CHOSEN[0], CHOSEN[4]], rounds, process=process)
-    assert len(given) == 12
-    assert given[0] is not None
-    assert set(given) == {given[0]}
+    assert len(passed) == 12
+    assert passed[0] is not None
+    assert set(passed) == {passed[0]}
 
 
 def test_what_is_left_hanging_ends_with_the_block() -> None:

@@ -301,8 +301,8 @@ def _behind_full_queue(trace: Trace) -> Int64s:
     calls = trace.calls
     launched = trace.links.launch != NONE
     launch, last = _launches(trace)
-    done = np.sort(last)
-    pending = np.arange(len(launch)) - np.searchsorted(done, calls.start_ns[launch])
+    last_ends = np.sort(last)
+    pending = np.arange(len(launch)) - np.searchsorted(last_ends, calls.start_ns[launch])
     long = calls.duration_ns[launch] > LONG_LAUNCH_NS
     return launch[long & (pending >= NEARLY_FULL)] if launched.any() else launch[:0]
 

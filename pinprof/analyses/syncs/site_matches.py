@@ -67,7 +67,7 @@ def match_sites(before: Sequence[SiteCount], after: Sequence[SiteCount]) -> tupl
             loose[identity[0], identity[3]].append(identity)
     for identities in loose.values():
         merged = [matches[identity] for identity in identities]
-        old, new = (tuple(one for match in merged for one in getattr(match, side)) for side in ("before", "after"))
+        old, new = (tuple(site for match in merged for site in getattr(match, side)) for side in ("before", "after"))
         alone_before = any(not match.after for match in merged)
         alone_after = any(not match.before for match in merged)
         needed_before = any(any(match.gone()) for match in merged)

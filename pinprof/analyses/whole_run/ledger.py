@@ -87,10 +87,10 @@ def irregular_work(log: RunLog, steps: StepSplit, returning_waits: Iterable[tupl
     waits = list(returning_waits)
     for reason, excess in _excess_by_reason(work_in, steps).items():
         places = tuple(dict.fromkeys(place for step in excess for place in work_in[step].places.get(reason, ())))
-        every, ns = period_of(list(excess)), sum(excess.values())
-        if reason == LOGGING and not places and every is not None:
-            places = tuple(dict.fromkeys(place for place, period in waits if period == every))
-        rows.append(Irregular(reason, len(excess), every, ns, ns / free, places))
+        period, ns = period_of(list(excess)), sum(excess.values())
+        if reason == LOGGING and not places and period is not None:
+            places = tuple(dict.fromkeys(place for place, returns in waits if returns == period))
+        rows.append(Irregular(reason, len(excess), period, ns, ns / free, places))
     return rows
 
 
@@ -109,9 +109,9 @@ def next_irregular_work(log: RunLog) -> Expected | None:
     expected = []
     for reason, excess in _excess_by_reason(_work_by_step(log), split_steps(log, noted_steps(log))).items():
         steps = list(excess)
-        every = None if reason in {FIRST, COMPILE, OTHER} else period_of(steps)
-        if every:
-            expected.append(Expected(reason, every, (steps[-1] - len(log.step_ns)) % every))
+        period = None if reason in {FIRST, COMPILE, OTHER} else period_of(steps)
+        if period:
+            expected.append(Expected(reason, period, (steps[-1] - len(log.step_ns)) % period))
     return min(expected, key=lambda work: work.ahead, default=None)
 
 
@@ -139,10 +139,10 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
         for reason, ns in _divided(int(steps.excess_ns[step]), work_in[step].ns, step):
             excess[reason][step] += ns  # a new epoch may come twice: with its timed part, and as the rest's reason
     other, first = excess[OTHER], excess[FIRST]
-    every = period_of(list(other))
-    if every is not None:  # other work that comes back regularly is logging, also among the first steps
+    period = period_of(list(other))
+    if period is not None:  # other work that comes back regularly is logging, also among the first steps
         begin = next(iter(other))
-        early = [step for step in first if (begin - step) % every == 0]
+        early = [step for step in first if (begin - step) % period == 0]
         excess[LOGGING] = {step: first.pop(step) for step in early} | excess.pop(OTHER)
     return {reason: dict(sorted(ns_of.items())) for reason, ns_of in excess.items() if ns_of}
 

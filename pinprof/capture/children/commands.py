@@ -121,9 +121,9 @@ def _path_of(program: str, environment: Mapping[str, str], folder: Path) -> Path
 
 def _is_this_python(program: Path) -> bool:
     """Return whether a program is the Python that runs now: another one may have other packages."""
-    here = Path(sys.executable)
-    same_folder = program.parent.resolve() == here.parent.resolve()
-    return same_folder and program.name.startswith("python") and program.resolve() == here.resolve()
+    running = Path(sys.executable)
+    same_folder = program.parent.resolve() == running.parent.resolve()
+    return same_folder and program.name.startswith("python") and program.resolve() == running.resolve()
 
 
 def _shebang(program: Path) -> list[str]:

@@ -126,19 +126,19 @@ def _decorate(tree: ast.Module, qualname: str) -> bool:
     while todo:
         node, prefix = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            here = prefix + node.name
-            if here == qualname and not isinstance(node, ast.ClassDef):
+            qualified = prefix + node.name
+            if qualified == qualname and not isinstance(node, ast.ClassDef):
                 first = node.decorator_list[0] if node.decorator_list else node
                 name = ast.Name(DECORATOR, ast.Load())
                 node.decorator_list.insert(0, _at(name, first))
                 is_defined = True
-            prefix = f"{here}."
+            prefix = f"{qualified}."
         todo += [(child, prefix) for child in ast.iter_child_nodes(node)]
     return is_defined
 
 
-def _at(name: ast.Name, place: ast.expr | ast.stmt) -> ast.Name:
+def _at(name: ast.Name, node: ast.expr | ast.stmt) -> ast.Name:
     """Return the name at the position of another node: Python takes its line as the first line of the function."""
-    name.lineno = name.end_lineno = place.lineno
-    name.col_offset = name.end_col_offset = place.col_offset
+    name.lineno = name.end_lineno = node.lineno
+    name.col_offset = name.end_col_offset = node.col_offset
     return name

@@ -180,8 +180,8 @@ class Watchdog:
         marks = self._marks
         longest_s = marks.longest_ns / NS_PER_S
         now = Situation(self._work.seconds, longest_s, marks.has_marker, marks.watches_modules)
-        what = due(self._stretch_after_s, now, has_optimizer)
-        return what if what == "modules" or not self._recording.options.times_only else None
+        decision = due(self._stretch_after_s, now, has_optimizer)
+        return decision if decision == "modules" or not self._recording.options.times_only else None
 
     def _decide(self) -> None:
         """Do what is due. Call it in the program's own thread, because it looks at all objects."""

@@ -33,7 +33,7 @@ def check_clocks(waits: Iterable[Waits], work: Work) -> None:
     """Raise NotSafe if, with all changes made so far, a clock may be read before the GPU has done its work."""
     new = [wait for wait in waits if wait.gone]
     together = [*work.waits, *new]
-    removed = {id(node) for waits in together for gone in waits.gone for node in walk(gone)}
+    removed = {id(node) for waits in together for statement in waits.gone for node in walk(statement)}
     names_of = work.clock_names
     for wait in together if new else ():
         source = work.files.named(wait.file)

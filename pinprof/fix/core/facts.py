@@ -126,13 +126,13 @@ class TraceFacts:
     def loader_of(self, place: Place, loop: int) -> MadeLoader | None:
         """Return the only DataLoader from which the loop in a line of the function of `place` begins to draw."""
         begins = place._replace(line=loop)
-        here = [loader for loader in self.drawn if begins in loader.loops]
-        return here[0] if len(here) == 1 else None
+        loaders = [loader for loader in self.drawn if begins in loader.loops]
+        return loaders[0] if len(loaders) == 1 else None
 
     def waits_in_a_loop(self, place: Place) -> bool:
         """Return whether a place waits several times in a step."""
-        here = [site for site in self.analysis.details.syncs.sites if site.place == place]
-        return bool(self.steps) and any(site.in_steps.count / self.steps >= LEAST_IN_LOOP for site in here)
+        sites = [site for site in self.analysis.details.syncs.sites if site.place == place]
+        return bool(self.steps) and any(site.in_steps.count / self.steps >= LEAST_IN_LOOP for site in sites)
 
 
 @dataclass(frozen=True)

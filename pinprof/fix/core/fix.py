@@ -85,13 +85,13 @@ def at_lines(fixes: Sequence[LineFix], finding: Finding, work: Work) -> Iterator
             yield RefusedPlace(finding.rule, place, str(reason))
             continue
         changes.setdefault(fix, []).append((site, change))
-    for fix, here in changes.items():
-        rewrites = [rewrite for _, change in here for rewrite in change.rewrites]
-        numbers: NumberEffect = "rounding" if any(change.numbers == "rounding" for _, change in here) else "equal"
-        waits = [change.waits for _, change in here]
-        part = any(change.part for _, change in here)
+    for fix, changed in changes.items():
+        rewrites = [rewrite for _, change in changed for rewrite in change.rewrites]
+        numbers: NumberEffect = "rounding" if any(change.numbers == "rounding" for _, change in changed) else "equal"
+        waits = [change.waits for _, change in changed]
+        part = any(change.part for _, change in changed)
         what = fix.what or ", ".join(dict.fromkeys(rewrite.what for rewrite in rewrites))
-        sites = [site for site, _ in here]
+        sites = [site for site, _ in changed]
         yield change_of(finding, what, rewrites, sites, numbers, fix.safe_if, waits=waits, part=part)
     if not changes:
         for fix in fixes:

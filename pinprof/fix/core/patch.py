@@ -200,13 +200,13 @@ def _backups(patches: Patches) -> dict[Path, Path]:
 
 def _replace(new: Mapping[Path, Path], old: Mapping[Path, Path]) -> None:
     """Replace all files by new ones, or leave all as they were."""
-    done: list[Path] = []
+    replaced: list[Path] = []
     try:
         for path, part in new.items():
-            done.append(path)
+            replaced.append(path)
             part.replace(path)
     except BaseException:
-        for path in done:
+        for path in replaced:
             with suppress(OSError):
                 old[path].replace(path)
         raise

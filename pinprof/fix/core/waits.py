@@ -84,7 +84,7 @@ def _check_is_not_compiled(source: SourceFile, node: cst.CSTNode) -> None:
     for outer in source.ancestors(node):
         if isinstance(outer, cst.FunctionDef):
             names.add(outer.name.value)
-            if any(word in source.code(one.decorator) for one in outer.decorators for word in COMPILING):
+            if any(word in source.code(decorator.decorator) for decorator in outer.decorators for word in COMPILING):
                 raise NotSafe(f"{outer.name.value} is compiled, and what stays on the GPU may round otherwise")
     for call in source.every_call:
         if last_name(call) == "compile" and any(set(source.names_in(arg.value)) & names for arg in call.args[:1]):

@@ -114,7 +114,7 @@ def filling_of(node: cst.BaseExpression) -> Filling | None:
     shape: list[int] = []
     while isinstance(node, cst.List | cst.Tuple) and node.elements:
         first = node.elements[0]
-        if not all(m.matches(one, m.Element()) and one.value.deep_equals(first.value) for one in node.elements):
+        if not all(m.matches(item, m.Element()) and item.value.deep_equals(first.value) for item in node.elements):
             return None
         shape.append(len(node.elements))
         node = first.value

@@ -189,8 +189,8 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
     calling = np.zeros(len(ops), bool)  # with GPU work in the trace or without
     op = trace.links.op[launching(trace.calls)]
     calling[op[op != NONE]] = True
-    there, launch = (np.bincount(ops.name[rows], minlength=size) for rows in (slice(None), has))
-    usually = (launch >= OFTEN) & (2 * launch > there)
+    counts, with_launch = (np.bincount(ops.name[rows], minlength=size) for rows in (slice(None), has))
+    usually = (with_launch >= OFTEN) & (2 * with_launch > counts)
     silent = np.flatnonzero(usually[ops.name] & ~calling)
     between = np.searchsorted(np.sort(trace.calls.start_ns[launched]), ops.start_ns[silent])
     pairs = distinct(between * size + ops.name[silent])

@@ -206,7 +206,7 @@ def _layout(
     """Return the layout; from top to bottom: title, buttons, legend, rows, axis. All but the width is in pixels."""
     name, verdict, drawn = title
     below = [Markup.escape(line) for text in (verdict, drawn) for line in wrap(text, WRAPPED)]
-    legend = LINE * _legend_lines([one["name"] for one in data if one["showlegend"]]) + 12
+    legend = LINE * _legend_lines([entry["name"] for entry in data if entry["showlegend"]]) + 12
     plot = round(ROW * (axis["range"][0] - axis["range"][1]))
     steer = _step_menu(trace, drawing, plot, legend)
     top = TITLE + LINE * len(below) + (BUTTONS if steer else 8) + legend

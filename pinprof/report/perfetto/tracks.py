@@ -50,7 +50,7 @@ class Track:
     start_ns: Int64s
     end_ns: Int64s
     describe: Callable[[int], Label] = field(repr=False)
-    """Gives the label of a slice by its place."""
+    """Gives the label of a slice by its index."""
     instants: bool = False
 
 

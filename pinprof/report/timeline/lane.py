@@ -65,7 +65,7 @@ class Lane:
     """Index into KINDS."""
     row: np.ndarray
     """The row of the event, of a block that of its longest event. Sources without a table have rows of `Stalls`, steps,
-    or places in `names`; the overlap band has -1."""
+    or indices into `names`; the overlap band has -1."""
     count: np.ndarray
     """The number of events that it stands for."""
     busy_ns: Int64s
@@ -83,7 +83,7 @@ class Lane:
         return len(self.start_ns)
 
     def taken(self, places: Int64s | Bools) -> "Lane":
-        """Return the lane with some of its rectangles, in the order of their places."""
+        """Return the lane with some of its rectangles, in the order of their indices."""
         columns = (self.start_ns, self.end_ns, self.kind, self.row, self.count, self.busy_ns)
         start, end, kind, row, count, busy = (column[places] for column in columns)
         return replace(self, start_ns=start, end_ns=end, kind=kind, row=row, count=count, busy_ns=busy)
@@ -240,7 +240,7 @@ def merge_narrow(
 
 
 def _first_of_blocks(lane: Lane, narrow: int, keep: Bools | None, *, mixed: bool) -> Int64s:
-    """Return the place of the first event of each block, which `merge_narrow` makes a rectangle."""
+    """Return the index of the first event of each block, which `merge_narrow` makes a rectangle."""
     if len(lane) == 0:
         return np.zeros(0, np.int64)
     merges = lane.busy_ns < narrow if keep is None else (lane.busy_ns < narrow) & ~keep

@@ -127,13 +127,13 @@ def _step_lane(trace: Trace, window: Window) -> Lane:
 def _host_lanes(analysis: Analysis, window: Window, *, nested: bool) -> Iterator[Lane | HiddenEvents]:
     trace = analysis.trace
     tables = (trace.annotations, trace.ops, trace.calls)
-    here = [np.flatnonzero(window.holds(table.start_ns, table.end_ns)) for table in tables]
-    threads = np.concatenate([table.thread[rows] for table, rows in zip(tables, here, strict=True)])
+    in_window = [np.flatnonzero(window.holds(table.start_ns, table.end_ns)) for table in tables]
+    threads = np.concatenate([table.thread[rows] for table, rows in zip(tables, in_window, strict=True)])
     per_thread = np.bincount(threads, minlength=len(trace.threads))
     used = [index for index in range(len(trace.threads)) if per_thread[index]]
     used.sort(key=lambda index: (ROLES.index(trace.threads[index].role), -per_thread[index]))
     for index in used[:MAX_THREADS]:
-        of_thread = [rows[table.thread[rows] == index] for table, rows in zip(tables, here, strict=True)]
+        of_thread = [rows[table.thread[rows] == index] for table, rows in zip(tables, in_window, strict=True)]
         thread = f"thread {trace.threads[index].tid} ({trace.threads[index].role})"
         frames = _frame_lanes(trace, window, index, f"Python frames, {thread}") if nested else ()
         for lane in (*_thread_lanes(analysis, thread, of_thread, nested=nested), *frames):
@@ -194,10 +194,10 @@ class _Stack(NamedTuple):
 def _gpu_lanes(analysis: Analysis, window: Window, *, with_memory: bool) -> Iterator[Lane | HiddenEvents]:
     trace = analysis.trace
     gpu, memory = trace.gpu, trace.memory.of_gpu if with_memory else {}
-    here = np.flatnonzero(window.holds(gpu.start_ns, gpu.end_ns))
+    in_window = np.flatnonzero(window.holds(gpu.start_ns, gpu.end_ns))
     named = {device.index: device.name for device in trace.info.devices}
-    for device in np.unique(gpu.device[here]):
-        rows = here[gpu.device[here] == device]
+    for device in np.unique(gpu.device[in_window]):
+        rows = in_window[gpu.device[in_window] == device]
         name = named.get(int(device))
         group = f"GPU {device}" + (f" ({name})" if name else "")
         if not why_no_band(analysis):

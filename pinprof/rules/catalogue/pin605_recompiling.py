@@ -28,17 +28,17 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not profile.step_ns or not again.any():
         return
     kinds = ((compile_times(trace), "the host compiles code"), (capture_times(trace), "CUDA graphs are recorded"))
-    done = [(times, time_per_step(trace, times) * again, what) for times, what in kinds]
-    done = [(times, took, what) for times, took, what in done if took.sum() > WORTH * profile.step_ns * whole.sum()]
-    if not done:
+    works = [(times, time_per_step(trace, times) * again, what) for times, what in kinds]
+    works = [(times, took, what) for times, took, what in works if took.sum() > WORTH * profile.step_ns * whole.sum()]
+    if not works:
         return
     words = [
         f"in {int((took > 0).sum())} of {counted(int(whole.sum()), 'recorded step')} {what}, for "
         f"{duration(float(took[took > 0].mean()))} each, as traced"
-        for _, took, what in done
+        for _, took, what in works
     ]
-    removed = frozenset(row for times, _, _ in done for row in _rows(trace, times, again & trace.steps.complete))
-    cost = sum(float(took.sum()) for _, took, _ in done) / float(whole.sum())
+    removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, again & trace.steps.complete))
+    cost = sum(float(took.sum()) for _, took, _ in works) / float(whole.sum())
     place, guards = _guards(trace)
     text = f"{'; '.join(words)}{_made(trace, again)}{guards}"
     yield Evidence(cost, text, *place, edits=Edits(removed_times=removed))

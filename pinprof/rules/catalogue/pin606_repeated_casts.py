@@ -20,17 +20,17 @@ LEAST = 2
 def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for steps whose backward passes all hand the gradients of as many casts to the same weights."""
     trace = details.trace
-    steps = [list(passes) for _, passes in groupby(passes_of(trace), key=lambda one: one.step)]
+    steps = [list(passes) for _, passes in groupby(passes_of(trace), key=lambda each_pass: each_pass.step)]
     count = profile.steps.count
     if not steps or len(steps) < count or not all(_repeats(trace, passes, steps[0]) for passes in steps):
         return
     like = steps[0][0]
     later = [again for passes in steps for again in passes[1:]]
     of_weights = [rows for again in later if (rows := casts_of_weights(trace, again)) is not None]
-    every = np.concatenate([again.casts for again in later])
-    rows = np.concatenate(of_weights) if len(of_weights) == len(later) else every[:0]
+    casts = np.concatenate([again.casts for again in later])
+    rows = np.concatenate(of_weights) if len(of_weights) == len(later) else casts[:0]
     share = 1.0 if len(rows) else like.weights / len(like.casts)
-    host, on_gpu = (share * time / count for time in times_of_ops(trace, rows if len(rows) else every))
+    host, on_gpu = (share * time / count for time in times_of_ops(trace, rows if len(rows) else casts))
     yield Evidence(
         max(on_gpu, min(host, late_ns(details, profile))),
         f"each of {len(steps[0])} micro-batches {profile.steps.per} casts {how_many(like.weights)} weights again: its "

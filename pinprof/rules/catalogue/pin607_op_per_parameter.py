@@ -71,7 +71,7 @@ def _tiny(details: Details, profile: Profile) -> Iterator[Evidence]:
 def _small(trace: Trace, divisor: int) -> _Small | None:
     gpu, launch = trace.gpu, trace.links.launch
     rows = launched_kernels(trace)
-    every = distinct(launch[rows]).astype(np.int64)
+    launching = distinct(launch[rows]).astype(np.int64)
     outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & main_threads(trace)[trace.calls.thread[launch[rows]]]
     rows = rows[outside]
     calls = launch[rows].astype(np.int64)
@@ -90,8 +90,8 @@ def _small(trace: Trace, divisor: int) -> _Small | None:
     if not ops:
         return None
     kept = distinct(calls[chosen])
-    since = np.diff(trace.calls.start_ns[every], prepend=trace.calls.start_ns[every[0]])
-    host = float(np.minimum(since, LONGEST * np.median(since))[np.searchsorted(every, kept)].sum()) / divisor
+    since = np.diff(trace.calls.start_ns[launching], prepend=trace.calls.start_ns[launching[0]])
+    host = float(np.minimum(since, LONGEST * np.median(since))[np.searchsorted(launching, kept)].sum()) / divisor
     by_count = tuple(sorted(ops, key=lambda op: -op[1]))
     return _Small(kept, by_count, float(np.median(gpu.duration_ns[rows[chosen]])), host)
 

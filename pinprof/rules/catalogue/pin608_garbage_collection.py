@@ -59,13 +59,13 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     outside = any(_outlasts(of, step) for of in stops.collections)  # of the regular step, which has none to save
     pauses = () if outside else (_stop(of, stops.steps) for of in stops.collections if of.ns)
     words = [_words(of, stops.steps) for of in most_first if of.ns >= WORTH * per_step * stops.steps]
-    asked = stops.asked_at or Place()
-    by_hand = f"; the program asks for it{at(asked)}" if stops.asked_at else ""
+    caller = stops.asked_at or Place()
+    by_hand = f"; the program asks for it{at(caller)}" if stops.asked_at else ""
     return Evidence(
         _cost_ns(stops, step, profile.steps.busy_ns),
         f"Python's garbage collector takes {duration(per_step)} per step on average, without the profiler: "
         f"{', '.join(words)}{by_hand}{_ranks(details)}",
-        *asked,
+        *caller,
         edits=Edits(stops=frozenset(pauses)),
         is_irregular=outside,
         fix=BY_HAND if stops.asked_at else "",

@@ -71,7 +71,7 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
 
 
 def _event(text: bytes, begin: int, ends: list[int], decode: Decode) -> tuple[Event | None, int]:
-    """Return the event that ends at the first of these places at which it is whole, and the number of that place."""
+    """Return the event that ends at the first of these positions at which it is whole, and how many were tried."""
     for width, end in enumerate(ends, start=1):
         event = decode(_stripped(text[begin:end]))
         if event is not None:

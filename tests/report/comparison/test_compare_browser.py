@@ -56,7 +56,7 @@ def test_both_count_from_their_compared_step_wherever_they_show(page: Page) -> N
     for key in ("PageDown", "0"):
         page.keyboard.press(key)
         span(page)
-        ticks = [one.locator(".ticks span").all_text_contents() for one in page.locator(".timeline").all()]
+        ticks = [timeline.locator(".ticks span").all_text_contents() for timeline in page.locator(".timeline").all()]
         assert ticks[0] == ticks[1] != []
         assert set(page.locator(".xtitle").all_text_contents()) == {"since the start of the compared step of each"}
     page.get_by_role("button", name="back", exact=True).first.click()
@@ -67,11 +67,11 @@ def test_both_are_on_one_axis_that_is_always_there(page: Page) -> None:
     first, second = page.locator(".timeline").all()
 
     def seen() -> list[bool]:
-        return [one.locator(".ticks span").first.is_visible() for one in (first, second)]
+        return [timeline.locator(".ticks span").first.is_visible() for timeline in (first, second)]
 
     first.scroll_into_view_if_needed()
     assert seen() == [True, False]
-    boxes = [box_of(one.locator(".rows")) for one in (first, second)]
+    boxes = [box_of(timeline.locator(".rows")) for timeline in (first, second)]
     assert boxes[0]["x"] == boxes[1]["x"]
     assert boxes[0]["width"] == boxes[1]["width"]
     assert page.locator(".overview:visible").count() == 1
@@ -102,7 +102,7 @@ def test_one_selection_sums_both(page: Page) -> None:
     page.evaluate("document.querySelector('.timeline').scrollIntoView()")
     page.locator(".plot").first.focus()
     span(page)
-    names = [box_of(one.locator(".names span", has_text="stream 7")) for one in (first, second)]
+    names = [box_of(timeline.locator(".names span", has_text="stream 7")) for timeline in (first, second)]
     rows = box_of(first.locator(".rows"))
     page.keyboard.down("Shift")
     page.mouse.move(rows["x"] + 0.1 * rows["width"], names[0]["y"] + 5)
@@ -167,7 +167,7 @@ def test_the_first_has_the_tools_for_both(page: Page) -> None:
     for name in ("select", "back", "zoom in", "all", "copy link", "keys"):
         assert first.get_by_role("button", name=name, exact=True).is_visible()
         assert not second.get_by_role("button", name=name, exact=True).is_visible()
-    assert [one.locator(".hint").is_visible() for one in (first, second)] == [True, False]
+    assert [timeline.locator(".hint").is_visible() for timeline in (first, second)] == [True, False]
     first.get_by_role("button", name="select", exact=True).click()
     assert page.locator(".plot.selecting").count() == 2
     first.get_by_role("button", name="move").click()
@@ -184,7 +184,7 @@ def test_the_first_has_the_tools_for_both(page: Page) -> None:
     for _ in range(8):
         first.get_by_role("button", name="next", exact=True).click()
         come_to_rest(page)
-        chosen |= {at for at, one in enumerate((first, second)) if one.locator(".chosen").is_visible()}
+        chosen |= {at for at, timeline in enumerate((first, second)) if timeline.locator(".chosen").is_visible()}
     assert first.locator(".found").inner_text().startswith("8 of ")
     assert chosen == {0, 1}
     first.locator(".find").press("Escape")

@@ -148,22 +148,28 @@ def test_a_finding_of_some_ranks_comes_after_those_of_all(tmp_path: Path) -> Non
     parts, _ = job(tmp_path, 3)
     parts[1] = replace(parts[1], findings=Findings(parts[1].findings[:1]))
     findings = compare_ranks(parts).findings
-    assert [(each.finding.rule.id, each.ranks) for each in findings] == [("PIN210", (0, 1, 2)), ("PIN101", (0, 2))]
+    assert [(entry.finding.rule.id, entry.ranks) for entry in findings] == [
+        ("PIN210", (0, 1, 2)),
+        ("PIN101", (0, 2)),
+    ]
 
 
 def at_sites(finding: Finding, sites: dict[str, float]) -> Finding:
     """Return a finding at several functions, of which each costs so much in ns."""
-    one = finding.evidence
-    each = tuple(replace(one, function=name, cost_ns=cost) for name, cost in sites.items())
-    return replace(finding, evidence=replace(one, function=each[0].function, cost_ns=sum(sites.values()), sites=each))
+    evidence = finding.evidence
+    places = tuple(replace(evidence, function=name, cost_ns=cost) for name, cost in sites.items())
+    return replace(
+        finding,
+        evidence=replace(evidence, function=places[0].function, cost_ns=sum(sites.values()), sites=places),
+    )
 
 
 def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ranks(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
-    one = parts[0].findings[0]
+    finding = parts[0].findings[0]
     by_rank = ({"a": 30.0, "b": 20.0}, {"b": 50.0, "c": 5.0}, {"d": 1.0})
     parts = [
-        replace(part, findings=Findings([at_sites(one, sites)])) for part, sites in zip(parts, by_rank, strict=True)
+        replace(part, findings=Findings([at_sites(finding, sites)])) for part, sites in zip(parts, by_rank, strict=True)
     ]
     ranks = compare_ranks(parts)
     shared, apart = ranks.findings
@@ -214,8 +220,8 @@ def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone
 
 def test_without_the_times_alone_nobody_is_named_either(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
-    one = [replace(parts[0], alone_ns=None), *parts[1:]]
-    assert "317 µs; for 1 other that is unknown" in job_to_text(compare_ranks(one), one, width=140)
+    unknown_first = [replace(parts[0], alone_ns=None), *parts[1:]]
+    assert "317 µs; for 1 other that is unknown" in job_to_text(compare_ranks(unknown_first), unknown_first, width=140)
     none = [replace(part, alone_ns=None) for part in parts]
     assert compare_ranks(none).shown_rank == 0
     text = job_to_text(compare_ranks(none), none)

@@ -68,7 +68,7 @@ def test_collectives_end_at_one_time_on_all_of_them() -> None:
 
 def test_the_first_ones_are_seen_and_the_others_are_a_button_away(tmp_path: Path) -> None:
     builders = [rank_trace(rank, late, world_size=3) for rank, late in enumerate((10, 600, 20))]
-    traces = [read_trace(each.write(tmp_path / f"{rank}.json")) for rank, each in enumerate(builders)]
+    traces = [read_trace(builder.write(tmp_path / f"{rank}.json")) for rank, builder in enumerate(builders)]
     ranks = compare_ranks([measure_rank(trace) for trace in traces])
     read = Page(rank_timelines(ranks, {rank: analyse(traces[rank]) for rank in ranks_to_draw(ranks)}))
     regions = [attributes for tag, attributes in read.tags if attributes.get("class") == "of-rank"]

@@ -113,8 +113,8 @@ def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
         assert pid == perfetto.pid
         assert not {pid, tid} & taken
         assert shown(slices)[1] == []
-        for one, following in pairwise(slices):
-            assert one.end + Decimal(APART_NS) / 1000 <= following.start  # a nanosecond of rounding changes nothing
+        for earlier, following in pairwise(slices):
+            assert earlier.end + Decimal(APART_NS) / 1000 <= following.start  # a nanosecond of rounding changes nothing
     assert {tid for _, tid in tracks} == names_of(perfetto.own, perfetto.pid).keys()
     arrows(perfetto.events, CATEGORY)
 

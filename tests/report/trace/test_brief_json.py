@@ -40,7 +40,7 @@ def ids(part: Any) -> Iterator[str]:
     """Yield all ids in a document."""
     if isinstance(part, dict):
         yield from (value for key, value in part.items() if key in {"id", "finding"} and value)
-        yield from (each for each in part.get("evidence", ()))
+        yield from (evidence for evidence in part.get("evidence", ()))
         for value in part.values():
             yield from ids(value)
     elif isinstance(part, list):
@@ -163,8 +163,8 @@ def test_json_without_a_file_is_printed(
 ) -> None:
     trace = copying_trace(tmp_path)
     monkeypatch.chdir(tmp_path)
-    given = invoke("report", *(str(trace) if word == "TRACE" else word for word in words))
-    assert json.loads(given.stdout) == json.loads(invoke("report", trace, "--json", "-", "--brief").stdout)
+    result = invoke("report", *(str(trace) if word == "TRACE" else word for word in words))
+    assert json.loads(result.stdout) == json.loads(invoke("report", trace, "--json", "-", "--brief").stdout)
     assert [path.name for path in tmp_path.iterdir()] == [trace.name]
 
 

@@ -40,7 +40,7 @@ def report() -> Report:
 
 def bars(figure: go.Figure, name: str) -> list[tuple[float, float]]:
     """Return start and length in ms of the bars of a kind, in order; those of the overlap band are left out."""
-    (series,) = [one for one in figure.data if one.name == name]
+    (series,) = [drawn for drawn in figure.data if drawn.name == name]
     band = [row for row, text in rows(figure).items() if text == "overlap"]
     columns = zip(series.base, series.x, series.y, strict=True)
     return sorted((round(base, 6), round(length, 6)) for base, length, row in columns if row not in band)
@@ -90,7 +90,7 @@ def test_it_can_be_restyled(trace: Path) -> None:
     figure = pinprof.timeline(trace)
     figure.update_traces(marker_color="teal", selector={"name": "kernel"})
     figure.update_layout(template="plotly_dark", title_text="mine")
-    assert [one.marker.color for one in figure.data if one.name == "kernel"] == ["teal"]
+    assert [series.marker.color for series in figure.data if series.name == "kernel"] == ["teal"]
     assert subtitle(figure)[1] == "All 4 complete steps, 3.99 ms."
 
 

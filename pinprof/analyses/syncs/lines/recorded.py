@@ -251,11 +251,11 @@ def _following_mark(trace: Trace, stalls: Stalls, at: Int64s, marked: Bools) -> 
     following = np.searchsorted(at, end)
     is_followed = following < len(at)
     mark_time = at[np.minimum(following, len(at) - 1)]
-    here = np.flatnonzero(marked)
-    begun = np.searchsorted(start[here], mark_time)  # stalls of the marked thread that began before the mark
+    marked_rows = np.flatnonzero(marked)
+    begun = np.searchsorted(start[marked_rows], mark_time)  # stalls of the marked thread that began before the mark
     of_last = np.zeros(len(start), bool)
-    if len(here):
-        last = here[np.maximum(begun - 1, 0)]
+    if len(marked_rows):
+        last = marked_rows[np.maximum(begun - 1, 0)]
         of_last = (np.arange(len(start)) == last) | ((op == op[last]) & (op != NONE))
-    meanwhile = begun > np.searchsorted(start[here], start)
+    meanwhile = begun > np.searchsorted(start[marked_rows], start)
     return np.where(is_followed & np.where(marked, of_last, ~meanwhile), following, NONE)

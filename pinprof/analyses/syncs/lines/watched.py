@@ -136,9 +136,9 @@ class WatchedWaits:
     def is_contested(self, line: SourceLine, kind: WaitKind) -> bool:
         """Return whether a wait of another line that may be of the kind was seen between the same two waits."""
         if (line.place, kind) not in self._contested:
-            here = {number for number, wait in enumerate(self._waits) if wait.line.place == line.place}
-            others = set(self._possible(kind)) - here
-            sides = [set().union(*(self._neighbours[number] for number in numbers)) for numbers in (here, others)]
+            of_line = {number for number, wait in enumerate(self._waits) if wait.line.place == line.place}
+            others = set(self._possible(kind)) - of_line
+            sides = [set().union(*(self._neighbours[number] for number in side)) for side in (of_line, others)]
             self._contested[line.place, kind] = bool(sides[0] & sides[1])
         return self._contested[line.place, kind]
 
@@ -164,8 +164,8 @@ class WatchedWaits:
 
     def _fits(self, wait: WatchedWait, kind: WaitKind, runs: Callable[[WatchedWait, str], bool]) -> bool:
         """Return whether a watched wait is of a kind: one recorded at its place if its call may run the recorded op."""
-        recorded = {there for there in self._kinds.get(wait.line.place, set()) if _on_thread(wait, there)}
-        if any(may_run(wait, there.op) for there in recorded):
+        recorded = {noted for noted in self._kinds.get(wait.line.place, set()) if _on_thread(wait, noted)}
+        if any(may_run(wait, noted.op) for noted in recorded):
             return kind in recorded
         return _on_thread(wait, kind) and runs(wait, kind.op)
 
