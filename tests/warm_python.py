@@ -29,7 +29,7 @@ words = sys.argv[1:]
 first = 0
 while words[first : first + 1] in (["-u"], ["-W"]):
     first += 1 + (words[first] == "-W")
-late = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
+late = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "CUDA_VISIBLE_DEVICES")
 early = [key for key in os.environ if key.startswith(("CUDA_", "KINETO_", "LD_", "MKL_", "PYTHON")) and key not in late]
 early = {{key for key in early if (key, os.environ[key]) not in (("PYTHONHASHSEED", "0"), ("PYTHONUTF8", "1"))}}
 other = first >= len(words) or words[first].startswith("-") and words[first] not in ("-c", "-m")
