@@ -139,6 +139,12 @@ def on_the_host(number: int, ops: int = 6) -> TraceBuilder:
     return builder
 
 
+def compiling() -> TraceBuilder:
+    builder = on_the_host(1)
+    builder.op("_compile.compile_inner (dynamo_timed)", 1, 70)
+    return builder
+
+
 def queued(kernels: int, lost: int) -> TraceBuilder:
     """Return 4 steps of a GPU that first runs a copy and N kernels of before; the last of these are lost."""
     builder = TraceBuilder()
@@ -298,6 +304,7 @@ NEAR_MISSES: dict[str, Recording] = {
     "kernels that were queued before and are all there": lambda: queued(20, lost=0),
     "an op that launched nothing": lambda: losing(0, 1, calls=True),
     "ops on tensors of the host, as many in each step": lambda: on_the_host(4),
+    "ops on tensors without data, while torch compiles": compiling,
     "captured into a graph": captured,
     "memsets, which CUPTI leaves out": lambda: with_call_in_each_step("cudaMemsetAsync"),
     "a function on the host": lambda: with_call_in_each_step("cudaLaunchHostFunc"),

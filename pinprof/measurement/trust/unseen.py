@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.intervals import covered, distinct, gaps
+from pinprof.intervals import contains, covered, distinct, gaps, union
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
 from pinprof.measurement.trust.losses import AT_END, OF_COPIES, RECORD_AGAIN, at_start, gpu_span_ns, lost_launches
@@ -10,6 +10,7 @@ from pinprof.replay.bound import GPU_BOUND, is_gpu_bound
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.idle_times import LATE_START_NS
 from pinprof.trace.links import step_at
+from pinprof.trace.one_time_work import compile_times
 from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.units import counted, duration, listed, percent, shortened
 
@@ -181,7 +182,8 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
     """Return the ops that launch nothing, several in a row between two launches, while all others of their names do.
 
     Ops that come equally often in each complete step are left out: they compute on tensors of the host, such as the
-    pieces of a batch or an optimizer's step count. Losses are never that even.
+    pieces of a batch or an optimizer's step count. Losses are never that even. So are ops while torch compiles: they
+    find out shapes, on tensors without data.
     """
     ops, size = trace.ops, len(trace.ops.names)
     has = np.zeros(len(ops), bool)
@@ -191,7 +193,9 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
     calling[op[op != NONE]] = True
     counts, with_launch = (np.bincount(ops.name[rows], minlength=size) for rows in (slice(None), has))
     usually = (with_launch >= OFTEN) & (2 * with_launch > counts)
-    silent = np.flatnonzero(usually[ops.name] & ~calling)
+    compiled = compile_times(trace)
+    compiling = contains(union(compiled.start_ns, compiled.end_ns), ops.start_ns)
+    silent = np.flatnonzero(usually[ops.name] & ~calling & ~compiling)
     between = np.searchsorted(np.sort(trace.calls.start_ns[launched]), ops.start_ns[silent])
     pairs = distinct(between * size + ops.name[silent])
     names_there = np.bincount(pairs // size, minlength=len(launched) + 1)
