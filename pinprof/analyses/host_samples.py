@@ -100,6 +100,10 @@ class CalledLine(Placed):
     part."""
     bookkeeping: int = 0
     """Its samples of kind `torch` in code that launches nothing, as listing the parameters of a module."""
+    library_lines: tuple[tuple[Place, int], ...] = ()
+    """Its samples of kind `library` by their innermost line, most first, without those in networks."""
+    in_networks: int = 0
+    """Its samples of kind `library` in networks that libraries define: their code launches ops."""
 
     @property
     def count(self) -> int:
@@ -161,6 +165,10 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         if any(frame.file.startswith(IMPORT) for frame in frames):
             of_line.imports += stack.count
         elif kind == "library" or keeps_books:
+            if any(frame.is_of(MODULE) for frame in below):
+                of_line.in_networks += stack.count * (kind == "library")
+            elif kind == "library":
+                of_line.library_lines[frames[-1].place] += stack.count
             of_line.libraries[_library_call(below)] += stack.count
             of_line.bookkeeping += stack.count * keeps_books
         lines.append(([_Line(frame.place, frame.origin) for frame in frames], stack.count))
@@ -183,6 +191,8 @@ class _LineSamples:
     kinds: Counter[CodeKind] = field(default_factory=Counter)
     libraries: Counter[LibraryCall] = field(default_factory=Counter)
     below: Counter[tuple[HostFrame, ...]] = field(default_factory=Counter)
+    library_lines: Counter[Place] = field(default_factory=Counter)
+    in_networks: int = 0
     bookkeeping: int = 0
     imports: int = 0
 
@@ -205,6 +215,8 @@ def _called(place: Place, samples: _LineSamples) -> CalledLine:
         bookkeeping=samples.bookkeeping,
         parts=_phase_samples(samples.below),
         imports=samples.imports,
+        library_lines=tuple(samples.library_lines.most_common()),
+        in_networks=samples.in_networks,
     )
 
 

@@ -69,6 +69,22 @@ def test_a_line_has_the_libraries_that_it_calls_without_imports() -> None:
     assert line.imports == 3
 
 
+def test_a_librarys_lines_are_told_apart_from_its_networks() -> None:
+    network = "torch/nn/modules/module.py:4:Module._call_impl > transformers/bert.py:7:Bert.forward"
+    (line,) = measured(
+        host_profile(
+            (5, "train.py:9:main > transformers/trainer.py:3:Trainer.train"),
+            (2, "train.py:9:main > transformers/trainer.py:4:Trainer.train"),
+            (3, f"train.py:9:main > transformers/trainer.py:3:Trainer.train > {network}"),
+            (4, f"train.py:9:main > {network} > torch/nn/functional.py:1:linear"),
+        )
+    ).called
+    assert line.library_lines == tuple(
+        (Place("transformers/trainer.py", number, "Trainer.train"), count) for number, count in ((3, 5), (4, 2))
+    )
+    assert line.in_networks == 3
+
+
 @pytest.mark.parametrize(
     ("below", "bookkeeping"),
     [

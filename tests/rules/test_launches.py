@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from fitting import fitting
+from host_builder import host_profile
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 from trace_parts import Scene, all_of, event, kernel, op, scene_of
 
-from pinprof.analyses.host_samples import CalledLine, CodeKind, HostSums, LibraryCall
+from pinprof.analyses.host_samples import CalledLine, CodeKind, HostSums, LibraryCall, measure_host
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import traces_to_json
@@ -559,6 +560,27 @@ def test_a_sampled_line_names_the_library_but_for_imports(imports: int, told: bo
     )
 
 
+def reading_in_a_library(builder: TraceBuilder, start: float, *, stack: tuple[str, ...]) -> None:
+    """A kernel that is read in the library's function, and a long pause behind it."""
+    builder.kernel(start + 10, 100, launch=start + 2)
+    builder.op("aten::item", start + 20, 100)
+    builder.call("cudaStreamSynchronize", start + 25, 90)
+    builder.kernel(start + 900, 20, launch=start + 890)
+    at = {"file": "train.py", "line": 7, "function": "main", "stack": list(stack), "cause": "item"}
+    builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [at]}]
+
+
+@pytest.mark.parametrize(("read_at", "told"), [(31, False), (32, True)])
+def test_samples_of_a_librarys_line_that_waits_are_waits(read_at: int, told: bool) -> None:
+    """Without the profiler it waits longer than in the trace. Another line of the same function is Python."""
+    stack = (f"lib/trainer.py:{read_at}:log", "train.py:7:main")
+    trace = read(partial(reading_in_a_library, stack=stack))
+    profile = host_profile((60, "train.py:7:main > lib/trainer.py:31:log"), (40, "torch/nn/linear.py:5:forward"))
+    findings = find(replace(measure(trace), host=measure_host(profile)), trace)
+    (text,) = [finding.evidence.text for finding in findings if finding.rule.id == "PIN603"]
+    assert ("it is in Python for 60 % of the step: 60 % at train.py:7" in text) is told
+
+
 @pytest.mark.parametrize(
     ("counts", "named"),
     [((40, 25, 25), "in json dumps"), ((60, 15, 15), "in json dumps → a"), ((30, 0, 0), "train.py:7")],
@@ -613,14 +635,15 @@ def test_the_steps_that_compile_again_are_counted_and_what_is_new_in_them_is_nam
 
 
 def test_the_guards_that_failed_in_the_run_are_named() -> None:
-    note = CompilerNote(Place("net.py", 10, "forward"), "tensor 'x' size mismatch. expected 4, actual 5", 2)
+    guard = "tensor 'x' size mismatch. expected 4, actual 5"
+    note = CompilerNote(Place("net.py", 10, "forward"), f"{guard}    # return x + 1  # net.py:10 in forward", 2)
     trace = read(compiling_again)
     none = (0,) * STEPS
     run = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, recompiled=(note,))
     trace = replace(trace, run=run)
     (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN605"]
     assert finding.evidence.place == note.place
-    assert finding.evidence.text.endswith(f"; guards that failed in this run: {note.reason} (at net.py:10)")
+    assert finding.evidence.text.endswith(f"; guards that failed in this run: {guard} (at net.py:10)")
 
 
 def test_after_many_steps_the_first_one_recorded_compiles_again_too() -> None:
@@ -648,6 +671,8 @@ def test_compiling_in_a_step_unlike_the_others_is_told_without_a_saving() -> Non
     assert finding.evidence.text == "in 1 of 6 recorded steps the host compiles code, for 19.9 ms each, as traced"
     assert finding.saving is None
     assert finding.severity == "high"
+    assert finding.evidence.is_irregular
+    assert not any(row.evidence.is_irregular for row in found(compiling_again))
 
 
 def test_weights_cast_again_are_counted_by_micro_batch() -> None:

@@ -30,8 +30,8 @@ PACK = "Pack the many small copies of this line into one, which also spares the 
 PACK_SOMEWHERE = "Pack the many small copies of the step into one, which also spares the loop around them (PIN106)."
 """The same of copies whose line is not known."""
 NO_OP = ("user", "library")
-"""Kinds of code in which the host runs no op of torch and waits for no input."""
-IN_TORCH = "within backward passes and the optimizer, which is torch's own code"
+"""Kinds of code that may run no op of torch and wait for no input."""
+IN_TORCH = "within backward passes and the optimizer, which is torch's own code or a hook's"
 RECORD = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
 
 LOOP = (
@@ -169,20 +169,26 @@ def _code(code: PauseCode) -> str:
 
 
 def _program_lines(details: Details, profile: Profile) -> list[tuple[CalledLine, float]]:
-    """Return the program's lines with their samples outside of torch, of input and of waits, most first.
+    """Return the program's lines with their samples outside of torch, of networks, of input and of waits, most first.
 
-    A call in C is sampled as the line that makes it, so a line that waits is left what it took besides its waits.
+    A call in C is sampled as the line that makes it, so a line that waits is left what it took besides its waits. All
+    samples of a library's line that waits are waits: without the profiler the host is sooner there, and waits longer.
     """
     host, step = profile.host, profile.step_ns
     if host is None or not step:
         return []
     waits: defaultdict[tuple[str | None, int | None], float] = defaultdict(float)
+    waiting = set()
     for site in details.syncs.sites:
-        waits[site.file, site.line] += site.in_steps.stall_ns / profile.steps.divisor / step * host.samples
+        if site.library is None or site.library.line is None:
+            waits[site.file, site.line] += site.in_steps.stall_ns / profile.steps.divisor / step * host.samples
+        else:
+            waiting.add(site.library[:2])
     lines = []
     for line in host.called:
-        in_python = sum(count for kind, count in line.kinds if kind in NO_OP) + line.bookkeeping
-        own = in_python - line.imports - waits[line.file, line.line]
+        in_python = sum(count for kind, count in line.kinds if kind in NO_OP) - line.in_networks + line.bookkeeping
+        in_waits = sum(count for place, count in line.library_lines if place[:2] in waiting)
+        own = in_python - line.imports - in_waits - waits[line.file, line.line]
         if own > 0 and line.file:
             lines.append((line, own))
     return sorted(lines, key=lambda line: -line[1])

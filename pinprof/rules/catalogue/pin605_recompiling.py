@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,6 +18,8 @@ WORTH = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""
 MOST_GUARDS = 3
 """Guards that a sentence names."""
+COMMENT = re.compile(r"\s+# ")
+"""Begins the source line that torch adds to a guard."""
 MOST_REGIONS = 6
 """Pieces of compiled code that a sentence names."""
 
@@ -37,11 +40,13 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
         f"{duration(float(took[took > 0].mean()))} each, as traced"
         for _, took, what in works
     ]
-    removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, again & trace.steps.complete))
+    outlasts = all(took[took > 0].mean() >= profile.step_ns for _, took, _ in works)  # a regular step has none to save
+    saving = again & trace.steps.complete & (not outlasts)
+    removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, saving))
     cost = sum(float(took.sum()) for _, took, _ in works) / float(whole.sum())
     place, guards = _guards(trace)
     text = f"{'; '.join(words)}{_made(trace, again)}{guards}"
-    yield Evidence(cost, text, *place, edits=Edits(removed_times=removed))
+    yield Evidence(cost, text, *place, edits=Edits(removed_times=removed), is_irregular=outlasts)
 
 
 def _guards(trace: Trace) -> tuple[Place, str]:
@@ -49,7 +54,7 @@ def _guards(trace: Trace) -> tuple[Place, str]:
     notes = trace.run.recompiled if trace.run else ()
     if not notes:
         return Place(), ""
-    guards = [f"{note.reason} ({at(note.place).strip()})" for note in notes]
+    guards = [f"{COMMENT.split(note.reason)[0]} ({at(note.place).strip()})" for note in notes]
     return notes[0].place, f"; guards that failed in this run: {listed(guards, MOST_GUARDS)}"
 
 
