@@ -240,10 +240,8 @@ def extreme(name: str, others: Sequence[str], expected: Order) -> Judge:
 
 def _extreme(chosen: Figure, others: Sequence[Figure], expected: Order) -> ClaimJudgement:
     relations = [order(chosen, other) for other in others]
-    most = (min if expected == "less" else max)(others, key=lambda figure: figure.median)
-    why = (
-        f"{shown(chosen)}; of the others the {'best' if expected == 'less' else 'worst'} is {most.name}, {shown(most)}"
-    )
+    top = (min if expected == "less" else max)(others, key=lambda figure: figure.median)
+    why = f"{shown(chosen)}; of the others the {'best' if expected == 'less' else 'worst'} is {top.name}, {shown(top)}"
     if all(relation == expected for relation in relations):
         return ClaimJudgement("confirmed", why)
     if any(relation in {"less", "more"} and relation != expected for relation in relations):

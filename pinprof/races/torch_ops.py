@@ -27,8 +27,8 @@ IGNORES_CONTENTS = (
 )
 """Operators that take tensors but do not read their contents, although their schema does not say so."""
 
-IGNORES_CONTENTS_ENDING = ("_like",)
-IGNORES_CONTENTS_BEGINNING = (
+IGNORES_CONTENTS_END = ("_like",)
+IGNORES_CONTENTS_START = (
     "aten::new_",
     "aten::empty",
     "aten::size",
@@ -74,8 +74,8 @@ def _training(schema: Any, argument: str) -> int | None:
 def _ignores_contents(op: Any, name: str) -> bool:
     return (
         name in IGNORES_CONTENTS
-        or name.endswith(IGNORES_CONTENTS_ENDING)
-        or name.startswith(IGNORES_CONTENTS_BEGINNING)
+        or name.endswith(IGNORES_CONTENTS_END)
+        or name.startswith(IGNORES_CONTENTS_START)
         or torch.Tag.inplace_view in op.tags
     )
 

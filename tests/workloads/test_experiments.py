@@ -272,9 +272,7 @@ def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, t
 @pytest.mark.slow
 def test_a_process_of_pinprof_itself_is_not_one_of_the_program(tmp_path: Path) -> None:
     with SpawnedProcess() as process:
-        (path,) = process.call(
-            record_case, "E2", tiny("E2"), "blocking", str(tmp_path / "e2.json"), "cpu", timeout_s=120
-        )
+        (path,) = process.call(record_case, "E2", tiny("E2"), "blocking", str(tmp_path / "e.json"), "cpu", timeout_s=99)
     assert read_trace(path).info.spawned is False
 
 

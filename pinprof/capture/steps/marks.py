@@ -199,11 +199,8 @@ class Marks(Observer):
         if finder.source is LOADER and not is_waiting_for_thread(frame):
             return False  # it may only prefetch batches
         better = worth_of(finder) - worth_of(owner_finder)
-        is_ahead = (
-            finder.source.is_certain
-            and owner_finder is not None
-            and finder.marks_passed >= owner_finder.marks_passed + MANY_CALLS
-        )
+        lead = finder.marks_passed - owner_finder.marks_passed if owner_finder is not None else 0
+        is_ahead = finder.source.is_certain and lead >= MANY_CALLS
         if better > 0 or (better == 0 and (frame is None or is_ahead)):
             self._owner = thread
         return thread == self._owner

@@ -94,9 +94,7 @@ def check_is_local(source: SourceFile, at: cst.Name) -> None:
         raise NotSafe(f"{name} is global")
     for node in source.nodes_named.get(name, ()):
         inner = source.variable_scope(node)
-        is_shared = inner is None or (
-            inner is not own and _is_nested(inner, own) and not _is_other_variable(inner, own, name)
-        )
+        is_shared = inner is None or (inner is not own and _is_nested(inner, own) and not _is_another(inner, own, name))
         if is_shared and _is_use(source, node):
             raise NotSafe(f"{name} is used in a nested function or in a comprehension")
     check_is_not_looked_at(source, scope, name)
@@ -111,7 +109,7 @@ def _is_nested(scope: MetadataScope, outer: MetadataScope) -> bool:
     return False
 
 
-def _is_other_variable(scope: MetadataScope, outer: MetadataScope, name: str) -> bool:
+def _is_another(scope: MetadataScope, outer: MetadataScope, name: str) -> bool:
     """Return whether a name in a nested function is its own variable, or that of another function around it.
 
     A class may look a name up in the module before it binds it, and `:=` in a comprehension binds it around that.

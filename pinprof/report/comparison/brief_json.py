@@ -79,7 +79,7 @@ def comparison_to_brief_json(comparison: Comparison) -> str:
 
 
 def _document(comparison: Comparison, document: whole.Compare, room: int) -> CompareBrief:
-    of_step = [number for number, figure in enumerate(document.figures) if not number or figure.within_noise is False]
+    of_step = [index for index, figure in enumerate(document.figures) if not index or figure.within_noise is False]
     waits, copies = differing(comparison.waits), differing(comparison.copies)
     findings = differing(comparison.findings)
     return CompareBrief(
@@ -88,29 +88,27 @@ def _document(comparison: Comparison, document: whole.Compare, room: int) -> Com
         verdict=document.verdict,
         sentence=cut(document.sentence, LONGEST),
         same_program=document.same_program,
-        figures=[
-            filled(BriefStepFigure, document.figures[number], id=f"/figures/{number}") for number in of_step[:room]
-        ],
-        waits=[_brief_wait(number, document.waits[number]) for number in waits[:room]],
+        figures=[filled(BriefStepFigure, document.figures[index], id=f"/figures/{index}") for index in of_step[:room]],
+        waits=[_brief_wait(index, document.waits[index]) for index in waits[:room]],
         copies=[
-            filled(BriefCopies, copy, id=f"/copies/{number}", time_ms=filled(whole.BriefFigure, copy.time_ms))
-            for number, copy in ((number, document.copies[number]) for number in copies[:room])
+            filled(BriefCopies, copy, id=f"/copies/{index}", time_ms=filled(whole.BriefFigure, copy.time_ms))
+            for index, copy in ((index, document.copies[index]) for index in copies[:room])
         ],
-        findings=[_brief_finding(number, document.findings[number]) for number in findings[:room]],
+        findings=[_brief_finding(index, document.findings[index]) for index in findings[:room]],
         more_changes=sum(max(len(places) - room, 0) for places in (of_step, waits, copies, findings)),
         cannot_tell=[cut(sentence, LONGEST) for sentence in _not_known(comparison)][:room],
     )
 
 
-def _brief_wait(number: int, wait: whole.WaitChangeJson) -> BriefWait:
+def _brief_wait(index: int, wait: whole.WaitChangeJson) -> BriefWait:
     stall = filled(whole.BriefFigure, wait.stall_ms)
-    return filled(BriefWait, wait, id=f"/waits/{number}", **_place_fields(wait), stall_ms=stall)
+    return filled(BriefWait, wait, id=f"/waits/{index}", **_place_fields(wait), stall_ms=stall)
 
 
-def _brief_finding(number: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
+def _brief_finding(index: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
     title, saving = cut(finding.title, LONGEST), filled(whole.BriefFigure, finding.saving_ms)
     at = _place_fields(finding)
-    return filled(BriefFindingChange, finding, id=f"/findings/{number}", title=title, **at, saving_ms=saving)
+    return filled(BriefFindingChange, finding, id=f"/findings/{index}", title=title, **at, saving_ms=saving)
 
 
 def _place_fields(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from pinprof.units import duration, percent
 
 MAX_TIMELINES = 4
 """Ranks of a job with a timeline: each makes the page larger, and its trace is read a second time."""
-SHOWN_AT_FIRST = 2
+SHOWN_FIRST = 2
 """Timelines that are shown at first; buttons show the others."""
 MARGIN = 0.02
 """The share of the shown steps that the first view shows before and after them."""
@@ -138,10 +138,8 @@ def _headline(ranks: Ranks) -> Markup:
         if ranks.findings:
             first = ranks.findings[0]
             at = f" in {finding_in(first)}" if finding_in(first) else ""
-            link, advice = (
-                "job-findings",
-                f"On {rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}.",
-            )
+            link = "job-findings"
+            advice = f"On {rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
     headline = Markup('<p class="headline">{}. <strong><a href="#{}">{}</a></strong></p>')
     return headline.format(inline_html(verdict_line(ranks)), link, inline_html(advice))
 
@@ -215,12 +213,10 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
         drawn.append((rank, fragment(analysis, most, shared=shared, first_ns=first, zero=zero)))
     button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
     region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
-    buttons = (
-        button.format(rank, "true" if number < SHOWN_AT_FIRST else "false") for number, (rank, _) in enumerate(drawn)
-    )
+    buttons = (button.format(rank, "true" if index < SHOWN_FIRST else "false") for index, (rank, _) in enumerate(drawn))
     regions = (
-        region.format(rank, "" if number < SHOWN_AT_FIRST else Markup(" hidden"), timeline)
-        for number, (rank, timeline) in enumerate(drawn)
+        region.format(rank, "" if index < SHOWN_FIRST else Markup(" hidden"), timeline)
+        for index, (rank, timeline) in enumerate(drawn)
     )
     return Markup(
         '{}<div class="steer ranks" role="group" aria-label="Ranks that are drawn">{}'

@@ -79,11 +79,9 @@ def traces_to_brief_json(
     for which `pinprof fix` has diffs.
     """
     briefed = [
-        BriefedTrace(
-            number, profile, findings, number in diffs, Quoting(Sources(profile.path, profile.info.made), code)
-        )
-        for number, (profile, findings) in enumerate(entries)
-        if shown is None or number == shown
+        BriefedTrace(index, profile, findings, index in diffs, Quoting(Sources(profile.path, profile.info.made), code))
+        for index, (profile, findings) in enumerate(entries)
+        if shown is None or index == shown
     ]
     sizes = [(size, len(briefed)) for size in SIZES] + [(SIZES[-1], most) for most in range(len(briefed) - 1, 0, -1)]
     return encoded_within(MOST_BYTES, (_brief(briefed[:most], len(entries), ranks, size) for size, most in sizes))

@@ -38,9 +38,7 @@ def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
     remark = why_no_finding(profile, findings)
     if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
         return Markup()
-    cards = [
-        _card(f"finding-{number}-{rank}", finding, analysis, quoting) for rank, finding in enumerate(findings, start=1)
-    ]
+    cards = [_card(f"finding-{number}-{rank}", finding, analysis, quoting) for rank, finding in enumerate(findings, 1)]
     shown_at_first = {action.number for action in brief_actions(profile, findings)} or set(range(FIRST))
     folded = [card for index, card in enumerate(cards) if index not in shown_at_first]
     more = Markup("<details><summary>{}</summary>\n{}\n</details>")

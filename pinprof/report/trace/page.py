@@ -102,7 +102,7 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
 def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -> Markup:
     """Return the report on one trace, the page's `number`-th."""
     profile, findings = entry.profile, entry.findings
-    first_advice = advice(profile, findings)
+    advised = advice(profile, findings)
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
     what_to_do = changes(number, entry, quoting)
     parts = list(_below(number, entry, PageContext([grid.name for grid in grids], f"tables-{number}", quoting)))
@@ -114,9 +114,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
         Markup('<p class="headline">{}</p>').format(inline_html(_sentence(entry))),
         note(" ".join(f"{capitalized(reason)}." for reason in evidence(profile, findings))),
-        Markup("<p><strong>{}</strong></p>").format(inline_html(first_advice.sentence))
-        if first_advice.finding is None
-        else "",
+        Markup("<p><strong>{}</strong></p>").format(inline_html(advised.sentence)) if advised.finding is None else "",
         *_doubts(profile),
         *_shares(profile, findings.verdict.cause),
         _figures(profile),

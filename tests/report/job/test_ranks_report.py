@@ -148,20 +148,14 @@ def test_a_finding_of_some_ranks_comes_after_those_of_all(tmp_path: Path) -> Non
     parts, _ = job(tmp_path, 3)
     parts[1] = replace(parts[1], findings=Findings(parts[1].findings[:1]))
     findings = compare_ranks(parts).findings
-    assert [(entry.finding.rule.id, entry.ranks) for entry in findings] == [
-        ("PIN210", (0, 1, 2)),
-        ("PIN101", (0, 2)),
-    ]
+    assert [(row.finding.rule.id, row.ranks) for row in findings] == [("PIN210", (0, 1, 2)), ("PIN101", (0, 2))]
 
 
 def at_sites(finding: Finding, sites: dict[str, float]) -> Finding:
     """Return a finding at several functions, of which each costs so much in ns."""
-    evidence = finding.evidence
-    places = tuple(replace(evidence, function=name, cost_ns=cost) for name, cost in sites.items())
-    return replace(
-        finding,
-        evidence=replace(evidence, function=places[0].function, cost_ns=sum(sites.values()), sites=places),
-    )
+    old = finding.evidence
+    parts = tuple(replace(old, function=name, cost_ns=cost) for name, cost in sites.items())
+    return replace(finding, evidence=replace(old, function=parts[0].function, cost_ns=sum(sites.values()), sites=parts))
 
 
 def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ranks(tmp_path: Path) -> None:
