@@ -2,14 +2,7 @@
 
 from pinprof.bench import article_judges as judges
 from pinprof.bench.experiment import ANSWER, ARTICLE, OURS, PROCESSES, QUESTION, TUTORIAL, Claim, Experiment, Size
-from pinprof.bench.judging import (
-    answers,
-    exposed,
-    hidden,
-    more,
-    never_waits,
-    waits,
-)
+from pinprof.bench.judging import answers, exposed, hidden, more, never_waits, waits
 
 OWN_STREAM = "the copy is on the stream of the kernels: the host runs ahead, the GPU copies and computes in turn (E10)"
 

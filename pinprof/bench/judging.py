@@ -4,19 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pinprof.bench.figures import (
-    MATTERS,
-    SAME,
-    Order,
-    alike,
-    by_size,
-    order,
-    shown,
-    spread,
-    times,
-    usable,
-    why_refused,
-)
+from pinprof.bench.figures import MATTERS, SAME, Order, alike, by_size, order, shown, spread, times, usable, why_refused
 from pinprof.bench.results import Bench, Figure
 from pinprof.units import counted
 

@@ -1,15 +1,6 @@
 """E15: the cost and the limits of pinned memory: claims of the texts, and their judges."""
 
-from pinprof.bench.experiment import (
-    GIB,
-    MIB,
-    OURS,
-    PROCESSES,
-    TUTORIAL,
-    Claim,
-    Experiment,
-    Size,
-)
+from pinprof.bench.experiment import GIB, MIB, OURS, PROCESSES, TUTORIAL, Claim, Experiment, Size
 from pinprof.bench.figures import MATTERS, Order, order, shown
 from pinprof.bench.judging import (
     BARELY,
@@ -178,13 +169,7 @@ PINNED_MEMORY = Experiment(
     sizes=(
         Size("least", MIB, "bytes of the smallest allocation", of_text=False),
         Size("most", GIB, "bytes of the largest one", quick=64 * MIB, of_text=False),
-        Size(
-            "share",
-            50,
-            "percent of the host's memory pinned at most, within room and time",
-            quick=5,
-            of_text=False,
-        ),
+        Size("share", 50, "percent of the host's memory pinned at most, within room and time", quick=5, of_text=False),
     ),
     cases=("allocate, pageable", "allocate, pinned", "allocate, pinned again"),
     changed="the text warns of it and has no program for it",

@@ -168,10 +168,7 @@ OF_PROCESSES = {
                 differs="of small copies the time to start decides, of large ones the rate",
             ),
             Claim(
-                "The rates differ from machine to machine",
-                (PROCESSES,),
-                judges.differ_between_machines,
-                "NVS 4200M",
+                "The rates differ from machine to machine", (PROCESSES,), judges.differ_between_machines, "NVS 4200M"
             ),
             Claim(
                 "They depend on the host's board, CPU and chipset, and on the GPU",

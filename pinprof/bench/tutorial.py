@@ -243,9 +243,7 @@ TUTORIALS = (
                 "After a synchronize they are right", (TUTORIAL,), right("read after synchronize"), "none of 100 tries"
             ),
             Claim(
-                'to("cuda", non_blocking=True).mean() is right without a synchronize',
-                (TUTORIAL,),
-                right(*judges.SENT),
+                'to("cuda", non_blocking=True).mean() is right without a synchronize', (TUTORIAL,), right(*judges.SENT)
             ),
             Claim(
                 "When a non_blocking copy to the GPU returns, the data may still be on the host",
@@ -271,11 +269,7 @@ TUTORIALS = (
             Size("columns", 999_999, "numbers of 8 bytes in a row"),
             Size("tries", 100, "how often it is tried", quick=10),
         ),
-        cases=(
-            "read at once",
-            "read after synchronize",
-            *judges.SENT,
-        ),
+        cases=("read at once", "read after synchronize", *judges.SENT),
         changed="each try has other numbers: else the memory of the copy before holds the right ones. What goes to the "
         "GPU is a tenth as large; whether its copy has ended when its call returns, and how busy other threads are "
         "meanwhile, no text measures",

@@ -304,11 +304,7 @@ def sent_at_once(of: Measured) -> ClaimJudgement:
         f"while the copy before still runs, the host asks for {shown(large)} of large pinned tensors and "
         f"{shown(small)} of small pageable ones (E2); on the GPU two copies run at once in {shown(both)} of the time"
     )
-    return decide(
-        why,
-        confirmed=max(large.low, small.low) >= HIDDEN,
-        refuted=max(large.high, small.high) <= BARELY,
-    )
+    return decide(why, confirmed=max(large.low, small.low) >= HIDDEN, refuted=max(large.high, small.high) <= BARELY)
 
 
 def faster_in_threads(of: Measured) -> ClaimJudgement:

@@ -129,12 +129,7 @@ class _Recorder:
     """Records one script: finds its steps, advances its recording, ends it, and follows the processes it starts."""
 
     def __init__(
-        self,
-        recording: Recording,
-        notes: Notes,
-        config: ChildConfig,
-        agreement: Agreement | None,
-        stretch_after: float,
+        self, recording: Recording, notes: Notes, config: ChildConfig, agreement: Agreement | None, stretch_after: float
     ) -> None:
         alone = agreement is None
         self.recording, self.notes, self.config = recording, notes, config

@@ -65,12 +65,7 @@ def _subject(sites: Sequence[Site]) -> str:
 def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:
     """Return the places of findings, in their order, one for each of their sites."""
     return tuple(
-        CodePlace(
-            *site.evidence.place,
-            finding.rule.id,
-            finding.rule.title,
-            f"{finding.title}: {site.evidence.text}",
-        )
+        CodePlace(*site.evidence.place, finding.rule.id, finding.rule.title, f"{finding.title}: {site.evidence.text}")
         for finding in findings
         for site in finding.sites
     )

@@ -152,9 +152,7 @@ if not TYPE_CHECKING:
             if figure.is_in_record
         ],
         bases=(Document,),
-        namespace={
-            "__doc__": "Sums over the complete steps, divided by their number: what `pinprof check` limits.",
-        },
+        namespace={"__doc__": "Sums over the complete steps, divided by their number: what `pinprof check` limits."},
     )
 """A record with a field for each figure that is a sum per step."""
 

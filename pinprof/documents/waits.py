@@ -8,16 +8,7 @@ from msgspec import UNSET, UnsetType
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.document import NOT_IN_OLDER, ByteSize, Count, Document, Gbps, Ms, Share, doc, one_of
-from pinprof.documents.fields import (
-    Direction,
-    Guards,
-    Library,
-    Memory,
-    PlacedJson,
-    ThreadRole,
-    WaitCause,
-    WaitVerdict,
-)
+from pinprof.documents.fields import Direction, Guards, Library, Memory, PlacedJson, ThreadRole, WaitCause, WaitVerdict
 
 
 class SiteJson(PlacedJson, kw_only=True):

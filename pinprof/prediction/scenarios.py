@@ -48,8 +48,7 @@ class Scenario(Struct, frozen=True, repr_omit_defaults=True):
         Region | None, doc("what CUDA graphs launch: one, or as many as the waits of this region cut it into")
     ] = None
     fused_optimizer: Annotated[
-        bool,
-        doc("one launch makes an optimizer's step; Adam and AdamW read and write the GPU's memory once for it"),
+        bool, doc("one launch makes an optimizer's step; Adam and AdamW read and write the GPU's memory once for it")
     ] = False
     host_speed: Annotated[float, doc("factor by which the host is faster")] = 1.0
     gpu_speed: Annotated[float, doc("factor by which kernels are faster")] = 1.0

@@ -165,12 +165,7 @@ class Replay:
         return bound_of(self.ranks[0], self.step_ns) or HOST
 
     def run(
-        self,
-        changed: Sequence[Program],
-        *,
-        host_speed: float = 1.0,
-        gpu_speed: float = 1.0,
-        batch_ns: float = inf,
+        self, changed: Sequence[Program], *, host_speed: float = 1.0, gpu_speed: float = 1.0, batch_ns: float = inf
     ) -> Pace:
         """Return the pace of changed programs of all ranks.
 

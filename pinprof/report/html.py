@@ -105,9 +105,7 @@ def _row(columns: Sequence[Column], row: Sequence[str], *, is_stacked: bool) -> 
     name, *cells = row
     rest = (
         Markup("<td{}{}>{}</td>").format(
-            _number(column),
-            Markup(' data-label="{}"').format(column.title) if is_stacked else "",
-            inline_html(cell),
+            _number(column), Markup(' data-label="{}"').format(column.title) if is_stacked else "", inline_html(cell)
         )
         for column, cell in zip(columns[1:], cells, strict=True)
     )

@@ -90,14 +90,7 @@ def page(title: str, body: Markup) -> Markup:
 {}}})();</script>
 {}</body>
 </html>
-""").format(
-        POLICY,
-        title,
-        Markup().join(map(_resource, STYLES)),
-        body,
-        scripts,
-        _charts() if CHART in body else "",
-    )
+""").format(POLICY, title, Markup().join(map(_resource, STYLES)), body, scripts, _charts() if CHART in body else "")
 
 
 @cache

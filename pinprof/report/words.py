@@ -16,11 +16,7 @@ NO_GPU_WORK = (
     "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
     "pinprof report names the lines of the host"
 )
-HOW_KNOWN = {
-    "measured": "measured without profiler",
-    "given": "as given",
-    "estimated": "estimated without profiler",
-}
+HOW_KNOWN = {"measured": "measured without profiler", "given": "as given", "estimated": "estimated without profiler"}
 """How the length of a step is known, by its source."""
 SHOWN_PARTS = 2
 """Parts of the path of a library's file that a table shows."""

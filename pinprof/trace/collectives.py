@@ -30,10 +30,7 @@ ELEMENT_BYTES: Final = {
     **dict.fromkeys(("Bool", "Byte", "Char", "Float8_e4m3fn", "Float8_e5m2"), 1),
 }
 """Bytes of an element, by what torch.distributed calls its type."""
-ON_THE_BUS: Final = (
-    (re.compile("^all_?reduce"), 2),
-    (re.compile("gather|scatter|all_?to_?all"), 1),
-)
+ON_THE_BUS: Final = ((re.compile("^all_?reduce"), 2), (re.compile("gather|scatter|all_?to_?all"), 1))
 """How often each rank sends and receives the share of every other rank, by the names of collectives.
 
 From https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md: the rate is then that of the slowest link.

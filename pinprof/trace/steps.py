@@ -190,9 +190,7 @@ class AnnotationKind(NamedTuple):
 SGLANG, VLLM = "SGLang", "vLLM"
 MARKS = (
     AnnotationKind(
-        VLLM,
-        "execute_context_N_generation_N",
-        re.compile(r"execute(?:_\d+)?_context_\d+\(.*\)_generation_\d+\(.*\)"),
+        VLLM, "execute_context_N_generation_N", re.compile(r"execute(?:_\d+)?_context_\d+\(.*\)_generation_\d+\(.*\)")
     ),
     AnnotationKind(VLLM, "execute_new_N_cached_N", re.compile(r"execute_new_\d+_cached_\d+")),
     AnnotationKind(VLLM, "gpu_model_runner: forward", re.compile(r"(?:v\d+_)?gpu_model_runner: forward")),

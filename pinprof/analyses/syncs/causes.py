@@ -116,11 +116,7 @@ WAITS: Final = {
         goes_with_copies=True,
     ),
     "blocking_copy_dtoh": Cause(
-        "blocking copy to the host",
-        COPY_WAIT,
-        copy=DIRECTIONS[DTOH],
-        empties_stream=True,
-        is_blocking_copy=True,
+        "blocking copy to the host", COPY_WAIT, copy=DIRECTIONS[DTOH], empties_stream=True, is_blocking_copy=True
     ),
     "pageable_copy": Cause("pageable copy", COPY_WAIT, goes_with_copies=True),
     "tensor_from_host": Cause(

@@ -25,17 +25,7 @@ from pinprof.program.hooks import contained, replaced
 from pinprof.program.machine import Clock, EventMark
 from pinprof.step_statistics import Series
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import (
-    CAPTURE,
-    CHECKPOINT,
-    COMPILE,
-    EPOCH,
-    EVALUATION,
-    NOWHERE,
-    IrregularWork,
-    Later,
-    RunLog,
-)
+from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, IrregularWork, Later, RunLog
 
 MOST_STEPS: Final = 20_000
 """Further steps are only summed: a run may have millions."""

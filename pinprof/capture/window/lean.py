@@ -123,10 +123,7 @@ class Stretch:
     """
 
     def __init__(
-        self,
-        path: Path,
-        make_profiler: MakeProfiler,
-        describe: Callable[[str], Mapping[str, object]],
+        self, path: Path, make_profiler: MakeProfiler, describe: Callable[[str], Mapping[str, object]]
     ) -> None:
         self.path = path
         self.marker = ""

@@ -6,19 +6,7 @@ from typing import Annotated, TypeAlias
 from pinprof import rules
 from pinprof.comparison import ComparedFigure, Comparison, StepVerdict, Value, changes
 from pinprof.comparison.figures import FigureOutcome
-from pinprof.document import (
-    Count,
-    Document,
-    Ms,
-    Range,
-    RangeMs,
-    Share,
-    Words,
-    doc,
-    encoded,
-    filled,
-    range_ms,
-)
+from pinprof.document import Count, Document, Ms, Range, RangeMs, Share, Words, doc, encoded, filled, range_ms
 from pinprof.documents.fields import (
     Bound,
     DeviceJson,

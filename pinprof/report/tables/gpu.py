@@ -23,16 +23,7 @@ from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.lines import Place
 from pinprof.trace.links import follow
-from pinprof.trace.tables import (
-    DIRECTIONS,
-    HOST_MEMORIES,
-    KERNEL,
-    NONE,
-    Bools,
-    Int32s,
-    Int64s,
-    Trace,
-)
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Bools, Int32s, Int64s, Trace
 
 OF_WORK = Field("share", "of GPU work", SHARE, "the time in which GPUs work, including copies", ("total", "whole"))
 LAUNCHED = (Field("stream", "stream"), Field("op", "launched by"), *WHERE)

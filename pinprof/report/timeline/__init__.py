@@ -141,10 +141,7 @@ def fragment(
 
 
 def in_words(
-    analysis: Analysis,
-    detail: PageDrawing,
-    view: Window | None,
-    first_ns: tuple[float, float] | None = None,
+    analysis: Analysis, detail: PageDrawing, view: Window | None, first_ns: tuple[float, float] | None = None
 ) -> str:
     """Return sentences on what is drawn, merged and left out.
 

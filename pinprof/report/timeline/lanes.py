@@ -32,18 +32,7 @@ from pinprof.report.timeline.lane import (
 from pinprof.report.timeline.steps import Window
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.frames import frame, origin_of
-from pinprof.trace.tables import (
-    HOST_MEMORIES,
-    KERNEL,
-    MEMCPY,
-    MEMSET,
-    NONE,
-    WHOLE_TRACE,
-    Bools,
-    Int64s,
-    Table,
-    Trace,
-)
+from pinprof.trace.tables import HOST_MEMORIES, KERNEL, MEMCPY, MEMSET, NONE, WHOLE_TRACE, Bools, Int64s, Table, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
 OP_LEVELS, ANNOTATION_LEVELS, CALL_LEVELS, STREAM_LEVELS = 4, 2, 1, 3

@@ -10,11 +10,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart
 from pinprof.report.words import printable, worth
 from pinprof.rules import Finding, Findings
-from pinprof.rules.catalogue import (
-    pin102_blocking_copies,
-    pin104_unpinned_batches,
-    pin105_batches_without_pin_memory,
-)
+from pinprof.rules.catalogue import pin102_blocking_copies, pin104_unpinned_batches, pin105_batches_without_pin_memory
 from pinprof.trace.sources import Sources
 
 MOST = 3

@@ -89,11 +89,7 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 
 def _how_to_spare(
-    details: Details,
-    profile: Profile,
-    place: Place,
-    code: PausedCode | None,
-    lines: Sequence[tuple[CalledLine, float]],
+    details: Details, profile: Profile, place: Place, code: PausedCode | None, lines: Sequence[tuple[CalledLine, float]]
 ) -> str:
     """Return what to do about the Python of this line, or of the step where no line is known."""
     copied = [copies.place for copies in many_small(details, profile)] if place.line is not None else []

@@ -52,11 +52,7 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
             f"{what}: {count} {profile.steps.per}, {duration(per_step(trace, profile, rows[of_kind]))}; mostly "
             f"{kernel}; {DEFAULTS[what]}"
         )
-    yield Evidence(
-        time,
-        ". ".join(words),
-        at_most=Edits(removed_works=frozenset(rows[chosen].tolist())),
-    )
+    yield Evidence(time, ". ".join(words), at_most=Edits(removed_works=frozenset(rows[chosen].tolist())))
 
 
 def _is_full(name: str) -> bool:
