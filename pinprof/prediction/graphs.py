@@ -154,11 +154,18 @@ SMALL_NS: Final = 1_000.0
 FUSED_OP: Final = re.compile(r"aten::_fused_\w+_$")
 
 
+FUSIBLE: Final = re.compile(
+    r"Optimizer\.step#(Adadelta|Adagrad|Adam|AdamW|Adamax|ASGD|NAdam|RAdam|RMSprop|Rprop|SGD)\.step"
+)
+"""Torch's marks of the optimizers that have `fused` or `foreach`. Those of programs and other packages have neither."""
+
+
 def calls_to_fuse(trace: Trace, syncs: Syncs) -> frozenset[int]:
     """Return the calls of optimizers that are not fused yet: a fused optimizer makes one in their place."""
-    calls = capture_of(trace, syncs, "optimizer").calls
+    calls, marks = capture_of(trace, syncs, "optimizer").calls, trace.annotations
     fused = np.append(trace.ops.named(lambda name: FUSED_OP.match(name) is not None), False)
-    return frozenset(calls[~fused[trace.links.op[calls]]].tolist())
+    fusible = contains(marks.times(marks.named(lambda name: FUSIBLE.fullmatch(name) is not None)), trace.calls.start_ns)
+    return frozenset(calls[fusible[calls] & ~fused[trace.links.op[calls]]].tolist())
 
 
 def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:

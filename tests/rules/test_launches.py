@@ -619,6 +619,19 @@ def test_the_report_tells_how_kernels_are_launched() -> None:
     ]
 
 
+def with_two_optimizers(builder: TraceBuilder, start: float, *, other: str) -> None:
+    """Small kernels; one optimizer launches those from 6 to 22, another one seven more."""
+    looping_optimizer(builder, start, length=480)
+    builder.event("user_annotation", f"Optimizer.step#{other}.step", start + 700, 205)
+
+
+@pytest.mark.parametrize(("other", "launches"), [("SGD", "23"), ("Muon", None)])
+def test_only_torchs_optimizers_can_be_fused(other: str, launches: str | None) -> None:
+    """Sixteen launches of Adam alone are not many."""
+    texts = [row.evidence.text for row in found(partial(with_two_optimizers, other=other)) if row.rule.id == "PIN602"]
+    assert [f"makes {launches} launches" in text for text in texts] == [True] * (launches is not None)
+
+
 def evidence(scene: Scene, rule: str) -> str:
     (finding,) = [finding for finding in found(scene) if finding.rule.id == rule]
     return finding.evidence.text

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
-from pinprof.prediction.graphs import calls_to_fuse, fused_ns
+from pinprof.prediction.graphs import calls_to_fuse, capture_of, fused_ns
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.units import duration, how_many
@@ -16,22 +16,27 @@ LEAST = 0.01
 
 def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for optimizers that are not fused, whose launches come late or whose kernels take long."""
-    launches, late = profile.launches, late_ns(details, profile)
-    phase = next((part for part in launches.phases if part.name == "optimizer"), None) if launches else None
-    if phase is None or phase.launches < MANY:
+    late = late_ns(details, profile)
+    phases = profile.launches.phases if profile.launches else ()
+    phase = next((part for part in phases if part.name == "optimizer"), None)
+    if phase is None:
         return
     calls = calls_to_fuse(details.trace, details.syncs)
+    share = len(calls) / max(
+        len(capture_of(details.trace, details.syncs, "optimizer").calls), 1
+    )  # others cannot be fused
+    launches, host_ns = phase.launches * share, phase.host_ns * share
     spared = _spared_ns(details, calls) / profile.steps.divisor
-    if not calls or (not late and spared < LEAST * (profile.step_ns or 0.0)):
+    if launches < MANY or (not late and spared < LEAST * (profile.step_ns or 0.0)):
         return
     less = f", and {duration(spared)} less in a fused optimizer" if spared else ""
     launched = (
-        f"the optimizer makes {how_many(phase.launches)} launches {profile.steps.per}, for which the host takes "
-        f"{duration(phase.host_ns)} as traced"
+        f"the optimizer makes {how_many(launches)} launches {profile.steps.per}, for which the host takes "
+        f"{duration(host_ns)} as traced"
     )
     yield Evidence(
-        max(min(phase.host_ns, late), spared),
-        f"{launched}; their kernels run for {duration(phase.kernel_ns)}{less}",
+        max(min(host_ns, late), spared),
+        f"{launched}; their kernels run for {duration(phase.kernel_ns * share)}{less}",
         brief=launched,
         edits=Edits(fused=calls),
     )
