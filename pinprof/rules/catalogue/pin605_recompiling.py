@@ -40,13 +40,12 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
         f"{duration(float(took[took > 0].mean()))} each, as traced"
         for _, took, what in works
     ]
-    outlasts = all(took[took > 0].mean() >= profile.step_ns for _, took, _ in works)  # a regular step has none to save
-    saving = again & trace.steps.complete & (not outlasts)
-    removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, saving))
+    regular = again & trace.steps.complete
+    removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, regular))
     cost = sum(float(took.sum()) for _, took, _ in works) / float(whole.sum())
     place, guards = _guards(trace)
     text = f"{'; '.join(words)}{_made(trace, again)}{guards}"
-    yield Evidence(cost, text, *place, edits=Edits(removed_times=removed), is_irregular=outlasts)
+    yield Evidence(cost, text, *place, edits=Edits(removed_times=removed), is_irregular=not regular.any())
 
 
 def _guards(trace: Trace) -> tuple[Place, str]:
