@@ -79,10 +79,10 @@ def returning(times: Series, number: Series) -> Series:
     for period in range(2, min(LONGEST_PERIOD, len(times) // FEWEST_RETURNS) + 1):
         whole = len(row) // period * period
         phase = int(np.median(row[:whole].reshape(-1, period), axis=0).argmax())
-        at = np.flatnonzero(row_number % period == phase)
-        others = np.delete(times, at)
-        if 0 < len(at) < len(times) and times[at].min() >= max(EXTRA * usual, np.quantile(others, TAKEN_FOR_NOISE)):
-            return at
+        rows = np.flatnonzero(row_number % period == phase)
+        others = np.delete(times, rows)
+        if 0 < len(rows) < len(times) and times[rows].min() >= max(EXTRA * usual, np.quantile(others, TAKEN_FOR_NOISE)):
+            return rows
     return np.arange(0)
 
 

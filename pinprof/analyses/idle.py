@@ -167,8 +167,8 @@ def idle_gaps(
 
 
 def _is_among(times: Int64s, ordered: Int64s) -> Bools:
-    at = np.searchsorted(ordered, times)
-    return (at < len(ordered)) & (np.append(ordered, 0)[at] == times)
+    index = np.searchsorted(ordered, times)
+    return (index < len(ordered)) & (np.append(ordered, 0)[index] == times)
 
 
 def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:

@@ -141,12 +141,12 @@ def _sums_by_name(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> t
     host, kernel = (np.bincount(which, weight, minlength=len(codes)) for weight in (sums.since_ns, sums.kernel_ns))
     return tuple(
         LaunchSums(
-            None if codes[at] == NONE else text(int(codes[at])),
-            int(count[at]) / sums.divisor,
-            float(host[at]) / sums.divisor,
-            float(kernel[at]) / sums.divisor,
+            None if codes[index] == NONE else text(int(codes[index])),
+            int(count[index]) / sums.divisor,
+            float(host[index]) / sums.divisor,
+            float(kernel[index]) / sums.divisor,
         )
-        for at in np.argsort(-count, kind="stable")[:MOST_NAMES].tolist()
+        for index in np.argsort(-count, kind="stable")[:MOST_NAMES].tolist()
     )
 
 
@@ -193,11 +193,11 @@ def measure_pause(trace: Trace, waiting_for_input: Intervals) -> Pause | None:
     ends_last = np.maximum.accumulate(np.where(end > np.roll(reached, 1), np.arange(len(end)), 0))
 
     def name_of(rank: int) -> str:
-        at = int(order[rank])
+        index = int(order[rank])
         for table, chosen in zip(tables, rows, strict=True):
-            if at < len(chosen):
-                return table.name_of(int(chosen[at]))
-            at -= len(chosen)
+            if index < len(chosen):
+                return table.name_of(int(chosen[index]))
+            index -= len(chosen)
         return "the wait for a batch"
 
     longest: list[float] = []
@@ -207,8 +207,8 @@ def measure_pause(trace: Trace, waiting_for_input: Intervals) -> Pause | None:
         open_until = max(begin, reached[first - 1]) if first else begin  # an op may run on from the step before
         edges = np.concatenate(([open_until], np.maximum(reached[first:last], begin)))
         gaps = np.concatenate((start[first:last], [stop])) - edges
-        at = int(gaps.argmax())
-        longest.append(max(float(gaps[at]), 0.0))
-        after = name_of(ends_last[first + at - 1]) if at or open_until > begin else ""
-        places[after, name_of(first + at) if first + at < last else ""] += 1
+        index = int(gaps.argmax())
+        longest.append(max(float(gaps[index]), 0.0))
+        after = name_of(ends_last[first + index - 1]) if index or open_until > begin else ""
+        places[after, name_of(first + index) if first + index < last else ""] += 1
     return Pause(median(longest), *places.most_common(1)[0][0])

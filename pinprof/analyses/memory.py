@@ -38,23 +38,23 @@ def measure_memory(trace: Trace) -> tuple[MemoryPeak, ...]:
 def _peak(trace: Trace, device: int, rows: Int64s) -> MemoryPeak:
     memory, steps = trace.memory, trace.steps
     row = rows[memory.allocated[rows].argmax()]
-    at, reserved = memory.at_ns[[row]], int(memory.reserved[rows].max())
-    step = int(step_at(steps, at)[0]) if steps.on_host else NONE
-    passed = (at[0] - steps.start_ns[step]) / (steps.end_ns[step] - steps.start_ns[step]) if step != NONE else None
+    at_ns, reserved = memory.at_ns[[row]], int(memory.reserved[rows].max())
+    step = int(step_at(steps, at_ns)[0]) if steps.on_host else NONE
+    passed = (at_ns[0] - steps.start_ns[step]) / (steps.end_ns[step] - steps.start_ns[step]) if step != NONE else None
     return MemoryPeak(
         device,
         allocated_bytes=int(memory.allocated[row]),
         reserved_bytes=None if reserved == NONE else reserved,
-        at_ns=int(at[0]),
+        at_ns=int(at_ns[0]),
         step=None if step == NONE else step + 1,
         step_fraction=None if passed is None else float(passed),
-        op=_op_at(trace, at, int(memory.thread[row])),
+        op=_op_at(trace, at_ns, int(memory.thread[row])),
     )
 
 
-def _op_at(trace: Trace, at: Int64s, thread: int) -> str | None:
+def _op_at(trace: Trace, at_ns: Int64s, thread: int) -> str | None:
     ops = trace.ops
-    moment = HostEvents(ops.names, at, at, np.zeros(1, np.int32), np.full(1, thread, np.int32))
+    moment = HostEvents(ops.names, at_ns, at_ns, np.zeros(1, np.int32), np.full(1, thread, np.int32))
     op = int(enclosing(ops, moment)[0]) if thread != NONE else NONE
     inner = op
     while op != NONE and ALLOCATION.match(ops.name_of(op)):

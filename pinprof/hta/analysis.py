@@ -142,11 +142,11 @@ def _values(recording: EventColumns, name: str) -> object:
 
 def _counters(recording: EventColumns) -> dict[str, list[object]]:
     """Return the columns of CUPTI's counters, -1 where not recorded."""
-    at = np.flatnonzero(recording.of_category({COUNTERS}))
-    if not len(at):
+    rows = np.flatnonzero(recording.of_category({COUNTERS}))
+    if not len(rows):
         return {}
     columns: dict[str, list[object]] = {}
-    for row, counted in zip(at.tolist(), counters(recording.path, recording.rows.entry[at].tolist()), strict=True):
+    for row, counted in zip(rows.tolist(), counters(recording.path, recording.rows.entry[rows].tolist()), strict=True):
         for name, value in counted.items():
             columns.setdefault(name, [NONE] * len(recording.rows))[row] = value
     return columns

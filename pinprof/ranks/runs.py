@@ -88,9 +88,9 @@ def _divided(parts: list[RankPart]) -> Iterator[list[RankPart]]:
     if len({rank_of(part) for part in parts}) == len(parts) or max(pauses, default=0) <= 0:
         yield parts
         return
-    at = pauses.index(max(pauses)) + 1
-    yield from _divided(parts[:at])
-    yield from _divided(parts[at:])
+    index = pauses.index(max(pauses)) + 1
+    yield from _divided(parts[:index])
+    yield from _divided(parts[index:])
 
 
 def _begin(part: RankPart) -> int:

@@ -149,24 +149,24 @@ class _Search:
 
     def _record(self, call: int, back: int) -> int:
         """Return the record `back` records before a call; -1 if there are fewer. Rows are sorted by start."""
-        at = bisect_left(self._records, call) - back
-        return self._records[at] if at >= 0 else NONE
+        index = bisect_left(self._records, call) - back
+        return self._records[index] if index >= 0 else NONE
 
     def _last_before(self, queue: int, call: int) -> int:
-        at = bisect_left(self._launched[queue], int(self._start[call])) - 1
-        return self._rows[queue][at] if at >= 0 else NONE
+        index = bisect_left(self._launched[queue], int(self._start[call])) - 1
+        return self._rows[queue][index] if index >= 0 else NONE
 
     def _first_after(self, queue: int, call: int) -> int:
-        at = bisect_left(self._launched[queue], int(self._start[call]))
-        return self._rows[queue][at] if at < len(self._rows[queue]) else NONE
+        index = bisect_left(self._launched[queue], int(self._start[call]))
+        return self._rows[queue][index] if index < len(self._rows[queue]) else NONE
 
     def _next_queue(self, call: int) -> int:
         """Return the stream of the first work that is launched after a call."""
         time, following = int(self._start[call]), []
         for queue, launched in self._launched.items():
-            at = bisect_left(launched, time)
-            if at < len(launched):
-                following.append((launched[at], queue))
+            index = bisect_left(launched, time)
+            if index < len(launched):
+                following.append((launched[index], queue))
         return min(following)[1] if following else NONE
 
     def _slack(self, call: int, guess: _Guess) -> int | None:

@@ -173,10 +173,10 @@ def _marked(text: str, change: Change) -> tuple[Markup, str]:
 def _closed(code: str, start: int) -> int:
     """Return the place after the bracket that closes an open one; the end of the line if none does."""
     depth = 1
-    for at in range(start, len(code)):
-        depth += CLOSING.get(code[at], 0)
+    for position in range(start, len(code)):
+        depth += CLOSING.get(code[position], 0)
         if not depth:
-            return at + 1
+            return position + 1
     return len(code.rstrip())
 
 

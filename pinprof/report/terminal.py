@@ -69,10 +69,10 @@ def _kept(word: str, longest: int) -> str:
 
 def _end_of_path(path: str, longest: int) -> str:
     """Return the last parts of a path that have room: at least its folder and file, with the line."""
-    at = path.rfind("/", 0, path.rfind("/"))
-    while (before := path.rfind("/", 0, max(at, 0))) >= 0 and len(path) - before < longest:
-        at = before
-    return f"…{path[at:]}" if at > 0 else path
+    start = path.rfind("/", 0, path.rfind("/"))
+    while (before := path.rfind("/", 0, max(start, 0))) >= 0 and len(path) - before < longest:
+        start = before
+    return f"…{path[start:]}" if start > 0 else path
 
 
 def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:

@@ -236,15 +236,15 @@ class _Columns:
 
     def memory(self, parts: list[MemoryRows]) -> MemoryUse:
         """Return the events of memory; those outside of all other events have corrupt times."""
-        thread, at, timed = (np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:3])
+        thread, at_ns, timed = (np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:3])
         kind, device, allocated, reserved = np.concatenate([part.numbers for part in parts], axis=1)
         start, end = self._file.start_ns[self._usable], self._end[self._usable]
         if len(start):
-            timed = timed & (at >= start.min()) & (at <= end.max())
+            timed = timed & (at_ns >= start.min()) & (at_ns <= end.max())
         rows = np.flatnonzero(timed & (allocated >= 0) & (allocated <= MOST_BYTES) & (device <= np.iinfo(np.int32).max))
-        rows = rows[np.argsort(at[rows], kind="stable")]
+        rows = rows[np.argsort(at_ns[rows], kind="stable")]
         return MemoryUse(
-            at_ns=at[rows],
+            at_ns=at_ns[rows],
             device=np.where(kind[rows] == CPU, HOST_DEVICE, device[rows]).astype(np.int32),
             allocated=allocated[rows],
             reserved=np.where((reserved[rows] < 0) | (reserved[rows] > MOST_BYTES), NONE, reserved[rows]),

@@ -182,12 +182,12 @@ def watched_of_metadata(entry: object) -> DebugModeWaits | None:
     return watched if are_waits and are_steps else None
 
 
-def period(at: Collection[int], steps: int) -> int | None:
-    """Return the period of something that comes in the steps `at` of all `steps`; None if the gaps differ.
+def period(indices: Collection[int], steps: int) -> int | None:
+    """Return the period of something that comes in the steps `indices` of all `steps`; None if the gaps differ.
 
     It is also None if the something came in the only step.
     """
-    ordered = sorted(set(at))
+    ordered = sorted(set(indices))
     if len(ordered) == steps == 1:
         return None
     gaps = {after - before for before, after in pairwise(ordered)}

@@ -168,7 +168,7 @@ class RunLog:
             *(work.ns for work in self.work),
             *(self.stops.steps, self.stops.off_cpu_ns),
             *(note.count for note in (*self.graph_breaks, *self.recompiled)),
-            *chain.from_iterable(vars(of).values() for of in self.stops.collections),
+            *chain.from_iterable(vars(collections).values() for collections in self.stops.collections),
             *self.runs_ns,
             *chain.from_iterable(times),
         )

@@ -125,22 +125,22 @@ class _Place(NamedTuple):
     certain: bool
 
 
-def call_line(source: str, function: str, at: int, called: str, *, of_object: bool) -> int | None:
+def call_line(source: str, function: str, line: int, called: str, *, of_object: bool) -> int | None:
     """Return the line of the only call of `called` in a function of a source file, None if that is not certain.
 
-    `at` is the line that a trace gives for the function: its first line, or one inside. The function is the one of that
+    A trace gives `line` for the function: its first line, or one inside. The function is the one of that
     name around this line. `of_object` says that a method was called: then a variable of that name does not matter. No
     line is certain if several calls fit, if the name is also used without a call (`read = x.item`), if the call spans
     lines, or if Python calls the method by itself (`__init__`).
     """
-    body = _function(source, function, at)
+    body = _function(source, function, line)
     if body is None or IMPLICIT.fullmatch(called):
         return None
     places = list(_uses(body, called, of_object=of_object))
     return places[0].line if len(places) == 1 and places[0].certain else None
 
 
-def fits(source: str, function: str, at: int) -> bool:
+def fits(source: str, function: str, line: int) -> bool:
     """Return whether a source file has exactly one function (or class) of this name around a line.
 
     The name may be qualified (`Trainer.step`). Lambdas and comprehensions, which have no names, fit if any is around
@@ -148,16 +148,16 @@ def fits(source: str, function: str, at: int) -> bool:
     """
     name = function.rpartition(".")[2]
     if name in ANONYMOUS:
-        return at in _lines_of(source, name)
-    return (name != MODULE and name.startswith("<")) or _function(source, name, at) is not None
+        return line in _lines_of(source, name)
+    return (name != MODULE and name.startswith("<")) or _function(source, name, line) is not None
 
 
-def may_call(source: str, at: int) -> bool:
+def may_call(source: str, line: int) -> bool:
     """Return whether a line of a source file may call code, also by an operator, an attribute, `if x` or `for`.
 
     Docstrings, blank lines, names, brackets and `def` do not: no frame is at them while it waits for a call.
     """
-    return at in _calling_lines(source)
+    return line in _calling_lines(source)
 
 
 ACTS = (

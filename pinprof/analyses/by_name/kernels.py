@@ -79,16 +79,16 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
     lanes, ops, origins = _lanes(trace, names, rows), *_launchers(trace, names, rows, sources)
     kernels = (
         KernelTime(
-            shortened(gpu.names[names.codes[at]], LONGEST_NAME),
-            int(names.count[at]),
-            int(names.time_ns[at]),
-            KERNEL_KINDS[kind_of_name[at]].name,
-            bool(of_collectives[at]),
-            lanes[at],
-            ops[at],
-            origins[at],
+            shortened(gpu.names[names.codes[index]], LONGEST_NAME),
+            int(names.count[index]),
+            int(names.time_ns[index]),
+            KERNEL_KINDS[kind_of_name[index]].name,
+            bool(of_collectives[index]),
+            lanes[index],
+            ops[index],
+            origins[index],
         )
-        for at in names.kept
+        for index in names.kept
     )
     return KernelSums(
         tuple(kernels),
@@ -112,7 +112,7 @@ def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -
         return np.concatenate((np.full(len(calls) - len(launching), NONE, np.int32), of_call))[which]
 
     op, _ = names.leading(of_rows(follow(trace.ops.name, outermost_op(trace, launching))), time)
-    called = [shortened(trace.ops.names[op[at]], LONGEST_NAME) if op[at] != NONE else None for at in names.kept]
+    called = [shortened(trace.ops.names[op[kept]], LONGEST_NAME) if op[kept] != NONE else None for kept in names.kept]
     return called, Origins(trace, of_rows(calling_function(trace, launching)), sources).of(names, time)
 
 

@@ -112,8 +112,8 @@ class Origins:
         origins = []
         place, places = names.leading(self._place[self._which], weight_ns)
         module, modules = names.leading(self._module[self._which], weight_ns)
-        for at in names.kept:
-            file, line, function = self._places[place[at]] if place[at] != NONE else Place()
-            around = module_name(self._names[module[at]]) if modules[at] else None
-            origins.append(Origin(file, line, function, int(places[at]), around, int(modules[at])))
+        for index in names.kept:
+            file, line, function = self._places[place[index]] if place[index] != NONE else Place()
+            around = module_name(self._names[module[index]]) if modules[index] else None
+            origins.append(Origin(file, line, function, int(places[index]), around, int(modules[index])))
         return origins

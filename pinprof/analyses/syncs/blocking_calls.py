@@ -138,11 +138,11 @@ class Queued:
         is_on_stream = np.append(self._streams, 0)[queue] == stream
         is_on_stream &= queue < len(self._streams)
         begin = queue * self._width
-        at = np.searchsorted(self._keys, begin + np.searchsorted(self._launches, issued_ns)) - 1
-        is_known = is_on_stream & (at >= 0)
-        is_known[is_known] = self._keys[at[is_known]] >= begin[is_known]
+        index = np.searchsorted(self._keys, begin + np.searchsorted(self._launches, issued_ns)) - 1
+        is_known = is_on_stream & (index >= 0)
+        is_known[is_known] = self._keys[index[is_known]] >= begin[is_known]
         result = np.full(len(stream), NOTHING)
-        result[is_known] = self._ends[self._reach_rank[at[is_known]]]
+        result[is_known] = self._ends[self._reach_rank[index[is_known]]]
         return result
 
     def last_before(self, issued_ns: Int64s, ended_ns: Int64s) -> Int64s:
@@ -152,8 +152,8 @@ class Queued:
         """
         order = np.argsort(self._reach_rank, kind="stable")
         reach, launched = self._ends[self._reach_rank[order]], self._launched[order]
-        at = last_below(launched, np.searchsorted(reach, ended_ns, side="right"), issued_ns)
-        return np.append(reach, NOTHING)[at]
+        index = last_below(launched, np.searchsorted(reach, ended_ns, side="right"), issued_ns)
+        return np.append(reach, NOTHING)[index]
 
 
 def gpu_start(trace: Trace, row: Int32s) -> Int64s:

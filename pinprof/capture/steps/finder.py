@@ -115,9 +115,9 @@ def _slowest(places: dict[StepEvent, list[int]]) -> StepEvent | None:
     """Return the least frequent of the recurring optimizers or calls; of equally frequent ones, the one seen last."""
     now = sum(map(len, places.values()))
     recurring = {
-        event: at
-        for event, at in places.items()
-        if len(at) > 1 and now - at[-1] <= 2 * max(later - earlier for earlier, later in pairwise(at))
+        event: indices
+        for event, indices in places.items()
+        if len(indices) > 1 and now - indices[-1] <= 2 * max(later - earlier for earlier, later in pairwise(indices))
     }
     return min(recurring, key=lambda event: (len(recurring[event]), -recurring[event][0]), default=None)
 

@@ -171,14 +171,14 @@ class Groups:
             self.wants_calls = _begins_like_rollouts(gaps)
             self._calls = 0 if self.wants_calls else None
             return True
-        at = pauses(gaps)
-        if at and at[-1] == len(gaps) - 1 and not _may_be_rollout(at[-1], gaps):
+        positions = pauses(gaps)
+        if positions and positions[-1] == len(gaps) - 1 and not _may_be_rollout(positions[-1], gaps):
             self._first += len(gaps)
             self._other_pauses += 1
         elif (size := group_size(gaps)) is not None:
             self._find(size, pause_ns=PAUSE * median(gap.ns for gap in gaps))
         else:
-            return not _is_nearly_sure(at, gaps)
+            return not _is_nearly_sure(positions, gaps)
         return True
 
     def _find(self, size: int, since_end: int = 0, pause_ns: float = inf) -> None:
@@ -222,22 +222,22 @@ def group_size(gaps: Sequence[Gap]) -> int | None:
     The last group has to be complete: it ends with the step after the last gap. Only the first steps of the program,
     which take long, may differ: at most as many as two groups have.
     """
-    at = pauses(gaps)
-    sizes = [later - earlier for earlier, later in pairwise([-1, *at, len(gaps)])]
+    positions = pauses(gaps)
+    sizes = [later - earlier for earlier, later in pairwise([-1, *positions, len(gaps)])]
     size = sizes[-1]
     alike = next((number for number, other in enumerate(reversed(sizes)) if other != size), len(sizes))
     if not 1 < size <= LARGEST_GROUP or alike < MIN_REPEATS or sum(sizes[:-alike]) > 2 * size:
         return None
-    return size if _are_rollouts(at[1 - alike :], gaps) else None
+    return size if _are_rollouts(positions[1 - alike :], gaps) else None
 
 
-def _are_rollouts(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
+def _are_rollouts(positions: Sequence[int], gaps: Sequence[Gap]) -> bool:
     """Return whether these pauses take enough time, and those in which calls were counted are rollouts."""
-    paused = [gaps[index] for index in at]
+    paused = [gaps[index] for index in positions]
     if sum(gap.ns for gap in paused) < MIN_SHARE * sum(gap.ns for gap in gaps):
         return False
     watched = any(gap.calls is not None for gap in paused)
-    return watched and all(_may_be_rollout(index, gaps) for index in at)
+    return watched and all(_may_be_rollout(index, gaps) for index in positions)
 
 
 def _may_be_rollout(index: int, gaps: Sequence[Gap]) -> bool:
@@ -249,10 +249,10 @@ def _may_be_rollout(index: int, gaps: Sequence[Gap]) -> bool:
     return gap.calls >= max(MIN_ROLLOUT_CALLS, PAUSE * usual)
 
 
-def _is_nearly_sure(at: Sequence[int], gaps: Sequence[Gap]) -> bool:
+def _is_nearly_sure(positions: Sequence[int], gaps: Sequence[Gap]) -> bool:
     """Return whether only one more group of the same size is needed, and the pauses so far are rollouts."""
-    sizes = {later - earlier for earlier, later in pairwise([-1, *at])}
-    return len(at) >= MIN_REPEATS - 1 and len(sizes) == 1 and _are_rollouts(at, gaps)
+    sizes = {later - earlier for earlier, later in pairwise([-1, *positions])}
+    return len(positions) >= MIN_REPEATS - 1 and len(sizes) == 1 and _are_rollouts(positions, gaps)
 
 
 def _begins_like_rollouts(gaps: Sequence[Gap]) -> bool:

@@ -184,7 +184,7 @@ class Watcher:
         for wait, of_caller in zip(described, self._steps, strict=True):
             steps.setdefault(wait, Counter()).update(of_caller)
         index = {wait: number for number, wait in enumerate(steps)}
-        waits = tuple(replace(wait, waits=at.total(), at=tuple(sorted(at))) for wait, at in steps.items())
+        waits = tuple(replace(wait, waits=counts.total(), at=tuple(sorted(counts))) for wait, counts in steps.items())
         if self._sequences is None:
             return DebugModeWaits(self.step, waits)
         sequences = {tuple(index[described[number]] for number in sequence) for sequence in self._sequences}

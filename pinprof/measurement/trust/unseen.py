@@ -155,7 +155,7 @@ def lost_calls(facts: TrustFacts) -> Doubt | None:
 def _lost_ops(trace: Trace, silent: Int64s, launches_ns: Int64s, share: float) -> Doubt:
     ops = trace.ops
     names, count = np.unique(ops.name[silent], return_counts=True)
-    named = [shortened(ops.names[names[at]], LONGEST_NAME) for at in np.argsort(-count, kind="stable")]
+    named = [shortened(ops.names[names[index]], LONGEST_NAME) for index in np.argsort(-count, kind="stable")]
     where, remedy = "", RECORD_AGAIN
     if ops.start_ns[silent].max() < launches_ns[0]:
         where, remedy = " at the start of the recording", at_start(trace)

@@ -205,11 +205,11 @@ def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:
         group.format(
             choice.label,
             Markup().join(
-                button.format(at, number, "false" if number else "true", view.label)
+                button.format(index, number, "false" if number else "true", view.label)
                 for number, view in enumerate(choice.views)
             ),
         )
-        for at, choice in enumerate(choices)
+        for index, choice in enumerate(choices)
     )
 
 

@@ -155,11 +155,11 @@ def _bars(analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[B
         for lane, row, texts in zip(drawing.lanes, places, words, strict=True):
             chosen = np.flatnonzero(lane.kind == kind).tolist()
             of_kind.row.extend([row] * len(chosen))
-            of_kind.start_ms.extend(ms(int(lane.start_ns[at]) - zero) for at in chosen)
-            of_kind.length_ms.extend(ms(int(lane.end_ns[at] - lane.start_ns[at])) for at in chosen)
-            of_kind.hover.extend(texts[at] for at in chosen)
+            of_kind.start_ms.extend(ms(int(lane.start_ns[index]) - zero) for index in chosen)
+            of_kind.length_ms.extend(ms(int(lane.end_ns[index] - lane.start_ns[index])) for index in chosen)
+            of_kind.hover.extend(texts[index] for index in chosen)
             if kind == kinds.STEP:
-                of_kind.text.extend(context.steps[lane.row[at]] for at in chosen)
+                of_kind.text.extend(context.steps[lane.row[index]] for index in chosen)
             elif kind in NAMED:
                 of_kind.text.extend([KINDS[kind].label] * len(chosen))
         yield of_kind

@@ -66,26 +66,26 @@ def _steps_track(trace: Trace) -> Iterator[Track]:
 
     numbers = shown_numbers(trace)
 
-    def describe(at: int) -> Label:
+    def describe(index: int) -> Label:
         where = "host" if steps.on_host else "GPU"
         return Label(
-            f"step {numbers[at]}", {"marked_by": printable(steps.marker), "on": where} | _whether_cut(steps, at)
+            f"step {numbers[index]}", {"marked_by": printable(steps.marker), "on": where} | _whether_cut(steps, index)
         )
 
     yield Track("steps", steps.start_ns, steps.end_ns, describe)
 
 
-def _whether_cut(steps: Steps, at: int) -> dict[str, str]:
-    if steps.complete[at]:
+def _whether_cut(steps: Steps, index: int) -> dict[str, str]:
+    if steps.complete[index]:
         return {}
-    is_unlike = steps.unlike is not None and steps.unlike[at]
+    is_unlike = steps.unlike is not None and steps.unlike[index]
     return {"unlike_the_others" if is_unlike else "cut_off": "not measured"}
 
 
 def _missing(trace: Trace, missing: Sequence[str]) -> Iterator[Track]:
     if missing and any(map(len, (trace.annotations, trace.ops, trace.calls, trace.gpu))):
         start = np.full(len(missing), whole_window(trace).start_ns)
-        yield Track("not in these tracks", start, start, lambda at: Label(missing[at], {}), instants=True)
+        yield Track("not in these tracks", start, start, lambda index: Label(missing[index], {}), instants=True)
 
 
 def finding_tracks(analysis: Analysis) -> Iterator[Track]:
@@ -99,8 +99,8 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
     time = np.array([instance.marks[0].start_ns if instance else elsewhere for instance in places], np.int64)
     order = np.argsort(time, kind="stable")
 
-    def describe(at: int) -> Label:
-        finding = findings[order[at]]
+    def describe(index: int) -> Label:
+        finding = findings[order[index]]
         args = {
             "severity": finding.severity,
             "evidence": printable(finding.evidence.text),
@@ -108,7 +108,7 @@ def finding_tracks(analysis: Analysis) -> Iterator[Track]:
             "fix": finding.fix,
             "more": f"pinprof explain {finding.rule.id}",
         }
-        if places[order[at]] is None:
+        if places[order[index]] is None:
             args["shown_at"] = "the first complete step: it has no single place"
         return Label(f"{finding.rule.id} {finding.title}", args)
 
@@ -147,8 +147,8 @@ def stall_tracks(analysis: Analysis) -> Iterator[Track]:
         call = stalls.call[rows]
         host = analysis.trace.threads[index]
 
-        def describe(at: int, rows: Int64s = rows) -> Label:
-            row = int(rows[at])
+        def describe(index: int, rows: Int64s = rows) -> Label:
+            row = int(rows[index])
             arrow = None if awaited is None else _arrow(analysis.trace, int(awaited[row]))
             return Label(cause_of(analysis, row), stall_args(analysis, row), arrow)
 
@@ -168,8 +168,8 @@ def bubble_tracks(analysis: Analysis, device: int) -> Iterator[Track]:
         return
     start = stalls.awaited_end_ns[rows]
 
-    def describe(at: int) -> Label:
-        row = int(rows[at])
+    def describe(index: int) -> Label:
+        row = int(rows[index])
         thread = analysis.trace.threads[analysis.trace.calls.thread[stalls.call[row]]]
         return Label(
             f"idle after {cause_of(analysis, row)}",
@@ -227,8 +227,8 @@ def idle_tracks(analysis: Analysis, idle: IdleGaps) -> Iterator[Track]:
     shown = np.flatnonzero(idle.times.end - idle.times.start >= SHORT_GAP_NS)
     has_causes = not analysis.profile.withheld.causes
 
-    def describe(at: int) -> Label:
-        gap = shown[at]
+    def describe(index: int) -> Label:
+        gap = shown[index]
         args: dict[str, Any] = {"idle_ms": ms(idle.times.end[gap] - idle.times.start[gap])}
         cause = IDLE_CAUSES[idle.cause[gap]]
         return Label(cause, args | {"why": IDLE[cause].why}) if has_causes else Label("idle", args)
@@ -247,8 +247,8 @@ def exposed_tracks(analysis: Analysis, device: int) -> Iterator[Track]:
     for direction in np.unique(analysis.trace.gpu.direction[row]):
         chosen = np.flatnonzero(analysis.trace.gpu.direction[row] == direction)
 
-        def describe(at: int, chosen: Int64s = chosen) -> Label:
-            return _exposed_label(analysis, int(number[chosen[at]]))
+        def describe(index: int, chosen: Int64s = chosen) -> Label:
+            return _exposed_label(analysis, int(number[chosen[index]]))
 
         name = f"GPU {device}: exposed copies {DIRECTIONS[direction]}"
         yield Track(name, start[chosen], end[chosen], describe)

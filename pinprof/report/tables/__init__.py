@@ -35,8 +35,8 @@ def tables(number: int, analysis: Analysis, grids: Sequence[Grid], quoting: Quot
         'aria-selected="{2}" tabindex="{3}">{4} <span class="many">{5:,}</span></button>'
     )
     tabs = Markup().join(
-        tab.format(number, grid.name, "false" if at else "true", -1 if at else 0, grid.title, len(grid))
-        for at, grid in enumerate(grids)
+        tab.format(number, grid.name, "false" if index else "true", -1 if index else 0, grid.title, len(grid))
+        for index, grid in enumerate(grids)
     )
     reason = _no_steps(analysis.profile)
     return Markup("""{reason}<div class="grids">
@@ -102,5 +102,5 @@ def _grid(grid: Grid, zero_ns: int, quoting: Quoting) -> dict[str, Any]:
 
 def _links(places: list[Place], quoting: Quoting) -> list[str]:
     """Return the addresses of the places in the editor, if there is one; a place without its file has an empty one."""
-    links = [quoting.link(at) for at in places]
+    links = [quoting.link(place) for place in places]
     return links if any(links) else []

@@ -109,9 +109,9 @@ def _exposed_ns(trace: Trace, rows: Int64s) -> Int64s:
     others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
     for device, of_device in gpu.of_device.items():
         beside = of_device[others[of_device]]
-        at = np.flatnonzero(gpu.device[rows] == device)
-        start, end = gpu.start_ns[rows[at]], gpu.end_ns[rows[at]]
-        alone[at] = end - start - covered(union(gpu.start_ns[beside], gpu.end_ns[beside]), start, end)
+        on_device = np.flatnonzero(gpu.device[rows] == device)
+        start, end = gpu.start_ns[rows[on_device]], gpu.end_ns[rows[on_device]]
+        alone[on_device] = end - start - covered(union(gpu.start_ns[beside], gpu.end_ns[beside]), start, end)
     return alone
 
 

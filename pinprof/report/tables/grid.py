@@ -161,7 +161,7 @@ class EventGroups:
         if not len(self):
             return []
         leading, _ = self.names.leading(value, self.time_ns)
-        return [short_name(names[at]) if at >= 0 else "" for at in leading[: len(self)].tolist()]
+        return [short_name(names[index]) if index >= 0 else "" for index in leading[: len(self)].tolist()]
 
 
 def short_name(name: str) -> str:

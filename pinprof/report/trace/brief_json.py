@@ -107,7 +107,7 @@ def _trace(trace: BriefedTrace, size: BriefSize) -> documents.BriefTrace:
         more_findings=max(len(findings) - size.findings, 0),
         joint=joint_of(findings.joint, profile.step_ns),
         lines=[] if profile.gpus else [_brief_line(line, trace) for line in named_lines(profile)],
-        cannot_tell=[_doubt(f"{trace.id}/missing/{at}", doubt) for at, doubt in enumerate(doubts[: size.doubts])],
+        cannot_tell=[_doubt(f"{trace.id}/missing/{index}", doubt) for index, doubt in enumerate(doubts[: size.doubts])],
         more_cannot_tell=max(len(doubts) - size.doubts, 0),
         next=list(_next(profile, findings, diffs=trace.diffs)),
     )

@@ -254,7 +254,7 @@ def bar_text(parts: Sequence[BarPart], width: int) -> str:
     whole = sum(part.ns for part in shown)
     if not whole:
         return ""
-    ends = [round(at / whole * width) for at in accumulate(part.ns for part in shown)]
+    ends = [round(end_ns / whole * width) for end_ns in accumulate(part.ns for part in shown)]
     lengths = [max(end - start, 1) for start, end in zip([0, *ends], ends, strict=False)]
     lengths[lengths.index(max(lengths))] -= sum(lengths) - width  # the excess of parts that were widened to 1
     return "".join(part.mark * length for part, length in zip(shown, lengths, strict=True))

@@ -206,9 +206,9 @@ def _name_section(
     notes: Sequence[str] = (),
 ) -> Section:
     """Return a section with a row for each name, without empty columns."""
-    kept = [at for at in range(len(columns)) if any(row[at] != NOTHING for row in rows)]
-    titles = [Column(columns[at], is_number=at > 1) for at in kept]
-    cells = [[row[at] for at in kept] for row in rows]
+    kept = [index for index in range(len(columns)) if any(row[index] != NOTHING for row in rows)]
+    titles = [Column(columns[index], is_number=index > 1) for index in kept]
+    cells = [[row[index] for index in kept] for row in rows]
     listed = cells[:most]
     more = len(rows) - len(listed)
     return Section(

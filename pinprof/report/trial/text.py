@@ -163,12 +163,12 @@ def _against_prediction(certificate: Certificate) -> str:
 
 def _numbers(compared: NumbersComparison) -> str:
     what = " and ".join(KINDS[kind] for kind in compared.kinds)
-    of = f"{what} of the first {counted(compared.steps, 'step')}, under one seed"
+    what_is_compared = f"{what} of the first {counted(compared.steps, 'step')}, under one seed"
     if compared.verdict == "equal":
-        return f"equal bit for bit: {of}"
+        return f"equal bit for bit: {what_is_compared}"
     distances = _distances(compared)
     if compared.verdict == "rounding":
-        return f"equal but for rounding: {of}; {distances}"
+        return f"equal but for rounding: {what_is_compared}; {distances}"
     if compared.verdict == "different":
         return f"DIFFERENT: {compared.why}; {distances}" if distances else f"DIFFERENT: {compared.why}"
     return f"not known: {compared.why}"
@@ -221,11 +221,11 @@ def to_patch(certificate: Certificate) -> bytes:
 
 def _patch(certificate: Certificate, *, is_proven: bool) -> Iterator[bytes]:
     step_ns = certificate.analysis.profile.step_ns
-    of = {id(outcome.change): outcome for outcome in certificate.outcomes}
+    by_change = {id(outcome.change): outcome for outcome in certificate.outcomes}
     for patch in certificate.patches.patches:
         about = list(lines_of_change(patch.change, step_ns))
-        outcome = of.get(id(patch.change))
-        if outcome is not None and len(of) > 1:
+        outcome = by_change.get(id(patch.change))
+        if outcome is not None and len(by_change) > 1:
             about += folded(of_share(outcome), "  ")
         yield ("\n".join(about) + "\n").encode()
         yield (patch.diff if is_proven else commented(patch.diff)) + b"\n"

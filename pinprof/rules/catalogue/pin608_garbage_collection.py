@@ -52,13 +52,13 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     if run is None or not step or not run.stops.steps:
         return None
     stops = run.stops
-    per_step = sum(of.ns for of in stops.collections) / stops.steps
+    per_step = sum(runs.ns for runs in stops.collections) / stops.steps
     if per_step < WORTH * step:
         return None
-    most_first = sorted(stops.collections, key=lambda of: -of.ns)
-    outside = any(_outlasts(of, step) for of in stops.collections)  # of the regular step, which has none to save
-    pauses = () if outside else (_stop(of, stops.steps) for of in stops.collections if of.ns)
-    words = [_words(of, stops.steps) for of in most_first if of.ns >= WORTH * per_step * stops.steps]
+    most_first = sorted(stops.collections, key=lambda runs: -runs.ns)
+    outside = any(_outlasts(runs, step) for runs in stops.collections)  # of the regular step, which has none to save
+    pauses = () if outside else (_stop(runs, stops.steps) for runs in stops.collections if runs.ns)
+    words = [_words(runs, stops.steps) for runs in most_first if runs.ns >= WORTH * per_step * stops.steps]
     caller = stops.asked_at or Place()
     by_hand = f"; the program asks for it{at(caller)}" if stops.asked_at else ""
     return Evidence(
@@ -72,15 +72,15 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     )
 
 
-def _outlasts(of: Collections, step_ns: float) -> bool:
+def _outlasts(runs: Collections, step_ns: float) -> bool:
     """Return whether collections take longer than a regular step, so that none is in one."""
-    return of.ns >= step_ns * max(of.count, 1)
+    return runs.ns >= step_ns * max(runs.count, 1)
 
 
-def _stop(of: Collections, steps: int) -> NotedPauses:
+def _stop(runs: Collections, steps: int) -> NotedPauses:
     """Return a generation's collections as pauses; of several in a step all together."""
-    per_step = min(of.count / steps, 1.0)
-    return NotedPauses(of.ns / (per_step * steps), per_step)
+    per_step = min(runs.count / steps, 1.0)
+    return NotedPauses(runs.ns / (per_step * steps), per_step)
 
 
 def _ranks(details: Details) -> str:
@@ -91,17 +91,17 @@ def _ranks(details: Details) -> str:
 
 def _cost_ns(stops: HostStops, step_ns: float, busy_ns: float | None) -> float:
     """Return what collections cost per step: no queue of work on the GPU lasts through those that outlast a step."""
-    long = sum(of.ns for of in stops.collections if _outlasts(of, step_ns)) / stops.steps
-    short = sum(of.ns for of in stops.collections) / stops.steps - long
+    long = sum(runs.ns for runs in stops.collections if _outlasts(runs, step_ns)) / stops.steps
+    short = sum(runs.ns for runs in stops.collections) / stops.steps - long
     return long + (short if busy_ns is None else min(short, max(step_ns - busy_ns, 0.0)))
 
 
-def _words(of: Collections, steps: int) -> str:
+def _words(runs: Collections, steps: int) -> str:
     """Return how often a generation is collected, and for how long."""
-    longest = f", at most {duration(of.longest_ns)}" if of.count > 1 else ""
+    longest = f", at most {duration(runs.longest_ns)}" if runs.count > 1 else ""
     return (
-        f"generation {of.generation} {counted(of.count, 'time')} in {counted(steps, 'step')}, "
-        f"{duration(of.ns / of.count)} each{longest}"
+        f"generation {runs.generation} {counted(runs.count, 'time')} in {counted(steps, 'step')}, "
+        f"{duration(runs.ns / runs.count)} each{longest}"
     )
 
 

@@ -50,11 +50,11 @@ def _evidence(details: Details, profile: Profile, attention: _Attention) -> Iter
     rows = launched_kernels(trace)
     launch = trace.links.launch[rows]
     issued = trace.calls.start_ns[launch]
-    at = np.searchsorted(ops.start_ns[attention.first], issued, side="right") - 1
+    index = np.searchsorted(ops.start_ns[attention.first], issued, side="right") - 1
     inside = (
-        (at >= 0)
-        & (issued < ops.end_ns[attention.last][at])
-        & (trace.calls.thread[launch] == ops.thread[attention.first][at])
+        (index >= 0)
+        & (issued < ops.end_ns[attention.last][index])
+        & (trace.calls.thread[launch] == ops.thread[attention.first][index])
     )
     time = per_step(trace, profile, rows[inside])
     if not matters(profile, time):
@@ -92,10 +92,10 @@ def _by_hand(trace: Trace) -> _Attention:
     before = np.append(NONE, before[:-1])
     behind = np.minimum.accumulate(np.where(product | other | softmax, position, len(top))[::-1])[::-1]
     behind = np.append(behind[1:], len(top))
-    at = np.flatnonzero(softmax)
-    at = at[(before[at] != NONE) & (behind[at] < len(top))]
-    at = at[product[before[at]] & product[behind[at]]]
-    return _Attention("by hand: product, softmax, product", top[before[at]], top[behind[at]])
+    rows = np.flatnonzero(softmax)
+    rows = rows[(before[rows] != NONE) & (behind[rows] < len(top))]
+    rows = rows[product[before[rows]] & product[behind[rows]]]
+    return _Attention("by hand: product, softmax, product", top[before[rows]], top[behind[rows]])
 
 
 def _batched(trace: Trace) -> Bools:

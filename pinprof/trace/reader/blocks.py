@@ -135,13 +135,13 @@ def _last_seam(text: bytes) -> int:
     If the arguments of an event hold two objects in a row, the second one is taken for an event if it has a key `ph`;
     no program is known to write such arguments.
     """
-    at = len(text)
+    position = len(text)
     for _ in range(MOST_TRIES):
-        at = text.rfind(b"{", 0, at)
-        if at <= 0:
+        position = text.rfind(b"{", 0, position)
+        if position <= 0:
             break
-        if SEAM.search(text, max(0, at - WIDEST_SEAM), at) and _is_event(text, at):
-            return at
+        if SEAM.search(text, max(0, position - WIDEST_SEAM), position) and _is_event(text, position):
+            return position
     return 0
 
 

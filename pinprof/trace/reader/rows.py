@@ -281,12 +281,12 @@ def _memory(
     if not events:
         return None
     _, _, _, processes, threads, starts, _, _ = _columns(events)
-    at, timed = times(starts)
+    at_ns, timed = times(starts)
     keys = zip(processes, threads, strict=True)
     thread = np.fromiter(map(shared.threads.__getitem__, keys), np.int32, len(events))
     recorded = arguments(events)
     numbers = np.array([_integers(values) for values in zip(*map(MEMORY_NUMBERS, recorded), strict=True)])
-    return MemoryRows(thread, at, timed, numbers)
+    return MemoryRows(thread, at_ns, timed, numbers)
 
 
 def _ids(arguments: Sequence[Args], shared: Shared) -> Int32s | Int64s:

@@ -69,7 +69,7 @@ def _in_order(
 
     With `or_one`, a step with another number of waits gets the recorded line if there is only one.
     """
-    lines = {line for at in by_number.values() for line in at}
+    lines = {line for lines_at in by_number.values() for line in lines_at}
     only_line = lines.pop() if or_one and len(lines) == 1 else None
     return by_number.get(count, (only_line,) * count)
 
