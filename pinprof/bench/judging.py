@@ -155,7 +155,7 @@ def _left_out(figures: Sequence[Figure]) -> str:
 
 def less(first: str, second: str) -> Judge:
     """Judge the claim that the first takes less than the second."""
-    return lambda of: ordered(of(first), of(second), "less")
+    return lambda measured: ordered(measured(first), measured(second), "less")
 
 
 def faster(first: str, second: str) -> Judge:
@@ -165,8 +165,8 @@ def faster(first: str, second: str) -> Judge:
     by more than two runs of a program differ, and refuted if it is so in none.
     """
 
-    def judge(of: Measured) -> ClaimJudgement:
-        gain, alone = of.maybe(f"{GAIN}{first}"), less(first, second)(of)
+    def judge(measured: Measured) -> ClaimJudgement:
+        gain, alone = measured.maybe(f"{GAIN}{first}"), less(first, second)(measured)
         if gain is None:
             return alone
         why = f"{shown(gain)} as fast where both run in turn ({spread(gain) or 'one run'}); each alone {alone.text}"
@@ -184,7 +184,7 @@ def above(figure: Figure, limit: float, why: str) -> ClaimJudgement:
 
 def not_less(first: str, second: str) -> Judge:
     """Judge the claim that the first does not take less than the second by a difference that matters."""
-    return lambda of: _not_less(of(first), of(second))
+    return lambda measured: _not_less(measured(first), measured(second))
 
 
 def _not_less(first: Figure, second: Figure) -> ClaimJudgement:
@@ -196,7 +196,7 @@ def _not_less(first: Figure, second: Figure) -> ClaimJudgement:
 
 def more(first: str, second: str) -> Judge:
     """Judge the claim that the first is more than the second."""
-    return lambda of: ordered(of(first), of(second), "more")
+    return lambda measured: ordered(measured(first), measured(second), "more")
 
 
 def ordered(first: Figure, second: Figure, *expected: Order) -> ClaimJudgement:
@@ -209,7 +209,7 @@ def ordered(first: Figure, second: Figure, *expected: Order) -> ClaimJudgement:
 
 def all_less(*pairs: tuple[str, str]) -> Judge:
     """Judge the claim that in each pair the first takes less than the second."""
-    return lambda of: each_less([(of(first), of(second)) for first, second in pairs])
+    return lambda measured: each_less([(measured(first), measured(second)) for first, second in pairs])
 
 
 def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> ClaimJudgement:
@@ -223,7 +223,9 @@ def each_less(pairs: Sequence[tuple[Figure, Figure]]) -> ClaimJudgement:
 
 def extreme(name: str, others: Sequence[str], expected: Order) -> Judge:
     """Judge the claim that a strategy takes less, or more, than all others."""
-    return lambda of: _extreme(of(name), of.all(*(other for other in others if other != name)), expected)
+    return lambda measured: _extreme(
+        measured(name), measured.all(*(other for other in others if other != name)), expected
+    )
 
 
 def _extreme(chosen: Figure, others: Sequence[Figure], expected: Order) -> ClaimJudgement:
@@ -241,12 +243,12 @@ def _extreme(chosen: Figure, others: Sequence[Figure], expected: Order) -> Claim
 
 def hidden(name: str) -> Judge:
     """Judge the claim that copies are hidden behind kernels."""
-    return lambda of: _hidden(of(name))
+    return lambda measured: _hidden(measured(name))
 
 
 def exposed(name: str) -> Judge:
     """Judge the claim that copies are not hidden behind kernels."""
-    return lambda of: reverse(_hidden(of(name)))
+    return lambda measured: reverse(_hidden(measured(name)))
 
 
 def _hidden(figure: Figure) -> ClaimJudgement:
@@ -257,8 +259,8 @@ def _hidden(figure: Figure) -> ClaimJudgement:
 def wrong(name: str) -> Judge:
     """Judge the claim that values are wrong; without a wrong value here it depends, as some may be wrong elsewhere."""
 
-    def judge(of: Measured) -> ClaimJudgement:
-        figure = of(name)
+    def judge(measured: Measured) -> ClaimJudgement:
+        figure = measured(name)
         if figure.median > 0:
             return ClaimJudgement("confirmed", _wrong(figure))
         return ClaimJudgement("depends", f"did not show in {figure.runs} tries on this machine; it may still happen")
@@ -269,8 +271,8 @@ def wrong(name: str) -> Judge:
 def right(*names: str) -> Judge:
     """Judge the claim that values are never wrong."""
 
-    def judge(of: Measured) -> ClaimJudgement:
-        figures = of.all(*names)
+    def judge(measured: Measured) -> ClaimJudgement:
+        figures = measured.all(*names)
         bad = [figure for figure in figures if figure.median > 0]
         if bad:
             return ClaimJudgement("refuted", "; ".join(_wrong(figure) for figure in bad))
@@ -292,8 +294,8 @@ def reverse(judgement: ClaimJudgement) -> ClaimJudgement:
 def answers(expected: dict[str, bool]) -> Judge:
     """Judge the claim that each question has the expected answer; if runs differ, it depends."""
 
-    def judge(of: Measured) -> ClaimJudgement:
-        figures = {name: of(name) for name in expected}
+    def judge(measured: Measured) -> ClaimJudgement:
+        figures = {name: measured(name) for name in expected}
         why = "; ".join(f"{name}: {shown(figure)}" for name, figure in figures.items())
         if all(figure.low == figure.high == float(expected[name]) for name, figure in figures.items()):
             return ClaimJudgement("confirmed", why)
@@ -306,12 +308,12 @@ def answers(expected: dict[str, bool]) -> Judge:
 
 def never_waits(*names: str) -> Judge:
     """Judge the claim that the host does not wait."""
-    return lambda of: reverse(_waits(of.all(*names)))
+    return lambda measured: reverse(_waits(measured.all(*names)))
 
 
 def waits(*names: str) -> Judge:
     """Judge the claim that the host waits in every step."""
-    return lambda of: _waits(of.all(*names))
+    return lambda measured: _waits(measured.all(*names))
 
 
 def _waits(figures: Sequence[Figure]) -> ClaimJudgement:
@@ -330,8 +332,8 @@ def _waits_of(figure: Figure) -> str:
 def beyond(name: str, limit: float) -> Judge:
     """Judge the claim that a figure is at least the limit."""
 
-    def judge(of: Measured) -> ClaimJudgement:
-        figure = of(name)
+    def judge(measured: Measured) -> ClaimJudgement:
+        figure = measured(name)
         why = f"{shown(figure)} ({spread(figure) or 'one run'})"
         return decide(why, confirmed=figure.low >= limit, refuted=figure.high < limit)
 
@@ -359,26 +361,26 @@ def _relation(first: Figure, second: Figure, relation: Order) -> str:
     return f"{times(larger, smaller)} {words[relation]}"
 
 
-def pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
+def pairs_by_size(measured: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
     """Return two figures at each size from `least` on at which both were measured and are usable.
 
     Raises MissingError, or RefusedError if fewer than half of the sizes are left.
     """
-    pairs = all_pairs_by_size(of, first, second, least)
-    used = [pair for pair in pairs if len(usable(of.bench, pair)) == len(pair)]
-    refused = [figure for pair in pairs if pair not in used for figure in pair if why_refused(of.bench, figure)]
+    pairs = all_pairs_by_size(measured, first, second, least)
+    used = [pair for pair in pairs if len(usable(measured.bench, pair)) == len(pair)]
+    refused = [figure for pair in pairs if pair not in used for figure in pair if why_refused(measured.bench, figure)]
     if 2 * len(used) < len(pairs):
-        raise RefusedError(why_refused(of.bench, refused[-1]))
-    of.leave_out(refused)
+        raise RefusedError(why_refused(measured.bench, refused[-1]))
+    measured.leave_out(refused)
     return used
 
 
-def all_pairs_by_size(of: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
+def all_pairs_by_size(measured: Measured, first: str, second: str, least: int = 0) -> list[tuple[Figure, Figure]]:
     """Return two figures at each size from `least` on at which both were measured. Raises MissingError."""
-    seconds = {figure.size: figure for figure in of.by_size(second)}
+    seconds = {figure.size: figure for figure in measured.by_size(second)}
     pairs = [
         (figure, seconds[figure.size])
-        for figure in of.by_size(first)
+        for figure in measured.by_size(first)
         if figure.size in seconds and (figure.size or 0) >= least
     ]
     if not pairs:

@@ -26,15 +26,15 @@ WITNESSES = ("VmLck", "VmPin", "smaps", "VmFlags", "Mlocked", "Unevictable")
 """Counters and flags by which Linux shows that memory is locked."""
 
 
-def slows_the_host(of: Measured) -> ClaimJudgement:
+def slows_the_host(measured: Measured) -> ClaimJudgement:
     """Judge whether some work of the host is slower while memory is pinned; unknown if none is, as more may slow it.
 
     Work is slower if it is so at the last two steps, up to the most that was pinned: one slow step may have another
     cause.
     """
-    shares = of.by_size("pinned of the host's memory")
-    steps = [_with_pinned(of, share.size) for share in shares]
-    of.asked.extend((*(figure for pair in steps[-1] for figure in pair), shares[-1]))
+    shares = measured.by_size("pinned of the host's memory")
+    steps = [_with_pinned(measured, share.size) for share in shares]
+    measured.asked.extend((*(figure for pair in steps[-1] for figure in pair), shares[-1]))
     slower = [{pinned.name for pinned, nothing in step if _is_slower(pinned, nothing)} for step in steps]
     why = f"with {shown(shares[-1])} of the host's memory pinned: " + "; ".join(
         f"{pinned.name} {shown(pinned)}, with nothing pinned {shown(nothing)}" for pinned, nothing in steps[-1]
@@ -48,29 +48,30 @@ def slows_the_host(of: Measured) -> ClaimJudgement:
     )
 
 
-def _with_pinned(of: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
+def _with_pinned(measured: Measured, pinned: int | None) -> list[tuple[Figure, Figure]]:
     """Return the times of each work with this much memory pinned, and with none. Raises MissingError."""
-    return [(of.at(name, pinned), of.at(name, 0)) for name in WORKS]
+    return [(measured.at(name, pinned), measured.at(name, 0)) for name in WORKS]
 
 
 def _is_slower(pinned: Figure, nothing: Figure) -> bool:
     return pinned.low > nothing.high and pinned.median > (1 + MATTERS) * nothing.median
 
 
-def is_locked(of: Measured) -> ClaimJudgement:
+def is_locked(measured: Measured) -> ClaimJudgement:
     """Judge by the share that Linux swaps out on request; on a host without swap, by Linux's counters of locked pages.
 
     A counter must count pinned memory and not pageable memory. If none does, it is unknown: a driver may hold pages
     that no counter counts.
     """
-    pinned, pageable = (of.maybe(f"swapped out when asked, {memory}") for memory in ("pinned", "pageable"))
+    pinned, pageable = (measured.maybe(f"swapped out when asked, {memory}") for memory in ("pinned", "pageable"))
     if pinned and pageable and pageable.low >= HIDDEN:
         why = f"asked to swap it out, Linux takes {shown(pageable)} of pageable memory and {shown(pinned)} of pinned"
         return decide(why, confirmed=pinned.high <= BARELY, refuted=pinned.low >= HIDDEN)
     pairs = [
         (name, pinned, pageable)
         for name in WITNESSES
-        if (pinned := of.maybe(f"locked by {name}, pinned")) and (pageable := of.maybe(f"locked by {name}, pageable"))
+        if (pinned := measured.maybe(f"locked by {name}, pinned"))
+        and (pageable := measured.maybe(f"locked by {name}, pageable"))
     ]
     if not pairs:
         raise MissingError("what Linux reports of locked memory")
@@ -83,10 +84,10 @@ def is_locked(of: Measured) -> ClaimJudgement:
     )
 
 
-def takes_memory_at_once(of: Measured) -> ClaimJudgement:
+def takes_memory_at_once(measured: Measured) -> ClaimJudgement:
     """Judge whether pinned memory is taken from the host's available memory when allocated, and pageable is not."""
-    pinned, pageable = (of(f"taken from the host, allocated, {memory}") for memory in ("pinned", "pageable"))
-    written = of("taken from the host, written, pageable")
+    pinned, pageable = (measured(f"taken from the host, allocated, {memory}") for memory in ("pinned", "pageable"))
+    written = measured("taken from the host, written, pageable")
     why = (
         f"of its bytes {shown(pinned)} are gone from MemAvailable once it is allocated; of pageable memory "
         f"{shown(pageable)}, {shown(written)} once it is written"
@@ -97,33 +98,33 @@ def takes_memory_at_once(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=confirmed, refuted=pinned.high <= BARELY)
 
 
-def is_more_limited(of: Measured) -> ClaimJudgement:
+def is_more_limited(measured: Measured) -> ClaimJudgement:
     """Judge whether pinned memory must fit into available RAM, while more pageable memory can be allocated."""
-    more = of("more than is available can be allocated, pageable")
-    outcome, why = takes_memory_at_once(of)
+    more = measured("more than is available can be allocated, pageable")
+    outcome, why = takes_memory_at_once(measured)
     why = f"{why}; more pageable memory than is available can be allocated: {shown(more)}"
     return ClaimJudgement("refuted" if outcome == "confirmed" and not more.high else outcome, why)
 
 
-def always_anew(of: Measured) -> ClaimJudgement:
+def always_anew(measured: Measured) -> ClaimJudgement:
     """Judge whether pinned memory costs as much the next time as the first time."""
-    return reverse(again_is_cheap(of))
+    return reverse(again_is_cheap(measured))
 
 
-def costs_more(of: Measured) -> ClaimJudgement:
+def costs_more(measured: Measured) -> ClaimJudgement:
     """Judge whether pinned memory costs more to get than pageable memory, at most of the sizes."""
-    return _at_most_sizes(of, "allocate, pinned", "allocate, pageable", "more")
+    return _at_most_sizes(measured, "allocate, pinned", "allocate, pageable", "more")
 
 
-def again_is_cheap(of: Measured) -> ClaimJudgement:
+def again_is_cheap(measured: Measured) -> ClaimJudgement:
     """Judge whether pinned memory costs less the next time than the first time, at most of the sizes."""
-    return _at_most_sizes(of, "allocate, pinned again", "allocate, pinned", "less")
+    return _at_most_sizes(measured, "allocate, pinned again", "allocate, pinned", "less")
 
 
-def _at_most_sizes(of: Measured, first: str, second: str, expected: Order) -> ClaimJudgement:
-    pairs = all_pairs_by_size(of, first, second)
+def _at_most_sizes(measured: Measured, first: str, second: str, expected: Order) -> ClaimJudgement:
+    pairs = all_pairs_by_size(measured, first, second)
     relations = [order(*pair) for pair in pairs]
-    of.asked.extend(pairs[-1])
+    measured.asked.extend(pairs[-1])
     why = f"{size(pairs[-1][0].size or 0)}: {against(*pairs[-1])}"
     if len(pairs) > 1:
         why += f"; {'dearer' if expected == 'more' else 'cheaper'} beyond the spread at {relations.count(expected)} of "

@@ -53,18 +53,18 @@ PAGEABLE_ACCESS = "the GPU can access pageable memory"
 ARRIVES = "a tensor that is sent to a process arrives in shared memory, unpinned: no pinned memory is timed"
 
 
-def as_fast_as_published(of: Measured) -> ClaimJudgement:
+def as_fast_as_published(measured: Measured) -> ClaimJudgement:
     """Judge by memory that the child pins itself; the figure of the text's own program is shown, too."""
-    written = of.maybe("times as fast, as written")
-    outcome, why = beyond("times as fast, pinned in the child", EIGHTY_ONE)(of)
+    written = measured.maybe("times as fast, as written")
+    outcome, why = beyond("times as fast, pinned in the child", EIGHTY_ONE)(measured)
     return ClaimJudgement(outcome, f"pinned in the child {why}" + (f"; as written {shown(written)}" if written else ""))
 
 
-def was_first_use(of: Measured) -> ClaimJudgement:
+def was_first_use(measured: Measured) -> ClaimJudgement:
     """Judge whether the first copy was slow, pinned or pageable, and mostly because of the first use of CUDA."""
-    pageable_first, pinned_second = of.all("pageable, first", "pinned, second")
-    pinned_first, pageable_second = of.all("pinned, first", "pageable, second")
-    use = of("first use of CUDA")
+    pageable_first, pinned_second = measured.all("pageable, first", "pinned, second")
+    pinned_first, pageable_second = measured.all("pinned, first", "pageable, second")
+    use = measured("first use of CUDA")
     follows = {order(pinned_second, pageable_first), order(pageable_second, pinned_first)}
     share = use.median / pageable_first.median if pageable_first.median > 0 else 0.0
     why = (
@@ -74,27 +74,27 @@ def was_first_use(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=follows == {"less"} and share > MOSTLY, refuted="more" in follows or "same" in follows)
 
 
-def no_faster_in_the_object(of: Measured) -> ClaimJudgement:
+def no_faster_in_the_object(measured: Measured) -> ClaimJudgement:
     """Judge by copies in turn, after a warm-up; the figure of the text's own program is shown, too."""
-    written, again = of.maybe("times as fast, as written"), of("times as fast, sent to the child")
+    written, again = measured.maybe("times as fast, as written"), measured("times as fast, sent to the child")
     why = f"{shown(again)} as fast, in turn after a warm-up" + (f"; as written {shown(written)}" if written else "")
     return decide(why, confirmed=again.high <= 1 + MATTERS, refuted=again.low > 1 + MATTERS)
 
 
-def faster_bare(of: Measured) -> ClaimJudgement:
+def faster_bare(measured: Measured) -> ClaimJudgement:
     """Judge by copies in turn, after a warm-up, whether the tensor that is sent bare is copied faster."""
-    ratio = of("times as fast, bare instead of in an object")
+    ratio = measured("times as fast, bare instead of in an object")
     why = f"{shown(ratio)} as fast, in turn after a warm-up"
     return decide(why, confirmed=ratio.low > 1 + MATTERS, refuted=ratio.high <= 1 + MATTERS)
 
 
-def differs_in_the_clock(of: Measured) -> ClaimJudgement:
+def differs_in_the_clock(measured: Measured) -> ClaimJudgement:
     """Judge whether the clock makes the large factor: both programs have it with one clock, and neither with the other.
 
     With perf_counter the first copy includes the first use of CUDA; the first event is recorded after that.
     """
-    by_clock = [of.of("E11")(f"times as fast, {BY_CLOCK[0]}"), of(f"times as fast, {BY_CLOCK[1]}")]
-    by_events = of.all(*(f"times as fast, {name}" for name in BY_EVENTS))
+    by_clock = [measured.of("E11")(f"times as fast, {BY_CLOCK[0]}"), measured(f"times as fast, {BY_CLOCK[1]}")]
+    by_events = measured.all(*(f"times as fast, {name}" for name in BY_EVENTS))
     object_by_events, bare_by_events = by_events
     why = (
         f"bare {shown(by_clock[0])} by perf_counter, {shown(bare_by_events)} by events; "
@@ -105,10 +105,10 @@ def differs_in_the_clock(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=least > TWICE * most, refuted=as_large)
 
 
-def goes_as_pageable(of: Measured) -> ClaimJudgement:
+def goes_as_pageable(measured: Measured) -> ClaimJudgement:
     """Judge whether a copy from shared memory is like a pageable one: as fast, with a call as long as the copy."""
-    sent, pageable, pinned = of.all("pinned, sent to the child", "pageable", "pinned in the child itself")
-    ratio, call = of("times as fast, sent to the child"), of("call, pinned, sent to the child")
+    sent, pageable, pinned = measured.all("pinned, sent to the child", "pageable", "pinned in the child itself")
+    ratio, call = measured("times as fast, sent to the child"), measured("call, pinned, sent to the child")
     why = (
         f"{shown(ratio)} as fast as from pageable memory, the call lasts {shown(call)} of the {shown(sent)}; "
         f"{against(pinned, pageable)}"
@@ -119,20 +119,20 @@ def goes_as_pageable(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=as_fast and blocks and order(pinned, pageable) == "less", refuted=other)
 
 
-def reaches_the_link(of: Measured) -> ClaimJudgement:
+def reaches_the_link(measured: Measured) -> ClaimJudgement:
     """Judge whether pinned copies of some size reach, in both directions, the usual rate of such a link.
 
     For each direction it names the size whose spread has the highest low end.
     """
-    rates = [of.usable(f"{way} pinned") for way in WAYS]
+    rates = [measured.usable(f"{way} pinned") for way in WAYS]
     surest = [max(figures, key=lambda figure: figure.low) for figures in rates]
-    of.asked.extend(surest)
-    link = of.bench.machine.link
+    measured.asked.extend(surest)
+    link = measured.bench.machine.link
     why = " and ".join(f"{rate(figure.median)} ({figure.name})" for figure in surest)
     if link is None:
         return ClaimJudgement("unknown", f"{why}; the driver does not say the generation and width of the link")
     why += f" of {rate(link.theoretical)} on {link.name}, of which {rate(link.usual)} is usual"
-    if is_faster_than_reported(of.bench, link):
+    if is_faster_than_reported(measured.bench, link):
         return ClaimJudgement("unknown", f"{why}: the link is faster than the driver reports")
     reached = REACHES * link.usual
     return decide(
@@ -153,11 +153,11 @@ def at_most_of_sizes(ways: Sequence[Sequence[Order]], expected: Order, why: str)
     return decide(why, confirmed=mostly and not contradicted, refuted=never and contradicted)
 
 
-def slower_pageable(of: Measured) -> ClaimJudgement:
+def slower_pageable(measured: Measured) -> ClaimJudgement:
     """Judge whether pageable copies are slower than pinned ones, both ways and at the sizes from 1 MiB on."""
     ways, why = [], []
     for way in WAYS:
-        pairs = pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)
+        pairs = pairs_by_size(measured, f"{way} pageable", f"{way} pinned", LARGE_BYTES)
         relations = [order(*pair) for pair in pairs]
         best = [max(figures, key=lambda figure: figure.median) for figures in zip(*pairs, strict=True)]
         why.append(
@@ -168,36 +168,36 @@ def slower_pageable(of: Measured) -> ClaimJudgement:
     return at_most_of_sizes(ways, "less", "; ".join(why))
 
 
-def more_than_twice(of: Measured) -> ClaimJudgement:
+def more_than_twice(measured: Measured) -> ClaimJudgement:
     """Judge whether pinned copies have more than twice the rate at the published size, both ways."""
-    pairs = [(of(f"{way} pinned", PUBLISHED_BYTES), of(f"{way} pageable", PUBLISHED_BYTES)) for way in WAYS]
+    pairs = [(measured(f"{way} pinned", PUBLISHED_BYTES), measured(f"{way} pageable", PUBLISHED_BYTES)) for way in WAYS]
     least, most = zip(*(ratios(*pair) for pair in pairs), strict=True)
     why = "; ".join(against(*pair) for pair in pairs)
     return decide(why, confirmed=min(least) > TWICE, refuted=max(most) <= TWICE)
 
 
-def own_memory_is_faster(of: Measured) -> ClaimJudgement:
+def own_memory_is_faster(measured: Measured) -> ClaimJudgement:
     """Judge whether copies on the GPU have a much higher rate than those over the link: more than twice."""
-    own, link = pairs_by_size(of, "DtoD", "HtoD pinned")[-1]
-    of.asked.extend((own, link))
+    own, link = pairs_by_size(measured, "DtoD", "HtoD pinned")[-1]
+    measured.asked.extend((own, link))
     least, most = ratios(own, link)
     why = f"at {size(own.size or 0)} {against(own, link)}"
     return decide(why, confirmed=least > TWICE, refuted=most <= TWICE)
 
 
-def slower_though_in_memory(of: Measured) -> ClaimJudgement:
+def slower_though_in_memory(measured: Measured) -> ClaimJudgement:
     """Judge whether the disk makes pageable copies slow: memory that was just written is not on disk."""
-    outcome, why = reverse(slower_pageable(of))
+    outcome, why = reverse(slower_pageable(measured))
     return ClaimJudgement(outcome, f"of memory just written {why}")
 
 
-def gains_more_when_large(of: Measured) -> ClaimJudgement:
+def gains_more_when_large(measured: Measured) -> ClaimJudgement:
     """Judge whether pinned memory gains more at the largest size than at the smallest, to the GPU."""
-    pairs = pairs_by_size(of, "HtoD pinned", "HtoD pageable")
+    pairs = pairs_by_size(measured, "HtoD pinned", "HtoD pageable")
     if len({pinned.size for pinned, _ in pairs}) < 2:  # noqa: PLR2004  the smallest and the largest
         raise MissingError("HtoD pinned and pageable at two sizes")
     small, large = pairs[0], pairs[-1]
-    of.asked.extend((*small, *large))
+    measured.asked.extend((*small, *large))
     why = " and ".join(
         f"{times(pinned.median, pageable.median)} as fast at {size(pinned.size or 0)}"
         for pinned, pageable in (small, large)
@@ -206,26 +206,26 @@ def gains_more_when_large(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=least > 1, refuted=most <= 1)
 
 
-def differ_between_machines(of: Measured) -> ClaimJudgement:
+def differ_between_machines(measured: Measured) -> ClaimJudgement:
     """Judge whether this machine has other rates than the text's."""
     relations, why = [], []
     for published in PUBLISHED_RATES:
-        measured = of(published.figure, published.size)
-        published_figure = Figure(
-            published.figure, measured.unit, published.value, published.value, published.value, 1, published.size
-        )
-        relations.append(order(published_figure, measured))
-        why.append(f"{published.figure} {shown(measured)} here, {shown(published_figure)} there")
+        here, value = measured(published.figure, published.size), published.value
+        there = Figure(published.figure, here.unit, value, value, value, 1, published.size)
+        relations.append(order(there, here))
+        why.append(f"{published.figure} {shown(here)} here, {shown(there)} there")
     differs = "less" in relations or "more" in relations
     return decide("; ".join(why), confirmed=differs, refuted="unsure" not in relations)
 
 
-def more_predictable(of: Measured) -> ClaimJudgement:
+def more_predictable(measured: Measured) -> ClaimJudgement:
     """Judge whether copies of pinned memory vary less: at each size, by the spread as a share of the median.
 
     Unusable rates count here, as the claim is about rounds that differ.
     """
-    pairs = [pair for way in WAYS for pair in all_pairs_by_size(of, f"{way} pageable", f"{way} pinned", LARGE_BYTES)]
+    pairs = [
+        pair for way in WAYS for pair in all_pairs_by_size(measured, f"{way} pageable", f"{way} pinned", LARGE_BYTES)
+    ]
     steadier = sum(_variation(pinned) < _variation(pageable) for pageable, pinned in pairs)
     why = (
         f"of {len(pairs)} sizes and ways from {size(LARGE_BYTES)} on pinned copies vary less in {steadier}: by "
@@ -252,16 +252,18 @@ def _middle(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def is_staged(of: Measured) -> ClaimJudgement:
+def is_staged(measured: Measured) -> ClaimJudgement:
     """Judge whether the host copies pageable memory before the GPU does.
 
     Then the call of a small copy takes its values along: the GPU gets them although the host overwrites the source
     before the GPU copies. During a large copy the call lasts and the process uses a CPU. Neither happens with pinned
     memory.
     """
-    from_pageable, from_pinned = (of(f"taken along by the call, HtoD {memory}") for memory in ("pageable", "pinned"))
+    from_pageable, from_pinned = (
+        measured(f"taken along by the call, HtoD {memory}") for memory in ("pageable", "pinned")
+    )
     pageable, pinned = (
-        [_largest(of, f"{what}, {way} {memory}") for way in WAYS for what in ("host busy", "call")]
+        [_largest(measured, f"{what}, {way} {memory}") for way in WAYS for what in ("host busy", "call")]
         for memory in ("pageable", "pinned")
     )
     why = (
@@ -280,16 +282,16 @@ def _by_way(figures: Sequence[Figure]) -> str:
     return ", ".join(f"{shown(busy)} and {shown(call)} ({way})" for way, busy, call in pairs)
 
 
-def _largest(of: Measured, name: str) -> Figure:
-    figure = of.by_size(name)[-1]
-    of.asked.append(figure)
+def _largest(measured: Measured, name: str) -> Figure:
+    figure = measured.by_size(name)[-1]
+    measured.asked.append(figure)
     return figure
 
 
-def leaves_the_cpu_free(of: Measured) -> ClaimJudgement:
+def leaves_the_cpu_free(measured: Measured) -> ClaimJudgement:
     """Judge whether the process uses no CPU while memory that is pinned is copied, both ways."""
     pinned, pageable = (
-        [_largest(of, f"host busy, {way} {memory}") for way in WAYS] for memory in ("pinned", "pageable")
+        [_largest(measured, f"host busy, {way} {memory}") for way in WAYS] for memory in ("pinned", "pageable")
     )
     why = "; ".join(
         f"CPUs run for {shown(one)} of the copy's time ({way} pinned), for {shown(other)} ({way} pageable)"
@@ -299,10 +301,10 @@ def leaves_the_cpu_free(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=free, refuted=not_free)
 
 
-def host_is_free(of: Measured) -> ClaimJudgement:
+def host_is_free(measured: Measured) -> ClaimJudgement:
     """Judge whether calls of pinned copies return at once while the stream is busy, compared with pageable ones."""
-    pinned, pageable = of.by_size("blocked, HtoD pinned")[-1], of.by_size("blocked, HtoD pageable")[-1]
-    of.asked.extend((pinned, pageable))
+    pinned, pageable = measured.by_size("blocked, HtoD pinned")[-1], measured.by_size("blocked, HtoD pageable")[-1]
+    measured.asked.extend((pinned, pageable))
     if pinned.size != pageable.size or not pageable.median:
         raise MissingError("blocked, HtoD pinned and pageable at one size")
     why = f"at {size(pinned.size or 0)} the call takes {against(pinned, pageable)}"
@@ -310,10 +312,10 @@ def host_is_free(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=pinned.high <= HELD_SHARE * pageable.low, refuted=relation in {"same", "more"})
 
 
-def pageable_holds_the_host(of: Measured) -> ClaimJudgement:
+def pageable_holds_the_host(measured: Measured) -> ClaimJudgement:
     """Judge whether non_blocking copies of pageable memory return at once as well, at the largest size."""
-    smallest, *_, largest = of.by_size("blocked, HtoD pageable")
-    of.asked.extend((smallest, largest))
+    smallest, *_, largest = measured.by_size("blocked, HtoD pageable")
+    measured.asked.extend((smallest, largest))
     why = (
         f"the call takes {shown(smallest)} at {size(smallest.size or 0)}, {shown(largest)} at {size(largest.size or 0)}"
     )

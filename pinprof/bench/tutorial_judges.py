@@ -74,54 +74,54 @@ COULD, COULD_NOT = 0.5, 0.1
 """Shares of the copy time that kernels could hide: from the first value on the copy is hidden, up to the second not."""
 
 
-def _pinned_just_before(of: Measured) -> list[tuple[Figure, Figure]]:
+def _pinned_just_before(measured: Measured) -> list[tuple[Figure, Figure]]:
     """Return the times to pin a tensor and copy it without a wait, each with the time of a plain copy.
 
     They are of one tensor, in memory that torch has kept and in fresh memory, and of many, as far as measured.
     """
-    plain = of("pageable.to")
-    fresh, many = of.maybe(f"{PINNED_AND_SENT}{FRESH}"), of.of("E3")
-    pairs = [(of(PINNED_AND_SENT), plain)] + ([(fresh, plain)] if fresh else [])
+    plain = measured("pageable.to")
+    fresh, many = measured.maybe(f"{PINNED_AND_SENT}{FRESH}"), measured.of("E3")
+    pairs = [(measured(PINNED_AND_SENT), plain)] + ([(fresh, plain)] if fresh else [])
     both = many.maybe("pin and copy, non_blocking"), many.maybe("pageable, blocking")
     return [*pairs, (both[0], both[1])] if both[0] and both[1] else pairs
 
 
-def usually_slower(of: Measured) -> ClaimJudgement:
+def usually_slower(measured: Measured) -> ClaimJudgement:
     """Judge whether to pin and copy takes longer, with pinned memory that torch has kept and with fresh memory."""
-    plain, pinning = of("pageable.to"), "pageable.pin_memory().to"
-    return each_less([(plain, of(pinning)), (plain, of(f"{pinning}{FRESH}"))])
+    plain, pinning = measured("pageable.to"), "pageable.pin_memory().to"
+    return each_less([(plain, measured(pinning)), (plain, measured(f"{pinning}{FRESH}"))])
 
 
-def can_be_slower(of: Measured) -> ClaimJudgement:
+def can_be_slower(measured: Measured) -> ClaimJudgement:
     """Judge whether it "can be slower": whether it is slower in any case.
 
     The claim is refuted only if the most expensive case was measured: fresh memory.
     """
-    pairs = _pinned_just_before(of)
+    pairs = _pinned_just_before(measured)
     orders = {order(*pair) for pair in pairs}
     if "more" not in orders:
-        of(f"{PINNED_AND_SENT}{FRESH}")
+        measured(f"{PINNED_AND_SENT}{FRESH}")
     why = "; ".join(against(*pair) for pair in pairs)
     return decide(why, confirmed="more" in orders, refuted=orders <= {"less", "same"})
 
 
-def at_most_twice(of: Measured) -> ClaimJudgement:
+def at_most_twice(measured: Measured) -> ClaimJudgement:
     """Judge whether it takes at most twice the time in all cases, also in fresh memory."""
-    pairs = _pinned_just_before(of)
+    pairs = _pinned_just_before(measured)
     bounds = [ratios(*pair) for pair in pairs]
     refuted = any(least > TWICE for least, _ in bounds)
     if not refuted:
-        of(f"{PINNED_AND_SENT}{FRESH}")
+        measured(f"{PINNED_AND_SENT}{FRESH}")
     why = "; ".join(f"{times(pinned.median, plain.median)} the time ({pinned.name})" for pinned, plain in pairs)
     return decide(why, confirmed=all(most <= TWICE for _, most in bounds), refuted=refuted)
 
 
-def can_be_faster(of: Measured) -> ClaimJudgement:
+def can_be_faster(measured: Measured) -> ClaimJudgement:
     """Judge whether it is faster "in rare cases", by blocking copies; if it is in no case here, it depends."""
-    pinning, many = "pageable.pin_memory().to", of.of("E3")
-    pairs = [(of(pinning), of("pageable.to"))]
+    pinning, many = "pageable.pin_memory().to", measured.of("E3")
+    pairs = [(measured(pinning), measured("pageable.to"))]
     fresh, pinning_each, plain = (
-        of.maybe(f"{pinning}{FRESH}"),
+        measured.maybe(f"{pinning}{FRESH}"),
         *map(many.maybe, ("pin and copy, blocking", "pageable, blocking")),
     )
     pairs += [(fresh, pairs[0][1])] if fresh else []
@@ -130,23 +130,26 @@ def can_be_faster(of: Measured) -> ClaimJudgement:
     return ClaimJudgement(outcome, "; ".join(against(*pair) for pair in pairs))
 
 
-def holds_the_host(of: Measured) -> ClaimJudgement:
+def holds_the_host(measured: Measured) -> ClaimJudgement:
     """Judge whether the call of pin_memory() holds the host until the tensor is pinned.
 
     It does if it takes longer than a call that only queues a copy, and longer for a larger tensor: in memory that torch
     has kept and, if that was measured, in fresh memory.
     """
-    queues, pins = of(f"{CALL}pinned.to, non_blocking"), f"{CALL}pageable.pin_memory()"
-    kept, fresh = (of(pins), of(f"{pins}{LARGER}")), (of.maybe(f"{pins}{FRESH}"), of.maybe(f"{pins}{LARGER}{FRESH}"))
+    queues, pins = measured(f"{CALL}pinned.to, non_blocking"), f"{CALL}pageable.pin_memory()"
+    kept, fresh = (
+        (measured(pins), measured(f"{pins}{LARGER}")),
+        (measured.maybe(f"{pins}{FRESH}"), measured.maybe(f"{pins}{LARGER}{FRESH}")),
+    )
     pairs = [(queues, kept[0]), kept]
     if fresh[0] and fresh[1]:
         pairs += [(queues, fresh[0]), (fresh[0], fresh[1])]
     return each_less(pairs)
 
 
-def one_wait(of: Measured) -> ClaimJudgement:
+def one_wait(measured: Measured) -> ClaimJudgement:
     """Judge whether non_blocking copies are waited for at most a tenth as often."""
-    blocking, asynchronous = of("waits, blocking"), of("waits, non_blocking")
+    blocking, asynchronous = measured("waits, blocking"), measured("waits, non_blocking")
     why = f"{asynchronous.median:g} instead of {blocking.median:g}"
     return decide(
         why,
@@ -155,9 +158,9 @@ def one_wait(of: Measured) -> ClaimJudgement:
     )
 
 
-def same_call(of: Measured) -> ClaimJudgement:
+def same_call(measured: Measured) -> ClaimJudgement:
     """Judge whether blocking and non_blocking copies make the same calls, the blocking ones with waits after them."""
-    blocking, asynchronous, waits = of.all(
+    blocking, asynchronous, waits = measured.all(
         "asynchronous copies, blocking", "asynchronous copies, non_blocking", "waits, blocking"
     )
     why = f"{blocking.median:g} calls of cudaMemcpyAsync, {asynchronous.median:g} with non_blocking"
@@ -169,10 +172,12 @@ def same_call(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=same, refuted=none)
 
 
-def generally_faster(of: Measured) -> ClaimJudgement:
+def generally_faster(measured: Measured) -> ClaimJudgement:
     """Judge whether non_blocking copies are faster: pageable, pinned, large and, if measured, small ones."""
-    judgements = [faster(f"{memory}, non_blocking", f"{memory}, blocking")(of) for memory in ("pageable", "pinned")]
-    small = of.of("E2")
+    judgements = [
+        faster(f"{memory}, non_blocking", f"{memory}, blocking")(measured) for memory in ("pageable", "pinned")
+    ]
+    small = measured.of("E2")
     if small.maybe("blocking") and small.maybe("non_blocking, one synchronize"):
         judgements.append(faster("non_blocking, one synchronize", "blocking")(small))
     outcomes = {judgement.outcome for judgement in judgements}
@@ -182,14 +187,14 @@ def generally_faster(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=outcomes == {"confirmed"}, refuted=outcomes == {"refuted"})
 
 
-def gain_varies(of: Measured) -> ClaimJudgement:
+def gain_varies(measured: Measured) -> ClaimJudgement:
     """Judge whether the gain of non_blocking differs between many tensors and few, and between large and small ones.
 
     Many and few are compared for pageable and for pinned tensors; the small tensors are the pageable ones of E2.
     """
-    small = of.of("E2")
+    small = measured.of("E2")
     gains = {
-        f"{number} {memory}": (of(f"{prefix}{memory}, blocking"), of(f"{prefix}{memory}, non_blocking"))
+        f"{number} {memory}": (measured(f"{prefix}{memory}, blocking"), measured(f"{prefix}{memory}, non_blocking"))
         for memory in ("pageable", "pinned")
         for number, prefix in (("many", ""), ("few", OF_FEW))
     }
@@ -215,9 +220,9 @@ def _differ(first: tuple[Figure, Figure], second: tuple[Figure, Figure]) -> Lite
     return "same" if max(middles) <= (1 + SAME) * min(middles) else "unsure"
 
 
-def _hidden_of_possible(of: Measured, case: str) -> tuple[float, float]:
+def _hidden_of_possible(measured: Measured, case: str) -> tuple[float, float]:
     """Return the share of the possible overlap that kernels reach, at least and at most."""
-    overlapped, possible = of(f"overlapped, {case}"), of(f"possible, {case}")
+    overlapped, possible = measured(f"overlapped, {case}"), measured(f"possible, {case}")
     if possible.low <= 0:
         raise MissingError(f"possible, {case}")
     return overlapped.low / possible.high, overlapped.high / possible.low
@@ -231,11 +236,11 @@ def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
     """
     cases = tuple(f"{case}{kernels}" for case in CASES)
 
-    def judge(of: Measured) -> ClaimJudgement:
-        *without, best = (_hidden_of_possible(of, case) for case in cases)
-        without += [_hidden_of_possible(of, case) for case in others]
+    def judge(measured: Measured) -> ClaimJudgement:
+        *without, best = (_hidden_of_possible(measured, case) for case in cases)
+        without += [_hidden_of_possible(measured, case) for case in others]
         why = "under kernels are " + "; ".join(
-            f"{shown(of(f'overlapped, {case}'))} of possible {shown(of(f'possible, {case}'))} "
+            f"{shown(measured(f'overlapped, {case}'))} of possible {shown(measured(f'possible, {case}'))} "
             f"({case.removesuffix(kernels)})"
             for case in (*cases, *others)
         )
@@ -246,12 +251,12 @@ def only_pinned_and_streamed(*others: str, kernels: str = "") -> Judge:
     return judge
 
 
-def conclusions_hold(of: Measured) -> ClaimJudgement:
+def conclusions_hold(measured: Measured) -> ClaimJudgement:
     """Judge whether the conclusions that the tutorial draws for all systems hold here: refuted if one of them fails.
 
     They are the points with which it begins; the ranking of its figures is an observation and does not count.
     """
-    outcomes = {point: judged(of.of(number), judge) for point, (number, judge) in CONCLUSIONS.items()}
+    outcomes = {point: judged(measured.of(number), judge) for point, (number, judge) in CONCLUSIONS.items()}
     by_outcome = {
         outcome: [point for point, judgement in outcomes.items() if judgement.outcome == outcome] for outcome in HOLDS
     }
@@ -264,17 +269,17 @@ def conclusions_hold(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=len(by_outcome["confirmed"]) == len(outcomes), refuted=bool(by_outcome["refuted"]))
 
 
-def takes_longer_than_a_kernel(of: Measured) -> ClaimJudgement:
+def takes_longer_than_a_kernel(measured: Measured) -> ClaimJudgement:
     """Judge whether transfers take most of the time if only one kernel is ported to the GPU, the shortest possible."""
-    share = of(PORTED)
+    share = measured(PORTED)
     why = f"{shown(share)} of the time to copy a tensor there, to multiply it by itself once, and to copy it back"
     return decide(why, confirmed=share.low > 100 * MOSTLY, refuted=share.high < 100 * MOSTLY)
 
 
-def in_turn(of: Measured) -> ClaimJudgement:
+def in_turn(measured: Measured) -> ClaimJudgement:
     """Judge whether on the default stream copies and kernels run one after the other."""
-    least, most = zip(*(_hidden_of_possible(of, case) for case in CASES[:2]), strict=True)
-    why = "; ".join(f"{shown(of(f'overlapped, {case}'))} under kernels ({case})" for case in CASES[:2])
+    least, most = zip(*(_hidden_of_possible(measured, case) for case in CASES[:2]), strict=True)
+    why = "; ".join(f"{shown(measured(f'overlapped, {case}'))} under kernels ({case})" for case in CASES[:2])
     return decide(why, confirmed=max(most) <= COULD_NOT, refuted=min(least) >= COULD)
 
 
@@ -284,8 +289,8 @@ def run_at_once(name: str, *, expected: bool) -> Judge:
     Their duration does not show it: two copies that share a link take twice as long with any number of copy engines.
     """
 
-    def judge(of: Measured) -> ClaimJudgement:
-        both = of(f"{AT_ONCE}{name}")
+    def judge(measured: Measured) -> ClaimJudgement:
+        both = measured(f"{AT_ONCE}{name}")
         why = f"in {shown(both)} of the time in which copies run, both do ({name})"
         at_once = decide(why, confirmed=both.low >= HIDDEN, refuted=both.high <= BARELY)
         return at_once if expected else reverse(at_once)
@@ -293,13 +298,13 @@ def run_at_once(name: str, *, expected: bool) -> Judge:
     return judge
 
 
-def sent_at_once(of: Measured) -> ClaimJudgement:
+def sent_at_once(measured: Measured) -> ClaimJudgement:
     """Judge "can be" by the share of copies that the host asks for before the previous one has ended.
 
     The share of time in which the GPU copies two at once is shown, too: the text says that one of them waits there.
     """
-    large, both = of.all(f"{EARLY}{AS_MANY}", f"{AT_ONCE}{AS_MANY}")
-    small = of.of("E2")(f"{EARLY}non_blocking")
+    large, both = measured.all(f"{EARLY}{AS_MANY}", f"{AT_ONCE}{AS_MANY}")
+    small = measured.of("E2")(f"{EARLY}non_blocking")
     why = (
         f"while the copy before still runs, the host asks for {shown(large)} of large pinned tensors and "
         f"{shown(small)} of small pageable ones (E2); on the GPU two copies run at once in {shown(both)} of the time"
@@ -307,9 +312,9 @@ def sent_at_once(of: Measured) -> ClaimJudgement:
     return decide(why, confirmed=max(large.low, small.low) >= HIDDEN, refuted=max(large.high, small.high) <= BARELY)
 
 
-def faster_in_threads(of: Measured) -> ClaimJudgement:
+def faster_in_threads(measured: Measured) -> ClaimJudgement:
     """Judge by the faster way of the main thread: to pin all tensors first, as in the text, or each before its copy."""
-    threads, *main = of.all("pin in threads then copy", "pin then copy", IN_TURN)
+    threads, *main = measured.all("pin in threads then copy", "pin then copy", IN_TURN)
     outcome, _ = ordered(threads, min(main, key=lambda figure: figure.median), "less")
     return ClaimJudgement(outcome, "; ".join(against(threads, way) for way in main))
 
@@ -317,9 +322,10 @@ def faster_in_threads(of: Measured) -> ClaimJudgement:
 def gains_less(which: str) -> Judge:
     """Judge the claim that threads gain less by pinning such tensors than by pinning many large ones."""
 
-    def judge(of: Measured) -> ClaimJudgement:
+    def judge(measured: Measured) -> ClaimJudgement:
         some, many = (
-            (of(f"{kind}pin then copy"), of(f"{kind}pin in threads then copy")) for kind in (f"{which}, ", "")
+            (measured(f"{kind}pin then copy"), measured(f"{kind}pin in threads then copy"))
+            for kind in (f"{which}, ", "")
         )
         least, most = ratios_of_ratios(some, many)
         why = "; ".join(against(in_threads, alone) for alone, in_threads in (some, many))
@@ -328,13 +334,13 @@ def gains_less(which: str) -> Judge:
     return judge
 
 
-def still_on_the_host(of: Measured) -> ClaimJudgement:
+def still_on_the_host(measured: Measured) -> ClaimJudgement:
     """Judge whether data "may" still be on the host when the call returns: by the copy, and by writes right after it.
 
     If neither shows it, it depends, as it may still happen.
     """
-    pinned, pageable = of.maybe(f"{ENDED}pinned"), of.maybe(f"{ENDED}pageable")
-    written = of.of("E6").maybe("pinned source")
+    pinned, pageable = measured.maybe(f"{ENDED}pinned"), measured.maybe(f"{ENDED}pageable")
+    written = measured.of("E6").maybe("pinned source")
     if pinned is None and written is None:
         raise MissingError(f"{ENDED}pinned")
     why = []
@@ -351,14 +357,14 @@ def still_on_the_host(of: Measured) -> ClaimJudgement:
     return ClaimJudgement("confirmed" if is_shown else "depends", "; ".join(why))
 
 
-def read_too_early(of: Measured) -> ClaimJudgement:
+def read_too_early(measured: Measured) -> ClaimJudgement:
     """Judge whether values read on the GPU right after the copy are wrong."""
-    return reverse(right(*SENT)(of))
+    return reverse(right(*SENT)(measured))
 
 
-def moved_by_a_thread(of: Measured) -> ClaimJudgement:
+def moved_by_a_thread(measured: Measured) -> ClaimJudgement:
     """Judge whether another thread moves the data, by the CPU time of all others in percent of the copy's time."""
-    shares = of.all(f"{THREADS}pageable", f"{THREADS}pinned")
+    shares = measured.all(f"{THREADS}pageable", f"{THREADS}pinned")
     why = "; ".join(
         f"other threads are busy for {shown(share)} of the copy ({share.name.removeprefix(THREADS)})"
         for share in shares
