@@ -12,6 +12,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,6 +116,13 @@ def waited_ns(details: Details, scenario: Scenario) -> float:
     return float(stalls.stall_ns[spared].sum()) / max(int(details.trace.steps.complete.sum()), 1)
 
 
+def drifts(folder: Path) -> list[float]:
+    """Return by what share each window of the programs before the fix differs from the one before it."""
+    pairs: dict[str, Any] = json.loads((folder / "pairs.json").read_text())["pairs"]
+    windows = {pair.get("trace", name): pair["before_ms"].get("windows", []) for name, pair in pairs.items()}
+    return [later / earlier - 1 for means in windows.values() for earlier, later in pairwise(means)]
+
+
 @lru_cache(maxsize=1)
 def replays(folder: Path, trace: str, before_ms: float) -> tuple[Replay, Replay]:
     """Return the recorded program at the step that it is estimated to take, and at the one that is told."""
@@ -148,7 +156,8 @@ FORECASTS: dict[str, Callable[[Score], float]] = {
 
 def main() -> None:
     """Print the table and what it comes to."""
-    pairs = scores(Path(sys.argv[1] if len(sys.argv) > 1 else "traces/pairs"))
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "traces/pairs")
+    pairs = scores(folder)
     print("| program | change | before, ms | in the trace | estimated | after, predicted | after, measured | error |")
     print("|---|---|---|---|---|---|---|---|")
     for pair in pairs:
@@ -176,6 +185,9 @@ def main() -> None:
         print(f"\nEstimated step, {bound}-bound, {len(chosen)}: {of_errors([e.estimate_error for e in chosen])};")
         print(f"as traced: {of_errors([pair.traced / pair.before - 1 for pair in chosen])};")
         print(f"the measured step lies in the range in {inside * 100:.0f} %; median width {width * 100:.0f} %")
+    between = drifts(folder)
+    if len(between) >= FEWEST:
+        print(f"\nA window of a program before the fix and the next one differ by: {of_errors(between)}")
 
 
 if __name__ == "__main__":
