@@ -19,7 +19,7 @@ IN_A_ROW_BYTES = 4 * 1024**2
 MOST_IN_A_ROW = 64
 """Small copies are timed in rows of up to this many, because two events are too coarse for one."""
 HELD = 4
-"""Calls for which it is measured how long they hold the host; the first is not counted."""
+"""The number of calls whose time on the host is measured; the first does not count."""
 WATCHED = 2
 """Copies of the largest size during which the CPU time of the process is measured."""
 TAKEN_BYTES, TAKEN_TRIES = 16 * 1024, 5
@@ -71,7 +71,7 @@ def bandwidth(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Fi
 
 
 def _host_during_copies(cases: Cases, count: int) -> Iterator[Figure]:
-    """Yield for which share of a copy's time its call lasts, and for which share the process uses a CPU."""
+    """Yield the share of a copy's time that its call lasts, and the share for which the process uses a CPU."""
     for name, run in cases.items():
         if name == "DtoD":
             continue
@@ -81,9 +81,9 @@ def _host_during_copies(cases: Cases, count: int) -> Iterator[Figure]:
 
 
 def _watched(run: TimedRun) -> tuple[float, float]:
-    """Return for how many percent of a copy's time its call lasts, and for how many this process uses a CPU.
+    """Return how many percent of a copy's time its call lasts, and how many percent of it this process uses a CPU.
 
-    A blocking event waits for the end, which sleeps: polling would keep a CPU busy by itself.
+    The wait for a blocking event sleeps: polling would keep a CPU busy by itself.
     """
     end = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()

@@ -86,7 +86,7 @@ def _ends_at_once(source: Tensor, device: torch.device) -> bool:
 
 
 def has_ended(copied: Tensor) -> bool:
-    """Return whether the current stream has done all its work, a copy last."""
+    """Return whether the current stream has done all its work, which ends with a copy."""
     return not copied.is_cuda or torch.cuda.current_stream(copied.device).query()
 
 
@@ -98,12 +98,12 @@ def by_other_threads(device: torch.device) -> Callable[[Callable[[], object]], f
         start, process, own = time.perf_counter(), time.process_time(), time.thread_time()
         run()
         synchronize(device)
-        process, own, taken = (
+        process, own, elapsed = (
             time.process_time() - process,
             time.thread_time() - own,
             time.perf_counter() - start,
         )
-        return 100 * max(0.0, process - own) / taken
+        return 100 * max(0.0, process - own) / elapsed
 
     return busy
 
@@ -111,8 +111,8 @@ def by_other_threads(device: torch.device) -> Callable[[Callable[[], object]], f
 def early_write(device: torch.device, sizes: Sizes) -> Mapping[str, HazardTry]:
     """E6: overwrite the source of a copy to the GPU that was just queued, at once or after a synchronize.
 
-    In the text's order a long kernel comes after the copy, which the host's write must outrun. In ours it comes before,
-    so that the write surely comes before the copy.
+    In the text's order a long kernel comes after the copy, and the host's write must outrun the copy. In ours the
+    kernel comes first, so that the write surely comes before the copy.
     """
     pageable = torch.ones(sizes["side"], sizes["side"])
     pinned = pageable.pin_memory()

@@ -1,6 +1,6 @@
 """E4: a copy to the GPU along with kernels (same stream or another, pageable or pinned memory) or with another copy.
 
-The text's kernels multiply a tensor of 20 MiB by itself, twice. A fast GPU needs a tenth of the copy's time for that,
+The text's kernels multiply a tensor of 20 MiB by itself, twice. A fast GPU needs a tenth of the copy's time for them,
 so that they can hide no more than a tenth of the copy; the other cases have kernels longer than the copy.
 """
 
@@ -23,7 +23,7 @@ SIDE = 2048
 
 
 def copy_overlap(device: torch.device, sizes: Sizes) -> Cases:
-    """E4: queue a copy, then two kernels that do not need it (or these first), then wait for both; or two copies."""
+    """E4: queue a copy, then two kernels that do not need it (or kernels first), wait for both; or two copies."""
     on_gpu = device.type == "cuda"
     pageable = torch.ones(sizes["floats"])
     pinned, back = (pageable.clone().pin_memory() if on_gpu else pageable.clone() for _ in range(2))

@@ -129,11 +129,11 @@ def _swapped_out(device: torch.device) -> Iterator[Figure]:
 def _shares_counted(count: int, *, pinned: bool) -> dict[str, float]:
     """Return which shares of the bytes of a new tensor Linux counts as taken and as locked."""
     free_pinned()
-    left, locked = host_memory.available_to_all(), host_memory.locked()
+    available, locked = host_memory.available_to_all(), host_memory.locked()
     tensor = _allocated(count, pinned=pinned)
-    allocated = left - host_memory.available_to_all()
+    allocated = available - host_memory.available_to_all()
     tensor.fill_(1)
-    written = left - host_memory.available_to_all()
+    written = available - host_memory.available_to_all()
     shares = {"taken from the host, allocated": allocated / count, "taken from the host, written": written / count}
     shares |= {f"locked by {name}": (now - locked.get(name, 0)) / count for name, now in host_memory.locked().items()}
     mapping = host_memory.mapping_of(tensor.data_ptr())

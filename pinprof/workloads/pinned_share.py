@@ -118,15 +118,15 @@ class _HostWork:
     """Kinds of work of the host, and the milliseconds of their runs, by name and by how many bytes were pinned."""
 
     runs: Mapping[str, TimedRun]
-    taken: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    times: dict[tuple[str, int], list[float]] = field(default_factory=dict)
 
     def time(self, pinned: int) -> None:
         for name, run in self.runs.items():
-            self.taken.setdefault((name, pinned), []).extend(repeated(run, by_host(CPU), WORK))
+            self.times.setdefault((name, pinned), []).extend(repeated(run, by_host(CPU), WORK))
 
     def figures(self) -> Iterator[Figure]:
-        for (name, pinned), taken in self.taken.items():
-            yield figure(name, "ms", taken, pinned)
+        for (name, pinned), times in self.times.items():
+            yield figure(name, "ms", times, pinned)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ PINNING = ("pageable.pin_memory()", "pageable.pin_memory().to", "pageable.pin_me
 
 
 def pinning_in_full(device: torch.device, sizes: Sizes, budget: Budget) -> Iterator[Figure]:
-    """E1: yield what pinning takes in memory new to torch, for how long calls hold the host, and refilled buffers.
+    """E1: yield how long pinning takes in memory new to torch, how long calls hold the host, and refilled buffers.
 
     Torch keeps freed pinned memory, so that repeated runs of the cases pin into the same memory; the first run of a
     program, or one of a larger tensor, needs fresh memory. That is measured only if this torch can be made to free

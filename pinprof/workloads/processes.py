@@ -147,14 +147,14 @@ def first_and_later(device: torch.device, sizes: Sizes, _budget: Budget) -> Iter
 
 
 def _times(times: TimesByCase) -> Iterator[Figure]:
-    for name, taken in times.items():
-        yield figure(name, "ms", taken)
+    for name, values in times.items():
+        yield figure(name, "ms", values)
 
 
 def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
     """Make each call in processes of its own, as in the text, and yield what its processes put into their queue.
 
-    Importing torch takes a process longer than its work. So they are forked from a process that has imported torch and
+    Importing torch takes a process longer than its work. So all are forked from a process that has imported torch and
     has not used CUDA: they inherit nothing of CUDA, and their first copy is their first use of it, as in the text. All
     start at once; a call begins when all have started, and when the processes of the call before have ended.
     If one fails, raises RuntimeError with the last line of its error.
@@ -178,8 +178,8 @@ def _spawned(sizes: Sizes, *calls: Sent) -> Iterator[list[Any]]:
             process.join()
 
 
-def _start(given: tuple[object, ...], count: int) -> Any:
-    return start_processes(_in_turn, given, nprocs=count, join=False, start_method=FORKED)  # type: ignore[no-untyped-call]
+def _start(arguments: tuple[object, ...], count: int) -> Any:
+    return start_processes(_in_turn, arguments, nprocs=count, join=False, start_method=FORKED)  # type: ignore[no-untyped-call]
 
 
 def _in_turn(rank: int, started: Any, turn: Any, target: Callable[..., None], *arguments: object) -> None:
@@ -234,9 +234,9 @@ def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iter
     def tensors() -> tuple[Tensor, Tensor]:
         return torch.randn(sizes["floats"]), _pinned(torch.randn(sizes["floats"]), device)
 
-    written, other_clock, held = (Holder(*tensors()) for _ in range(3))
+    written, other_clock, holder = (Holder(*tensors()) for _ in range(3))
     bare, other_bare = _pinned(torch.randn(sizes["floats"]), device), tensors()
-    yield answer("pinned in the parent", [held.pinned.is_pinned() and bare.is_pinned()])
+    yield answer("pinned in the parent", [holder.pinned.is_pinned() and bare.is_pinned()])
     events, clock = _events(device), _milliseconds
     names = ("as written", "bare, by events", "in the object, by perf_counter")
     *programs, repeated = _spawned(
@@ -244,7 +244,7 @@ def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iter
         (_copy_from_object, (written, str(device), events)),
         (_copy_bare, (*other_bare, str(device), events)),
         (_copy_from_object, (other_clock, str(device), clock)),
-        (_copy_what_was_sent, (held, bare, str(device), budget)),
+        (_copy_what_was_sent, (holder, bare, str(device), budget)),
     )
     for name, answers in zip(names, programs, strict=True):
         for pageable, pinned in answers:
@@ -254,9 +254,9 @@ def pinned_in_object(device: torch.device, sizes: Sizes, budget: Budget) -> Iter
         yield answer("pinned in the child", [is_pinned])
         yield answer("pinned, bare in the child", [bare_is_pinned])
         yield from _times(times)
-        middle = {name: median(taken) for name, taken in times.items()}
-        for name, taken in calls.items():
-            yield figure(f"call, {name}", "%", [100 * median(taken) / middle[name]])
+        middle = {name: median(values) for name, values in times.items()}
+        for name, values in calls.items():
+            yield figure(f"call, {name}", "%", [100 * median(values) / middle[name]])
         sent = middle["pinned, sent to the child"]
         yield figure("times as fast, sent to the child", "times", [middle["pageable"] / sent])
         yield figure("times as fast, bare instead of in an object", "times", [sent / middle["pinned, sent bare"]])
@@ -277,9 +277,9 @@ def _between_events(run: Callable[[], object], _device: str) -> float:
     return start.elapsed_time(end)
 
 
-def _copy_from_object(rank: int, answers: Any, held: Holder, device: str, clock: CopyTimer) -> None:
+def _copy_from_object(rank: int, answers: Any, holder: Holder, device: str, clock: CopyTimer) -> None:
     """Send back what the copies of the object's tensors take, the first and the second copy of the process."""
-    _copy_bare(rank, answers, held.pageable, held.pinned, device, clock)
+    _copy_bare(rank, answers, holder.pageable, holder.pinned, device, clock)
 
 
 def _copy_bare(_rank: int, answers: Any, first: Tensor, second: Tensor, device: str, clock: CopyTimer) -> None:
@@ -287,13 +287,13 @@ def _copy_bare(_rank: int, answers: Any, first: Tensor, second: Tensor, device: 
     answers.put([clock(partial(_sent, source, device), device) for source in (first, second)])
 
 
-def _copy_what_was_sent(_rank: int, answers: Any, held: Holder, bare: Tensor, device: str, budget: Budget) -> None:
+def _copy_what_was_sent(_rank: int, answers: Any, holder: Holder, bare: Tensor, device: str, budget: Budget) -> None:
     """Send back whether the tensors are pinned here, what their copies take in turn, and how long the calls take."""
     sources = {
-        "pageable": held.pageable,
-        "pinned, sent to the child": held.pinned,
+        "pageable": holder.pageable,
+        "pinned, sent to the child": holder.pinned,
         "pinned, sent bare": bare,
-        "pinned in the child itself": _pinned(held.pageable.clone(), torch.device(device)),
+        "pinned in the child itself": _pinned(holder.pageable.clone(), torch.device(device)),
     }
     copies = [partial(_sent, source, device) for source in sources.values()]
     stopwatch: Stopwatch = by_events if torch.device(device).type == "cuda" else by_host(torch.device(device))
@@ -301,4 +301,4 @@ def _copy_what_was_sent(_rank: int, answers: Any, held: Holder, bare: Tensor, de
     times = dict(zip(sources, map(list, zip(*turns, strict=True)), strict=True))
     call = by_call(torch.device(device))
     calls = [[call(copy) for _ in range(CALLS)] for copy in copies]
-    answers.put((held.pinned.is_pinned(), bare.is_pinned(), times, dict(zip(sources, calls, strict=True))))
+    answers.put((holder.pinned.is_pinned(), bare.is_pinned(), times, dict(zip(sources, calls, strict=True))))

@@ -109,8 +109,8 @@ def time_cases(cases: Cases, stopwatch: Stopwatch, budget: Budget) -> Iterator[F
             times[name] = repeated(run, stopwatch, budget)
     except Exception as error:  # noqa: BLE001  no error of a case may cost another its figure
         problem = error
-    for name, taken in times.items():
-        yield figure(name, "ms", taken)
+    for name, values in times.items():
+        yield figure(name, "ms", values)
     if problem is not None:
         raise problem
 

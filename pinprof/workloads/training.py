@@ -1,4 +1,4 @@
-"""E8, E10, E14: training loops, with what the texts say of them taken away one by one."""
+"""E8, E10, E14: training loops as the texts advise them, and the same loops without one piece of the advice."""
 
 import shutil
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ PREFETCHED = 2
 """Batches that a worker makes ahead, as a DataLoader has it by default."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where the workers put their batches
 PENALTY = 0.001
-"""The article's factor."""
+"""The factor of the penalty on the weights in the article."""
 
 
 class SharedMemoryError(PinprofError):
@@ -46,14 +46,14 @@ class SharedMemoryError(PinprofError):
 
 
 def loader(device: torch.device, chosen: Chosen) -> Cases:
-    """E8: a step that copies a loader's batch, pinned or not, waiting for the copy or not; and one that copies none."""
+    """E8: a step that copies a loader's batch, pinned or not, waiting for the copy or not; and one without a copy."""
     size = _size(chosen)
     training = trainer(device, size, hidden=4)
     batches = host_batches(size)
     resident = batches[0].to(device)
 
     def drawn(*, pinned: bool) -> Iterator[Tensor]:
-        """Yield batches of a loader that begins at the first step: at work are only those of the cases that ran."""
+        """Yield batches of a loader that starts at the first step: only loaders of cases that ran are at work."""
         yield from DataLoader(BatchStream(batches), batch_size=None, num_workers=chosen["workers"], pin_memory=pinned)
 
     def step(*, pinned: bool, non_blocking: bool) -> Step:
@@ -69,7 +69,7 @@ def loader(device: torch.device, chosen: Chosen) -> Cases:
 
 
 def loader_times(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
-    """E8: yield what a step of each case takes, and how much longer a pinned copy makes it than the next without."""
+    """E8: yield what a step of each case takes, and how much longer one with a pinned copy is than the next without."""
     cases, stopwatch = dict(loader(device, chosen)), by_host(device, steps=STEPS)
     pair = {name: cases.pop(name) for name in (COPIED[-1], "no copy")}
     yield from time_cases(cases, stopwatch, budget)
@@ -79,7 +79,7 @@ def loader_times(device: torch.device, chosen: Chosen, budget: Budget) -> Iterat
 
 
 def loader_in_turn(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
-    """E8: yield the steps, in turn, of a network that computes little for each byte, and the rate of a loader alone."""
+    """E8: yield the times of steps, in turn, of a network that computes little per byte, and a loader's rate alone."""
     cases = _small_network(device, chosen)
     yield from of_turns(cases, in_turn(list(cases.values()), by_host(device, steps=STEPS), budget))
     yield from loader_rate(device, chosen, budget)
@@ -117,7 +117,7 @@ class RandomBatches(Dataset[Tensor]):
 
 
 def loader_rate(device: torch.device, chosen: Chosen, budget: Budget) -> Iterator[Figure]:
-    """Yield what a batch of a pinned loader costs when nothing else is done, by its number of workers."""
+    """Yield how long a loader that pins takes for a batch when nothing else runs, by its number of workers."""
     size = _size(chosen)
     for workers in WORKER_COUNTS:
         needed = size.rows * size.features * 4 * (PREFETCHED + 1) * workers
@@ -167,25 +167,25 @@ def _kernels_first(training: Trainer, batches: list[Tensor], device: torch.devic
 
     The kernels are launched before the copy, so that it can run beside them even if its call holds the host, as that of
     a blocking copy or of a pageable batch does; a `Prefetcher` asks for its copy first.
-    Of two places on the device the copy goes to the one that the kernels of the step before have read.
+    Two buffers take turns on the device: a copy writes the one that the kernels of the step before have read.
     """
     host = forever(batches)
-    places = [torch.empty_like(batches[0], device=device) for _ in range(2)]
-    places[0].copy_(next(host))
+    buffers = [torch.empty_like(batches[0], device=device) for _ in range(2)]
+    buffers[0].copy_(next(host))
     side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     launched: list[torch.cuda.Event] = []
 
     def step() -> None:
-        training.train(places[0])
+        training.train(buffers[0])
         if side is not None:
             launched.append(torch.cuda.current_stream(device).record_event())
             if len(launched) > 1:
                 side.wait_event(launched.pop(0))
         with torch.cuda.stream(side):
-            places[1].copy_(next(host), non_blocking=non_blocking)
+            buffers[1].copy_(next(host), non_blocking=non_blocking)
         if side is not None:
             torch.cuda.current_stream(device).wait_stream(side)
-        places.reverse()
+        buffers.reverse()
 
     return step
 
