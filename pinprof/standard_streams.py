@@ -26,7 +26,7 @@ def is_terminal(stream: Any) -> bool:
         return False
 
 
-class _Kept:
+class _KeptStream:
     """A standard stream as it is now, with a copy of its descriptor.
 
     A program may close the copy, too, and open a file of its own under the same number: before anything is written to a
@@ -74,7 +74,7 @@ class _Kept:
             return False
 
 
-_kept: dict[str, _Kept] = {}
+_kept: dict[str, _KeptStream] = {}
 """Streams by their names, while a program runs."""
 
 
@@ -92,7 +92,7 @@ def lent_streams() -> Iterator[None]:
     if _kept:
         yield
         return
-    _kept.update({name: _Kept(name) for name in ("stdout", "stderr")})
+    _kept.update({name: _KeptStream(name) for name in ("stdout", "stderr")})
     try:
         yield
     finally:

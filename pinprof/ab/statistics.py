@@ -116,17 +116,17 @@ class SequentialLooks:
 
     def is_due(self, pairs: int, share: float) -> bool:
         """Return whether to look now, after this share of the time: there are enough new pairs to reject something."""
-        return (pairs >= self._next or share >= 1) and rejected_sums(pairs, self._left(share)) > 0
+        return (pairs >= self._next or share >= 1) and rejected_sums(pairs, self._may_spend(share)) > 0
 
     def look(self, differences: Floats, share: float) -> Look:
         """Test all differences so far, with what may be spent by now."""
         pairs = len(differences)
-        sums = rejected_sums(pairs, self._left(share))
+        sums = rejected_sums(pairs, self._may_spend(share))
         self.spent += level_of(pairs, sums)
         self._next = max(pairs + 1, ceil(PAIRS_TO_NEXT_LOOK * pairs))
         return Look(pairs, estimate(differences), *interval(differences, sums))
 
-    def _left(self, share: float) -> float:
+    def _may_spend(self, share: float) -> float:
         """Return how much of the chance may be spent now."""
         return max(self.level * log(1 + (e - 1) * min(share, 1.0)) - self.spent, 0.0)
 

@@ -40,7 +40,7 @@ class Cores:
     def __init__(self) -> None:
         self._autograd: int | None = None
         self._allowed: dict[int, set[int]] = {}
-        self._held: list[set[int]] = []
+        self._own_cores: list[set[int]] = []
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.free)
 
@@ -62,20 +62,20 @@ class Cores:
 
     def stay(self) -> None:
         """Hold the threads on their cores, each on a core of its own, if there are two."""
-        if self._autograd is not None and not self._held:
+        if self._autograd is not None and not self._own_cores:
             self._hold(*self._current())
 
     def free(self) -> None:
         """Let the threads run on all cores again, and those that they have started meanwhile."""
-        if not self._held:
+        if not self._own_cores:
             return
         with suppress(OSError):
             for task in THREADS.iterdir():
                 thread = int(task.name)
                 with suppress(OSError):  # it has ended meanwhile
-                    if os.sched_getaffinity(thread) in self._held:
+                    if os.sched_getaffinity(thread) in self._own_cores:
                         os.sched_setaffinity(thread, self._allowed.get(thread, self._allowed[0]))
-        self._held, self._allowed = [], {}
+        self._own_cores, self._allowed = [], {}
 
     def _current(self) -> tuple[int, int]:
         """Return the cores of both threads; ANY for a thread that does not exist."""
@@ -90,7 +90,7 @@ class Cores:
             if autograd == main:
                 autograd = min(both - {main}, key=lambda core: (core < main, core), default=main)
             if {main, autograd} <= both:
-                self._allowed, self._held = allowed, [{main}, {autograd}]
+                self._allowed, self._own_cores = allowed, [{main}, {autograd}]
                 os.sched_setaffinity(0, {main})
                 os.sched_setaffinity(self._autograd, {autograd})
 

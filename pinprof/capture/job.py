@@ -169,13 +169,13 @@ class WrittenTrace(NamedTuple):
 class Agreement:
     """The agreement of this rank with the others, through the job's own store.
 
-    The rank uses the store in the warm-up and after the windows, never within them. `apart` says why the windows of the
-    ranks may be on different steps, or is None.
+    The rank uses the store in the warm-up and after the windows, never within them. `why_apart` says why the windows of
+    the ranks may be on different steps, or is None.
     """
 
     def __init__(self, rank: Rank, connect: Connect) -> None:
         self.rank, self.ranks = rank
-        self.apart: str | None = None
+        self.why_apart: str | None = None
         self._connect = connect
         self._lost = False
 
@@ -199,7 +199,7 @@ class Agreement:
             steps += 1
             yield Progress("ranks", steps, options.most_warmup)
         if self._ask(BEGIN, Rendezvous.missing, alone=0) < 0:
-            self.apart = "not all ranks were ready for the windows in time"
+            self.why_apart = "not all ranks were ready for the windows in time"
         return decided
 
     def ends(self, step: int) -> bool:
@@ -234,7 +234,7 @@ class Agreement:
     def _store(self) -> "Store | None":
         store = self._connect()
         if store is None:
-            self.apart = NO_STORE
+            self.why_apart = NO_STORE
         return store
 
     @cached_property
@@ -256,7 +256,7 @@ class Agreement:
             return question(meeting)
         except STORE_ERRORS as exc:
             self._lost = True
-            self.apart = f"the store of the job does not answer ({(str(exc).splitlines() or [''])[0]})"
+            self.why_apart = f"the store of the job does not answer ({(str(exc).splitlines() or [''])[0]})"
             return alone
 
 

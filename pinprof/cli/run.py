@@ -295,8 +295,8 @@ def recorded(outputs: Outputs, agreement: "Agreement | None", spent: Spent, **op
         give_up(agreement, error)
     if agreement is not None:
         agreement.leave(outcome.path)
-        if agreement.apart:
-            say(f"Rank {agreement.rank} may have recorded other steps than the other ranks: {agreement.apart}")
+        if agreement.why_apart:
+            say(f"Rank {agreement.rank} may have recorded other steps than the other ranks: {agreement.why_apart}")
     return outcome
 
 

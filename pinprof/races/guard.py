@@ -63,14 +63,14 @@ class Guard:
         self._waits = Synchronizes() if report_unneeded else None
         self._undo = ExitStack()
         self._watch: Watch | None = None
-        self._found: dict[tuple[Place, Place, bool], Violation] = {}
+        self._violations: dict[tuple[Place, Place, bool], Violation] = {}
         self._lock = threading.Lock()
         self._compiled = False
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         """The violations so far, once for each pair of places, in order; some may be safe (`is_certain`)."""
-        return tuple(self._found.values())
+        return tuple(self._violations.values())
 
     @property
     def is_clean(self) -> bool:
@@ -129,8 +129,8 @@ class Guard:
     def _take(self, violation: Violation) -> None:
         key = violation.copy.place, violation.access.place, violation.is_certain
         with self._lock:
-            earlier = self._found.get(key)
-            self._found[key] = replace(earlier, times=earlier.times + 1) if earlier else violation
+            earlier = self._violations.get(key)
+            self._violations[key] = replace(earlier, times=earlier.times + 1) if earlier else violation
         if earlier is None:
             self._on_found(violation)
         if self.mode == "raise" and violation.is_certain:

@@ -110,7 +110,7 @@ class ReplayRun:
     """When things ended, in ns since the first call's start."""
 
     host_ns: float = 0.0
-    """Where the host is."""
+    """When the host has made its last call so far."""
     ready_ns: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     """Per queue, the end of its last work."""
     engines: dict[int, "Engine"] = field(default_factory=lambda: defaultdict(Engine))
@@ -142,7 +142,7 @@ class Simulation:
         self._events: list[float] = []
         self._fetched: dict[int, float] = {}  # ends of the copies made ahead, by their position in the step
         self._fetching: int | None = None
-        self._place = 0
+        self._position = 0
         self._covered_ns = 0.0
 
     def begin(self) -> None:
@@ -251,14 +251,14 @@ class Simulation:
         """Make the copies of a call for the next step, and let its stream wait for those of the step before."""
         ready = self.run.ready_ns
         if call.step != self._fetching:
-            self._fetching, self._place = call.step, 0
+            self._fetching, self._position = call.step, 0
         for work in call.works:
-            ready[work.queue] = max(ready[work.queue], self._fetched.get(self._place, 0.0))
+            ready[work.queue] = max(ready[work.queue], self._fetched.get(self._position, 0.0))
             queue = SIDE - self.program.device.get(work.queue, 0)
             begins = max(start + work.latency_ns, ready[queue] + work.gap_ns)
             self._copy(work, queue, begins)
-            self._fetched[self._place] = ready[queue]
-            self._place += 1
+            self._fetched[self._position] = ready[queue]
+            self._position += 1
 
     def _event(self, call: Call) -> float:
         """Return when the event of a call is reached; an event from before the program, when the work before it is."""
@@ -287,7 +287,7 @@ class Job:
         for machine in self.machines:
             machine.begin()
         remaining = [deque(parts) for parts in self._parts]
-        come: dict[int, list[tuple[int, GpuWork]]] = defaultdict(list)
+        arrived: dict[int, list[tuple[int, GpuWork]]] = defaultdict(list)
         entered = [0] * len(remaining)
         """Per rank: collectives that it has entered and others have not yet."""
         while any(remaining):
@@ -299,10 +299,10 @@ class Job:
                 self.machines[rank].play(part.moves)
                 for work in part.meeting:
                     entered[rank] += 1
-                    come[work.meeting].append((rank, work))
-                    if len(come[work.meeting]) == self._members[work.meeting]:
-                        self._end(come[work.meeting])
-                        for member, _ in come[work.meeting]:
+                    arrived[work.meeting].append((rank, work))
+                    if len(arrived[work.meeting]) == self._members[work.meeting]:
+                        self._end(arrived[work.meeting])
+                        for member, _ in arrived[work.meeting]:
                             entered[member] -= 1
 
     def completed_ns(self) -> float:

@@ -52,7 +52,7 @@ class Runner:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._places = anyio.Semaphore(SIDE_BY_SIDE)
+        self._slots = anyio.Semaphore(SIDE_BY_SIDE)
         self._entrance = anyio.Lock()
 
     async def run(self, words: Sequence[str], tell: Tell, most_s: float, *, runs_program: bool = False) -> Done:
@@ -61,7 +61,7 @@ class Runner:
         async with AsyncExitStack() as stack:
             async with self._entrance:  # without it, two that measure would hold a place each and wait for the other
                 for _ in range(SIDE_BY_SIDE if runs_program else 1):
-                    await stack.enter_async_context(self._places)
+                    await stack.enter_async_context(self._slots)
             try:
                 with anyio.fail_after(most_s):
                     return await _run(words, self._folder, tell, _environment(self._folder, runs_program=runs_program))

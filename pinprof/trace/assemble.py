@@ -155,7 +155,7 @@ class _Columns:
         """Per row of each table which event of the file it is, by the table's categories."""
         self._end, usable, self.skipped = usable_times(rows)
         self._usable = usable
-        self._of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
+        self._rows_of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
         self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS, dtype=np.int32) - 1
         texts, keys = tuple(shared.names), tuple(shared.threads)
         by_category = [rows.name[rows.category == index] for index in range(len(KNOWN_CATEGORIES))]
@@ -257,7 +257,7 @@ class _Columns:
 
     def _rows(self, *categories: str) -> Int64s:
         """Return the usable rows of these categories in the order of a table."""
-        chosen = [self._of[KNOWN_CATEGORIES.index(category)] for category in categories]
+        chosen = [self._rows_of[KNOWN_CATEGORIES.index(category)] for category in categories]
         rows = np.concatenate(chosen)
         rows = rows[_order(self._file.start_ns[rows], self._end[rows])]
         self.events[categories] = self._event[rows]

@@ -112,13 +112,13 @@ class _Bounded:
     """A stream of unknown length; at most `MOST_BYTES` of it are read."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._left = stream, MOST_BYTES
+        self._stream, self._bytes_left = stream, MOST_BYTES
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
         data = self._stream.read(size)
-        self._left -= len(data)
-        if self._left < 0:
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
             raise TraceError(f"is longer than {MOST_BYTES >> 30} GiB; save it to a file first, which has no limit")
         return data
 

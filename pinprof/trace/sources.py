@@ -120,7 +120,7 @@ ANONYMOUS: dict[str, type[ast.expr]] = {
 """Python's names of functions without a name."""
 
 
-class _Place(NamedTuple):
+class _Use(NamedTuple):
     line: int
     certain: bool
 
@@ -128,16 +128,16 @@ class _Place(NamedTuple):
 def call_line(source: str, function: str, line: int, called: str, *, of_object: bool) -> int | None:
     """Return the line of the only call of `called` in a function of a source file, None if that is not certain.
 
-    A trace gives `line` for the function: its first line, or one inside. The function is the one of that
-    name around this line. `of_object` says that a method was called: then a variable of that name does not matter. No
-    line is certain if several calls fit, if the name is also used without a call (`read = x.item`), if the call spans
-    lines, or if Python calls the method by itself (`__init__`).
+    A trace gives `line` for the function: its first line, or one inside. The function is the one of that name around
+    this line. `of_object` says that a method was called: then a variable of that name does not matter. No line is
+    certain if several calls fit, if the name is also used without a call (`read = x.item`), if the call spans lines,
+    or if Python calls the method by itself (`__init__`).
     """
     body = _function(source, function, line)
     if body is None or IMPLICIT.fullmatch(called):
         return None
-    places = list(_uses(body, called, of_object=of_object))
-    return places[0].line if len(places) == 1 and places[0].certain else None
+    uses = list(_uses(body, called, of_object=of_object))
+    return uses[0].line if len(uses) == 1 and uses[0].certain else None
 
 
 def fits(source: str, function: str, line: int) -> bool:
@@ -242,7 +242,7 @@ def _first_line(node: Named) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
-def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Place]:
+def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Use]:
     """Yield where the code of a function uses a name; a use in nested code with a frame of its own is uncertain.
 
     Only a call on one line is certain; a name that is used without a call may be called anywhere.
@@ -255,9 +255,9 @@ def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Place]:
         if isinstance(node, ast.Call):
             called_at.add(id(node.func))
             name_line = node.func.end_lineno or 0
-            yield _Place(name_line, own and node.lineno == name_line)
+            yield _Use(name_line, own and node.lineno == name_line)
         elif id(node) not in called_at:
-            yield _Place(0, certain=False)
+            yield _Use(0, certain=False)
 
 
 def _walk(body: Iterable[ast.AST]) -> Iterator[tuple[ast.AST, bool]]:

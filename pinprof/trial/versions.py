@@ -62,7 +62,7 @@ class Versions:
     undo: ExitStack
     changes: PlannedChanges | None = None
     _made: dict[tuple[int, ...] | None, ProgramVersion] = field(default_factory=dict)
-    _places: list[Path] = field(default_factory=list)
+    _copies: list[Path] = field(default_factory=list)
 
     def original(self) -> ProgramVersion:
         """Return the program as it is."""
@@ -86,8 +86,8 @@ class Versions:
 
     def with_own_paths(self, text: str) -> str:
         """Return a version's output with the program's own paths, and say why a file may be missing."""
-        for place in self._places:
-            text = text.replace(str(place), str(self.command.top))
+        for copy_top in self._copies:
+            text = text.replace(str(copy_top), str(self.command.top))
         if NO_FILE not in text:
             return text
         return f"{text} (it ran in a copy of {self.command.top}: files outside of that need an absolute path)"
@@ -95,7 +95,7 @@ class Versions:
     def _program(self, name: str, changed: Mapping[Path, bytes]) -> ProgramVersion:
         command = self.command
         copy_top = self.undo.enter_context(copied(command.top, command.scripts, changed))
-        self._places.append(copy_top)
+        self._copies.append(copy_top)
         folder = copy_top / command.here.relative_to(command.top)
         environment = moved_environment(command.top, copy_top)
         return ProgramVersion(name, command.moved(copy_top), folder, environment, (f"{command.top}/",))

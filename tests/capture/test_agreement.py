@@ -59,10 +59,10 @@ def test_a_rank_alone_begins_after_the_longest_warm_up_and_says_so() -> None:
     store = HashStore()
     first, second, third = ranks(3, lambda: store)
     assert begun(first, "20") == (7, "20")
-    assert first.apart == "not all ranks were ready for the windows in time"
+    assert first.why_apart == "not all ranks were ready for the windows in time"
     assert begun(second, "30", place=3) == (7, "20")  # behind the first
     assert begun(third, "40", place=9) == (11, "40")  # before it
-    assert first.apart == second.apart == third.apart
+    assert first.why_apart == second.why_apart == third.why_apart
 
 
 def test_a_rank_waits_for_seconds_only_if_its_steps_are_long() -> None:
@@ -77,7 +77,7 @@ def test_a_rank_that_loses_the_store_goes_on_alone(answers: int) -> None:
     rank, other = ranks(2, lambda: store)
     place, text = begun(rank, "20")
     assert (place <= 7, text) == (True, "20")
-    assert rank.apart == "the store of the job does not answer (Connection reset by peer)"
+    assert rank.why_apart == "the store of the job does not answer (Connection reset by peer)"
     assert rank.ends(9)
     assert rank.traces(60, ignored) == {}
     rank.leave(None)
@@ -91,7 +91,7 @@ def test_without_a_store_a_rank_decides_by_itself() -> None:
     assert alone.ends(30)
     alone.leave(None)
     assert alone.traces(60, ignored) == {}
-    assert "no store" in (alone.apart or "")
+    assert "no store" in (alone.why_apart or "")
 
 
 def test_a_rank_hears_where_the_others_have_written_and_does_not_wait_for_ever(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_ranks_that_have_left_are_not_waited_for() -> None:
     second.leave(None)
     assert begun(first, "20") == (2, "20")
     assert [first.ends(40), first.ends(41)] == [False, True]
-    assert first.apart is None
+    assert first.why_apart is None
 
 
 def test_torchruns_store_is_used_on_a_connection_of_our_own_for_each_restart() -> None:

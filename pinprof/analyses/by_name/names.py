@@ -104,13 +104,13 @@ class Origins:
         codes: dict[Place, int] = {}
         code = [codes.setdefault(line.place, len(codes)) if line else NONE for line in lines]
         self._places = tuple(codes)
-        self._place = np.array(code, np.int32)[of_line]
+        self._place_index = np.array(code, np.int32)[of_line]
         self._module = follow(trace.functions.name, module_around(trace, functions))
 
     def of(self, names: NamedRows, weight_ns: Int64s) -> list[Origin]:
         """Return the origin of each name that is kept; rows count by their time."""
         origins = []
-        place, places = names.leading(self._place[self._which], weight_ns)
+        place, places = names.leading(self._place_index[self._which], weight_ns)
         module, modules = names.leading(self._module[self._which], weight_ns)
         for index in names.kept:
             file, line, function = self._places[place[index]] if place[index] != NONE else Place()

@@ -90,7 +90,7 @@ class _Naming:
 
     frames: list[HostFrame] = field(default_factory=list)
     _index: dict[HostFrame, int] = field(default_factory=dict)
-    _known: dict[tuple[int, int], int] = field(default_factory=dict)
+    _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     """By the identity of the code, which the samples keep alive: to hash its contents is slow."""
     _files: dict[str, tuple[str, CodeOrigin]] = field(default_factory=dict)
 
@@ -103,14 +103,14 @@ class _Naming:
 
     def _frame(self, code: CodeType, instruction: int) -> int:
         key = id(code), instruction
-        if key not in self._known:
+        if key not in self._numbers:
             file, origin = self._file(code.co_filename)
             name = _storable(getattr(code, "co_qualname", code.co_name))
             frame = HostFrame(file, _line_at(code, instruction), name, origin)
-            self._known[key] = self._index.setdefault(frame, len(self.frames))
-            if self._known[key] == len(self.frames):
+            self._numbers[key] = self._index.setdefault(frame, len(self.frames))
+            if self._numbers[key] == len(self.frames):
                 self.frames.append(frame)
-        return self._known[key]
+        return self._numbers[key]
 
     def _file(self, file: str) -> tuple[str, CodeOrigin]:
         if file not in self._files:

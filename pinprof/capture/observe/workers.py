@@ -82,7 +82,7 @@ class _Batches:
         self._sampler = HostSampler(INTERVAL_S)
         self._count = 0
         self._busy_s = 0.0
-        self._left = list(KEPT_AT_S)
+        self._remaining_s = list(KEPT_AT_S)
 
     def begin(self) -> bool:
         self._sampler.start()
@@ -94,7 +94,7 @@ class _Batches:
 
         @wraps(fetched)
         def fetch_and_mark(*args: Any) -> Any:
-            if not self._left:
+            if not self._remaining_s:
                 return fetched(*args)
             step()
             began = time.perf_counter()
@@ -110,18 +110,18 @@ class _Batches:
 
     def end(self) -> None:
         """Write the samples taken so far, and end the sampling."""
-        if self._left:
-            self._left.clear()
+        if self._remaining_s:
+            self._remaining_s.clear()
             self._write()
 
     def _keep(self) -> None:
-        due = [at for at in self._left if self._busy_s >= at]
+        due = [time_s for time_s in self._remaining_s if self._busy_s >= time_s]
         if due:
-            self._left = self._left[len(due) :]
+            self._remaining_s = self._remaining_s[len(due) :]
             self._write()
 
     def _write(self) -> None:
-        if not self._left:
+        if not self._remaining_s:
             self._sampler.stop()
         first = 1 if self._count > 1 else 0  # the first batch opens files and imports
         batches = range(2 * first + 1, 2 * self._count, 2)

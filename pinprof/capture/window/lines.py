@@ -151,7 +151,7 @@ class Watcher:
         self.step = 0
         self._main = threading.get_ident()
         self._numbers: dict[tuple[int, ...], int | None] = {}
-        self._kept: list[tuple[CodeType, ...]] = []
+        self._kept_codes: list[tuple[CodeType, ...]] = []
         """The code of all frames in `_numbers`, so that no later code has the address of one of these."""
         self._callers: list[_Caller] = []
         self._steps: list[Counter[int]] = []
@@ -201,7 +201,7 @@ class Watcher:
         return self._numbers[key]
 
     def _new(self, frame: FrameType, *, is_main: bool) -> int | None:
-        self._kept.append((*codes(frame), *(() if is_main else codes(frame_of_thread(self._main)))))
+        self._kept_codes.append((*codes(frame), *(() if is_main else codes(frame_of_thread(self._main)))))
         frames = frames_of_wait(frame, self._main)
         stack = tuple(_Frame(frame.f_code, frame.f_lasti, frame.f_lineno) for frame in frames)
         line = nearest_line((frame.code, frame.line) for frame in stack)

@@ -323,4 +323,4 @@ class Recording:
     def _facts(self, marker: str) -> dict[str, object]:
         """Return the facts about the program that the trace stores; `marker` says what marks its steps."""
         facts = description(self.plain, marker) | self._lean.facts()
-        return facts | ({"apart": self._agreement.apart} if self._agreement else {})
+        return facts | ({"apart": self._agreement.why_apart} if self._agreement else {})

@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     """Where in the batch the name's part is."""
     name: str
     """What the loop binds: the name itself, or that of the batch which the loop's body takes apart."""
-    apart: cst.CSTNode | None = None
+    unpacked: cst.CSTNode | None = None
     """The node of that batch where it is taken apart, `batch` in `x, y = batch`."""
 
 

@@ -15,7 +15,7 @@ from pinprof.fix.core.waits import check_may_come_later
 from pinprof.trace.lines import Place
 
 
-class Held(NamedTuple):
+class HeldNumber(NamedTuple):
     """A number that each step of a loop reads, and the variable that gets it."""
 
     place: Place
@@ -42,7 +42,7 @@ class ReadLater(LineFix):
         """Return what gets the number in a statement; None where this fix is not for it."""
 
     @abstractmethod
-    def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
+    def read_later(self, source: SourceFile, held: HeldNumber, work: Work) -> PlaceChange:
         """Return the change. Raises Refusal."""
 
     def change(self, source: SourceFile, place: Place, work: Work) -> PlaceChange:
@@ -61,7 +61,7 @@ class ReadLater(LineFix):
             raise NotSafe("the program already reads it only every few steps")
         with work.condition():
             check_is_local(source, name)
-        held = Held(place, read, statement, name, loop, local_uses(source, name))
+        held = HeldNumber(place, read, statement, name, loop, local_uses(source, name))
         change = self.read_later(source, held, work)
         with work.condition():
             check_is_tensor(source, read)

@@ -173,8 +173,8 @@ def loader_of(source: SourceFile, call: cst.Call, place: Place, work: Work) -> M
         if kind != DENSE:
             raise NotSafe(f"{source.code(copied)} is not known to be a tensor of the batch")
     names: list[tuple[str, cst.CSTNode]] = [(name, call)]
-    if batch.apart:
-        names.append((batch.name, batch.apart))
+    if batch.unpacked:
+        names.append((batch.name, batch.unpacked))
     with work.condition():
         for part_name, at in names:
             check_uses(source, batch.loop, part_name, at, lambda line: facts.are_to_gpu(place._replace(line=line)))

@@ -9,7 +9,7 @@ from libcst.helpers import parse_template_statement as line_of_code
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read
-from pinprof.fix.core.read_later import Held, ReadLater
+from pinprof.fix.core.read_later import HeldNumber, ReadLater
 from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Rewrite, Waits, atom, parts_of
 from pinprof.fix.core.source import Loop, SourceFile, comes_after
 from pinprof.fix.core.uses import check_is_builtin
@@ -64,7 +64,7 @@ class ListOnGpu(ReadLater):
         parts = parts_of(statement, GROWS)
         return parts["list"] if parts and parts["number"] is read.node else None
 
-    def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
+    def read_later(self, source: SourceFile, held: HeldNumber, work: Work) -> PlaceChange:
         """Return the change that keeps the tensors of a list, and reads them after its loop. Raises Refusal."""
         loop = _filling(source, held)
         with work.condition():
@@ -92,7 +92,7 @@ def _read_after(source: SourceFile, name: str, loop: cst.For, function: str) -> 
     return source.rewrite(loop, f"{name} is read after it", followed)
 
 
-def _filling(source: SourceFile, held: Held) -> cst.For:
+def _filling(source: SourceFile, held: HeldNumber) -> cst.For:
     """Return the outermost loop that begins after the list does: after it, the list is complete.
 
     There the variable may get another value: `losses = sum(losses)`.
@@ -136,7 +136,7 @@ def _check_memory(source: SourceFile, loop: cst.For, inner: Loop) -> None:
             raise NotSafe(f"the loop over {name}() may have any number of steps, and each would keep memory")
 
 
-def _check_uses(source: SourceFile, held: Held, loop: cst.For) -> None:
+def _check_uses(source: SourceFile, held: HeldNumber, loop: cst.For) -> None:
     """Raise Refusal if anything but the length of a list is used before the end of its loop."""
     name, statement = held.name.value, held.statement
     read = [use for use in held.uses.read if not source.is_within(use, statement)]

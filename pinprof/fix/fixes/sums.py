@@ -8,7 +8,7 @@ from libcst.helpers import parse_template_expression as expression
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read, is_count, is_host_number, is_real
-from pinprof.fix.core.read_later import Held, ReadLater
+from pinprof.fix.core.read_later import HeldNumber, ReadLater
 from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits, atom, parts_of, wrapped
 from pinprof.fix.core.source import SourceFile, comes_after, is_seldom
 from pinprof.fix.core.uses import check_is_builtin, check_is_not_shown
@@ -89,7 +89,7 @@ class SumOnGpu(ReadLater):
         is_sum = parts is not None and ("left" not in parts or parts["left"].deep_equals(parts["total"]))
         return parts["total"] if parts is not None and is_sum else None
 
-    def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
+    def read_later(self, source: SourceFile, held: HeldNumber, work: Work) -> PlaceChange:
         """Return the change that keeps a sum on the GPU; a part, if each step still waits elsewhere. Raises Refusal."""
         read, uses = held.read, held.uses
         value = (parts_of(held.statement, ADDS) or {})["value"]
@@ -118,7 +118,7 @@ class SumOnGpu(ReadLater):
         return PlaceChange(rewrites, waits, is_part, "rounding" if is_divided else "equal")
 
 
-def _check_sum(source: SourceFile, held: Held, waiting: list[cst.Name]) -> None:
+def _check_sum(source: SourceFile, held: HeldNumber, waiting: list[cst.Name]) -> None:
     """Raise Refusal unless a sum is a number that begins at 0, and is used every N steps only."""
     name, loop = held.name.value, held.loop
     starts = [(node, value) for node, value in held.uses.set if not source.is_within(node, held.statement)]
@@ -171,7 +171,7 @@ def _check_gpu(source: SourceFile, read: Read, kind: NumberKind, work: Work) -> 
             raise NotSafe(f"line {source.line(outer)} turns inference mode on and off, and the sum may outlive it")
 
 
-def _kind(source: SourceFile, held: Held, *, is_divided: bool) -> NumberKind:
+def _kind(source: SourceFile, held: HeldNumber, *, is_divided: bool) -> NumberKind:
     """Return of what kind the sum is in Python: real numbers, unless it is a count. Raises Refusal."""
     is_whole = is_count(source, held.read.tensor)
     if held.read.function == "int" and not is_whole:
@@ -184,7 +184,7 @@ def _kind(source: SourceFile, held: Held, *, is_divided: bool) -> NumberKind:
     return "float" if True in starts else "int"
 
 
-def _check_zero_is_not_shown(source: SourceFile, held: Held, waiting: list[cst.Name]) -> None:
+def _check_zero_is_not_shown(source: SourceFile, held: HeldNumber, waiting: list[cst.Name]) -> None:
     """Raise Refusal where a sum that begins at 0 may be seen before anything was added: 0 would become 0.0."""
     if not any(isinstance(value, cst.Integer) for _, value in held.uses.set):
         return
@@ -202,7 +202,7 @@ def _has_real_format(node: cst.CSTNode | None) -> bool:
     return isinstance(last, cst.FormattedStringText) and last.value[-1] in REAL_FORMATS
 
 
-def _is_added_before(source: SourceFile, node: cst.CSTNode, held: Held) -> bool:
+def _is_added_before(source: SourceFile, node: cst.CSTNode, held: HeldNumber) -> bool:
     """Return whether each step adds to a sum before it is read there, without another beginning between."""
     line = source.statement(held.statement)
     if source.parent(line) is not held.loop.body or not comes_after(source, node, line):
@@ -211,7 +211,7 @@ def _is_added_before(source: SourceFile, node: cst.CSTNode, held: Held) -> bool:
     return all(source.line(start) > source.line(node) for start in starts if not source.is_within(start, line))
 
 
-def _still_waits(source: SourceFile, held: Held, waiting: list[cst.Name]) -> bool:
+def _still_waits(source: SourceFile, held: HeldNumber, waiting: list[cst.Name]) -> bool:
     """Return whether an outer loop, whose pass may be the step, reads the sum in each pass."""
     outer = source.loop(held.loop)
     return outer is not None and any(

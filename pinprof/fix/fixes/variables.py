@@ -5,7 +5,7 @@ from libcst.helpers import parse_template_expression as expression
 
 from pinprof.fix.core.facts import Work
 from pinprof.fix.core.numbers import Read
-from pinprof.fix.core.read_later import Held, ReadLater
+from pinprof.fix.core.read_later import HeldNumber, ReadLater
 from pinprof.fix.core.rewrite import NotSafe, PlaceChange, Waits, atom, wrapped
 from pinprof.fix.core.source import SourceFile, is_seldom
 from pinprof.fix.core.uses import check_is_not_shown
@@ -47,7 +47,7 @@ class NumberWhereUsed(ReadLater):
         is_set = isinstance(statement, cst.Assign) and len(statement.targets) == 1 and statement.value is read.node
         return cst.ensure_type(statement, cst.Assign).targets[0].target if is_set else None
 
-    def read_later(self, source: SourceFile, held: Held, work: Work) -> PlaceChange:
+    def read_later(self, source: SourceFile, held: HeldNumber, work: Work) -> PlaceChange:
         """Return the change that reads a number where it is used. Raises Refusal."""
         del work
         name, read, uses = held.name.value, held.read, held.uses

@@ -87,14 +87,14 @@ class Interned:
         """The texts of each number: its lines, and its others."""
         self._of_args: dict[bytes, int] = {}
         self._numbers: dict[EventTexts, int] = {}
-        self._left = MOST_CHARACTERS
+        self._characters_left = MOST_CHARACTERS
         self.number(EventTexts((), ()))
 
     def args(self, args: dict[str, Any]) -> int:
         """Return the number of args."""
         key = msgspec.json.encode(args)
         if key not in self._of_args:
-            if self._left <= 0:
+            if self._characters_left <= 0:
                 return self.number(TOO_MANY)
             self._of_args[key] = self.number(event_texts(args))
         return self._of_args[key]
@@ -111,8 +111,8 @@ class Interned:
         for text in texts:
             if text not in self.texts:
                 self.texts[text] = len(self.texts)
-                self._left -= sum(map(len, text))
-            self._left -= CODE_CHARACTERS
+                self._characters_left -= sum(map(len, text))
+            self._characters_left -= CODE_CHARACTERS
             numbers.append(self.texts[text])
         return numbers
 

@@ -133,15 +133,15 @@ def _step(profile: Profile, size: BriefSize) -> documents.BriefStep:
     )
 
 
-def _brief_verdict(profile: Profile, findings: Findings, at: str) -> documents.BriefVerdict:
+def _brief_verdict(profile: Profile, findings: Findings, trace_id: str) -> documents.BriefVerdict:
     verdict = verdict_of(profile, findings)
     return filled(
         documents.BriefVerdict,
         verdict,
         sentence=_short(f"{verdict_sentence(profile, findings.verdict)}."),
         do=verdict.do and _short(verdict.do),
-        finding=None if verdict.finding is None else f"{at}/findings/{verdict.finding}",
-        evidence=[f"{at}/verdict", f"{at}/verdicts"],
+        finding=None if verdict.finding is None else f"{trace_id}/findings/{verdict.finding}",
+        evidence=[f"{trace_id}/verdict", f"{trace_id}/verdicts"],
     )
 
 
@@ -173,7 +173,7 @@ def _place_fields(at: Place) -> dict[str, Any]:
 
 def _evidence_ids(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
     """Yield the ids of the evidence in the whole report: waits at the finding's places, or tables."""
-    at, profile = trace.id, trace.profile
+    trace_id, profile = trace.id, trace.profile
     if finding.rule.family == "waits":
         places, causes = {site.evidence.place for site in finding.sites}, finding.rule.causes
         waits = [
@@ -181,9 +181,9 @@ def _evidence_ids(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
             for number, site in enumerate(profile.sites)
             if site.place in places and (site.cause in causes or not causes)
         ]
-        yield from (f"{at}/syncs/sites/{number}" for number in waits[:3])
+        yield from (f"{trace_id}/syncs/sites/{number}" for number in waits[:3])
     tables = [table for table in ROWS.get(finding.rule.family, ()) if table != "launches" or profile.launches]
-    yield from (f"{at}/{table}" for table in tables)
+    yield from (f"{trace_id}/{table}" for table in tables)
 
 
 def _brief_line(line: CalledLine, trace: BriefedTrace) -> documents.BriefLine:

@@ -25,20 +25,20 @@ class UnusedIds:
     """Finds ids that no event has, by looking at every number in the text of the file."""
 
     def __init__(self) -> None:
-        self._taken: set[int] = set()
+        self._used: set[int] = set()
         self._carried = b""
 
     def look(self, text: bytes | memoryview) -> None:
         """Look at the next piece of the text."""
         seam = self._carried + bytes(text[: NUMBER_BYTES - 1])
         for numbers in (NUMBER.findall(seam), NUMBER.findall(text)):
-            self._taken.update(int(number) - NUMBERS_FROM for number in numbers)
+            self._used.update(int(number) - NUMBERS_FROM for number in numbers)
         end = bytes(text[1 - NUMBER_BYTES :])
         self._carried = (self._carried + end)[1 - NUMBER_BYTES :]
 
     def first(self) -> int:
         """Return the first of `ROOM` successive numbers that did not occur."""
-        rooms = {number // ROOM for number in self._taken}
+        rooms = {number // ROOM for number in self._used}
         free = next((block for block in range(NUMBERS // ROOM) if block not in rooms), None)
         if free is None:
             raise TraceError("uses every process id that pinprof could take for its own tracks")
