@@ -113,17 +113,17 @@ def _markdown(bench: Bench) -> Iterator[str]:
     yield f"{machine_line(bench)}\n"
     yield from _table(("", "claim", "by", "published", "measured", "here", "why"), _claims(bench))
     figures = [
-        (known.number, *row)
-        for known, result in experiments_run(bench)
-        for row in figure_rows(bench, known, result)
+        (experiment.number, *row)
+        for experiment, result in experiments_run(bench)
+        for row in figure_rows(bench, experiment, result)
         if row[-1] != NOTHING
     ]
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)
-    for known, result in experiments_run(bench):
-        published = other_published(known, result)
+    for experiment, result in experiments_run(bench):
+        published = other_published(experiment, result)
         for grid in tables_by_size(bench, result):
-            yield f"\n{known.number} {known.name}" + (f" (published: {published})" if published else "")
+            yield f"\n{experiment.number} {experiment.name}" + (f" (published: {published})" if published else "")
             yield ""
             yield from _table([column.title for column in grid.columns], [list(map(str, row)) for row in grid.rows])
 

@@ -252,8 +252,8 @@ class Exam:
 
     def _side_by_side(self, work: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
         with ThreadPoolExecutor(self._options["jobs"]) as pool:
-            for done in [pool.submit(work, *words) for words in arguments]:
-                if problem := done.exception():
+            for started in [pool.submit(work, *words) for words in arguments]:
+                if problem := started.exception():
                     print(f"failed: {problem!r}", file=sys.stderr, flush=True)
 
 

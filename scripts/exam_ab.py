@@ -131,13 +131,13 @@ class Exam:
         file = self.asked.out / "sizes.json"
         key = f"{subject.name} {plant.name} {self.asked.device} {self.asked.percent:g}"
         with suppress(FileNotFoundError):
-            known = json.loads(file.read_text())
-            if key in known:
-                return int(known[key])
+            sizes_measured = json.loads(file.read_text())
+            if key in sizes_measured:
+                return int(sizes_measured[key])
         units = self._sized(subject, plant)
         with self.writing:
-            known = json.loads(file.read_text()) if file.exists() else {}
-            file.write_text(json.dumps({**known, key: units}, indent=1))
+            sizes_measured = json.loads(file.read_text()) if file.exists() else {}
+            file.write_text(json.dumps({**sizes_measured, key: units}, indent=1))
         return units
 
     def _sized(self, subject: Subject, plant: Plant) -> int:

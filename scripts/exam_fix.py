@@ -119,8 +119,8 @@ def record(out: Path, only: tuple[str, ...], at_once: int, gpus: str, *, budget:
         say_ended(planted, ended)
 
     in_lanes(undone(out, only, folder, ".json.gz"), record_one, gpus.split(",") * at_once, budget, patience)
-    left = [planted.name for planted in undone(out, only, folder, ".json.gz")]
-    print(f"{len(chosen(only)) - len(left)} recorded; left: {' '.join(left) or 'none'}")
+    undone_names = [planted.name for planted in undone(out, only, folder, ".json.gz")]
+    print(f"{len(chosen(only)) - len(undone_names)} recorded; left: {' '.join(undone_names) or 'none'}")
 
 
 @main.command()
@@ -210,8 +210,8 @@ def numbers(out: Path, only: tuple[str, ...], at_once: int, *, budget: float, pa
         run_pretending(planted, folder / f"{planted.name}_before", patience)
         print(f"{planted.name:20} {difference(folder, planted.name)}", flush=True)
 
-    left = undone(out, only, folder, "_before.json")
-    patched = [planted for planted in left if patch_of(planted).exists() and patch_of(planted).stat().st_size]
+    missing = undone(out, only, folder, "_before.json")
+    patched = [planted for planted in missing if patch_of(planted).exists() and patch_of(planted).stat().st_size]
     in_lanes(patched, compare_one, ["cpu"] * at_once, budget, patience)
 
 
@@ -328,9 +328,9 @@ def in_lanes(
     def in_lane(planted: Planted) -> None:
         lane = free.get()
         try:
-            left = deadline - time.perf_counter()
-            if left >= START_LEAST_SECONDS:
-                work(planted, lane, min(patience, left))
+            seconds_left = deadline - time.perf_counter()
+            if seconds_left >= START_LEAST_SECONDS:
+                work(planted, lane, min(patience, seconds_left))
         except Exception as problem:  # noqa: BLE001  # one program's trouble is not the others'
             print(f"{planted.name:20} failed: {problem!r}", file=sys.stderr, flush=True)
         finally:

@@ -127,9 +127,9 @@ def main(folder: str, *more: str) -> None:
     kept.mkdir(parents=True)
     work = list(calls(kept, [Path("traces"), *map(Path, more)]))
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for done, _ in enumerate(pool.map(keep, work, chunksize=8), start=1):
-            if done % 100 == 0:
-                print(f"{done} of {len(work)}", flush=True)
+        for count, _ in enumerate(pool.map(keep, work, chunksize=8), start=1):
+            if count % 100 == 0:
+                print(f"{count} of {len(work)}", flush=True)
     print(f"{len(work)} outputs in {kept}")
 
 

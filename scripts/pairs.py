@@ -151,7 +151,7 @@ PAIRS = (
 
 def pair(name: str) -> Pair:
     """Return the pair of this name."""
-    for known in PAIRS:
-        if known.name == name:
-            return known
-    raise UnknownPairError(f"no pair is named {name!r}; there are {', '.join(known.name for known in PAIRS)}")
+    for candidate in PAIRS:
+        if candidate.name == name:
+            return candidate
+    raise UnknownPairError(f"no pair is named {name!r}; there are {', '.join(candidate.name for candidate in PAIRS)}")

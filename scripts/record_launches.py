@@ -78,9 +78,9 @@ def main(out: Path, only: tuple[str, ...], device: str, *, compiles: bool, after
     recorder = Recorder(out, device, deadline)
     chosen = [program(name) for name in only] or list(PROGRAMS)
     if compiles:
-        recorder.compile_all([known for known in chosen if known.compiled])
-    for known in chosen:
-        recorder.take(known, compiles=compiles and known.compiled, afters=afters)
+        recorder.compile_all([chosen_program for chosen_program in chosen if chosen_program.compiled])
+    for chosen_program in chosen:
+        recorder.take(chosen_program, compiles=compiles and chosen_program.compiled, afters=afters)
     end_with(recorder.failed)
 
 
@@ -97,40 +97,40 @@ class Recorder:
     def compile_all(self, programs: list[Program]) -> None:
         """Fill the compiler's caches, side by side: nothing is timed."""
         began = time.perf_counter()
-        jobs = [(known.name, side) for known in programs for side in (COMPILED, REDUCED)]
+        jobs = [(program.name, side) for program in programs for side in (COMPILED, REDUCED)]
         with ThreadPoolExecutor(len(jobs) or 1) as pool:
             for problem, _ in pool.map(lambda job: self._compiling.run(warm, *job, self._device), jobs):
                 self._say("compiling", problem)
         print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
 
-    def take(self, known: Program, *, compiles: bool, afters: bool) -> None:
+    def take(self, program: Program, *, compiles: bool, afters: bool) -> None:
         """Time all sides of a program in turns in one process, and record what people write."""
         began = time.perf_counter()
         if began > self._deadline:
-            self._say(known.name, "no time left")
+            self._say(program.name, "no time left")
             return
         sides = [FUSED, *((GRAPH_STEP, GRAPH_MODEL) if self._device != "cpu" else ())]
         sides += [COMPILED, REDUCED] if compiles else []
-        sides += [LOOPED] if known.looped else []
-        problem, times = self._alone.run(take_all, known.name, (EAGER, *sides), self._device, str(self._out), afters)
-        self._say(known.name, problem)
+        sides += [LOOPED] if program.looped else []
+        problem, times = self._alone.run(take_all, program.name, (EAGER, *sides), self._device, str(self._out), afters)
+        self._say(program.name, problem)
         windows, failed = times or ({}, {})
         for side, why in failed.items():
-            self._say(f"{known.name}, {side}", f"FAILED: {why}")
+            self._say(f"{program.name}, {side}", f"FAILED: {why}")
         for side in sides:
-            self._keep(known, EAGER, side, windows)
-        if known.looped:
-            self._keep(known, LOOPED, FUSED, windows)
+            self._keep(program, EAGER, side, windows)
+        if program.looped:
+            self._keep(program, LOOPED, FUSED, windows)
         medians = ", ".join(f"{side} {of_windows(times)['median']:.2f}" for side, times in windows.items())
-        print(f"{known.name}: {medians} ms; {time.perf_counter() - began:.0f} s", flush=True)
+        print(f"{program.name}: {medians} ms; {time.perf_counter() - began:.0f} s", flush=True)
 
-    def _keep(self, known: Program, before: str, after: str, windows: dict[str, list[float]]) -> None:
+    def _keep(self, program: Program, before: str, after: str, windows: dict[str, list[float]]) -> None:
         if after not in SCENARIOS or before not in windows or after not in windows:
             return
-        trace = trace_of(known, before)
-        entry = {"what": f"{known.what}: {WORDS[after]}", "trace": trace, "scenario": SCENARIOS[after]}
+        trace = trace_of(program, before)
+        entry = {"what": f"{program.what}: {WORDS[after]}", "trace": trace, "scenario": SCENARIOS[after]}
         times = {"before_ms": of_windows(windows[before]), "after_ms": of_windows(windows[after])}
-        self._notes.keep(f"{trace}.{after}", {**entry, "looked_at": known.looked_at, **times})
+        self._notes.keep(f"{trace}.{after}", {**entry, "looked_at": program.looked_at, **times})
 
     def _say(self, what: str, problem: str | None) -> None:
         if problem:
@@ -138,9 +138,9 @@ class Recorder:
             print(f"{what}: {problem}", flush=True)
 
 
-def trace_of(known: Program, side: str) -> str:
+def trace_of(program: Program, side: str) -> str:
     """Return the name of the trace of a side."""
-    return known.name if side == EAGER else f"{known.name}_{side}"
+    return program.name if side == EAGER else f"{program.name}_{side}"
 
 
 def built(name: str, side: str, device: torch.device) -> Step:
@@ -162,12 +162,12 @@ def take_all(
     device, failed = torch.device(device_name), dict[str, str]()
     windows = in_turns(name, sides, device, failed)
     tidy_up()
-    known, folder = program(name), Path(out)
+    chosen, folder = program(name), Path(out)
     for side in windows:
         if side in (EAGER, LOOPED):
-            record(built(name, side, device), device, folder / f"{trace_of(known, side)}.before.json.gz", known.steps)
+            record(built(name, side, device), device, folder / f"{trace_of(chosen, side)}.before.json.gz", chosen.steps)
         elif afters and side != FUSED:
-            record(built(name, side, device), device, folder / "after" / f"{name}.{side}.json.gz", known.steps)
+            record(built(name, side, device), device, folder / "after" / f"{name}.{side}.json.gz", chosen.steps)
         tidy_up()
     return windows, failed
 

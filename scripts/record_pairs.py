@@ -62,13 +62,13 @@ def main(
     asked = [pair(name) for name in only] or list(PAIRS)
     recorder = Recorder(out, device, scale)
     for number in range(rounds):
-        left = [known for known in asked if recorder.rounds(known) == number or (number == 0 and not missing)]
-        for known in left:
+        remaining = [entry for entry in asked if recorder.rounds(entry) == number or (number == 0 and not missing)]
+        for entry in remaining:
             if time.perf_counter() > began + budget:
-                print(f"{known.name}: no time left in round {number + 1}", flush=True)
+                print(f"{entry.name}: no time left in round {number + 1}", flush=True)
             else:
-                recorder.take(known, records=not number)
-    recorded = sum(recorder.rounds(known) > 0 for known in asked)
+                recorder.take(entry, records=not number)
+    recorded = sum(recorder.rounds(entry) > 0 for entry in asked)
     print(f"{recorded} of {len(asked)} pairs in {time.perf_counter() - began:.0f} s", flush=True)
     end_with(recorder.failed)
 
@@ -79,7 +79,7 @@ class Recorder:
     def __init__(self, out: Path, device: str, scale: float) -> None:
         self._out, self._device, self._scale = out, device, scale
         self._alone = Alone("fork", ALONE_SECONDS)
-        self._notes = Notes(out / "pairs.json", "pairs", (known.name for known in PAIRS))
+        self._notes = Notes(out / "pairs.json", "pairs", (entry.name for entry in PAIRS))
         problem, machine = self._alone.run(machine_of, device)
         self.failed = ["machine"] if problem else []
         command = " ".join(["PYTHONPATH=. python scripts/record_pairs.py", out.name, *sys.argv[2:]])

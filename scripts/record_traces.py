@@ -52,7 +52,7 @@ ALONE_SECONDS = 120  # no workload may take longer than this
 def main(out: Path, only: tuple[str, ...], device: str, scale: float, start: str) -> None:
     """Record the workloads into OUT, with truth.json and README.md; earlier truth of other workloads is kept."""
     chosen = [workload(name) for name in only] or list(WORKLOADS)
-    truth = Notes(out / "truth.json", "workloads", (known.name for known in WORKLOADS))
+    truth = Notes(out / "truth.json", "workloads", (chosen_workload.name for chosen_workload in WORKLOADS))
     alone = Alone(start, ALONE_SECONDS)
     problem, machine = alone.run(machine_of, device)
     failed = ["machine"] if problem else []
@@ -61,20 +61,20 @@ def main(out: Path, only: tuple[str, ...], device: str, scale: float, start: str
     options += [] if scale == 1.0 else ["--scale", str(scale)]
     command = " ".join(["PYTHONPATH=. python scripts/record_traces.py", out.name, *options])
     truth.save(machine={**(machine or {}), "scale": scale}, command=command)
-    for known in chosen:
+    for chosen_workload in chosen:
         began = time.perf_counter()
-        problem, plain = alone.run(measure_plain, known.name, device, scale)
+        problem, plain = alone.run(measure_plain, chosen_workload.name, device, scale)
         files: dict[str, int] = {}
         for with_stack, steps in RECORDED_STEPS.items():
-            path = out / f"{known.name}{'.stack' if with_stack else ''}.json.gz"
-            problem = problem or alone.run(record, known.name, path, device, scale, with_stack)[0]
+            path = out / f"{chosen_workload.name}{'.stack' if with_stack else ''}.json.gz"
+            problem = problem or alone.run(record, chosen_workload.name, path, device, scale, with_stack)[0]
             files[path.name] = steps
         if problem:
-            failed.append(known.name)
+            failed.append(chosen_workload.name)
         else:
-            truth.keep(known.name, {"name": known.name, "plain_ms": plain, "files": files})
+            truth.keep(chosen_workload.name, {"name": chosen_workload.name, "plain_ms": plain, "files": files})
             problem = f"plain step {in_words(plain)}"
-        print(f"{known.name:24} {time.perf_counter() - began:5.1f} s  {problem}", flush=True)
+        print(f"{chosen_workload.name:24} {time.perf_counter() - began:5.1f} s  {problem}", flush=True)
     write_readme(out, truth)
     end_with(failed)
 
@@ -131,7 +131,7 @@ def write_readme(out: Path, truth: Notes) -> None:
     (out / "README.md").write_text(text)
 
 
-def readme_row(out: Path, known: Workload, noted: Noted) -> str:
+def readme_row(out: Path, recorded: Workload, noted: Noted) -> str:
     """Return one workload's row."""
     plain = noted["plain_ms"]
     files = "<br>".join(
@@ -139,7 +139,7 @@ def readme_row(out: Path, known: Workload, noted: Noted) -> str:
         for name, steps in noted["files"].items()
     )
     step_ms = f"{plain['median']:.2f} ({plain['min']:.2f} to {plain['max']:.2f})"
-    return f"| {known.name} | {known.summary} | {step_ms} | {known.known_answer} | {files} |"
+    return f"| {recorded.name} | {recorded.summary} | {step_ms} | {recorded.known_answer} | {files} |"
 
 
 if __name__ == "__main__":

@@ -183,12 +183,12 @@ def window(step: Step, device: torch.device, least_seconds: float, least_steps: 
     """Run for some time, and some steps, synchronized at both ends only; return the mean step in milliseconds."""
     synchronize(device)
     start = time.perf_counter()
-    done = 0
-    while done < least_steps or time.perf_counter() - start < least_seconds:
+    steps_made = 0
+    while steps_made < least_steps or time.perf_counter() - start < least_seconds:
         step()
-        done += 1
+        steps_made += 1
     synchronize(device)
-    return (time.perf_counter() - start) * 1000 / done
+    return (time.perf_counter() - start) * 1000 / steps_made
 
 
 def in_words(windows: Noted) -> str:

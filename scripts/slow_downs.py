@@ -256,8 +256,8 @@ def planted(text: str, step: str, plant: Plant | None, units: int) -> str:
 
 def git(folder: Path, *words: str) -> str:
     """Return what git prints."""
-    done = subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, capture_output=True, text=True)  # noqa: S607
-    return done.stdout.strip()
+    result = subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, capture_output=True, text=True)  # noqa: S607
+    return result.stdout.strip()
 
 
 def write_history(

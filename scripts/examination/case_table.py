@@ -117,16 +117,16 @@ def _sums(rows: Sequence[Judged]) -> list[str]:
         f"First cause right: {sum(row.is_first_right for row in positive)} of {len(positive)}.",
         f"{small}: {sum(row.is_first_right for row in negative)} of {len(negative)}.",
     ]
-    known = [(row, row.measured) for row in rows if row.measured is not None]
-    if known:
+    measured = [(row, row.measured) for row in rows if row.measured is not None]
+    if measured:
         off = {
-            "pinprof": [abs(row.predicted - saving) for row, saving in known],
-            "no change": [abs(saving) for _, saving in known],
-            "its whole wait saved": [abs(row.whole_wait - saving) for row, saving in known],
-            "all idle time saved": [abs(row.all_idle - saving) for row, saving in known],
+            "pinprof": [abs(row.predicted - saving) for row, saving in measured],
+            "no change": [abs(saving) for _, saving in measured],
+            "its whole wait saved": [abs(row.whole_wait - saving) for row, saving in measured],
+            "all idle time saved": [abs(row.all_idle - saving) for row, saving in measured],
         }
         lines += [
-            f"In the range: {sum(bool(row.is_in_range) for row, _ in known)} of {len(known)}.",
+            f"In the range: {sum(bool(row.is_in_range) for row, _ in measured)} of {len(measured)}.",
             "",
             _row(["forecast", "mean error, points", "median", "largest"]),
             _row(["---"] * 4),

@@ -134,7 +134,7 @@ def _made(row: Row, working: Path, top: Path) -> Made:
     optimizers = tuple(
         replace(MadeOptimizer(**placed(optimizer)), plain_on_gpu=True) for optimizer in row["optimizers"]
     )
-    return Made(loaders, optimizers, CPUS, {whole(file): known for file, known in row["sources"].items()}, row["more"])
+    return Made(loaders, optimizers, CPUS, {whole(file): sha for file, sha in row["sources"].items()}, row["more"])
 
 
 def _found_below(file: str, working: Path, top: Path) -> Path:

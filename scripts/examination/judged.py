@@ -81,13 +81,13 @@ def _judged(planted: Planted, patch: bytes) -> Row:
         lines = {file: _changed_lines(planted.place.repository / file, copy / file) for file in changed}
     top, folder = planted.place.repository.resolve(), planted.place.folder.resolve()
     rows: list[Row] = []
-    known: dict[str, set[int]] = {}
+    spans: dict[str, set[int]] = {}
     for fault in faults:
         file = Path(_resolved(folder, fault["file"])).relative_to(top).as_posix()
         span = _statement_lines(top / file, fault["line"], _lines_of(fault)[-1])
         rows.append(_with_result(fault, touched=bool(span & lines.get(file, set()))))
-        known.setdefault(file, set()).update(span)
-    others = [f"{file}:{line}" for file, touched in lines.items() for line in sorted(touched - known.get(file, set()))]
+        spans.setdefault(file, set()).update(span)
+    others = [f"{file}:{line}" for file, touched in lines.items() for line in sorted(touched - spans.get(file, set()))]
     return {"applies": True, "faults": rows, "also_changed": others}
 
 
@@ -239,8 +239,8 @@ def _summary_of_proofs(rows: Mapping[str, Row]) -> Iterator[str]:
     yield f"- The guard ran and found no new race in {passed} of them."
     measured = Counter(row["verdict"] for row in rows.values() if "verdict" in row)
     yield "- Verdicts: " + ", ".join(f"{count} {name}" for name, count in measured.items())
-    known = [row["as_predicted"] for row in rows.values() if row.get("as_predicted") is not None]
-    yield f"- Measured within the predicted range: {sum(known)} of {len(known)} where both are known."
+    as_predicted = [row["as_predicted"] for row in rows.values() if row.get("as_predicted") is not None]
+    yield f"- Measured within the predicted range: {sum(as_predicted)} of {len(as_predicted)} where both are known."
     seconds = sorted(row["seconds"] for row in rows.values() if "seconds" in row)
     if seconds:
         yield f"- Seconds: {seconds[0]:.0f} to {seconds[-1]:.0f}, {seconds[len(seconds) // 2]:.0f} in the middle."

@@ -68,8 +68,8 @@ def airbench(repository: Path, _folder: Path, made_up: Generator) -> None:
     for split, count in CIFAR_IMAGES.items():
         images = torch.from_numpy(made_up.integers(0, 256, (count, 32, 32, 3), np.uint8))
         labels = torch.from_numpy(made_up.integers(0, 10, count))
-        known = {"images": images, "labels": labels, "classes": list(CLASSES)}
-        torch.save(known, repository / "cifar10" / f"{split}.pt")
+        data = {"images": images, "labels": labels, "classes": list(CLASSES)}
+        torch.save(data, repository / "cifar10" / f"{split}.pt")
 
 
 def cifar(_repository: Path, folder: Path, made_up: Generator) -> None:
@@ -103,8 +103,8 @@ def penn_treebank(_repository: Path, folder: Path, made_up: Generator) -> None:
 def shakespeare_char(repository: Path, _folder: Path, made_up: Generator) -> None:
     """Write tokens of nanoGPT's characters."""
     _nanogpt(repository / "data/shakespeare_char", 65, made_up)
-    known = pickle.dumps({"vocab_size": 65, "itos": {}, "stoi": {}})
-    (repository / "data/shakespeare_char/meta.pkl").write_bytes(known)
+    meta = pickle.dumps({"vocab_size": 65, "itos": {}, "stoi": {}})
+    (repository / "data/shakespeare_char/meta.pkl").write_bytes(meta)
 
 
 def openwebtext(repository: Path, _folder: Path, made_up: Generator) -> None:
@@ -165,13 +165,13 @@ def cora(_repository: Path, folder: Path, made_up: Generator) -> None:
     for one, other in made_up.integers(0, papers, (5278, 2)).tolist():
         cites[one].append(other)
         cites[other].append(one)
-    known = papers - tested
-    rows = {"": slice(taught), "t": slice(known, papers), "all": slice(known)}
+    others = papers - tested
+    rows = {"": slice(taught), "t": slice(others, papers), "all": slice(others)}
     parts: dict[str, object] = {f"{prefix}x": csr_matrix(words[part]) for prefix, part in rows.items()}
     parts |= {f"{prefix}y": topics[part] for prefix, part in rows.items()} | {"graph": cites}
     for name, part in parts.items():
         (raw / f"ind.cora.{name}").write_bytes(pickle.dumps(part))
-    (raw / "ind.cora.test.index").write_text("".join(f"{paper}\n" for paper in made_up.permutation(tested) + known))
+    (raw / "ind.cora.test.index").write_text("".join(f"{paper}\n" for paper in made_up.permutation(tested) + others))
 
 
 def mutag(repository: Path, _folder: Path, made_up: Generator) -> None:
@@ -394,7 +394,7 @@ def make(name: str, repository: Path, folder: Path) -> None:
     if place:
         folder = (folder / place).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-    done = (folder if place else repository) / f".made_up_{maker}"
-    if not done.exists():
+    marker = (folder if place else repository) / f".made_up_{maker}"
+    if not marker.exists():
         MAKERS[maker](repository, folder, np.random.default_rng(0))
-        done.touch()
+        marker.touch()

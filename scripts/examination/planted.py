@@ -65,8 +65,8 @@ def plant(variant: Variant, clones: Path, out: Path, *, data: bool) -> Planted:
             if text != path.read_text():  # else its line ends stay
                 path.write_text(text)
         _commit(place.repository, "Plant the faults")
-        known = {"program": variant.program, "repository": planted.program.repository, "folder": planted.program.folder}
-        planted.truth_file.write_text(json.dumps({**known, "sound": variant.sound, "faults": faults}, indent=1) + "\n")
+        facts = {"program": variant.program, "repository": planted.program.repository, "folder": planted.program.folder}
+        planted.truth_file.write_text(json.dumps({**facts, "sound": variant.sound, "faults": faults}, indent=1) + "\n")
     if data:
         for name in planted.program.data:
             make(name, place.repository, place.folder)
@@ -86,14 +86,14 @@ def planted_texts(variant: Variant, folder: Path, script: str) -> tuple[dict[Pat
             path = (folder / (edit.file or script)).resolve()
             old = lines[path] if path in lines else path.read_text().split("\n")
             try:
-                new, at = edited(old, edit)
+                new, index = edited(old, edit)
             except PlaceError as problem:
                 raise PlaceError(f"{variant.name}: {path}: {problem}") from problem
             lines[path] = new
             for row in [*rows, *([first] if first else [])]:
-                row["line"] += (len(new) - len(old)) * (row["file"] == str(path) and row["line"] > at)
+                row["line"] += (len(new) - len(old)) * (row["file"] == str(path) and row["line"] > index)
             added = max(len(new) - len(old), 1)
-            first = first or {"file": str(path), "line": at + 1, "lines": added}
+            first = first or {"file": str(path), "line": index + 1, "lines": added}
         if first:
             fields = {"kind": fault.kind, "rule": fault.rule, "outcome": fault.outcome, "why": fault.why}
             rows.append({**fields, **first})
@@ -146,6 +146,6 @@ def _commit(repository: Path, message: str, *, first: bool = False) -> None:
 
 def _git(repository: Path, *arguments: str) -> None:
     command: Sequence[str] = ("git", "-C", str(repository), *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise PlaceError(f"{' '.join(command)}: {done.stderr.strip()}")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise PlaceError(f"{' '.join(command)}: {result.stderr.strip()}")

@@ -252,7 +252,7 @@ each repository with its commit."""
 
 def program(name: str) -> Program:
     """Return the program of this name."""
-    known = {entry.name: entry for entry in (*PROGRAMS, *MORE, *UNSEEN)}
-    if name not in known:
-        raise UnknownProgramError(f"no program {name}; there are: {', '.join(known)}")
-    return known[name]
+    by_name = {entry.name: entry for entry in (*PROGRAMS, *MORE, *UNSEEN)}
+    if name not in by_name:
+        raise UnknownProgramError(f"no program {name}; there are: {', '.join(by_name)}")
+    return by_name[name]

@@ -126,8 +126,8 @@ def lstm_lengths(device: torch.device, fixed: bool, scale: float) -> Step:
     y = torch.randint(10, (int(lengths.sum()),), device=device)
 
     def step() -> Tensor:
-        known = lengths if fixed else on_device.cpu()
-        packed, _ = lstm(pack_padded_sequence(x, known, batch_first=True))
+        host_lengths = lengths if fixed else on_device.cpu()
+        packed, _ = lstm(pack_padded_sequence(x, host_lengths, batch_first=True))
         return update(optimizer, F.cross_entropy(head(packed.data), y))
 
     return step

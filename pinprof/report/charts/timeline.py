@@ -83,9 +83,9 @@ def timeline_chart(
     trace = analysis.trace
     drawing = lanes_that_fit(analysis, window, max_bars)
     drawn = figure_in_words(analysis, drawing, part)
-    texts, places = _row_texts(drawing.lanes)
-    data = series(_bars(analysis, drawing, places))
-    axis = row_axis(texts, max(places, default=0) + 1)
+    texts, row_of_lane = _row_texts(drawing.lanes)
+    data = series(_bars(analysis, drawing, row_of_lane))
+    axis = row_axis(texts, max(row_of_lane, default=0) + 1)
     shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
     return Chart(HINT, data, shape, min_width=LEAST_WIDTH, config=STEERING)
 
@@ -96,7 +96,7 @@ def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
     for of_kind in all_bars:
         kind, entry = KINDS[of_kind.kind], KINDS[SAME.get(of_kind.kind, of_kind.kind)].label
         text = {"text": of_kind.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
-        one = bars(
+        of_plotly = bars(
             kind.label,
             legend_key(of_kind.kind),
             hover=of_kind.hover,
@@ -109,7 +109,7 @@ def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
             showlegend=entry not in {drawn["legendgroup"] for drawn in data},
             **(text if of_kind.text else {"textposition": "none"}),
         )
-        data.append(one)
+        data.append(of_plotly)
     return data
 
 
@@ -130,21 +130,21 @@ def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
 
 def _row_texts(lanes: tuple[Lane, ...]) -> tuple[dict[int, str], list[int]]:
     """Return the texts at the left of the rows, and the row of each lane; groups have a row for their name."""
-    places: list[int] = []
+    row_of_lane: list[int] = []
     texts: dict[int, str] = {}
     row = 0
     for group, members in groupby(lanes, key=lambda lane: lane.group):
         texts[row] = bold(cut(group))
         for lane in members:
             row += 1
-            places.append(row)
+            row_of_lane.append(row)
             if lane.label:
                 texts[row] = Markup.escape(cut(lane.label))
         row += 1
-    return texts, places
+    return texts, row_of_lane
 
 
-def _bars(analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[Bars]:
+def _bars(analysis: Analysis, drawing: Drawing, row_of_lane: list[int]) -> Iterable[Bars]:
     """Yield the bars of each kind; in the legend the kinds come in their own order."""
     context = LaneContext(analysis)
     words = [list(_hover_texts(context, lane, drawing.window.start_ns)) for lane in drawing.lanes]
@@ -152,7 +152,7 @@ def _bars(analysis: Analysis, drawing: Drawing, places: list[int]) -> Iterable[B
     zero = drawing.window.start_ns
     for kind in used:
         of_kind = Bars(kind, [], [], [], [], [])
-        for lane, row, texts in zip(drawing.lanes, places, words, strict=True):
+        for lane, row, texts in zip(drawing.lanes, row_of_lane, words, strict=True):
             chosen = np.flatnonzero(lane.kind == kind).tolist()
             of_kind.row.extend([row] * len(chosen))
             of_kind.start_ms.extend(ms(int(lane.start_ns[index]) - zero) for index in chosen)
@@ -197,7 +197,9 @@ def _names(context: LaneContext, lane: Lane, columns: Columns) -> list[str]:
         return labels
     names = [cut(named.names[code]) for code in named.codes.tolist()]
     prefixed = (lane.source is STALLS) | np.isin(lane.kind, (COPY_ONLY, BOTH))
-    return [f"{label}: {name}" if both else name for label, name, both in zip(labels, names, prefixed, strict=True)]
+    return [
+        f"{label}: {name}" if has_kind else name for label, name, has_kind in zip(labels, names, prefixed, strict=True)
+    ]
 
 
 def _layout(

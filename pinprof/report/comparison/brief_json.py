@@ -95,7 +95,7 @@ def _document(comparison: Comparison, document: whole.Compare, room: int) -> Com
             for index, copy in ((index, document.copies[index]) for index in copies[:room])
         ],
         findings=[_brief_finding(index, document.findings[index]) for index in findings[:room]],
-        more_changes=sum(max(len(places) - room, 0) for places in (of_step, waits, copies, findings)),
+        more_changes=sum(max(len(indices) - room, 0) for indices in (of_step, waits, copies, findings)),
         cannot_tell=[cut(sentence, LONGEST) for sentence in _not_known(comparison)][:room],
     )
 
