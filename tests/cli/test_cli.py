@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from page_reader import Page
 from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
+from warm_python import warm_python
 
 from pinprof.analyses.whole_run.regular_step import RegularStep
 from pinprof.bench.advice import read_machine
@@ -577,7 +578,7 @@ print("finished")
 @pytest.mark.slow
 def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DISTRIBUTED)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [warm_python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "pinprof", "run", "--warmup", "3", "--plain-steps", "20", "train.py"]
     done = subprocess.run(
         command,

@@ -1,11 +1,11 @@
 """Changed programs run, and print what they printed before."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fixing import mended, plain
+from warm_python import warm_python
 
 TRAINING = '''\
 """Trains a small network, in the ways that people write it."""
@@ -72,7 +72,7 @@ if __name__ == "__main__":
 def run(folder: Path, name: str, code: str) -> str:
     (folder / name).write_text(code)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", name], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        [warm_python(), "-W", "ignore", name], cwd=folder, capture_output=True, text=True, timeout=300, check=False
     )
     assert not done.returncode, done.stderr
     return done.stdout
