@@ -106,10 +106,9 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
 def worth_without_replay(finding: Finding) -> str:
     """Return what is known of a saving without a replay; empty if that is only the cost of waits and copies."""
     if finding.most_ns is not None:
-        if finding.rule.family == "waits":
-            return f"saves {duration(finding.most_ns)} at most"
-        of = "the GPU's work could run faster" if finding.rule.family == "gpu" else "idle GPU go with it"
-        return f"{duration(finding.most_ns)} of {of}"
+        if finding.rule.family == "gpu":
+            return f"{duration(finding.most_ns)} of the GPU's work could run faster"
+        return f"saves {duration(finding.most_ns)} at most"
     if finding.evidence.is_irregular:
         return f"adds {duration(finding.evidence.cost_ns)} per step, in the longer steps"
     if not finding.evidence.cost_ns:

@@ -619,6 +619,21 @@ def test_the_report_tells_how_kernels_are_launched() -> None:
     ]
 
 
+def test_no_graph_is_promised_where_the_kernels_change_from_step_to_step() -> None:
+    def changing(builder: TraceBuilder, start: float) -> None:
+        small_kernels(builder, start)
+        builder.kernel(start + 960, 2, launch=start + 950, name=f"sorts_{start}_points")
+
+    (same,), (other,) = (
+        [row for row in found(scene) if row.rule.id == "PIN601"] for scene in (small_kernels, changing)
+    )
+    assert same.saving is not None
+    assert same.most_ns is None
+    assert other.saving is None
+    assert other.most_ns is not None
+    assert "the steps do not launch the same kernels" in other.evidence.text
+
+
 def with_two_optimizers(builder: TraceBuilder, start: float, *, other: str) -> None:
     """Small kernels; one optimizer launches those from 6 to 22, another one seven more."""
     looping_optimizer(builder, start, length=480)

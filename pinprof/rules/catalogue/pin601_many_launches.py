@@ -4,7 +4,7 @@ from pinprof.analyses.launches import Launches
 from pinprof.analyses.syncs import label_of
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
+from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.graphs import Blocker, capture_of
 from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
@@ -20,13 +20,16 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     if launches is None or late < IDLE * (profile.step_ns or 0.0) or not late:
         return
     capture = capture_of(details.trace, details.syncs, "step")
+    graphs = Edits(graphed=frozenset(capture.calls.tolist()))
+    is_the_same = all(blocker.per_step for blocker in capture.blockers)  # in each step: no graph holds what changes
     yield Evidence(
         late,
         f"{_launched(launches, profile.steps.per)}; the GPU is idle for {duration(late)} because the next launch comes "
         f"late{_forbidden(capture.blockers)}",
         brief=f"{how_many(launches.per_step)} launches {profile.steps.per}, one per {duration(launches.host_ns)}, as "
         f"traced; half of the kernels take less than {duration(launches.median_kernel_ns)}",
-        edits=Edits(graphed=frozenset(capture.calls.tolist())),
+        edits=graphs if is_the_same else NO_EDITS,
+        at_most=NO_EDITS if is_the_same else graphs,
         fix=how_to_launch(details, capture.blockers),
     )
 

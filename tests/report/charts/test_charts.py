@@ -272,7 +272,7 @@ def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Pa
         r"Python-bound: \d+ µs per step \(estimated; .*\); the GPU waits for Python code, which costs \d+ µs of it",
         text,
     )
-    assert re.search(r"\. First: copies of pageable memory \(PIN101\)(; fixing it|.*go with it)", text)
+    assert re.search(r"\. First: copies of pageable memory \(PIN101\)(; fixing it|.*at most)", text)
 
 
 @pytest.mark.parametrize(
