@@ -131,6 +131,13 @@ def test_collections_are_a_cause_of_their_own(count: int, each: str, saved_ns: f
     assert "gc.freeze()" in finding.fix
 
 
+@pytest.mark.parametrize("asked_at", [None, Place("train.py", 7, "train")])
+def test_one_collection_of_a_generation_shows_no_rate(asked_at: Place | None) -> None:
+    """The program's own `gc.collect()` does: it is in the loop."""
+    stops = HostStops(100, 0, (Collections(0, 90, 40 * US, US), Collections(2, 1, 20_000 * US, 20_000 * US)), asked_at)
+    assert [finding.evidence.place for finding in found(stops)] == ([asked_at] if asked_at else [])
+
+
 def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing() -> None:
     """The host launches a step in 200 us, and the GPU needs 1000: it is ahead by several steps."""
     builder = TraceBuilder()

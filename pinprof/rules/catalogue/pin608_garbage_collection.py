@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,12 +10,15 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within, in_complete_steps
 from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import Collections, HostStops
+from pinprof.trace.run_log import Collections
 from pinprof.units import counted, duration, how_many
 
 WORTH = 0.03
 """Collections that take a smaller share of the step are not worth a finding: the young generations of a program that
 makes few objects take less than 0.5 %."""
+
+RECURS = 2
+"""A generation that is collected less often in the timed steps shows no rate: the next time may be far away."""
 
 
 def _collecting(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -52,17 +55,18 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     if run is None or not step or not run.stops.steps:
         return None
     stops = run.stops
-    per_step = sum(runs.ns for runs in stops.collections) / stops.steps
+    recurring = [runs for runs in stops.collections if runs.count >= RECURS or stops.asked_at]
+    per_step = sum(runs.ns for runs in recurring) / stops.steps
     if per_step < WORTH * step:
         return None
-    most_first = sorted(stops.collections, key=lambda runs: -runs.ns)
-    outside = any(_outlasts(runs, step) for runs in stops.collections)  # of the regular step, which has none to save
-    pauses = () if outside else (_stop(runs, stops.steps) for runs in stops.collections if runs.ns)
+    most_first = sorted(recurring, key=lambda runs: -runs.ns)
+    outside = any(_outlasts(runs, step) for runs in recurring)  # of the regular step, which has none to save
+    pauses = () if outside else (_stop(runs, stops.steps) for runs in recurring if runs.ns)
     words = [_words(runs, stops.steps) for runs in most_first if runs.ns >= WORTH * per_step * stops.steps]
     caller = stops.asked_at or Place()
     by_hand = f"; the program asks for it{at(caller)}" if stops.asked_at else ""
     return Evidence(
-        _cost_ns(stops, step, profile.steps.busy_ns),
+        _cost_ns(recurring, stops.steps, step, profile.steps.busy_ns),
         f"Python's garbage collector takes {duration(per_step)} per step on average, without the profiler: "
         f"{', '.join(words)}{by_hand}{_ranks(details)}",
         *caller,
@@ -89,10 +93,10 @@ def _ranks(details: Details) -> str:
     return f"; {ranks} ranks wait for the one that collects, each at another time" if ranks > 1 else ""
 
 
-def _cost_ns(stops: HostStops, step_ns: float, busy_ns: float | None) -> float:
+def _cost_ns(recurring: Sequence[Collections], steps: int, step_ns: float, busy_ns: float | None) -> float:
     """Return what collections cost per step: no queue of work on the GPU lasts through those that outlast a step."""
-    long = sum(runs.ns for runs in stops.collections if _outlasts(runs, step_ns)) / stops.steps
-    short = sum(runs.ns for runs in stops.collections) / stops.steps - long
+    long = sum(runs.ns for runs in recurring if _outlasts(runs, step_ns)) / steps
+    short = sum(runs.ns for runs in recurring) / steps - long
     return long + (short if busy_ns is None else min(short, max(step_ns - busy_ns, 0.0)))
 
 
