@@ -40,7 +40,8 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
         f"{duration(float(took[took > 0].mean()))} each, as traced"
         for _, took, what in works
     ]
-    regular = again & trace.steps.complete
+    outlasts = not again[whole].all() and all(took[took > 0].mean() >= profile.step_ns for _, took, _ in works)
+    regular = again & trace.steps.complete & (not outlasts)  # no step that compiles, if it outlasts the regular step
     removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, regular))
     cost = sum(float(took.sum()) for _, took, _ in works) / float(whole.sum())
     place, guards = _guards(trace)
