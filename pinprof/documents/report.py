@@ -28,7 +28,10 @@ from pinprof.measurement.trust.doubt import LEVELS
 from pinprof.version import VERSION
 
 SCHEMA: Final = "pinprof.report/1"
-IRREGULAR_REASONS = ("first", "compile", "evaluation", "checkpoint", "graph_capture", "epoch_end", "logging", "other")
+IRREGULAR_REASONS = (
+    *("first", "compile", "evaluation", "checkpoint", "graph_capture", "garbage_collection", "epoch_end", "logging"),
+    "other",
+)
 LEDGER = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
 
 

@@ -14,14 +14,15 @@ RUN_KEY = "pinprof_run"
 """Key of the log in the trace file."""
 
 EVALUATION, CHECKPOINT, EPOCH, COMPILE = "evaluation", "checkpoint", "epoch_end", "compile"
-CAPTURE = "graph_capture"
+CAPTURE, GARBAGE = "graph_capture", "garbage_collection"
 """Kinds of irregular work in a step: `Module.eval()` was called, `torch.save` was called, a DataLoader was started
-again, torch.compile compiled, or a CUDA graph was captured."""
+again, torch.compile compiled, a CUDA graph was captured, or Python's garbage collector took most of the step."""
 IRREGULAR_WORK = {
     EVALUATION: "an evaluation",
     CHECKPOINT: "saving a checkpoint",
     COMPILE: "compiling",
     CAPTURE: "the capture of a CUDA graph",
+    GARBAGE: "a garbage collection",
     EPOCH: "the start of an epoch",
 }
 """All kinds, in words."""
@@ -38,8 +39,8 @@ PROFILED = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 
 USUAL = 2 / 3
-"""Evaluations, or checkpoints, in more than this share of all steps are a part of the step. With two batches in an
-epoch they are in half of the steps."""
+"""Evaluations, checkpoints or collections in more than this share of all steps are a part of the step. With two batches
+in an epoch they are in half of the steps."""
 
 NOWHERE = -1
 """Stands for no place."""
@@ -142,8 +143,8 @@ class RunLog:
 
     @property
     def unusual_work(self) -> list[IrregularWork]:
-        """The noted work, without evaluations and checkpoints that most steps have."""
-        usual = self.in_most_steps({EVALUATION, CHECKPOINT})
+        """The noted work, without evaluations, checkpoints and collections that most steps have."""
+        usual = self.in_most_steps({EVALUATION, CHECKPOINT, GARBAGE})
         return [work for work in self.work if work.kind not in usual]
 
     def in_most_steps(self, kinds: set[str]) -> set[str]:

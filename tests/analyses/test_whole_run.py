@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pinprof.analyses.whole_run.ledger import Expected, WholeRun, next_irregular_work, sum_up_run
 from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, IrregularWork, Later, RunLog
+from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE, IrregularWork, Later, RunLog
 
 MS = 1_000_000
 VALIDATE = Place("train.py", 40, "validate")
@@ -134,6 +134,7 @@ IN_ONE_STEP: dict[str, tuple[tuple[IrregularWork, ...], dict[str, tuple[int, flo
         (noted(COMPILE), noted(CAPTURE, 100)),
         {"compile": (1, 390), "graph_capture": (1, 100)},
     ),
+    "a collection takes the step": ((noted(GARBAGE, 450),), {"garbage_collection": (1, 490)}),
     "an epoch takes both": ((noted(EPOCH, 200),), {"epoch_end": (1, 490)}),
     "a quick checkpoint in a long evaluation is not named": (
         (noted(EVALUATION), noted(CHECKPOINT, 1)),

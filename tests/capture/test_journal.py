@@ -1,6 +1,8 @@
 """The journal of a run, and the work in its steps that it is told of."""
 
+import gc
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -241,6 +243,19 @@ def test_the_capture_of_a_graph_is_timed_from_its_begin_to_its_end(noticed: Jour
     assert [work.kind for work in log.work] == ["graph_capture"]
     assert log.work[0].ns > 0
     assert [place.file for place in log.places] == ["tests/capture/test_journal.py"]
+
+
+@pytest.mark.parametrize(("generation", "step_ms", "noted"), [(2, 3, True), (2, 100, False), (1, 3, False)])
+def test_a_collection_of_all_objects_that_takes_most_of_a_step_is_noted(
+    noticed: Journal, clock: FakeClock, generation: int, step_ms: int, noted: bool
+) -> None:
+    for phase in ("start", "stop"):
+        gc.callbacks[-1](phase, {"generation": generation})
+        time.sleep(0.002)
+    step(noticed, clock, step_ms)
+    assert [(work.step, work.kind, work.ns >= 2 * MS) for work in noticed.log().work] == (
+        [(0, "garbage_collection", True)] if noted else []
+    )
 
 
 def test_torch_is_as_before_afterwards(journal: Journal) -> None:

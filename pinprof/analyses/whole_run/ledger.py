@@ -19,7 +19,7 @@ from pinprof.analyses.whole_run.regular_step import (
 )
 from pinprof.step_statistics import Bools, Series
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, PROFILED, RunLog
+from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE, NOWHERE, PROFILED, RunLog
 
 FIRST, LOGGING, OTHER = "first", "logging", "other"
 """Reasons besides the kinds of noted work; `logging` is any other work that comes back regularly."""
@@ -34,7 +34,8 @@ class Irregular:
     """Steps that are irregular for one reason."""
 
     reason: str
-    """`first`, `compile`, `evaluation`, `checkpoint`, `graph_capture`, `epoch_end`, `logging` or `other`."""
+    """`first`, `compile`, `evaluation`, `checkpoint`, `graph_capture`, `garbage_collection`, `epoch_end`, `logging` or
+    `other`."""
     count: int
     every: int | None
     """After how many steps it comes back; None where it does not do so regularly."""
@@ -150,7 +151,7 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
 def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple[str, int]]:
     """Yield the reasons for the excess of a step, with the ns of each: those that were timed, and that of the rest."""
     unexplained, timed = excess, []
-    for reason in (CHECKPOINT, CAPTURE, EPOCH):
+    for reason in (CHECKPOINT, CAPTURE, GARBAGE, EPOCH):
         ns = min(noted_ns.get(reason, 0), unexplained)
         if ns >= LEAST_SHARE * excess:
             timed.append((reason, ns))

@@ -25,7 +25,18 @@ from pinprof.program.hooks import contained, replaced
 from pinprof.program.machine import Clock, EventMark
 from pinprof.step_statistics import Series
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, NOWHERE, IrregularWork, Later, RunLog
+from pinprof.trace.run_log import (
+    CAPTURE,
+    CHECKPOINT,
+    COMPILE,
+    EPOCH,
+    EVALUATION,
+    GARBAGE,
+    NOWHERE,
+    IrregularWork,
+    Later,
+    RunLog,
+)
 
 MOST_STEPS: Final = 20_000
 """Further steps are only summed: a run may have millions."""
@@ -35,6 +46,9 @@ MOST_WORK: Final = 5_000
 
 MOST_UNTIMED: Final = 500
 """Steps whose GPU times are read together: on a virtual machine each read takes some 50 us."""
+
+MOSTLY: Final = 0.5
+"""Collections of all objects that take at least this share of a step make it irregular: it is twice as long."""
 
 LONG_PAUSE_NS: Final = 20_000_000
 """A pause between two steps in which workers fill their queues, as where a profiler starts or stops."""
@@ -115,6 +129,9 @@ class Journal:
             later = self._later
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
         else:
+            collected = self.stops.long_collections_ns
+            if collected >= MOSTLY * took:
+                self.note_work(GARBAGE, collected)
             step = _Step(window, took, own, waited, self.batch_source.is_filling)
             self._steps.append(step)
             if self._opened is not None and mark is not None:

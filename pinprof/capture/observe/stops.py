@@ -58,6 +58,11 @@ class Stops:
             old = self._sums.get(generation, Collections(generation, 0, 0, 0))
             self._sums[generation] = Collections(generation, old.count + 1, old.ns + ns, max(old.longest_ns, ns))
 
+    @property
+    def long_collections_ns(self) -> int:
+        """How long collections of all objects have taken in the current step."""
+        return sum(ns for generation, ns in self._new if generation == OLDEST)
+
     def resume(self) -> None:
         """Leave out what happened since the last step ended."""
         self._new.clear()

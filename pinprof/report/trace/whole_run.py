@@ -24,6 +24,7 @@ OF_STEPS = {
     "evaluation": "evaluation",
     "checkpoint": "saving a checkpoint",
     "graph_capture": "capturing CUDA graphs",
+    "garbage_collection": "Python's garbage collector",
     "epoch_end": "a DataLoader starts again, as at the end of an epoch",
     "logging": "recurring work, such as logging",
     "other": "longer for an unknown reason",
