@@ -7,6 +7,7 @@ import numpy as np
 from pinprof.analyses.syncs import Stalls
 from pinprof.analyses.syncs.blocking_calls import SKEW_NS
 from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
+from pinprof.replay.calibration import runs_in_optimizers
 from pinprof.replay.cuda_events import find_event_uses
 from pinprof.replay.program import (
     DEFAULT_LATENCY_NS,
@@ -380,7 +381,8 @@ def _within(times: Int64s, since: Int64s, until: Int64s) -> Int64s:
 def _own_work(trace: Trace, threads: Int32s) -> Intervals:
     """Return the times in which the program does its own work on the host, which no CUDA graph replaces."""
     pauses, ops = long_pauses(trace, threads, OWN), trace.ops.times(long_ops(trace, threads))
-    return subtract(joined(pauses, ops), torch_times(trace, threads))
+    of_torch = torch_times(trace, threads, with_optimizers=not runs_in_optimizers(trace.info.host))
+    return subtract(joined(pauses, ops), of_torch)
 
 
 def beginning(trace: Trace, first: int) -> int:

@@ -202,6 +202,10 @@ FEWEST: Final = 20
 off by a third: that is the scatter between the two in 26 recordings of other people's programs."""
 WRAPPER, WRAPPED_IN = "wrapper", "torch/optim/optimizer.py"
 """The function around each step of an optimizer, which also marks it in the trace (`Optimizer.profile_hook_step`)."""
+PASSES: Final = (("torch/nn/modules/module.py", "_call_impl"), ("torch/autograd/__init__.py", "backward"))
+"""File and function of a frame in each forward and backward pass."""
+MUCH_OF_STEP: Final = 0.1
+"""The program's own Python that takes a smaller share of the time does not matter."""
 DECORATED_IN: Final = "torch/utils/_contextlib.py"
 """The file in which `torch.no_grad` calls the functions that it decorates, such as the step of an optimizer."""
 
@@ -236,6 +240,33 @@ def sampled_ns(profile: HostProfile | None) -> float | None:
     return count / profile.samples * profile.window_ms / profile.steps * NS_PER_MS if count >= FEWEST else None
 
 
+def runs_in_optimizers(profile: HostProfile | None) -> bool:
+    """Return whether the program's own Python takes long within steps of optimizers, outside of its networks.
+
+    A step runs the program's hooks, and the closure that Lightning gives it, with callbacks.
+    """
+    if profile is None:
+        return False
+    stacks = (([profile.frames[index] for index in stack.frames], stack.count) for stack in profile.stacks)
+    count = sum(count for frames, count in stacks if _is_users_in_optimizer(frames))
+    return count >= MUCH_OF_STEP * profile.samples
+
+
+def _is_users_in_optimizer(frames: Sequence[HostFrame]) -> bool:
+    """Return whether a stack is in code of the program that an optimizer's step calls, and in no pass.
+
+    The step itself may be the program's, too: all code in its file is the optimizer's.
+    """
+    wrappers = [index for index, frame in enumerate(frames) if frame.is_of(WRAPPED_IN) and _wraps(frame)]
+    within = [frame for frame in frames[wrappers[-1] + 1 :] if not _is_wrapping(frame)] if wrappers else []
+    names = [frame.function.rpartition(".")[2] for frame in within]  # without the class, as of Python 3.10
+    own = within[0].file if names[:1] == ["step"] else None
+    in_pass = any(
+        frame.is_of(file) and name == of for frame, name in zip(within, names, strict=True) for file, of in PASSES
+    )
+    return not in_pass and any(frame.origin == "user" and frame.file != own for frame in within)
+
+
 def _is_of_optimizer(frames: Sequence[HostFrame]) -> bool:
     """Return whether a stack is in an optimizer's step, and not in a closure that the step calls.
 
@@ -250,6 +281,10 @@ def _is_of_optimizer(frames: Sequence[HostFrame]) -> bool:
     return all(
         frame.origin == "torch" or file == step for frame, file in zip(frames[within], files[within], strict=True)
     )
+
+
+def _is_wrapping(frame: HostFrame) -> bool:
+    return frame.is_of(WRAPPED_IN) or frame.is_of(DECORATED_IN)
 
 
 def _wraps(frame: HostFrame) -> bool:

@@ -41,19 +41,19 @@ def phase_of_calls(trace: Trace) -> Int64s:
     return phase
 
 
-def torch_times(trace: Trace, threads: Int32s) -> Intervals:
-    """Return the times of these threads in torch's own code: in optimizers, and within backward passes.
+def torch_times(trace: Trace, threads: Int32s, *, with_optimizers: bool = True) -> Intervals:
+    """Return the times of these threads in torch's own code: in optimizers, if wanted, and within backward passes.
 
     A pass lasts from its first call to its last one before a call of another phase. In these times no line of the
     program runs, except for hooks of the pass or the optimizer, even if the host makes no call for long.
     """
     calls, all_backward = trace.calls, _in_backward(trace)
-    marks = _in_optimizers(trace, all_backward)
     rows = np.flatnonzero(np.isin(calls.thread, threads))
     rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
     bounds = np.flatnonzero(np.diff(np.concatenate(([False], all_backward[rows], [False]))))
     first, last = rows[bounds[::2]], rows[bounds[1::2] - 1]
-    return joined(union(calls.start_ns[first], calls.end_ns[last]), marks)
+    passes = union(calls.start_ns[first], calls.end_ns[last])
+    return joined(passes, _in_optimizers(trace, all_backward)) if with_optimizers else passes
 
 
 def _in_backward(trace: Trace) -> Bools:

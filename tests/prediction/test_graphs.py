@@ -1,6 +1,8 @@
 """CUDA graphs in a replay: many launches become one, and what no graph holds stays."""
 
 import pytest
+from host_builder import host_profile
+from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
@@ -9,17 +11,23 @@ from pinprof.prediction import Scenario, predict
 from pinprof.prediction.graphs import GAP_NS, HANDED_ON_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of, handed_on
 from pinprof.trace import Trace
 from pinprof.trace.phases import NODE, TO_WEIGHT
+from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
 
 US = 1000.0
 COUNT, KERNEL_US, EVERY_US = 30, 2, 30
 
 
 def recorded(
-    *, item_at: float | None = None, pause_us: float = 0, varying: bool = False, optimizer: bool = False
+    *,
+    item_at: float | None = None,
+    pause_us: float = 0,
+    varying: bool = False,
+    optimizer: bool = False,
+    host: HostProfile | None = None,
 ) -> Trace:
     """Six steps, each of 30 ops of 28 us, one every 30 us from 10 us on, each with a kernel of 2 us.
 
-    In the middle the host pauses or reads an item. From the pause on, the step is an `optimizer`'s.
+    In the middle the host pauses or reads an item. From the pause on, the step is an `optimizer`'s. `host` are samples.
     """
     builder = TraceBuilder()
     length = 1000 + pause_us
@@ -37,6 +45,8 @@ def recorded(
             builder.op("aten::item", start + item_at, 1.8)
             builder.call("cudaStreamSynchronize", start + item_at + 0.2, 1)
         builder.op("aten::mul", start + length - 90, 75)
+    if host is not None:
+        builder.metadata[HOST_KEY] = to_builtins(host)
     return builder.read()
 
 
@@ -88,6 +98,15 @@ def test_python_of_an_optimizer_is_in_the_graph_of_the_step() -> None:
     fused = predicted_us(trace, 1600, fused_optimizer=True)
     launches = 15 * EVERY_US  # of forward; those of the optimizer are one
     assert fused == pytest.approx(10 + launches + 600 + LAUNCH_NS / US + 100, abs=60)
+
+
+def test_python_of_the_program_in_an_optimizers_step_is_in_no_graph() -> None:
+    """Lightning runs callbacks in the closure that it gives to the optimizer's step: samples show them there."""
+    step = "train.py:9:main > torch/optim/optimizer.py:517:wrapper > torch/optim/adam.py:247:Adam.step"
+    host = host_profile((60, f"{step} > lib/lightning/closure.py:12:closure > train.py:30:Rates.on_step"), (40, step))
+    without = predicted_us(recorded(pause_us=600, optimizer=True), 1600, cuda_graph="step")
+    after = predicted_us(recorded(pause_us=600, optimizer=True, host=host), 1600, cuda_graph="step")
+    assert after - without == pytest.approx(600, abs=60)
 
 
 def with_adam(*, count: int = 40, more: str = "aten::add") -> Trace:

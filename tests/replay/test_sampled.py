@@ -9,7 +9,7 @@ from pinprof.details import details_of
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.graphs import LAUNCH_NS
 from pinprof.replay import Replay
-from pinprof.replay.calibration import FEWEST, sampled_ns
+from pinprof.replay.calibration import FEWEST, runs_in_optimizers, sampled_ns
 from pinprof.trace import Trace
 from pinprof.trace.phases import OPTIMIZER, phase_of_calls
 from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
@@ -37,6 +37,32 @@ def test_samples_are_the_optimizers_by_their_stacks(stack: str, *, is_counted: b
     """Of 100 samples 25: a quarter of a step of 1 ms."""
     profile = host_profile((25, stack), (75, NETWORK), steps=1000)
     assert sampled_ns(profile) == (pytest.approx(250_000) if is_counted else None)
+
+
+CALLBACK = f"{ADAM}lib/lightning/closure.py:12:closure > train.py:30:Rates.on_before_optimizer_step"
+LISTS = "torch/nn/modules/module.py:5:Module.named_parameters"
+
+
+@pytest.mark.parametrize(
+    ("stack", "runs"),
+    [
+        (CALLBACK, True),
+        (f"{CALLBACK} > {LISTS}", True),
+        (f"{WRAPPED} > train.py:50:hook", True),
+        (f"{WRAPPED} > torch/utils/_contextlib.py:9:decorate_context > muon.py:5:Muon.step > muon.py:9:f", False),
+        (f"{CALLBACK} > torch/nn/modules/module.py:5:Module._call_impl > train.py:3:forward", False),
+        (f"{CALLBACK} > torch/autograd/__init__.py:5:backward", False),
+        (f"{ADAM}torch/optim/adam.py:520:_single_tensor_adam", False),
+        (NETWORK, False),
+    ],
+)
+def test_the_programs_own_code_in_steps_of_optimizers_is_told_by_stacks(stack: str, *, runs: bool) -> None:
+    assert runs_in_optimizers(host_profile((25, stack), (75, NETWORK))) is runs
+    assert not runs_in_optimizers(host_profile((9, stack), (91, NETWORK)))
+
+
+def test_without_samples_only_torch_runs_in_optimizers() -> None:
+    assert not runs_in_optimizers(None)
 
 
 def test_few_samples_tell_nothing() -> None:

@@ -39,7 +39,10 @@ LOOP = (
     "of a loop in Python."
 )
 ONCE = "Where its result is the same in each step, compute it once before the loop and keep it."
-CONSTANTS = frozenset({"num_parameters", "floating_point_ops", "numel", "signature", "get_type_hints", "is_available"})
+CONSTANTS = frozenset(
+    {"num_parameters", "floating_point_ops", "numel", "signature", "get_type_hints", "is_available"}
+    | {"parameters", "named_parameters", "modules", "named_modules", "buffers", "named_buffers"}
+)
 """Functions whose result is the same in each step of most programs."""
 PROGRESS = "Update the progress bar less often: tqdm(..., mininterval=1), and set_postfix() every N steps."
 LOGGING = "Log every N steps."
