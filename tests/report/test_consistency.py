@@ -77,8 +77,8 @@ def _shown_ms(trace: dict[str, Any]) -> float:
 
 
 def _of_order(findings: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield findings out of their order: the largest saving first, what is only bounded last."""
-    savings = [finding["saving_ms"] or 0.0 for finding in findings]
+    """Yield findings out of their order: what saves, or adds to some steps, most first, what is only bounded last."""
+    savings = [finding["cost_ms"] if finding["irregular"] else finding["saving_ms"] or 0.0 for finding in findings]
     if savings != sorted(savings, reverse=True):
         yield f"findings save {savings}"
     places = [place for place, finding in enumerate(findings) if finding["at_most_ms"] is not None]

@@ -5,6 +5,7 @@ cuBLAS, cuDNN, torch or Triton chose; if the name says nothing, from the outermo
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,6 +100,10 @@ NO_TENSOR_CORES = re.compile(r"sgemm|simt|_f32f32_f32f32_f32_|scudnn|dgemm|gemv"
 """Names of products that are not on tensor cores."""
 
 
+LONGEST_NAME = 20_000
+"""Characters of a name in which a kind is looked for: names of templates are long, and a trace may have any name."""
+
+
 @dataclass(frozen=True)
 class KindTime:
     """The kernels of one kind that the complete steps launched; times in ns."""
@@ -116,17 +121,21 @@ def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
     op = follow(outermost_op(trace, np.arange(len(trace.calls))), launch)
 
     def launched_by(ops: re.Pattern[str] | None) -> Bools:
-        wanted = trace.ops.named(ops.search) if ops else np.zeros(len(trace.ops), bool)
+        wanted = trace.ops.named(_finds(ops)) if ops else np.zeros(len(trace.ops), bool)
         return (op != NONE) & np.append(wanted, False)[op]
 
     kind = np.full(len(rows), KERNEL_KINDS.index(OTHER), np.int64)
     for candidate in reversed(BY_NAME):
-        fits = gpu.named(candidate.kernels.search)[rows] if candidate.kernels else np.zeros(len(rows), bool)
+        fits = gpu.named(_finds(candidate.kernels))[rows] if candidate.kernels else np.zeros(len(rows), bool)
         fits |= launched_by(candidate.ops) & (candidate.all_of_op | (kind == KERNEL_KINDS.index(OTHER)))
         kind[fits] = KERNEL_KINDS.index(candidate)
     kind[follow(phase_of_calls(trace).astype(np.int32), launch) == OPTIMIZER] = KERNEL_KINDS.index(OF_OPTIMIZER)
     kind[is_collective_kernel(gpu)[rows]] = KERNEL_KINDS.index(COLLECTIVES)
     return kind
+
+
+def _finds(pattern: re.Pattern[str]) -> Callable[[str], object]:
+    return lambda name: pattern.search(name, 0, LONGEST_NAME)
 
 
 def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:

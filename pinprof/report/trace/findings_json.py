@@ -51,6 +51,7 @@ def finding_of(finding: Finding, step_ns: float | None) -> documents.FindingJson
         evidence=finding.evidence.text,
         **saving_fields(finding.saving if step_ns else None, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
+        irregular=finding.evidence.is_irregular,
         then=_then(finding, step_ns),
         fix_code=documents.FixCode(before=finding.rule.before, after=finding.rule.code),
         sites=[_site(site) for site in finding.sites],

@@ -278,6 +278,8 @@ def _first_finding(profile: Profile, findings: Findings) -> int | None:
     joint = findings.joint.saving_ns if findings.joint else 0.0
     if findings and findings[0].saving and max(findings[0].saving.saving_ns, joint) >= least > 0:
         return 0
+    if findings and findings[0].evidence.is_irregular and findings[0].evidence.cost_ns >= least > 0:
+        return 0
     answer = finding_of_verdict(findings)
     if answer is not None or verdict.cause is not None or verdict.between:
         return answer
@@ -304,7 +306,8 @@ def _joined(profile: Profile, findings: Findings, number: int) -> str:
         return "; that includes time of other causes" if removes_more(findings, finding) else ""
     answer = finding_of_verdict(findings)
     other = _answer(profile, cause) if answer is None else f"{findings[answer].title} ({findings[answer].rule.id})"
-    return f", the largest predicted saving; as for {LIMITS[cause].lost}: {other}"
+    largest = "" if finding.evidence.is_irregular else ", the largest predicted saving"
+    return f"{largest}; as for {LIMITS[cause].lost}: {other}"
 
 
 def is_of_verdict(findings: Findings, finding: Finding) -> bool:
