@@ -26,7 +26,7 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\bso many\b", "N, or the name of the number", 6),
+    Phrase(r"\bso many\b", "N, or the name of the number", 5),
     Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 31),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 11),
