@@ -231,7 +231,7 @@ def _keeps_books(frames: list[HostFrame]) -> bool:
     """Return whether torch launches nothing here: it lists a module's parameters, or sets its mode, or the like."""
     if any(frame.function.rpartition(".")[2] in NO_LAUNCH for frame in frames):
         return True
-    return not _phase(tuple(frames)) and any(frame.is_of(MODULE) for frame in frames)
+    return not phase_of_stack(frames) and any(frame.is_of(MODULE) for frame in frames)
 
 
 def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[str, int], ...]:
@@ -239,7 +239,7 @@ def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[s
     parts: Counter[str] = Counter()
     others: Counter[tuple[str, ...]] = Counter()
     for frames, count in stacks.items():
-        phase = _phase(frames)
+        phase = phase_of_stack(frames)
         if phase:
             parts[phase] += count
         elif frames:
@@ -249,7 +249,7 @@ def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[s
     return tuple(parts.most_common())
 
 
-def _phase(frames: tuple[HostFrame, ...]) -> str:
+def phase_of_stack(frames: Sequence[HostFrame]) -> str:
     """Return the phase of the step that a stack is in; empty if none is certain.
 
     An optimizer may call a closure that runs the model, so backward and forward are looked for first.

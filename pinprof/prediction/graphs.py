@@ -152,8 +152,6 @@ SMALL_NS: Final = 1_000.0
 """The time of a kernel with hardly any work: half of those of small networks take 1.1 us on an H200."""
 
 FUSED_OP: Final = re.compile(r"aten::_fused_\w+_$")
-
-
 FUSIBLE: Final = re.compile(
     r"Optimizer\.step#(Adadelta|Adagrad|Adam|AdamW|Adamax|ASGD|NAdam|RAdam|RMSprop|Rprop|SGD)\.step"
 )
@@ -162,10 +160,15 @@ FUSIBLE: Final = re.compile(
 
 def calls_to_fuse(trace: Trace, syncs: Syncs) -> frozenset[int]:
     """Return the calls of optimizers that are not fused yet: a fused optimizer makes one in their place."""
-    calls, marks = capture_of(trace, syncs, "optimizer").calls, trace.annotations
-    fused = np.append(trace.ops.named(lambda name: FUSED_OP.match(name) is not None), False)
-    fusible = contains(marks.times(marks.named(lambda name: FUSIBLE.fullmatch(name) is not None)), trace.calls.start_ns)
-    return frozenset(calls[fusible[calls] & ~fused[trace.links.op[calls]]].tolist())
+    return fusible(trace, capture_of(trace, syncs, "optimizer").calls)
+
+
+def fusible(trace: Trace, calls: Int64s) -> frozenset[int]:
+    """Return which of these calls one call of a fused optimizer replaces: those of torch that are not fused yet."""
+    marks = trace.annotations
+    of_torch = contains(marks.times(marks.named(FUSIBLE.fullmatch)), trace.calls.start_ns[calls])
+    fused = np.append(trace.ops.named(FUSED_OP.match), False)
+    return frozenset(calls[of_torch & ~fused[trace.links.op[calls]]].tolist())
 
 
 def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec import structs
 
+from pinprof.analyses.host_samples import phase_of_stack
 from pinprof.intervals import covered
 from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import STAGED, Call, Floats, Program
@@ -202,8 +203,7 @@ FEWEST: Final = 20
 off by a third: that is the scatter between the two in 26 recordings of other people's programs."""
 WRAPPER, WRAPPED_IN = "wrapper", "torch/optim/optimizer.py"
 """The function around each step of an optimizer, which also marks it in the trace (`Optimizer.profile_hook_step`)."""
-PASSES: Final = (("torch/nn/modules/module.py", "_call_impl"), ("torch/autograd/__init__.py", "backward"))
-"""File and function of a frame in each forward and backward pass."""
+PASSES: Final = ("forward", "backward")
 MUCH_OF_STEP: Final = 0.1
 """The program's own Python that takes a smaller share of the time does not matter."""
 DECORATED_IN: Final = "torch/utils/_contextlib.py"
@@ -257,14 +257,11 @@ def _is_users_in_optimizer(frames: Sequence[HostFrame]) -> bool:
 
     The step itself may be the program's, too: all code in its file is the optimizer's.
     """
-    wrappers = [index for index, frame in enumerate(frames) if frame.is_of(WRAPPED_IN) and _wraps(frame)]
-    within = [frame for frame in frames[wrappers[-1] + 1 :] if not _is_wrapping(frame)] if wrappers else []
-    names = [frame.function.rpartition(".")[2] for frame in within]  # without the class, as of Python 3.10
-    own = within[0].file if names[:1] == ["step"] else None
-    in_pass = any(
-        frame.is_of(file) and name == of for frame, name in zip(within, names, strict=True) for file, of in PASSES
-    )
-    return not in_pass and any(frame.origin == "user" and frame.file != own for frame in within)
+    within = _within_step(frames)
+    if not within or phase_of_stack(within) in PASSES:
+        return False
+    own = within[0].file if within[0].function.rpartition(".")[2] == "step" else None  # otherwise a hook
+    return any(frame.origin == "user" and frame.file != own for frame in within)
 
 
 def _is_of_optimizer(frames: Sequence[HostFrame]) -> bool:
@@ -272,19 +269,17 @@ def _is_of_optimizer(frames: Sequence[HostFrame]) -> bool:
 
     Then all inner frames are torch's, or in the file of the step itself, which another package or the program may have.
     """
-    files = [frame.file.replace("\\", "/") for frame in frames]
-    wrappers = [depth for depth, file in enumerate(files) if file.endswith(WRAPPED_IN) and _wraps(frames[depth])]
+    within = _within_step(frames)
+    return within is not None and all(frame.origin == "torch" or frame.file == within[0].file for frame in within)
+
+
+def _within_step(frames: Sequence[HostFrame]) -> Sequence[HostFrame] | None:
+    """Return the frames in an optimizer's step, that of the step first, without its wrappers; None outside of steps."""
+    wrappers = [depth for depth, frame in enumerate(frames) if frame.is_of(WRAPPED_IN) and _wraps(frame)]
     if not wrappers:
-        return False
-    within = slice(wrappers[-1] + 1, None)
-    step = next((file for file in files[within] if not file.endswith((WRAPPED_IN, DECORATED_IN))), None)
-    return all(
-        frame.origin == "torch" or file == step for frame, file in zip(frames[within], files[within], strict=True)
-    )
-
-
-def _is_wrapping(frame: HostFrame) -> bool:
-    return frame.is_of(WRAPPED_IN) or frame.is_of(DECORATED_IN)
+        return None
+    inner = frames[wrappers[-1] + 1 :]
+    return [frame for frame in inner if not (frame.is_of(WRAPPED_IN) or frame.is_of(DECORATED_IN))]
 
 
 def _wraps(frame: HostFrame) -> bool:

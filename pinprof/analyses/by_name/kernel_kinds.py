@@ -100,7 +100,7 @@ NO_TENSOR_CORES = re.compile(r"sgemm|simt|_f32f32_f32f32_f32_|scudnn|dgemm|gemv"
 """Names of products that are not on tensor cores."""
 
 
-LONGEST_NAME = 20_000
+SEARCHED_CHARACTERS = 20_000
 """Characters of a name in which a kind is looked for: names of templates are long, and a trace may have any name."""
 
 
@@ -135,7 +135,7 @@ def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
 
 
 def _finds(pattern: re.Pattern[str]) -> Callable[[str], object]:
-    return lambda name: pattern.search(name, 0, LONGEST_NAME)
+    return lambda name: pattern.search(name, 0, SEARCHED_CHARACTERS)
 
 
 def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:

@@ -48,7 +48,7 @@ MOST_UNTIMED: Final = 500
 """Steps whose GPU times are read together: on a virtual machine each read takes some 50 us."""
 
 MOSTLY: Final = 0.5
-"""Collections of all objects that take at least this share of a step make it irregular: it is twice as long."""
+"""Collections of all objects that take more than this share of a step make it irregular: it is twice as long."""
 
 LONG_PAUSE_NS: Final = 20_000_000
 """A pause between two steps in which workers fill their queues, as where a profiler starts or stops."""
@@ -130,7 +130,7 @@ class Journal:
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
         else:
             collected = self.stops.long_collections_ns
-            if collected >= MOSTLY * took:
+            if collected > MOSTLY * took:
                 self.note_work(GARBAGE, collected)
             step = _Step(window, took, own, waited, self.batch_source.is_filling)
             self._steps.append(step)

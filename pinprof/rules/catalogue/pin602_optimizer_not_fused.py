@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
-from pinprof.prediction.graphs import calls_to_fuse, capture_of, fused_ns
+from pinprof.prediction.graphs import capture_of, fused_ns, fusible
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.units import duration, how_many
@@ -19,12 +19,11 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     late = late_ns(details, profile)
     phases = profile.launches.phases if profile.launches else ()
     phase = next((part for part in phases if part.name == "optimizer"), None)
-    if phase is None:
+    if phase is None or phase.launches < MANY:
         return
-    calls = calls_to_fuse(details.trace, details.syncs)
-    share = len(calls) / max(
-        len(capture_of(details.trace, details.syncs, "optimizer").calls), 1
-    )  # others cannot be fused
+    of_optimizers = capture_of(details.trace, details.syncs, "optimizer").calls
+    calls = fusible(details.trace, of_optimizers)
+    share = len(calls) / max(len(of_optimizers), 1)
     launches, host_ns = phase.launches * share, phase.host_ns * share
     spared = _spared_ns(details, calls) / profile.steps.divisor
     if launches < MANY or (not late and spared < LEAST * (profile.step_ns or 0.0)):
