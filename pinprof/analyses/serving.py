@@ -1,13 +1,14 @@
-"""The batches of a server by phase: prefill, decode, or both, by the marks of vLLM and SGLang."""
+"""The batches of a server by phase (prefill, decode, or both), by the marks of vLLM and SGLang, or a model's calls."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, length
+from pinprof.intervals import Intervals, covered, joined, length, subtract
 from pinprof.trace.links import enclosing, step_at
 from pinprof.trace.one_time_work import GRAPH_LAUNCH, NEVER
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
@@ -23,27 +24,29 @@ SGLANG: Final = re.compile(
 )
 MODES: Final = {"EXTEND": PREFILL, "DECODE": DECODE, "MIXED": MIXED}
 MOST_FILLS: Final = 3
+PYTHON: Final = "Python"
 
 
 class MarkedBatch(NamedTuple):
     """What a mark says of a batch."""
 
     phase: str
-    requests: int
+    requests: int | None
+    """None where unknown, as `tokens`."""
     tokens: int | None
-    """Those that its requests put in and that it makes; None where the mark does not count them."""
+    """Those that its requests put in and that it makes."""
 
 
 @dataclass(frozen=True)
 class ServingPhase:
-    """The batches of a phase in the complete steps; times in ns, all but `count` means of a batch."""
+    """The batches of a phase in the whole steps; times in ns, all but `count` means of a batch."""
 
     name: str
     """`prefill`, `decode`, `mixed`, or `other`, as a draft of speculative decoding."""
     count: int
-    requests: float
+    requests: float | None
     tokens: float | None
-    """None where the marks do not count them."""
+    """None where the trace does not count them, as `requests`."""
     step_ns: float
     """From the begin of a batch to that of the next one."""
     launches: float
@@ -53,7 +56,7 @@ class ServingPhase:
     idle_ns: float
     """In which the busiest GPU has no work."""
     fills: tuple[tuple[str, float], ...]
-    """What the server marks in the idle time, the longest first, with the time of it."""
+    """What the server marks in the idle time, the longest first, with the time of it; without marks, ops and Python."""
 
 
 def batch_of(mark: str) -> MarkedBatch | None:
@@ -74,11 +77,14 @@ def batch_of(mark: str) -> MarkedBatch | None:
 
 
 def measure_serving(trace: Trace, idle_of_gpus: Sequence[Intervals]) -> tuple[ServingPhase, ...]:
-    """Return the phases of a server's batches; none where the steps are no batches, or their marks do not count them.
+    """Return the phases of a server's batches; none where the steps are no batches, or nothing shows what they do.
 
-    Of several GPUs the one that is idle for the shortest time counts.
+    Of several GPUs the one that is idle for the shortest time counts. Decodes unlike the others are left out.
     """
     batches = _batches(trace)
+    is_marked = bool(batches)
+    batches = batches or _batches_of_calls(trace)
+    batches = {step: batch for step, batch in batches.items() if trace.steps.complete[step] or batch.phase != DECODE}
     idle = min(idle_of_gpus, key=length, default=NEVER)
     steps, graphs = trace.steps, trace.calls.named(GRAPH_LAUNCH.search)
     times = {
@@ -91,18 +97,22 @@ def measure_serving(trace: Trace, idle_of_gpus: Sequence[Intervals]) -> tuple[Se
     for name in dict.fromkeys(batch.phase for batch in batches.values()):
         of_phase = {step: batch for step, batch in batches.items() if batch.phase == name}
         rows = np.array(list(of_phase))
-        tokens = [batch.tokens for batch in of_phase.values() if batch.tokens is not None]
         phases.append(
             ServingPhase(
                 name,
                 len(rows),
-                requests=float(np.mean([batch.requests for batch in of_phase.values()])),
-                tokens=float(np.mean(tokens)) if len(tokens) == len(rows) else None,
-                fills=_fills(trace, idle, rows),
+                requests=_mean([batch.requests for batch in of_phase.values()]),
+                tokens=_mean([batch.tokens for batch in of_phase.values()]),
+                fills=(_fills if is_marked else _fills_by_ops)(trace, idle, rows),
                 **{column: float(values[rows].mean()) for column, values in times.items()},
             )
         )
     return tuple(phases)
+
+
+def _mean(counts: Sequence[int | None]) -> float | None:
+    known = [count for count in counts if count is not None]
+    return float(np.mean(known)) if len(known) == len(counts) else None
 
 
 def _per_step(trace: Trace, calls: Bools) -> Int64s:
@@ -117,16 +127,34 @@ def _phase(prefills: int, decodes: int) -> str:
 
 
 def _batches(trace: Trace) -> dict[int, MarkedBatch]:
-    """Return by complete step what its first mark says."""
+    """Return by whole step what its first mark says."""
     marks = trace.annotations
     batches_by_name = {number: batch for number, name in enumerate(marks.names) if (batch := batch_of(name))}
     rows = np.flatnonzero(np.isin(marks.name, list(batches_by_name)))
     step = step_at(trace.steps, marks.start_ns[rows])
     batches: dict[int, MarkedBatch] = {}
     for row, number in zip(rows.tolist(), step.tolist(), strict=True):
-        if number != NONE and trace.steps.complete[number]:
+        if number != NONE and trace.steps.whole[number]:
             batches.setdefault(number, batches_by_name[int(marks.name[row])])
     return batches
+
+
+def _batches_of_calls(trace: Trace) -> dict[int, MarkedBatch]:
+    """Return by whole step what its only call of a language model does."""
+    calls = trace.model_calls
+    step = step_at(trace.steps, calls.start_ns)
+    steps, first, count = np.unique(step, return_index=True, return_counts=True)
+    is_batch = (steps != NONE) & (count == 1) & trace.steps.whole[steps]
+    return {
+        number: MarkedBatch(
+            DECODE if calls.decodes[call] else PREFILL, _known(calls.requests[call]), _known(calls.tokens[call])
+        )
+        for number, call in zip(steps[is_batch].tolist(), first[is_batch].tolist(), strict=True)
+    }
+
+
+def _known(count: np.int64) -> int | None:
+    return None if count == NONE else int(count)
 
 
 def _fills(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, float], ...]:
@@ -139,3 +167,16 @@ def _fills(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, flo
     sums = np.bincount(marks.name[inside], np.maximum(own[inside], 0), minlength=len(marks.names))
     named = [number for number in np.argsort(-sums) if sums[number] and batch_of(marks.names[number]) is None]
     return tuple((marks.names[number], float(sums[number]) / len(steps)) for number in named[:MOST_FILLS])
+
+
+def _fills_by_ops(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, float], ...]:
+    """Return the outermost ops that run while the GPU is idle in these steps, and Python: the time in no op."""
+    ops = trace.ops
+    rows = np.flatnonzero((trace.links.op_parent == NONE) & np.isin(step_at(trace.steps, ops.start_ns), steps))
+    times = covered(idle, ops.start_ns[rows], ops.end_ns[rows])
+    sums = np.bincount(ops.name[rows], times, minlength=len(ops.names))
+    of_host = joined(ops.times(), trace.calls.times())
+    alone = covered(subtract(idle, of_host), trace.steps.start_ns[steps], trace.steps.end_ns[steps])
+    fills = [(ops.names[number], float(sums[number]) / len(steps)) for number in np.argsort(-sums)[:MOST_FILLS]]
+    fills.append((PYTHON, float(alone.sum()) / len(steps)))
+    return tuple(fill for fill in sorted(fills, key=itemgetter(1), reverse=True)[:MOST_FILLS] if fill[1])

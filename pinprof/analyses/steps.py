@@ -172,7 +172,8 @@ def without_irregular(trace: Trace, irregular: tuple[IrregularStep, ...]) -> Tra
         return trace
     left_out: Bools = np.zeros(len(trace.steps), bool)
     left_out[[step.step for step in irregular]] = True
-    return replace(trace, steps=replace(trace.steps, complete=trace.steps.complete & ~left_out, unlike=left_out))
+    whole, complete = trace.steps.whole, trace.steps.complete & ~left_out
+    return replace(trace, steps=replace(trace.steps, complete=complete, unlike=whole & ~complete))
 
 
 def with_irregular(trace: Trace) -> Trace:

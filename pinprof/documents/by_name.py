@@ -192,22 +192,22 @@ class MemoryPeakJson(Document):
 class FillJson(Document):
     """What a server marks while the GPU has no work."""
 
-    mark: Annotated[str, doc("the innermost mark")]
+    mark: Annotated[str, doc("the innermost mark; in a program without marks, the outermost op, or Python in no op")]
     ms: Annotated[Ms, doc("its time without GPU work per batch")]
 
 
 class ServingPhaseJson(Document):
-    """A server's batches of one phase, as traced; all but `count` are means of a batch."""
+    """Batches of one phase, of a server or a language model, as traced; all but `count` are means of a batch."""
 
-    phase: Annotated[str, one_of(serving.PHASES), doc("what the batches do, by the server's marks")]
-    count: Annotated[Count, doc("batches in complete steps")]
-    requests: Annotated[float, doc("requests")]
-    tokens: Annotated[float | None, doc("tokens put in and made; null where the marks do not count them")]
+    phase: Annotated[str, one_of(serving.PHASES), doc("what the batches do, by marks, or by the lookups of tokens")]
+    count: Annotated[Count, doc("batches; decodes unlike the others are left out")]
+    requests: Annotated[float | None, doc("requests; null where the trace does not show them")]
+    tokens: Annotated[float | None, doc("tokens put in and made; null where the trace does not show them")]
     step_ms: Annotated[Ms, doc("from the begin of a batch to that of the next one")]
     launches: Annotated[float, doc("calls that launch work; that of a CUDA graph is one")]
     graphs: Annotated[float, doc("calls that launch a CUDA graph")]
     idle_ms: Annotated[Ms, doc("time in which the busiest GPU has no work")]
-    fills: Annotated[Sequence[FillJson], doc("what the server does in that time, the longest first")]
+    fills: Annotated[Sequence[FillJson], doc("what the host does in that time, the longest first")]
 
 
 class HostMemoryJson(Document):

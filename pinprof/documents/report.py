@@ -1,7 +1,7 @@
 """`pinprof report --json`: the whole document."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
 
 from msgspec import UNSET, UnsetType, convert, defstruct
 
@@ -25,6 +25,7 @@ from pinprof.measurement.figures import FIGURES, FigureUnit
 from pinprof.measurement.trust import CHECKS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import LEVELS
+from pinprof.trace.tables import StepSource
 from pinprof.version import VERSION
 
 SCHEMA: Final = "pinprof.report/1"
@@ -124,9 +125,7 @@ class StepsJson(Document):
     """The step: how long it is, and what bounds it."""
 
     count: Annotated[Count, doc("complete steps in the recording")]
-    source: Annotated[
-        str, one_of(("profiler_step", "annotation", "repetition", "whole_trace")), doc("what marks the steps")
-    ]
+    source: Annotated[str, one_of(get_args(StepSource)), doc("what marks the steps")]
     marker: Annotated[str, doc("the mark of a step in the trace")]
     step_marker: Annotated[str | None, doc("what `pinprof run` took for the end of a step")]
     host_ms: Annotated[Ms | None, doc("median time between starts of steps on the host, as traced")]
@@ -275,7 +274,8 @@ class TraceJson(Document):
         Sequence[MemoryPeakJson], doc("the peak of each GPU's memory; none where `profile_memory` was off")
     ] = []
     serving: Annotated[
-        Sequence[ServingPhaseJson], doc("a server's batches by phase; none where the steps are no batches of a server")
+        Sequence[ServingPhaseJson],
+        doc("batches of requests by phase; none where the steps are not prefills or decodes"),
     ] = []
 
 

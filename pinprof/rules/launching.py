@@ -15,7 +15,7 @@ from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
 from pinprof.trace.links import within
 from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, compile_times
-from pinprof.trace.steps import is_serving, serving_marks
+from pinprof.trace.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import duration, how_many, listed
 
@@ -42,6 +42,17 @@ OF_SERVER = (
     "cudagraph_capture_sizes; SGLang without --disable-cuda-graph, and with a larger --cuda-graph-max-bs. Or run more "
     "requests at once."
 )
+OF_DECODING = (
+    'Launch each decode as one CUDA graph: torch.compile with mode="reduce-overhead" does that, given a KV cache of '
+    "fixed size that is written in place."
+)
+OF_GENERATE = (
+    'Let generate launch each decode as one CUDA graph: cache_implementation="static" gives it a KV cache of fixed '
+    "size, and compiles the call of the model."
+)
+MORE_REQUESTS = "Or answer more requests at once."
+TRANSFORMERS = re.compile(r"\btransformers/|^aten::isin$")
+"""What shows transformers' generate: its frames, or the op with which it looks for the end of answers."""
 
 OF_LINE = (
     "Make it cheaper: torch.compile, torch._foreach_* for a loop of ops, copies packed into one. Do before the loop "
@@ -115,6 +126,10 @@ def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
     """Return how to launch kernels together; nothing where the trace adds nothing to the rule."""
     if is_of_a_server(details.trace):
         return OF_SERVER
+    decodes = len(details.trace.model_calls) > 0
+    if decodes and not _is_compiled(details.trace):
+        names_transformers = any(map(TRANSFORMERS.search, details.trace.ops.names))
+        return f"{OF_GENERATE if names_transformers else OF_DECODING} {MORE_REQUESTS}"
     if _launches_graphs(details.trace):
         return f"{OUTSIDE_OF_GRAPHS}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
     needs = _needs(blockers)
@@ -157,7 +172,7 @@ def how_to_spare(details: Details, place: Place) -> str:
 
 def is_of_a_server(trace: Trace) -> bool:
     """Return whether a trace is of a server, whose steps answer requests."""
-    return is_serving(trace.steps) or serving_marks(trace.annotations) is not None
+    return serving_marks(trace.annotations) is not None
 
 
 def _launches_graphs(trace: Trace) -> bool:

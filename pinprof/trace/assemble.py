@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.trace.calls import call_kind
+from pinprof.trace.decoding import find_model_calls
 from pinprof.trace.info import Cut
 from pinprof.trace.links import find_links, launches
 from pinprof.trace.metadata import recorded_info, recorded_run
@@ -101,6 +102,11 @@ def assemble(
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
     malformed, repaired = sum(part.malformed for part in parts), sum(part.repaired for part in parts)
     rows = joined(part.rows for part in parts)
+    lookups = {
+        int(start) + entry: dims
+        for part, start in zip(parts, np.cumsum(counts) - counts, strict=True)
+        for entry, dims in part.lookups.items()
+    }
     memory_rows = [part.memory for part in parts if part.memory]
     parts.clear()
     columns = _Columns(rows, shared, first)
@@ -113,9 +119,11 @@ def assemble(
     missing_end = Cut(cut, columns.last_ns) if cut else None
     tracks, absurd_sizes = columns.tracks, columns.absurd_sizes
     memory = columns.memory(memory_rows) if memory_rows else no_memory()
+    shapes = {row: lookups[event] for row, event in enumerate(events["ops"].tolist()) if event in lookups}
     del rows, first, columns  # the tables have what is needed of them; to find links takes as much memory again
     launch = launches(calls, gpu)
-    steps = find_steps(ops, annotations, calls, gpu, launch)
+    model_calls = find_model_calls(ops, annotations, calls, gpu, launch, shapes)
+    steps = find_steps(ops, annotations, calls, gpu, launch, model_calls)
     if missing_end and missing_end.last_ns is not None:  # torch writes GPU work and its launches last, in order of time
         steps = replace(steps, complete=steps.complete & (steps.end_ns <= missing_end.last_ns))
     return Trace(
@@ -141,6 +149,7 @@ def assemble(
         absurd_sizes=absurd_sizes,
         run=recorded_run(metadata),
         memory=memory,
+        model_calls=model_calls,
     )
 
 

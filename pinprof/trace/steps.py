@@ -1,12 +1,15 @@
-"""Finds the steps of a trace: by the profiler's marks, a server's marks, an annotation, or repetition."""
+"""Finds the steps of a trace: by the profiler's marks, a server's, calls of a model, an annotation, or repetition."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.trace.decoding import of_busiest, outer
 from pinprof.trace.links import follow, step_at
+from pinprof.trace.model_calls import ModelCalls
 from pinprof.trace.one_time_work import COMPILED_CODE, is_marked_capture
 from pinprof.trace.tables import (
     KERNEL,
@@ -39,9 +42,11 @@ MAX_IRREGULARITY = 0.1
 DIGITS = re.compile(r"\d+")
 
 
-def find_steps(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s) -> Steps:
+def find_steps(
+    ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s, model_calls: ModelCalls
+) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
-    steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
+    steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations) or _called(model_calls)
     if not steps and not annotations.named(is_marked_capture).any():  # a server captures graphs before its first step
         steps = _annotated_steps(annotations, calls, launch) or _repeated_steps(calls, gpu, launch)
     return steps or _whole_trace(ops, annotations, calls, gpu)
@@ -59,17 +64,30 @@ def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> St
 
 
 def _served_batches(annotations: HostEvents) -> Steps | None:
-    """Return the times between the starts of a server's marks: the work between two marks belongs to the first.
-
-    The end of the last batch is unknown, so it is not complete, unless it is the only one.
-    """
+    """Return the times between the starts of a server's marks."""
     batches = serving_marks(annotations)
     if batches is None:
         return None
     marker, rows = batches
-    start, end = annotations.start_ns[rows], annotations.end_ns[rows]
-    steps = _steps("annotation", marker, start, np.append(start[1:], end[-1:]))
-    steps.complete[-1] = len(rows) == 1
+    return _between_starts("annotation", marker, annotations.start_ns[rows], annotations.end_ns[rows])
+
+
+def _called(model_calls: ModelCalls) -> Steps | None:
+    """Return the times between the starts of a language model's calls; of these, decodes are measured."""
+    if not len(model_calls):
+        return None
+    steps = _between_starts("model_call", "decode of a language model", model_calls.start_ns, model_calls.end_ns)
+    decodes = model_calls.decodes
+    return replace(steps, complete=steps.complete & decodes, unlike=steps.complete & ~decodes)
+
+
+def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s) -> Steps:
+    """Return steps with these starts: the work between two starts belongs to the first.
+
+    The end of the last step is unknown, so it is not complete, unless it is the only one.
+    """
+    steps = _steps(source, marker, start, np.append(start[1:], end[-1:]))
+    steps.complete[-1] = len(start) == 1
     return steps
 
 
@@ -204,7 +222,9 @@ with vLLM's names, for the same tools."""
 
 
 def is_serving(steps: Steps) -> bool:
-    """Return whether the steps are a server's batches: unlike steps of a training, they differ in kind and size."""
+    """Return whether the steps are batches of requests: unlike steps of a training, they differ in kind and size."""
+    if steps.source == "model_call":
+        return True
     server, _, kind = steps.marker.partition("'s ")
     return server in (SGLANG, VLLM) and any(kind == marks.kind for marks in MARKS)
 
@@ -218,7 +238,7 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
         rows = np.flatnonzero(annotations.named(marks.has))
         if len(rows):
             server = SGLANG if _is_of_sglang(annotations.names) else marks.server
-            return f"{server}'s {marks.kind}", _outer(annotations, rows[_of_busiest(annotations, rows)])
+            return f"{server}'s {marks.kind}", outer(annotations, rows[of_busiest(annotations, rows)])
     return None
 
 
@@ -226,14 +246,3 @@ def _is_of_sglang(names: Sequence[str]) -> bool:
     """Return whether any name in the trace, also of a Python function, is SGLang's."""
     own = [marks for marks in MARKS if marks.server == SGLANG]
     return any("sglang" in name or any(marks.has(name) for marks in own) for name in names)
-
-
-def _of_busiest(annotations: HostEvents, rows: Int64s) -> np.ndarray:
-    thread = annotations.thread[rows]
-    return thread == np.bincount(thread).argmax()
-
-
-def _outer(annotations: HostEvents, rows: Int64s) -> Int64s:
-    """Return the rows that begin when all earlier rows have ended."""
-    reach = np.maximum.accumulate(annotations.end_ns[rows])[:-1]
-    return rows[np.concatenate(([True], annotations.start_ns[rows[1:]] >= reach))]

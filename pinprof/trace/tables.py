@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pinprof.intervals import Intervals, union
 from pinprof.object_repr import as_table, one_line
 from pinprof.trace.info import Cut, Info
+from pinprof.trace.model_calls import ModelCalls, no_model_calls
 from pinprof.trace.run_log import RunLog
 from pinprof.units import counted, duration
 
@@ -32,8 +33,9 @@ CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 EventKind: TypeAlias = Literal["wait", "call", "kernel", "copy", "memset", "op", "host", "unknown"]
 """Kinds of events: `wait`, a call that can make the host wait, or the record of a wait; `call`, any other call; `host`,
 an annotation, a function or an overhead; `unknown` if the file does not show it."""
-StepSource: TypeAlias = Literal["profiler_step", "annotation", "repetition", "whole_trace"]
-"""What shows the steps of a trace: the profiler's marks, an annotation, repeated launches, or nothing."""
+StepSource: TypeAlias = Literal["profiler_step", "annotation", "model_call", "repetition", "whole_trace"]
+"""What shows the steps of a trace: the profiler's marks, an annotation, calls of a language model, repeated launches,
+or nothing."""
 WHOLE_TRACE: Final = "whole_trace"
 """The source of steps of a trace in which none was found: the whole trace is the only step."""
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
@@ -308,6 +310,7 @@ class Trace:
     run: RunLog | None = None
     """The log of the whole run; None if pinprof did not record the trace."""
     memory: MemoryUse = field(default_factory=no_memory)
+    model_calls: ModelCalls = field(default_factory=no_model_calls)
 
     def __repr__(self) -> str:
         return one_line(f"trace {self.path!r}", (what for _, what in self._at_a_glance))

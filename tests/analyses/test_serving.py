@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from decoding import answered
 from trace_builder import COMPUTE, TraceBuilder
 
 from pinprof.analyses.serving import MarkedBatch, ServingPhase, batch_of
@@ -109,3 +110,32 @@ def test_the_report_says_how_fast_tokens_are_made_and_what_fills_the_idle_time()
         "Batches of decode: 1.00 ms as traced, 5 batches of 32 requests and 32 tokens, 32,000 tokens per second; 2 "
         "launches, 1 of them of CUDA graphs; no GPU work for 280 µs (28 %), of it 200 µs in Scheduler: process_outputs."
     )
+
+
+def generated(*, calls_per_step: int = 0) -> Trace:
+    """Make a prompt of 4 requests and 6 tokens of answers: no GPU work for 900 us per call, 60 of them in an op."""
+    builder = answered([(4, 100), *[(4, 1)] * 7])
+    for number in range(8 // calls_per_step if calls_per_step else 0):
+        builder.step(number, 1000 * number * calls_per_step - 10, 1000 * calls_per_step - 20)
+    return builder.read()
+
+
+def test_calls_of_a_language_model_are_batches() -> None:
+    prefill, decode = details_of(generated()).serving
+    assert (prefill.name, prefill.count, prefill.requests, prefill.tokens) == ("prefill", 1, 4, 400)
+    assert (decode.name, decode.count, decode.requests, decode.tokens) == ("decode", 6, 4, 4)
+    assert (decode.step_ns, decode.launches, decode.graphs, decode.idle_ns) == (1_000_000, 3, 0, 985_000)
+    assert dict(decode.fills) == {"Python": 925_000, "aten::embedding": 20_000, "aten::mm": 20_000}
+
+
+def test_a_step_with_one_call_is_its_batch_and_one_with_several_is_none() -> None:
+    assert [phase.name for phase in details_of(generated(calls_per_step=1)).serving] == ["prefill", "decode"]
+    assert details_of(generated(calls_per_step=4)).serving == ()
+
+
+def test_without_shapes_requests_are_unknown() -> None:
+    trace = answered([(4, 100), *[(4, 1)] * 7], with_shapes=False).read()
+    (_, decode) = trace_of(measure(trace), Findings()).serving
+    assert (decode.requests, decode.tokens, decode.count) == (None, None, 6)
+    (brief,) = serving_section(measure(trace).serving).brief
+    assert str(brief).startswith("Batches of decode: 1.00 ms as traced, 6 batches; 3 launches, none of a CUDA graph;")

@@ -5,6 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 import pytest
+from decoding import LARGE, SMALL, lookup
 from fitting import fitting
 from host_builder import host_profile
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
@@ -408,6 +409,22 @@ def with_a_graph(builder: TraceBuilder, start: float) -> None:
 
 
 of_a_server = scene_of(all_of(in_a_region), event("user_annotation", "execute_context_0(0)_generation_8(8)", 0, 990))
+
+
+def decoding(builder: TraceBuilder, start: float) -> None:
+    """Answer a prompt of the first step, by hand."""
+    small_kernels(builder, start)
+    lookup(builder, int(start) + 940, SMALL if start else LARGE)
+    builder.op("aten::mm", start + 972, 5)
+    builder.op("aten::argmax", start + 980, 5)
+
+
+def generating(builder: TraceBuilder, start: float) -> None:
+    decoding(builder, start)
+    builder.op("aten::isin", start + 986, 2)
+
+
+BY_HAND, BY_GENERATE = "written in place", 'cache_implementation="static"'
 EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
 
 
@@ -427,6 +444,8 @@ EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
         (in_a_region, ("reduce-overhead", "graph_breaks", ONE_GRAPH), (EITHER,)),
         (with_a_graph, ("outside of the CUDA graphs", "graph_breaks"), (EITHER, "reduce-overhead")),
         (of_a_server, ("--enforce-eager",), (EITHER, "reduce-overhead", ONE_GRAPH)),
+        (decoding, (BY_HAND, ONE_GRAPH, "reduce-overhead", "more requests"), (EITHER, BY_GENERATE, "enforce-eager")),
+        (generating, (BY_GENERATE, ONE_GRAPH, "more requests"), (EITHER, BY_HAND, "enforce-eager")),
     ],
 )
 def test_what_to_do_follows_from_what_the_program_does_already(

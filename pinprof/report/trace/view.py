@@ -39,7 +39,7 @@ MAX_DEVICES = 16
 LEAST_IDLE = 0.02
 """A smaller share of a server's batch without GPU work is not explained."""
 BATCHES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
-"""What a server's batches of a phase are called."""
+"""What the batches of a phase are called."""
 LONGEST_MARK = 60
 """Characters of a mark of the server, in which the GPU is idle."""
 SECOND_NS = 1e9
@@ -250,20 +250,20 @@ def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
 
 
 def serving_section(phases: Sequence[ServingPhase]) -> Section:
-    """Return a server's batches by phase."""
+    """Return the batches of requests by phase."""
     facts = [Fact(BATCHES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase))) for phase in phases]
     decode = next((fact for phase, fact in zip(phases, facts, strict=True) if phase.name == DECODE), facts[0])
     brief = f"Batches of {decode.name}: {decode.number} as traced, {decode.meaning}."
-    return Section("Batches of the server, as traced", facts=facts, brief=[brief], name="serving")
+    return Section("Prefill and decode, as traced", facts=facts, brief=[brief], name="serving")
 
 
 def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
+    requests = f" of {counted(phase.requests, 'request')}" if phase.requests else ""
     tokens = ""
     if phase.tokens:
-        tokens = (
-            f" and {how_many(phase.tokens)} tokens, {phase.tokens / phase.step_ns * SECOND_NS:,.0f} tokens per second"
-        )
-    yield f"{counted(phase.count, 'batch', 'batches')} of {how_many(phase.requests)} requests{tokens}"
+        of_batch, rate = counted(phase.tokens, "token"), phase.tokens / phase.step_ns * SECOND_NS
+        tokens = f" and {of_batch}, {rate:,.0f} tokens per second"
+    yield f"{counted(phase.count, 'batch', 'batches')}{requests}{tokens}"
     graphs = f"{how_many(phase.graphs)} of them of CUDA graphs" if phase.graphs else "none of a CUDA graph"
     yield f"{how_many(phase.launches)} launches, {graphs}"
     if phase.idle_ns >= LEAST_IDLE * phase.step_ns:

@@ -1,8 +1,8 @@
 """The duration events of a file as columns, in the order of the file: made by reading, used by `assemble`."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
+from pinprof.trace.decoding import LOOKUP
 from pinprof.trace.reader.blocks import as_list
 from pinprof.trace.reader.decimals import InexactError, exact_nanoseconds, nanoseconds
 from pinprof.trace.reader.events import (
@@ -189,6 +190,8 @@ class FilePart:
     """The memory of torch's allocators; None without such events."""
     repaired: int = 0
     """Events that were not JSON and have been repaired."""
+    lookups: Mapping[int, bytes] = field(default_factory=dict)
+    """The `Input Dims` of `LOOKUP` ops as JSON, by their entry in the list of events."""
 
 
 def part_of_block(block: bytes, shared: Shared) -> FilePart:
@@ -262,7 +265,10 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     }
     instants = _of_phase("i", MEMORY, events, phases) if "i" in phases_here else []
     memory = _memory(instants, shared, times, arguments)
-    return FilePart(rows, counts, labels, malformed=0, entries=len(events), memory=memory)
+    places = np.flatnonzero(rows.name == shared.names.get(LOOKUP, NONE)).tolist()
+    recorded = arguments([chosen[place] for place in places])
+    lookups = {int(rows.entry[place]): bytes(args.input_dims) for place, args in zip(places, recorded, strict=True)}
+    return FilePart(rows, counts, labels, malformed=0, entries=len(events), memory=memory, lookups=lookups)
 
 
 def _columns(events: Sequence[Event]) -> Sequence[Sequence[Any]]:

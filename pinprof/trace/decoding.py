@@ -1,0 +1,172 @@
+"""Finds the calls of a language model that answers requests, one per token of an answer, and which of them decode.
+
+Kineto does not name these calls. Each begins with a lookup of its tokens in a table (`aten::embedding`), whose shapes
+say how many requests and tokens there are. Without shapes the lookup's kernel says whether there are few. Where
+pinprof recorded the program, its own marks say it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pinprof.trace.model_calls import ModelCalls, no_model_calls
+from pinprof.trace.one_time_work import REGION
+from pinprof.trace.phases import BACKWARD_OPS, OPTIMIZER_MARK
+from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s
+
+LOOKUP: Final = "aten::embedding"
+MARK: Final = "pinprof batch "
+"""Begins pinprof's own marks of the calls of a model; requests and tokens of each follow, as `8x1`."""
+BATCH: Final = re.compile(rf"{MARK}(\d{{1,9}})x(\d{{1,9}})")
+
+FEW: Final = re.compile(r"indexSelectSmallIndex")
+"""The kernel of a lookup of at most 16 tokens (aten/src/ATen/native/cuda/Indexing.cu)."""
+MANY: Final = re.compile(r"vectorized_gather_kernel|indexSelectLargeIndex")
+"""The kernels of a lookup of more tokens."""
+FUSED: Final = re.compile(r"triton_\w+_embedding_")
+"""A kernel that Inductor made of a lookup and other ops: torch.compile has compiled the call."""
+
+PRODUCT: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|convolution|_scaled_mm)")
+"""Ops that every call of a model has: between two lookups without any, the call is the same."""
+CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")
+"""Ops and kernels that choose the next token."""
+ATTENTION: Final = re.compile(r"softmax|attention", re.IGNORECASE)
+FEWEST_DECODES: Final = 3
+"""Fewer calls in a row that decode do not show that a program makes tokens one by one."""
+
+
+class _Rows(NamedTuple):
+    """Tables of a trace."""
+
+    ops: HostEvents
+    calls: Calls
+    gpu: Activities
+    launch: Int32s
+
+
+def find_model_calls(
+    ops: HostEvents,
+    annotations: HostEvents,
+    calls: Calls,
+    gpu: Activities,
+    launch: Int32s,
+    shapes: Mapping[int, bytes],
+) -> ModelCalls:
+    """Return the calls of a language model if some of them surely decode; otherwise, and in a training, none.
+
+    `shapes` has the `Input Dims` of lookups, as JSON by row of the ops.
+    """
+    marked = np.flatnonzero(annotations.named(BATCH.fullmatch))
+    if not len(marked) and not ops.named(LOOKUP.__eq__).any():
+        return no_model_calls()
+    if ops.named(lambda name: name.startswith(BACKWARD_OPS)).any() or annotations.named(OPTIMIZER_MARK.match).any():
+        return no_model_calls()
+    if len(marked):
+        marked = marked[of_busiest(annotations, marked)]
+        sizes = [_size_in(annotations.name_of(row)) for row in marked.tolist()]
+        found = _calls_at(annotations.start_ns[marked], annotations.end_ns[marked], sizes)
+    else:
+        found = _calls_by_lookups(_Rows(ops, calls, gpu, launch), shapes)
+    is_known = bool(len(found)) and bool((found.requests != NONE).all())
+    has_prompts = not found.decodes.all()
+    is_sure = has_prompts or (is_known and _has(ops, gpu, ATTENTION))
+    return (
+        found
+        if is_sure and _longest_run(found.decodes) >= FEWEST_DECODES and _has(ops, gpu, CHOICE)
+        else no_model_calls()
+    )
+
+
+def outer(events: HostEvents, rows: Int64s) -> Int64s:
+    """Return the rows that begin when all earlier rows have ended."""
+    reach = np.maximum.accumulate(events.end_ns[rows])[:-1]
+    return rows[np.concatenate(([True], events.start_ns[rows[1:]] >= reach))] if len(rows) else rows
+
+
+def of_busiest(events: HostEvents, rows: Int64s) -> Bools:
+    """Return which of the rows are of the thread that has most of them."""
+    thread = events.thread[rows]
+    return thread == np.bincount(thread).argmax()
+
+
+def _has(ops: HostEvents, gpu: Activities, what: re.Pattern[str]) -> bool:
+    return any(bool(table.named(what.search).any()) for table in (ops, gpu))
+
+
+def _longest_run(flags: Bools) -> int:
+    ends = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return int((ends[1::2] - ends[::2]).max(initial=0))
+
+
+def _calls_at(start: Int64s, end: Int64s, sizes: Sequence[tuple[int, int]]) -> ModelCalls:
+    """Return calls of these sizes: requests, and tokens of all of them."""
+    requests, tokens = np.array(sizes, np.int64).reshape(-1, 2).T
+    return ModelCalls(start, end, (tokens == requests) & (requests != NONE), requests, tokens)
+
+
+def _size_in(mark: str) -> tuple[int, int]:
+    requests, tokens = map(int, BATCH.fullmatch(mark).groups())  # type: ignore[union-attr]  # only such marks come here
+    return requests, requests * tokens
+
+
+def _calls_by_lookups(rows: _Rows, shapes: Mapping[int, bytes]) -> ModelCalls:
+    """Return a call for each first lookup, and for each call of compiled code that has one in it."""
+    ops, is_lookup = rows.ops, rows.ops.named(LOOKUP.__eq__)
+    begins = np.flatnonzero(is_lookup | ops.named(lambda name: name.startswith(REGION)))
+    begins = begins[of_busiest(ops, begins)]
+    lookups, regions = begins[is_lookup[begins]], outer(ops, begins[~is_lookup[begins]])
+    lookups = _first_of_calls(ops, _of_first_table(lookups, shapes))
+    regions = regions[_launches(rows, FUSED, regions)]
+    begins = outer(ops, np.sort(np.concatenate((lookups, regions))))
+    sizes = [_size_of(shapes.get(row)) for row in begins.tolist()]
+    found = _calls_at(ops.start_ns[begins], ops.end_ns[begins], sizes)
+    few, many = _launches(rows, FEW, begins), _launches(rows, MANY, begins)
+    is_region = np.isin(begins, regions)
+    by_kernel = (few & ~many) | (is_region & many.any())
+    return replace(found, decodes=np.where(found.requests == NONE, by_kernel, found.decodes))
+
+
+def _of_first_table(lookups: Int64s, shapes: Mapping[int, bytes]) -> Int64s:
+    """Return the lookups in the table with most of them, the first of several; all where shapes are not recorded."""
+    tables = [str(dims[0]) if (dims := _dims(shapes.get(row))) else "" for row in lookups.tolist()]
+    return lookups[np.array(tables) == max(tables, key=tables.count, default="")]
+
+
+def _first_of_calls(ops: HostEvents, lookups: Int64s) -> Int64s:
+    """Return the lookups that have a product since the one before."""
+    products = ops.start_ns[ops.named(PRODUCT.fullmatch)]
+    before = np.searchsorted(products, ops.start_ns[lookups])
+    return lookups[np.diff(before, prepend=-1) > 0]
+
+
+def _launches(rows: _Rows, kernel: re.Pattern[str], around: Int64s) -> Bools:
+    """Return which of these ops, none within another, launch such a kernel."""
+    ops, calls = rows.ops, rows.calls
+    launching = rows.launch[rows.gpu.named(kernel.search) & (rows.launch != NONE)]
+    place = np.searchsorted(ops.start_ns[around], calls.start_ns[launching], side="right") - 1
+    launching, place = launching[place >= 0], place[place >= 0]
+    op = around[place]
+    is_inside = (calls.start_ns[launching] < ops.end_ns[op]) & (calls.thread[launching] == ops.thread[op])
+    flags: Bools = np.zeros(len(around), bool)
+    flags[place[is_inside]] = True
+    return flags
+
+
+def _size_of(text: bytes | None) -> tuple[int, int]:
+    """Return requests and tokens of a lookup; -1 where its shapes do not say them."""
+    indices = dims[1] if len(dims := _dims(text)) > 1 else []
+    if len(indices) != 2:  # noqa: PLR2004  a row per request
+        return NONE, NONE
+    return indices[0], indices[0] * indices[1]
+
+
+def _dims(text: bytes | None) -> list[list[int]]:
+    """Return the shapes of the inputs of an op; none where they are not recorded."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(text or b"[]", type=list[list[int]])
+    return []
