@@ -14,7 +14,7 @@ import numpy as np
 from pinprof.intervals import Intervals, covered, intersect, subtract, union
 from pinprof.trace.callers import UserCalls, calling_function, places_of
 from pinprof.trace.frames import OWN, Frame, frame, is_torch_builtin, is_user_file, package_of
-from pinprof.trace.lines import Place, Placed
+from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.sources import ANONYMOUS, Sources
 from pinprof.trace.tables import NONE, Int64s, Trace
 
@@ -26,24 +26,6 @@ WRAPPERS: Final = frozenset(
     {"_call_impl", "_wrapped_call_impl", "decorate_context", "wrapper", "wrapped", "inner", "__call__", "__enter__"}
 )
 """Functions that only call others: their names say nothing about the code."""
-
-
-@dataclass(frozen=True)
-class PauseCode(Placed):
-    """Code that runs in pauses: a line of the program, and the functions of a library that it calls there."""
-
-    file: str | None
-    """None where no function of the program is around it."""
-    line: int | None
-    function: str | None
-    called: tuple[str, ...]
-    """The library's function, and the one within it that takes the time if that is another; empty for own code."""
-    package: str
-    """The package of the library's function; empty for own code."""
-    ns: float
-    """The time in all complete steps."""
-    between: tuple[int, int] | None = None
-    """Of own code whose line is not known: the lines of the calls before and behind most of the time."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.idle_times import OWN, long_ops, long_pauses, usual_launch_ns
+from pinprof.trace.idle_times import OWN, long_ops, long_pauses, python_in_nodes, usual_launch_ns
 from pinprof.trace.phases import torch_times
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
 
@@ -382,7 +382,7 @@ def _own_work(trace: Trace, threads: Int32s) -> Intervals:
     """Return the times in which the program does its own work on the host, which no CUDA graph replaces."""
     pauses, ops = long_pauses(trace, threads, OWN), trace.ops.times(long_ops(trace, threads))
     of_torch = torch_times(trace, threads, with_optimizers=not runs_in_optimizers(trace.info.host))
-    return subtract(joined(pauses, ops), of_torch)
+    return joined(subtract(joined(pauses, ops), of_torch), python_in_nodes(trace, threads))
 
 
 def beginning(trace: Trace, first: int) -> int:

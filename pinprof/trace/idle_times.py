@@ -4,9 +4,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, gaps, joined, subtract
+from pinprof.intervals import Intervals, covered, gaps, intersect, joined, length, subtract, union
 from pinprof.trace.frames import is_torch_builtin
 from pinprof.trace.links import ROUNDING_NS, enclosing
+from pinprof.trace.one_time_work import NEVER
+from pinprof.trace.phases import NODE
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 
 LATE_START_NS = 100_000
@@ -43,6 +45,11 @@ LONG_OP_NS: Final = 500_000
 """No op takes this long to launch one kernel: the host does other work in it, such as an op on the CPU."""
 LAUNCHES: Final = 10
 """A pause also takes at least this multiple of the usual launch (5 us): on a slow host torch's Python takes longer."""
+COMPILED_NODE: Final = "CompiledFunctionBackward"
+"""The node that runs the backward of compiled code: the Python around that is torch's own."""
+IN_NODES: Final = 0.05
+"""Slow hooks took 12 to 44 % of the steps of five programs. Without any, such long times took up to 3 % in 190
+recordings: the CPU was taken, or the memory of the GPU grew."""
 OWN: Final = 10
 """A module's Python between two ops of its forward pass takes up to 10 times as long as torch's own: 50 to 300 us
 in networks of transformers, under a profiler on a slow host."""
@@ -54,22 +61,58 @@ def long_pauses(trace: Trace, threads: Int32s, times: int = 1) -> Intervals:
     Python code that an op calls, such as a hook of its gradient, counts as a pause.
     """
     ops, calls = (table.times(np.isin(table.thread, threads)) for table in (trace.ops, trace.calls))
-    pauses = gaps(joined(subtract(ops, python_in_ops(trace, threads)), calls))
-    long = pauses.end - pauses.start >= times * max(LONG_NS, LAUNCHES * usual_launch_ns(trace))
-    return Intervals(pauses.start[long], pauses.end[long])
+    return _long(gaps(joined(subtract(ops, _python(trace, threads)), calls)), trace, times)
+
+
+def _python(trace: Trace, threads: Int32s) -> Intervals:
+    return joined(python_in_ops(trace, threads), python_in_nodes(trace, threads))
 
 
 def python_in_ops(trace: Trace, threads: Int32s) -> Intervals:
     """Return when these threads run Python functions that an op calls: a backward of the program's own, a hook."""
     ops, functions = trace.ops, trace.functions
     if not len(functions) or not len(ops):
-        return Intervals(ops.start_ns[:0], ops.end_ns[:0])
+        return NEVER
     outer = enclosing(ops, functions)
     called = (outer != NONE) & (functions.end_ns <= ops.end_ns[outer] + ROUNDING_NS)
     called &= np.isin(functions.thread, threads) & ~functions.named(is_torch_builtin)
     around = enclosing(functions, ops)
     again = np.append(called, False)[around] & np.isin(ops.thread, threads)
     return subtract(functions.times(called), ops.times(again))
+
+
+def python_in_nodes(trace: Trace, threads: Int32s) -> Intervals:
+    """Return when nodes of the autograd engine call Python code for long; Python functions need not be recorded.
+
+    The engine's own code between two ops takes some microseconds. What takes most of a node's time, and runs neither an
+    op nor a call, is a hook, or the backward of a function that is written in Python.
+    """
+    ops = trace.ops
+    of_threads = np.isin(ops.thread, threads)
+    nodes = of_threads & ops.named(lambda name: name.startswith(NODE) and not name.endswith(COMPILED_NODE))
+    if not nodes.any():
+        return NEVER
+    numbers = {name: number for number, name in enumerate(ops.names)}
+    body_of = np.array([numbers.get(name.removeprefix(NODE), NONE) for name in ops.names], np.int64)
+    around = trace.links.op_parent
+    is_body = of_threads & (around != NONE)
+    is_body &= np.append(nodes, False)[around] & (ops.name == np.append(body_of[ops.name], NONE)[around])
+    others = joined(ops.times(of_threads & ~nodes & ~is_body), trace.calls.times(np.isin(trace.calls.thread, threads)))
+    rows = np.flatnonzero(nodes)
+    start, end = ops.start_ns[rows], ops.end_ns[rows]
+    python = _long(subtract(union(start, end), others), trace)
+    mostly = 2 * covered(python, start, end) >= end - start
+    python = intersect(python, union(start[mostly], end[mostly]))
+    complete = union(trace.steps.start_ns[trace.steps.complete], trace.steps.end_ns[trace.steps.complete])
+    if length(intersect(python, complete)) < IN_NODES * length(complete):
+        return NEVER
+    return intersect(python, python_in_ops(trace, threads)) if len(trace.functions) else python
+
+
+def _long(pauses: Intervals, trace: Trace, times: int = 1) -> Intervals:
+    """Return the pauses of at least `times` the least length."""
+    long = pauses.end - pauses.start >= times * max(LONG_NS, LAUNCHES * usual_launch_ns(trace))
+    return Intervals(pauses.start[long], pauses.end[long])
 
 
 def long_ops(trace: Trace, threads: Int32s) -> Int64s:
@@ -79,9 +122,8 @@ def long_ops(trace: Trace, threads: Int32s) -> Int64s:
     rows = np.flatnonzero(long)
     launches = np.searchsorted(calls.start_ns, ops.end_ns[rows]) - np.searchsorted(calls.start_ns, ops.start_ns[rows])
     rows = rows[launches == 0]
-    return rows[
-        2 * covered(python_in_ops(trace, threads), ops.start_ns[rows], ops.end_ns[rows]) < ops.duration_ns[rows]
-    ]
+    in_python = covered(_python(trace, threads), ops.start_ns[rows], ops.end_ns[rows])
+    return rows[2 * in_python < ops.duration_ns[rows]]
 
 
 def usual_launch_ns(trace: Trace) -> float:

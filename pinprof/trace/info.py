@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pinprof.trace.constructors import Made
-from pinprof.trace.lines import Contexts, DebugModeWaits, RecordedLines
+from pinprof.trace.lines import Contexts, DebugModeWaits, PauseCode, RecordedLines
 from pinprof.trace.sampled_stacks import HostProfile
 
 
@@ -90,6 +90,8 @@ class Info:
     """How many steps the program had made before the recorded ones."""
     lines: tuple[RecordedLines, ...] = ()
     contexts: Contexts | None = None
+    backward: tuple[PauseCode, ...] = ()
+    """The Python code that backward passes called, such as hooks, in steps that were recorded with Python functions."""
     watched: DebugModeWaits | None = None
     loaders_pin: bool | None = None
     """Whether the active DataLoaders had `pin_memory=True`; None also without any, or if only some had."""

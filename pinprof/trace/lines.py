@@ -124,6 +124,33 @@ def lines_of_metadata(entry: object) -> tuple[RecordedLines, ...]:
     return converted(entry, tuple[RecordedLines, ...]) or ()
 
 
+BACKWARD_KEY = "pinprof_backward"
+"""Key of the Python code of backward passes in the trace file."""
+
+
+@dataclass(frozen=True)
+class PauseCode(Placed):
+    """Code that runs in pauses: a line of the program, and the functions of a library that it calls there."""
+
+    file: str | None
+    """None where no function of the program is around it."""
+    line: int | None
+    function: str | None
+    called: tuple[str, ...]
+    """The library's function, and the one within it that takes the time if that is another; empty for own code."""
+    package: str
+    """The package of the library's function; empty for own code."""
+    ns: float
+    """The time in all complete steps."""
+    between: tuple[int, int] | None = None
+    """Of own code whose line is not known: the lines of the calls before and behind most of the time."""
+
+
+def backward_of_metadata(entry: object) -> tuple[PauseCode, ...]:
+    """Return the Python code of backward passes from pinprof's metadata; none if it is missing or malformed."""
+    return converted(entry, tuple[PauseCode, ...]) or ()
+
+
 WATCHED_KEY = "pinprof_watched"
 """Key of the watched waits in the trace file."""
 

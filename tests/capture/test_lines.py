@@ -1,4 +1,5 @@
 import importlib
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -10,11 +11,13 @@ import torch
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import Site, measure_syncs
+from pinprof.analysis import analyse
 from pinprof.capture.window.lines import LineRecorder
 from pinprof.capture.window.recording import profile
 from pinprof.capture.window.trace_file import store
 from pinprof.trace import read_trace
 from pinprof.trace.callers import call_path
+from pinprof.trace.idle_times import launching_threads, python_in_nodes
 from pinprof.trace.lines import LINES_KEY, Place, RecordedLines, SourceLine
 
 
@@ -100,6 +103,30 @@ CASES = (
 def test_the_wait_has_its_line_and_cause(sites: list[Site], text: str, cause: str) -> None:
     lines_and_causes = {(site.line, site.cause) for site in sites}
     assert (marked(text), cause) in lines_and_causes, sorted((site.line or 0, site.cause, site.op) for site in sites)
+
+
+def note(_: torch.Tensor) -> None:
+    """Count for some milliseconds, as a hook that keeps statistics in Python does."""
+    sum(math.sqrt(number) for number in range(40_000))
+
+
+@pytest.mark.gpu
+def test_the_code_that_backward_passes_call_is_learned(tmp_path: Path) -> None:
+    weight = torch.randn(256, 256, device="cuda", requires_grad=True)
+    weight.register_post_accumulate_grad_hook(note)  # type: ignore[no-untyped-call]
+    with profile(tmp_path / "out.json.gz", steps=3, warmup=3, plain_steps=3, plain_seconds=0.0) as recording:
+        while not recording.done:
+            (torch.randn(64, 256, device="cuda") @ weight).square().mean().backward()  # type: ignore[no-untyped-call]
+            weight.grad = None
+            recording.step()
+    trace = read_trace(tmp_path / "out.json.gz")
+    places = trace.info.backward
+    assert places[0].function == "note"
+    assert (places[0].file or "").endswith("test_lines.py")
+    hooks = python_in_nodes(trace, launching_threads(trace))
+    assert len(hooks.start) >= 3  # one per step, without Python functions in the trace
+    (finding,) = (finding for finding in analyse(trace).findings if finding.rule.id == "PIN603")
+    assert finding.evidence.function == "note"
 
 
 @pytest.mark.gpu

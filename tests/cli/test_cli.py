@@ -252,7 +252,7 @@ def test_whatif_of_a_step_that_no_change_shortens_goes_on_with_its_report(tmp_pa
     result = invoke("whatif", path)
     assert "None of these changes saves a measurable time" in " ".join(result.stdout.split())
     assert result.stderr == f"Next: pinprof report {path}\n"
-    assert "the host runs no op and no call for 938 µs per step" in " ".join(invoke("report", path).stdout.split())
+    assert "the host runs no op and no call for 971 µs per step" in " ".join(invoke("report", path).stdout.split())
 
 
 def test_whatif_takes_the_step_as_given(trace: Path) -> None:

@@ -23,11 +23,13 @@ def recorded(
     pause_us: float = 0,
     varying: bool = False,
     optimizer: bool = False,
+    hook: bool = False,
     host: HostProfile | None = None,
 ) -> Trace:
     """Six steps, each of 30 ops of 28 us, one every 30 us from 10 us on, each with a kernel of 2 us.
 
-    In the middle the host pauses or reads an item. From the pause on, the step is an `optimizer`'s. `host` are samples.
+    In the middle the host pauses or reads an item. From the pause on, the step is an `optimizer`'s. Or it pauses in a
+    `hook` of the backward pass. `host` are samples.
     """
     builder = TraceBuilder()
     length = 1000 + pause_us
@@ -41,6 +43,9 @@ def recorded(
             builder.kernel(at + 24, KERNEL_US, launch=at + 20, name=name)
         if optimizer:
             builder.event("user_annotation", "Optimizer.step#Adam.step", start + 460 - 2, pause_us + 450)
+        if hook:
+            builder.op(TO_WEIGHT, start + 460, pause_us - 2)
+            builder.op(TO_WEIGHT.removeprefix(NODE), start + 461, pause_us - 4)
         if item_at is not None:
             builder.op("aten::item", start + item_at, 1.8)
             builder.call("cudaStreamSynchronize", start + item_at + 0.2, 1)
@@ -87,6 +92,13 @@ def test_python_of_a_network_is_in_the_graph() -> None:
     """The Python between two ops of a forward pass runs when the graph is captured."""
     short = predicted_us(recorded(), 1000, cuda_graph="step")
     assert predicted_us(recorded(pause_us=300), 1300, cuda_graph="step") == pytest.approx(short, abs=20)
+
+
+def test_a_hook_of_the_backward_pass_is_in_no_graph() -> None:
+    """The Python between two ops may run when the graph is captured, a hook must run in each step."""
+    short = predicted_us(recorded(), 1000, cuda_graph="step")
+    long = predicted_us(recorded(pause_us=300, hook=True), 1300, cuda_graph="step")
+    assert long - short == pytest.approx(300, abs=60)
 
 
 def test_python_of_an_optimizer_is_in_the_graph_of_the_step() -> None:

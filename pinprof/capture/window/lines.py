@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 
+from pinprof.analyses.pause_code import code_in_pauses
 from pinprof.analyses.syncs import measure_stalls
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
 from pinprof.capture.options import Progress, RecordingOptions
@@ -32,8 +33,19 @@ from pinprof.program.hooks import contained
 from pinprof.program.machine import uses_cuda
 from pinprof.program.waits import noticing
 from pinprof.trace import read_trace
-from pinprof.trace.lines import CONTEXTS_KEY, LINE_MARK, LINES_KEY, WATCHED_KEY, DebugModeWaits, SourceLine, WatchedWait
+from pinprof.trace.idle_times import launching_threads, python_in_nodes
+from pinprof.trace.lines import (
+    BACKWARD_KEY,
+    CONTEXTS_KEY,
+    LINE_MARK,
+    LINES_KEY,
+    WATCHED_KEY,
+    DebugModeWaits,
+    SourceLine,
+    WatchedWait,
+)
 from pinprof.trace.run_log import WATCH
+from pinprof.trace.sources import Sources
 
 
 class LineRecorder:
@@ -105,7 +117,12 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: P
             raise CaptureError(str(exc)) from exc
     stalls = measure_stalls(trace)
     lines = lines_of_stalls(trace, stalls, recorder.lines)
-    return {LINES_KEY: learn_lines(trace, stalls, lines), CONTEXTS_KEY: learn_contexts(trace, stalls, lines)}
+    code = code_in_pauses(trace, Sources(""), python_in_nodes(trace, launching_threads(trace)))
+    return {
+        LINES_KEY: learn_lines(trace, stalls, lines),
+        CONTEXTS_KEY: learn_contexts(trace, stalls, lines),
+        BACKWARD_KEY: [place for place in code.places if place.ns] if code else [],
+    }
 
 
 MOST_IN_SEQUENCES = 20_000

@@ -1,10 +1,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 
+import numpy as np
+
 from pinprof.analyses.host_samples import LOCALS, PHASES, CalledLine, HostSums, LibraryCall
-from pinprof.analyses.launches import MEANING
-from pinprof.analyses.pause_code import PauseCode, PausedCode, code_in_pauses
+from pinprof.analyses.launches import MEANING, Pause
+from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.details import Details
 from pinprof.intervals import Intervals, intersect, length, union
 from pinprof.measurement.profile import Profile
@@ -12,9 +15,9 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.copies import many_small
 from pinprof.rules.launching import how_to_spare, is_of_a_server, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import MOST_NAMED, at, idle_within, in_complete_steps
-from pinprof.trace.idle_times import launching_threads
-from pinprof.trace.lines import Place
+from pinprof.rules.sums import MOST_NAMED, at, idle_within
+from pinprof.trace.idle_times import launching_threads, python_in_nodes
+from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.phases import torch_times
 from pinprof.units import duration, percent
 
@@ -32,8 +35,13 @@ PACK_SOMEWHERE = "Pack the many small copies of the step into one, which also sp
 NO_OP = ("user", "library")
 """Kinds of code that may run no op of torch and wait for no input."""
 IN_TORCH = "within backward passes and the optimizer, which is torch's own code or a hook's"
+IN_NODES = "in Python that backward passes call: hooks, or functions with a backward of their own"
 RECORD = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
 
+OF_HOOK = (
+    "Do less in the hook of the gradient: operations on the GPU, every N steps, or once behind the backward pass for "
+    "all gradients together."
+)
 LOOP = (
     "Move it out of the loop, or do it in one call for all elements: an operation on tensors or arrays takes the place "
     "of a loop in Python."
@@ -55,10 +63,9 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     pause, late, step = profile.pause, late_ns(details, profile), profile.step_ns
     if not late or not step:
         return
-    paused = pauses(details)
-    code = code_in_pauses(details.trace, details.sources, paused)
-    python = 1 - code.outside_ns / code.total_ns if code else 1.0
-    idle = idle_within(details, profile, *paused) * python
+    times = pauses(details)
+    paused = _paused(details, times)
+    idle = idle_within(details, profile, *times) * paused.python
     lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
     lines = _program_lines(details, profile)
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
@@ -66,33 +73,28 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     words = []
     if lasts and pause:
-        inside = in_complete_steps(details.trace, paused.start)
-        total = float((paused.end - paused.start)[inside].sum()) / profile.steps.divisor
-        words.append(
-            f"the host runs no op and no call for {duration(max(total, lasts))} {profile.steps.per}, as traced"
-        )
-        more = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
-        of_torch = 0.0 if code else _of_torch(details, paused)
-        words[-1] += f": {_named_code(profile, code)}" if code and code.places else f"{more}: that is {MEANING}"
-        if of_torch >= MOST * total:
-            words[-1] += f"; {duration(of_torch)} of it {IN_TORCH}"
+        words.append(_paused_text(details, profile, pause, paused))
     if shown >= PAUSED:
         words.append(
             f"without the profiler it is in Python for {percent(shown)} of the step: {_lines_text(profile, lines)}"
         )
     place = lines[0][0].place if shown >= PAUSED else Place()
-    place = code.places[0].place if lasts and code and code.places else place
+    place = paused.code.places[0].place if lasts and paused.code and paused.code.places else place
     yield Evidence(
         min(max(idle, shown * step), late),
         "; ".join(words),
         *place,
         edits=Edits(without_pauses=True),
-        fix=_how_to_spare(details, profile, place, code if lasts else None, lines if shown >= PAUSED else ()),
+        fix=_how_to_spare(details, profile, place, paused if lasts else None, lines if shown >= PAUSED else ()),
     )
 
 
 def _how_to_spare(
-    details: Details, profile: Profile, place: Place, code: PausedCode | None, lines: Sequence[tuple[CalledLine, float]]
+    details: Details,
+    profile: Profile,
+    place: Place,
+    paused: "_Paused | None",
+    lines: Sequence[tuple[CalledLine, float]],
 ) -> str:
     """Return what to do about the Python of this line, or of the step where no line is known."""
     copied = [copies.place for copies in many_small(details, profile)] if place.line is not None else []
@@ -100,16 +102,17 @@ def _how_to_spare(
         return PACK
     if any(copies.line is None for copies in copied):
         return PACK_SOMEWHERE
+    in_hooks = paused is not None and paused.in_hooks
     if not is_of_a_server(details.trace):
-        if code and code.places:
-            first = code.places[0]
-            return _advice(first.package, first.called) if first.package or first.called else LOOP
+        if paused and paused.code and paused.code.places:
+            first, own = paused.code.places[0], OF_HOOK if in_hooks else LOOP
+            return _advice(first.package, first.called) if first.package or first.called else own
         call = _library_of(*lines[0]) if lines else None
         if call:
             return _advice(call.package, (*call.names, *_parts(profile.host, lines[0][0])[:1]))
         if lines and _is_one_pause(profile, lines[0][1]):
             return LOOP
-    how = how_to_spare(details, place)
+    how = OF_HOOK if in_hooks else how_to_spare(details, place)
     is_seen = profile.host is not None or len(details.trace.functions)
     return how if is_seen else f"{how or RULE.fix} {RECORD}"
 
@@ -120,12 +123,62 @@ def _is_one_pause(profile: Profile, own: float) -> bool:
     return pause is not None and host is not None and pause.time_ns >= MOST * host.share(own) * (step or inf)
 
 
-def _of_torch(details: Details, paused: Intervals) -> float:
-    """Return how long the host pauses within backward passes and optimizers, per step in ns."""
-    steps = details.trace.steps
-    complete = union(steps.start_ns[steps.complete], steps.end_ns[steps.complete])
-    own = torch_times(details.trace, launching_threads(details.trace))
-    return length(intersect(intersect(paused, own), complete)) / details.steps.divisor
+@dataclass(frozen=True)
+class _Paused:
+    """The pauses of the steps whose length is known: the last one may last until the profiler has stopped."""
+
+    steps: int
+    times: Intervals
+    in_nodes: Intervals
+    """The part in which backward passes call Python code."""
+    code: PausedCode | None
+    """What runs in them; None where that is not known."""
+
+    @property
+    def in_hooks(self) -> bool:
+        """Whether backward passes call most of it."""
+        return length(self.in_nodes) > MOST * length(self.times)
+
+    @property
+    def python(self) -> float:
+        """The share in which Python code runs, as far as is known."""
+        return 1 - self.code.outside_ns / self.code.total_ns if self.code else 1.0
+
+    def per_step(self, within: Intervals) -> float:
+        """Return how long the host pauses per step within these times, in ns."""
+        return length(intersect(self.times, within)) / max(self.steps, 1)
+
+
+def _paused(details: Details, times: Intervals) -> _Paused:
+    trace, steps = details.trace, details.trace.steps
+    rows = steps.followed if len(steps.followed) else np.flatnonzero(steps.complete)
+    times = intersect(times, union(steps.start_ns[rows], steps.end_ns[rows]))
+    in_nodes = intersect(times, python_in_nodes(trace, launching_threads(trace)))
+    paused = _Paused(len(rows), times, in_nodes, code_in_pauses(trace, details.sources, times))
+    return replace(paused, code=paused.code or _learned_code(paused, trace.info.backward))
+
+
+def _learned_code(paused: _Paused, learned: Sequence[PauseCode]) -> PausedCode | None:
+    """Return what backward passes call in most of the pauses, as steps recorded with Python functions show."""
+    whole = sum(code.ns for code in learned)
+    if not (whole and paused.in_hooks):
+        return None
+    share = length(paused.in_nodes) / whole
+    return PausedCode(length(paused.times), 0.0, tuple(replace(code, ns=code.ns * share) for code in learned))
+
+
+def _paused_text(details: Details, profile: Profile, pause: Pause, paused: _Paused) -> str:
+    """Return how long the host pauses in a step, and what runs meanwhile, or at least where in the step it is."""
+    total, lasts = paused.per_step(paused.times), pause.time_ns
+    text = f"the host runs no op and no call for {duration(max(total, lasts))} {profile.steps.per}, as traced"
+    if paused.code and paused.code.places:
+        return f"{text}: {_named_code(paused.code, paused.steps)}"
+    if paused.in_hooks:
+        return f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {IN_NODES}"
+    longest = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
+    text += f"{longest}: that is {MEANING}"
+    of_torch = paused.per_step(torch_times(details.trace, launching_threads(details.trace)))
+    return f"{text}; {duration(of_torch)} of it {IN_TORCH}" if of_torch >= MOST * total else text
 
 
 def _advice(package: str, called: Sequence[str]) -> str:
@@ -141,9 +194,8 @@ def _advice(package: str, called: Sequence[str]) -> str:
     return f"It is the work of {package or 'a library'}: look for a setting that turns it off or makes it rarer. {ONCE}"
 
 
-def _named_code(profile: Profile, code: PausedCode) -> str:
+def _named_code(code: PausedCode, per: int) -> str:
     """Return the places that take most of the pauses, or the one that takes more than half."""
-    per = profile.steps.divisor
     total = duration(code.total_ns / per)
     first = code.places[0]
     named = [place for place in code.places[:MOST_NAMED] if place.ns >= LEAST * code.total_ns] or [first]

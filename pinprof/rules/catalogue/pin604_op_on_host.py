@@ -7,6 +7,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import host_ops, late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAME
+from pinprof.trace.phases import NODE
 from pinprof.units import duration, how_many, shortened
 
 IN_EACH_STEP = (
@@ -14,14 +15,6 @@ IN_EACH_STEP = (
     "in each step, such as a buffer that is filled for a copy, cannot be written once before the loop."
 )
 """What to do about an op that writes in place."""
-ENGINE = "autograd::engine::"
-"""Before the name of a node that the autograd engine runs. It computes nothing on the host by itself: what takes long
-in each step is a hook."""
-HOOK = "a hook of the backward pass runs while the GPU is idle"
-OF_HOOK = (
-    "Do less in the hook of the gradient: operations on the GPU, every N steps, or once behind the backward pass for "
-    "all gradients together."
-)
 
 
 def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -30,18 +23,16 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not late:
         return
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
-        alike = rows[[ops.name_of(row) == name for row in rows.tolist()]]
-        is_hook = name.startswith(ENGINE)
-        if is_hook and len(alike) < profile.steps.count:  # others had the thread's CPU, or Python's lock
+        if name.startswith(NODE):  # it runs Python (PIN603), or others had the thread's CPU, or Python's lock
             continue
+        alike = rows[[ops.name_of(row) == name for row in rows.tolist()]]
         time = float(ops.duration_ns[alike].sum()) / profile.steps.divisor
         yield Evidence(
             min(time, late),
             f"{shortened(name, LONGEST_NAME)}, {how_many(len(alike) / profile.steps.divisor)} {profile.steps.per}: the "
             f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
             edits=Edits(removed_ops=frozenset(alike.tolist())),
-            title=HOOK if is_hook else "",
-            fix=OF_HOOK if is_hook else IN_EACH_STEP if WRITES.match(name) else "",
+            fix=IN_EACH_STEP if WRITES.match(name) else "",
         )
 
 

@@ -156,7 +156,7 @@ def test_what_comes_next_makes_the_first_change(tmp_path: Path) -> None:
 
 
 def test_a_finding_without_a_line_says_what_was_seen(tmp_path: Path) -> None:
-    assert "the host runs no op and no call for 1.28 ms per step" in text_of(detector(), tmp_path)
+    assert "the host runs no op and no call for 1.32 ms per step" in text_of(detector(), tmp_path)
 
 
 def test_of_blocking_copies_and_batches_that_are_not_pinned_that_which_saves_more_tells_both() -> None:
