@@ -14,6 +14,7 @@ import msgspec
 
 from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
 from pinprof.capture.job import Agreement
+from pinprof.capture.observe.counted_loops import CountedLoops
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.options import FEWEST_STEPS, IN_CODE, WARM_UP_STEPS, OptionNames, Progress, RecordingOptions
@@ -127,6 +128,7 @@ class Recording:
         """Called after the recording and each further look at a long training (`every`)."""
         self.beyond_epoch = False
         self.journal = Journal(make_clock)
+        self._loops = CountedLoops()
         self._workers = WorkerSamples()
         self._on_progress = on_progress
         self._agreement: Agreement | None = None
@@ -293,7 +295,10 @@ class Recording:
 
     def _is_short(self) -> bool:
         """Return whether the program may have too few steps for the windows to come; the ranks of a job never do."""
-        left, options = None if self.beyond_epoch else self.journal.steps_left, self.options
+        if self.beyond_epoch:
+            return False
+        options, known = self.options, (self.journal.steps_left, self._loops.steps_left(len(self.journal)))
+        left = min((steps for steps in known if steps is not None), default=None)
         if left is None:
             return False
         if options.times_only:
