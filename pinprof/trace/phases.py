@@ -41,19 +41,22 @@ def phase_of_calls(trace: Trace) -> Int64s:
     return phase
 
 
-def torch_times(trace: Trace, threads: Int32s, *, with_optimizers: bool = True) -> Intervals:
-    """Return the times of these threads in torch's own code: in optimizers, if wanted, and within backward passes.
+def backward_times(trace: Trace, threads: Int32s) -> Intervals:
+    """Return when these threads are within backward passes, each from its first call to the last before another phase.
 
-    A pass lasts from its first call to its last one before a call of another phase. In these times no line of the
-    program runs, except for hooks of the pass or the optimizer, even if the host makes no call for long.
+    In these times no line of the program runs, except for hooks, even if the host makes no call for long.
     """
-    calls, all_backward = trace.calls, _in_backward(trace)
+    calls = trace.calls
     rows = np.flatnonzero(np.isin(calls.thread, threads))
     rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
-    bounds = np.flatnonzero(np.diff(np.concatenate(([False], all_backward[rows], [False]))))
+    bounds = np.flatnonzero(np.diff(np.concatenate(([False], _in_backward(trace)[rows], [False]))))
     first, last = rows[bounds[::2]], rows[bounds[1::2] - 1]
-    passes = union(calls.start_ns[first], calls.end_ns[last])
-    return joined(passes, _in_optimizers(trace, all_backward)) if with_optimizers else passes
+    return union(calls.start_ns[first], calls.end_ns[last])
+
+
+def optimizer_times(trace: Trace) -> Intervals:
+    """Return the times in optimizers, as torch marks them, without their closures."""
+    return _in_optimizers(trace, _in_backward(trace))
 
 
 def _in_backward(trace: Trace) -> Bools:
@@ -76,7 +79,6 @@ def optimizer_steps(trace: Trace) -> Intervals:
 
 
 def _in_optimizers(trace: Trace, backward: Bools) -> Intervals:
-    """Return the times in optimizers, as torch marks them, without their closures."""
     return joined(*(_after_backward(trace, backward, method) for method in ("step", "zero_grad")))
 
 

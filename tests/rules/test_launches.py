@@ -836,3 +836,20 @@ def test_what_follows_the_last_launch_of_a_trace_is_the_profilers() -> None:
     trace = builder.read()
     (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN603"]
     assert "no call for 564 µs per step" in finding.evidence.text
+
+
+def in_optimizer(builder: TraceBuilder, start: float) -> None:
+    pausing(builder, start)
+    builder.event("user_annotation", "Optimizer.step#Adam.step", start + 305, 400)
+
+
+@pytest.mark.parametrize(("scene", "line"), [(in_optimizer, 12), (pausing, None)])
+def test_torchs_own_python_in_the_optimizer_is_at_the_line_that_calls_it(scene: Scene, line: int | None) -> None:
+    trace = read(scene)
+    step = "train.py:12:main > torch/optim/optimizer.py:517:wrapper > torch/optim/adam.py:247:Adam.step"
+    forward = "train.py:9:main > torch/nn/modules/module.py:1:Module._wrapped_call_impl"
+    host = measure_host(host_profile((40, step), (60, forward)))
+    (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
+    assert finding.evidence.line == line
+    assert ("392 µs of it within the optimizer, which is torch's own code" in finding.evidence.text) is bool(line)
+    assert finding.fix.startswith("It is torch's own Python") is bool(line)

@@ -9,7 +9,7 @@ from pinprof.analyses.host_samples import LOCALS, PHASES, CalledLine, HostSums, 
 from pinprof.analyses.launches import MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.details import Details
-from pinprof.intervals import Intervals, intersect, length, union
+from pinprof.intervals import Intervals, intersect, joined, length, union
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.copies import many_small
@@ -18,7 +18,8 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
 from pinprof.trace.idle_times import launching_threads, python_in_nodes
 from pinprof.trace.lines import PauseCode, Place
-from pinprof.trace.phases import torch_times
+from pinprof.trace.one_time_work import NEVER
+from pinprof.trace.phases import backward_times, optimizer_times
 from pinprof.units import duration, percent
 
 PAUSED = 0.1
@@ -34,7 +35,8 @@ PACK_SOMEWHERE = "Pack the many small copies of the step into one, which also sp
 """The same of copies whose line is not known."""
 NO_OP = ("user", "library")
 """Kinds of code that may run no op of torch and wait for no input."""
-IN_TORCH = "within backward passes and the optimizer, which is torch's own code or a hook's"
+IN_TORCH = "which is torch's own code or a hook's"
+OPTIMIZER = "the optimizer"
 IN_NODES = "in Python that backward passes call: hooks, or functions with a backward of their own"
 RECORD = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
 
@@ -73,12 +75,12 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     words = []
     if lasts and pause:
-        words.append(_paused_text(details, profile, pause, paused))
+        words.append(_paused_text(profile, pause, paused))
     if shown >= PAUSED:
         words.append(
             f"without the profiler it is in Python for {percent(shown)} of the step: {_lines_text(profile, lines)}"
         )
-    place = lines[0][0].place if shown >= PAUSED else Place()
+    place = lines[0][0].place if shown >= PAUSED else _optimizers_line(profile, paused)
     place = paused.code.places[0].place if lasts and paused.code and paused.code.places else place
     yield Evidence(
         min(max(idle, shown * step), late),
@@ -112,9 +114,21 @@ def _how_to_spare(
             return _advice(call.package, (*call.names, *_parts(profile.host, lines[0][0])[:1]))
         if lines and _is_one_pause(profile, lines[0][1]):
             return LOOP
-    how = OF_HOOK if in_hooks else how_to_spare(details, place)
+    of_torch = (
+        paused and paused.phase == OPTIMIZER and profile.host and not lines
+    )  # samples would show the program's own
+    how = OF_HOOK if in_hooks else OF_TORCH if of_torch else how_to_spare(details, place)
     is_seen = profile.host is not None or len(details.trace.functions)
     return how if is_seen else f"{how or RULE.fix} {RECORD}"
+
+
+def _optimizers_line(profile: Profile, paused: "_Paused") -> Place:
+    """Return the line that calls the optimizer, if most of the pauses are in it, and samples show a single line."""
+    if paused.phase != OPTIMIZER or profile.host is None:
+        return Place()
+    counts = {line.place: dict(line.parts).get("optimizer", 0) for line in profile.host.called}
+    most = max(counts, key=counts.__getitem__, default=Place())
+    return most if counts and counts[most] > MOST * sum(counts.values()) else Place()
 
 
 def _is_one_pause(profile: Profile, own: float) -> bool:
@@ -131,6 +145,10 @@ class _Paused:
     times: Intervals
     in_nodes: Intervals
     """The part in which backward passes call Python code."""
+    in_torch: Intervals
+    """The part within `phase`."""
+    phase: str
+    """The optimizer, backward passes, or both, if most of it is within these; otherwise empty."""
     code: PausedCode | None
     """What runs in them; None where that is not known."""
 
@@ -154,7 +172,16 @@ def _paused(details: Details, times: Intervals) -> _Paused:
     rows = steps.followed if len(steps.followed) else np.flatnonzero(steps.complete)
     times = intersect(times, union(steps.start_ns[rows], steps.end_ns[rows]))
     in_nodes = intersect(times, python_in_nodes(trace, launching_threads(trace)))
-    paused = _Paused(len(rows), times, in_nodes, code_in_pauses(trace, details.sources, times))
+    optimizer, backward = optimizer_times(trace), backward_times(trace, launching_threads(trace))
+    parts = {
+        OPTIMIZER: optimizer,
+        "backward passes": backward,
+        f"backward passes and {OPTIMIZER}": joined(optimizer, backward),
+    }
+    whole = length(times)
+    phase = next((name for name, part in parts.items() if 0 < MOST * whole <= length(intersect(times, part))), "")
+    in_torch = intersect(times, parts.get(phase, NEVER))
+    paused = _Paused(len(rows), times, in_nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
     return replace(paused, code=paused.code or _learned_code(paused, trace.info.backward))
 
 
@@ -167,7 +194,7 @@ def _learned_code(paused: _Paused, learned: Sequence[PauseCode]) -> PausedCode |
     return PausedCode(length(paused.times), 0.0, tuple(replace(code, ns=code.ns * share) for code in learned))
 
 
-def _paused_text(details: Details, profile: Profile, pause: Pause, paused: _Paused) -> str:
+def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     """Return how long the host pauses in a step, and what runs meanwhile, or at least where in the step it is."""
     total, lasts = paused.per_step(paused.times), pause.time_ns
     text = f"the host runs no op and no call for {duration(max(total, lasts))} {profile.steps.per}, as traced"
@@ -177,8 +204,9 @@ def _paused_text(details: Details, profile: Profile, pause: Pause, paused: _Paus
         return f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {IN_NODES}"
     longest = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
     text += f"{longest}: that is {MEANING}"
-    of_torch = paused.per_step(torch_times(details.trace, launching_threads(details.trace)))
-    return f"{text}; {duration(of_torch)} of it {IN_TORCH}" if of_torch >= MOST * total else text
+    if paused.phase:
+        text += f"; {duration(paused.per_step(paused.in_torch))} of it within {paused.phase}, {IN_TORCH}"
+    return text
 
 
 def _advice(package: str, called: Sequence[str]) -> str:
