@@ -37,7 +37,7 @@ CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")
 """Ops and kernels that choose the next token."""
 ATTENTION: Final = re.compile(r"softmax|attention", re.IGNORECASE)
 FEWEST_DECODES: Final = 3
-"""Fewer calls in a row that decode do not show that a program makes tokens one by one."""
+"""Fewer calls that decode, in a row where their sizes are unknown, do not show that a program makes tokens singly."""
 
 
 class _Rows(NamedTuple):
@@ -75,11 +75,8 @@ def find_model_calls(
     is_known = bool(len(found)) and bool((found.requests != NONE).all())
     has_prompts = not found.decodes.all()
     is_sure = has_prompts or (is_known and _has(ops, gpu, ATTENTION))
-    return (
-        found
-        if is_sure and _longest_run(found.decodes) >= FEWEST_DECODES and _has(ops, gpu, CHOICE)
-        else no_model_calls()
-    )
+    decodes = int(found.decodes.sum()) if is_known else _longest_run(found.decodes)
+    return found if is_sure and decodes >= FEWEST_DECODES and _has(ops, gpu, CHOICE) else no_model_calls()
 
 
 def outer(events: HostEvents, rows: Int64s) -> Int64s:

@@ -7,9 +7,11 @@ from decoding import answered
 from trace_builder import COMPUTE, TraceBuilder
 
 from pinprof.analyses.serving import MarkedBatch, ServingPhase, batch_of
+from pinprof.analysis import analyse
 from pinprof.details import details_of
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import trace_of
+from pinprof.report.trace.page import to_html
 from pinprof.report.trace.view import serving_section
 from pinprof.rules import Findings
 from pinprof.trace import Trace
@@ -139,3 +141,8 @@ def test_without_shapes_requests_are_unknown() -> None:
     assert (decode.requests, decode.tokens, decode.count) == (None, None, 6)
     (brief,) = serving_section(measure(trace).serving).brief
     assert str(brief).startswith("Batches of decode: 1.00 ms as traced, 6 batches; 3 launches, none of a CUDA graph;")
+
+
+def test_the_page_shows_the_phases_of_a_server_and_of_a_language_model() -> None:
+    for trace in served([PREFILL, *[DECODE] * 6]), generated():
+        assert "Prefill and decode, as traced" in to_html([analyse(trace)])

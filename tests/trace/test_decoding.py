@@ -116,6 +116,25 @@ def test_decodes_without_a_prompt_are_told_by_shapes_and_attention() -> None:
     assert decodes_of(answered([(4, 1)] * 5, choice="aten::softmax_argmax").read()) == [True] * 5
 
 
+def marked(*sizes: str) -> TraceBuilder:
+    """Mark calls as `pinprof run` does, in steps of one call each."""
+    builder = answered([(1, 1)] * len(sizes), with_shapes=False)
+    for number, size in enumerate(sizes):
+        builder.step(number, PERIOD * number - 20, PERIOD - 20)
+        builder.event("user_annotation", f"pinprof batch {size}", PERIOD * number - 10, 900)
+    return builder
+
+
+def test_marks_of_pinprof_say_the_size_of_each_call() -> None:
+    calls = marked("8x1", "8x1", "8x30", "8x1", "8x1").read().model_calls
+    assert calls.decodes.tolist() == [True, True, False, True, True]
+    assert calls.tokens.tolist() == [8, 8, 240, 8, 8]
+
+
+def test_marks_of_a_classifier_are_no_decodes() -> None:
+    assert not decodes_of(marked("8x30", "8x1", "8x12", "8x30", "8x9").read())
+
+
 @pytest.mark.parametrize("dims", [[], [TOKENS], "broken", [TOKENS, "x"], [TOKENS, [4]], {"a": 1}])
 def test_shapes_of_any_form_are_read(dims: object) -> None:
     builder = answered(TWO_ANSWERS, with_shapes=False)

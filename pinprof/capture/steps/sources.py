@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pinprof.program.hooks import contained, replaced
+from pinprof.trace.decoding import MARK
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -198,7 +199,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
 
     Modules without children and parameters, such as losses, do not count. Calls of all modules become slower, or only
     those of the class `of`. This changes `__call__`: torch's own hooks would slow each call down more, and make
-    torch.compile compile again.
+    torch.compile compile again. While a profiler records, each call gets a mark of its batch, if it has one.
     """
     import torch
 
@@ -211,6 +212,11 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
         original = getattr(module, "_orig_mod", module)  # the module that torch.compile wraps
         return StepEvent(MODULE, id(module), type(original).__name__)
 
+    @contained
+    def marked(args: tuple[Any, ...], options: dict[str, Any]) -> AbstractContextManager[Any] | None:
+        size = _batch_size(args, options) if torch._C._autograd._profiler_enabled() else None  # noqa: SLF001  no public name
+        return torch.profiler.record_function(f"{MARK}{size[0]}x{size[1]}") if size else None
+
     def change(call: Callable[..., Any]) -> Callable[..., Any]:
         def call_module(self: "Module", /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`
             compiling = torch.compiler.is_dynamo_compiling()  # first: compiled code must not depend on what follows
@@ -222,7 +228,8 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
                 if event is None:
                     return call(self, *args, **options)
                 saw(event, self)
-                output = call(self, *args, **options)
+                with marked(args, options) or nullcontext():
+                    output = call(self, *args, **options)
                 returned(event, output)
                 return output
             finally:
@@ -233,6 +240,23 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
 
     with replaced(of or torch.nn.Module, "__call__", change):
         yield
+
+
+TOKENS: Final = ("input_ids", "inputs_embeds")
+"""What models of transformers call their tokens; others get them as the first tensor of whole numbers in rows."""
+
+
+def _batch_size(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, int] | None:
+    """Return how many requests, and tokens of each, a call of a language model gets; None of another module."""
+    from torch import Tensor, int32, int64
+
+    for name in TOKENS:
+        if isinstance(tokens := options.get(name), Tensor):
+            return (tokens.shape[0], tokens.shape[1]) if tokens.ndim > 1 else None
+    for value in (*args, *options.values()):
+        if isinstance(value, Tensor) and value.ndim == 2 and value.dtype in {int32, int64}:  # noqa: PLR2004  a row per request
+            return value.shape[0], value.shape[1]
+    return None
 
 
 @contextmanager

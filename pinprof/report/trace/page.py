@@ -37,7 +37,7 @@ GROUPS = {
     **dict.fromkeys(("kernels", "collectives"), "Kernels"),
     **dict.fromkeys(("waits", "idle", "copies", "input"), "Waits"),
     **dict.fromkeys(("host", "ops"), "Host"),
-    **dict.fromkeys(("steps", "course"), "Steps"),
+    **dict.fromkeys(("steps", "serving", "course"), "Steps"),
 }
 """The group of each section below the timeline, in order; a link at the top leads to each group."""
 MAX_GPUS = 4

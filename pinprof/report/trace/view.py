@@ -264,8 +264,9 @@ def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
         of_batch, rate = counted(phase.tokens, "token"), phase.tokens / phase.step_ns * SECOND_NS
         tokens = f" and {of_batch}, {rate:,.0f} tokens per second"
     yield f"{counted(phase.count, 'batch', 'batches')}{requests}{tokens}"
-    graphs = f"{how_many(phase.graphs)} of them of CUDA graphs" if phase.graphs else "none of a CUDA graph"
-    yield f"{how_many(phase.launches)} launches, {graphs}"
+    if phase.launches:
+        graphs = f"{how_many(phase.graphs)} of them of CUDA graphs" if phase.graphs else "none of a CUDA graph"
+        yield f"{how_many(phase.launches)} launches, {graphs}"
     if phase.idle_ns >= LEAST_IDLE * phase.step_ns:
         fills = [f"{duration(ns)} in {shortened(mark, LONGEST_MARK)}" for mark, ns in phase.fills]
         within = f", of it {', '.join(fills)}" if fills else ""
