@@ -80,11 +80,14 @@ class Rerun:
         ]
         return without_waits(self.details.syncs, sites)
 
+    @cached_property
+    def collectives(self) -> frozenset[int]:
+        """The rows of the kernels of collectives."""
+        return frozenset(np.flatnonzero(is_collective_kernel(self.details.trace.gpu)).tolist())
+
     def without_collectives(self) -> Pace:
         """Return the pace with collectives that take no time."""
-        rows = frozenset(np.flatnonzero(is_collective_kernel(self.details.trace.gpu)).tolist())
-        if not rows:
-            return self.unchanged
+        rows = self.collectives
         (program,) = self.replay.programs
         calls = tuple(
             structs.replace(

@@ -76,6 +76,8 @@ def without(pace_of: Callable[[Rerun], Pace]) -> CostOf:
     """Return the function that gives a limit's cost; without the limit, the program runs at this pace."""
 
     def cost(name: LimitName, rerun: Rerun) -> LimitCost:
+        if name == COMMUNICATION and not rerun.collectives:
+            return LimitCost(name, 0.0, (0.0, 0.0))
         replay, step, after = rerun.replay, rerun.replay.step, pace_of(rerun)
         saved, shown = max(replay.step_ns - after.step_ns, 0.0), shown_of(rerun.profile, name)
         ns = low = high = min(saved, shown)

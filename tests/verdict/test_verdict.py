@@ -231,3 +231,9 @@ def test_a_cause_about_the_least_that_is_named_gives_way_to_a_gpu_that_nearly_al
     copies = next(cost for cost in verdict.costs if cost.cause == "copy")
     assert copies.range_ns[0] < 0.1 * (verdict.step_ns or 0.0) < copies.range_ns[1]
     assert verdict.cause == "gpu"
+
+
+def test_where_the_trace_has_no_collective_collectives_cost_nothing() -> None:
+    verdict = findings_of(launching).verdict
+    (cost,) = [cost for cost in verdict.costs if cost.cause == "communication"]
+    assert (cost.ns, cost.range_ns) == (0.0, (0.0, 0.0))
