@@ -36,6 +36,8 @@ PRODUCT: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|convol
 CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")
 """Ops and kernels that choose the next token."""
 ATTENTION: Final = re.compile(r"softmax|attention", re.IGNORECASE)
+MOST: Final = 10**9
+"""A larger number of requests or tokens is corrupt."""
 FEWEST_DECODES: Final = 3
 """Fewer calls that decode, in a row where their sizes are unknown, do not show that a program makes tokens singly."""
 
@@ -157,7 +159,7 @@ def _launches(rows: _Rows, kernel: re.Pattern[str], around: Int64s) -> Bools:
 def _size_of(text: bytes | None) -> tuple[int, int]:
     """Return requests and tokens of a lookup; -1 where its shapes do not say them."""
     indices = dims[1] if len(dims := _dims(text)) > 1 else []
-    if len(indices) != 2:  # noqa: PLR2004  a row per request
+    if len(indices) != 2 or not all(0 < side <= MOST for side in indices):  # noqa: PLR2004  a row per request
         return NONE, NONE
     return indices[0], indices[0] * indices[1]
 

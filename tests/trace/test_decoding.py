@@ -135,7 +135,20 @@ def test_marks_of_a_classifier_are_no_decodes() -> None:
     assert not decodes_of(marked("8x30", "8x1", "8x12", "8x30", "8x9").read())
 
 
-@pytest.mark.parametrize("dims", [[], [TOKENS], "broken", [TOKENS, "x"], [TOKENS, [4]], {"a": 1}])
+@pytest.mark.parametrize(
+    "dims",
+    [
+        [],
+        [TOKENS],
+        "broken",
+        [TOKENS, "x"],
+        [TOKENS, [4]],
+        {"a": 1},
+        [TOKENS, [10**18, 10**18]],
+        [TOKENS, [2**70, 1]],
+        [TOKENS, [-1, 1]],
+    ],
+)
 def test_shapes_of_any_form_are_read(dims: object) -> None:
     builder = answered(TWO_ANSWERS, with_shapes=False)
     for event in builder.events:

@@ -172,7 +172,7 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     noted = trace.run.noted_in(RECORDED) if trace.run else []
     kinds = noted[step.step] if len(noted) == len(trace.steps) else set()
     named = [words for kind, words in IRREGULAR_WORK.items() if kind in kinds]
-    why = WHY_SERVED if is_serving(trace.steps) else WHY
+    why = WHY_SERVED if is_serving(trace.steps) or len(trace.model_calls) else WHY
     return f"it has {' and '.join(named)} in it" if named else why[step.reason]
 
 
