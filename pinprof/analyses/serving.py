@@ -79,12 +79,16 @@ def batch_of(mark: str) -> MarkedBatch | None:
 def measure_serving(trace: Trace, idle_of_gpus: Sequence[Intervals]) -> tuple[ServingPhase, ...]:
     """Return the phases of a server's batches; none where the steps are no batches, or nothing shows what they do.
 
-    Of several GPUs the one that is idle for the shortest time counts. Decodes unlike the others are left out.
+    Of several GPUs the one that is idle for the shortest time counts. Decodes unlike the others are left out, and the
+    last step, which may have the end of the recording in it.
     """
     batches = _batches(trace)
     is_marked = bool(batches)
     batches = batches or _batches_of_calls(trace)
-    batches = {step: batch for step, batch in batches.items() if trace.steps.complete[step] or batch.phase != DECODE}
+    is_usual, last = trace.steps.complete, len(trace.steps) - 1
+    batches = {step: batch for step, batch in batches.items() if is_usual[step] or batch.phase != DECODE}
+    if len(batches) > 1:
+        batches.pop(last, None)
     idle = min(idle_of_gpus, key=length, default=NEVER)
     steps, graphs = trace.steps, trace.calls.named(GRAPH_LAUNCH.search)
     times = {

@@ -69,7 +69,7 @@ def find_model_calls(
     if ops.named(lambda name: name.startswith(BACKWARD_OPS)).any() or annotations.named(OPTIMIZER_MARK.match).any():
         return no_model_calls()
     if len(marked):
-        marked = marked[of_busiest(annotations, marked)]
+        marked = outer(annotations, marked[of_busiest(annotations, marked)])
         sizes = [_size_in(annotations.name_of(row)) for row in marked.tolist()]
         found = _calls_at(annotations.start_ns[marked], annotations.end_ns[marked], sizes)
     else:

@@ -130,6 +130,11 @@ def test_calls_of_a_language_model_are_batches() -> None:
     assert dict(decode.fills) == {"Python": 925_000, "aten::embedding": 20_000, "aten::mm": 20_000}
 
 
+def test_the_last_step_is_left_out_as_its_end_may_be_that_of_the_recording() -> None:
+    (_, decode) = details_of(generated(calls_per_step=1)).serving
+    assert decode.count == 6
+
+
 def test_a_step_with_one_call_is_its_batch_and_one_with_several_is_none() -> None:
     assert [phase.name for phase in details_of(generated(calls_per_step=1)).serving] == ["prefill", "decode"]
     assert details_of(generated(calls_per_step=4)).serving == ()

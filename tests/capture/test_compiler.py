@@ -116,6 +116,22 @@ def test_calls_of_modules_that_are_reported_are_not_compiled_by_themselves() -> 
     assert names == ["forward"]
 
 
+@pytest.mark.usefixtures("compiling")
+def test_what_was_compiled_under_an_earlier_report_is_reported_once() -> None:
+    class Counting(Observer):
+        calls = 0
+
+        def saw(self, _: StepEvent, __: Any = None) -> None:
+            Counting.calls += 1
+
+    with reporting_modules(Counting()):
+        module = compiled(Layers())
+    with reporting_modules(Counting(), type(module)):
+        module(torch.ones(4))
+    assert Counting.calls == 1
+    assert "saw" not in [code.co_name for code in torch._dynamo.utils.get_compilation_metrics()]
+
+
 def test_what_a_version_of_torch_does_not_note_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = SimpleNamespace(co_filename="net.py", co_firstlineno=3, co_name="forward")
     utils = SimpleNamespace(get_compilation_metrics=lambda: [SimpleNamespace(), compiled])

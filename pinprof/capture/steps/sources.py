@@ -220,7 +220,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
     def change(call: Callable[..., Any]) -> Callable[..., Any]:
         def call_module(self: "Module", /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`
             compiling = torch.compiler.is_dynamo_compiling()  # first: compiled code must not depend on what follows
-            if compiling or getattr(within, "now", False):
+            if compiling or not is_placed or getattr(within, "now", False):
                 return call(self, *args, **options)
             within.now = True
             try:
@@ -238,8 +238,12 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
         _leave_to_python(call_module, with_callees=False)  # as torch leaves its own `Module.__call__`
         return call_module
 
-    with replaced(of or torch.nn.Module, "__call__", change):
-        yield
+    is_placed = True
+    try:
+        with replaced(of or torch.nn.Module, "__call__", change):
+            yield
+    finally:
+        is_placed = False  # what the program has compiled meanwhile keeps the changed `__call__`
 
 
 TOKENS: Final = ("input_ids", "inputs_embeds")
