@@ -16,6 +16,7 @@ from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError
+from pinprof.program.machine import CudaClock
 from pinprof.trace.info import HostMemory
 from pinprof.trace.run_log import RUN_KEY
 
@@ -90,6 +91,35 @@ def test_plain_window_of_slow_steps_ends_after_its_most_seconds(record: Record, 
     slower = run(record(windows), clock, [30_000.0] * 6)
     assert slower.plain is not None
     assert slower.plain.steps == 3
+
+
+def step_unsteadily(recording: Recording, clock: FakeClock, number: int) -> None:
+    clock.time_ns += (10 if number % 10 < 5 else 100) * MS
+    recording.step()
+
+
+def unknown_steps(recording: Recording, clock: FakeClock) -> None:
+    numbers = iter(range(2000))
+    while not recording.done:
+        step_unsteadily(recording, clock, next(numbers))
+
+
+def known_steps(recording: Recording, clock: FakeClock) -> None:
+    for number in range(2000):
+        step_unsteadily(recording, clock, number)
+
+
+@pytest.mark.parametrize(("steps", "timed"), [(unknown_steps, 90), (known_steps, 360)])
+def test_unsteady_steps_are_timed_for_less_long_where_nobody_knows_how_many_are_left(
+    record: Record, clock: FakeClock, steps: Callable[[Recording, FakeClock], None], timed: int
+) -> None:
+    """Of 55 ms on average: 5 s, or 20 s."""
+    clock.kind = CudaClock.kind
+    with record(RecordingOptions(steps=2)) as recording:
+        steps(recording, clock)
+    (warm_up, plain, *_) = json.loads(recording.path.read_text())[RUN_KEY]["windows"]
+    assert warm_up == ["warm-up", pytest.approx(10 + 55, abs=6)]  # 3 s
+    assert plain == ["plain", pytest.approx(timed, abs=10)]
 
 
 def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:

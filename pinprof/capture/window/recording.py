@@ -293,14 +293,15 @@ class Recording:
         """Return whether to wait for steady steps; this process may become a rank of a job meanwhile."""
         return not self._is_short() and (self._agreement is None or self._agreement.in_contact)
 
-    def _is_short(self) -> bool:
-        """Return whether the program may have too few steps for the windows to come; the ranks of a job never do."""
-        if self.beyond_epoch:
-            return False
+    def _is_short(self) -> bool | None:
+        """Return whether the program may have too few steps for the windows to come; None where nobody knows.
+
+        The ranks of a job never do.
+        """
         options, known = self.options, (self.journal.steps_left, self._loops.steps_left(len(self.journal)))
         left = min((steps for steps in known if steps is not None), default=None)
-        if left is None:
-            return False
+        if left is None or self.beyond_epoch:
+            return None
         if options.times_only:
             return left <= options.plain_steps + SPARE
         lines = WARM_UP_STEPS + options.line_steps if uses_cuda() else 0

@@ -49,8 +49,10 @@ def _is_over(marks_ns: Sequence[int], options: RecordingOptions, is_filling: Cal
     steps = len(marks_ns) - 1
     if steps < options.warmup:
         return False
-    too_long = steps >= options.most_warmup or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S
-    return too_long or (not is_filling() and is_steady([end - start for start, end in pairwise(marks_ns)]))
+    if steps >= options.most_warmup or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S:
+        return True
+    is_unsteady = marks_ns[-1] - marks_ns[options.warmup] >= UNSTEADY_S * NS_PER_S
+    return not is_filling() and (is_unsteady or is_steady([end - start for start, end in pairwise(marks_ns)]))
 
 
 def is_steady(times: Sequence[int]) -> bool:
@@ -62,8 +64,12 @@ def is_steady(times: Sequence[int]) -> bool:
     return abs(late - early) <= STEADY * max(late, early)
 
 
+UNSTEADY_S = 3.0
+"""Steps that are not steady for this time behind the first ones will not become so soon: many programs are short."""
+
 LONGER, ENOUGH_S = 20, 5.0
-"""With a GPU, the window ends after LONGER times its steps and ENOUGH_S, precise or not: many programs are short."""
+"""With a GPU, the window ends after ENOUGH_S, precise or not, where nobody knows how many steps are left: many programs
+are short. Otherwise it goes on until it also has LONGER times its steps."""
 
 NEXT_LOOK = 1.25
 """The precision is calculated again after NEXT_LOOK times the steps of the last time."""
@@ -83,7 +89,7 @@ class PlainWindow:
 
 
 def plain_window(
-    journal: "Journal", options: RecordingOptions, is_short: Callable[[], bool] = lambda: False
+    journal: "Journal", options: RecordingOptions, is_short: Callable[[], bool | None] = lambda: None
 ) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
     """Wait at every step boundary until the window is long enough; return the step, and the stacks of regular steps.
 
@@ -91,7 +97,7 @@ def plain_window(
     host's time between the ends without pinprof's own, in which the GPU may have worked; and the GPU's time in its
     current stream, which may have had only a part of the work. With a GPU the window goes on until the mean is precise
     enough: launches stay slower after a profiler, by a third on an H100 (torch 2.11), so later steps cannot help. If
-    the program `is_short` of further steps, the window ends after a few.
+    the program `is_short` of further steps, the window ends after a few; where that is None, nobody knows.
     """
     clock, first = journal.renew_clock(), len(journal)
     clock.synchronize()
@@ -112,7 +118,7 @@ def plain_window(
 
 
 def _plain_steps(
-    journal: "Journal", options: RecordingOptions, first: int, start_ns: int, is_short: Callable[[], bool]
+    journal: "Journal", options: RecordingOptions, first: int, start_ns: int, is_short: Callable[[], bool | None]
 ) -> Generator[Progress, None, None]:
     clock = journal.clock
     while not options.is_plain_over(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
@@ -122,7 +128,9 @@ def _plain_steps(
     if clock.kind == CudaClock.kind:
 
         def is_over(steps: int, seconds: float) -> bool:
-            return (steps >= LONGER * options.plain_steps and seconds >= ENOUGH_S) or is_short()
+            is_near_end = is_short()
+            is_long = seconds >= ENOUGH_S and (steps >= LONGER * options.plain_steps or is_near_end is None)
+            return is_long or bool(is_near_end)
 
         yield from until_precise(journal, options, is_over)
 
