@@ -1,6 +1,7 @@
 """Batches of a server by phase: steps of 1000 us, each with a mark of 600 us that says the batch."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from decoding import answered
@@ -105,7 +106,7 @@ def test_the_document_holds_the_phases_in_milliseconds() -> None:
 
 
 def test_the_report_says_how_fast_tokens_are_made_and_what_fills_the_idle_time() -> None:
-    section = serving_section(measure(served([PREFILL, *[DECODE] * 6])).serving)
+    section = serving_section(measure(served([PREFILL, *[DECODE] * 6])))
     assert [fact.name for fact in section.facts] == ["prefill", "decode"]
     (brief,) = section.brief
     assert brief == (
@@ -144,8 +145,17 @@ def test_without_shapes_requests_are_unknown() -> None:
     trace = answered([(4, 100), *[(4, 1)] * 7], with_shapes=False).read()
     (_, decode) = trace_of(measure(trace), Findings()).serving
     assert (decode.requests, decode.tokens, decode.count) == (None, None, 6)
-    (brief,) = serving_section(measure(trace).serving).brief
+    (brief,) = serving_section(measure(trace)).brief
     assert str(brief).startswith("Batches of decode: 1.00 ms as traced, 6 batches; 3 launches, none of a CUDA graph;")
+
+
+@pytest.mark.parametrize(("prompt", "by_pinprof", "told"), [(1, True, True), (100, True, False), (1, False, False)])
+def test_a_recording_without_a_prefill_says_how_to_get_one(prompt: int, by_pinprof: bool, told: bool) -> None:
+    builder = answered([(4, prompt), *[(4, 1)] * 7])
+    builder.op("aten::scaled_dot_product_attention", 150, 20)
+    trace = builder.read()
+    profile = measure(replace(trace, info=replace(trace.info, by_pinprof=by_pinprof)))
+    assert any("pinprof run --steps" in str(note) for note in serving_section(profile).notes) is told
 
 
 def test_the_page_shows_the_phases_of_a_server_and_of_a_language_model() -> None:

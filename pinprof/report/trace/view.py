@@ -1,6 +1,6 @@
 """The sections of the full report on a trace, in the order of the terminal and the page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
@@ -92,7 +92,7 @@ def event_sections(
     has the first `rows` of waits, lines, kernels and ops, None for all.
     """
     if profile.serving:
-        yield serving_section(profile.serving)
+        yield serving_section(profile)
     if profile.whole_run:
         yield from course_sections(profile.whole_run, profile.step_ns)
     if profile.copies:
@@ -249,12 +249,17 @@ def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
         yield f"{on_gpu}another {duration(outside)} of the {whole} lie before its first work or after its last"
 
 
-def serving_section(phases: Sequence[ServingPhase]) -> Section:
+MORE_STEPS = "no prefill is in the recorded steps: `pinprof run --steps 100` records more of them"
+
+
+def serving_section(profile: Profile) -> Section:
     """Return the batches of requests by phase."""
+    phases = profile.serving
     facts = [Fact(BATCHES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase))) for phase in phases]
     decode = next((fact for phase, fact in zip(phases, facts, strict=True) if phase.name == DECODE), facts[0])
     brief = f"Batches of {decode.name}: {decode.number} as traced, {decode.meaning}."
-    return Section("Prefill and decode, as traced", facts=facts, brief=[brief], name="serving")
+    notes = [MORE_STEPS] if profile.info.by_pinprof and [phase.name for phase in phases] == [DECODE] else []
+    return Section("Prefill and decode, as traced", facts=facts, notes=notes, brief=[brief], name="serving")
 
 
 def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
