@@ -1,4 +1,4 @@
-"""Recordings of generate, gpt-fast and a loop by hand: each prefill and decode is found, and what to do fits."""
+"""Recordings of generate, gpt-fast and loops by hand: each prefill and decode is found, and what to do fits."""
 
 import json
 from typing import Any
@@ -23,3 +23,11 @@ def test_each_prefill_and_decode_of_a_program_without_marks_is_found(name: str) 
     assert (prefill.graphs, decode.graphs) == (0, truth["graphs"])
     fixes = [finding.fix for finding in analysis.findings if finding.rule.id == "PIN601"]
     assert [truth["advice"] in fix for fix in fixes] == ([True] if truth["advice"] else [])
+
+
+def test_pinprof_run_marks_the_size_of_each_call() -> None:
+    analysis = analysis_of(FOLDER / "kv_batch.json.gz")
+    assert analysis.trace.model_calls.decodes.tolist() == [True] * 5
+    (decode,) = analysis.profile.serving
+    assert (decode.name, decode.requests, decode.tokens, decode.count) == ("decode", 8, 8, 4)  # the last one has no end
+    assert analysis.profile.steps.source == "profiler_step"
