@@ -18,7 +18,7 @@ from pinprof.trace.frames import (
     package_file,
     tensor_method,
 )
-from pinprof.trace.lines import Place, SourceLine
+from pinprof.trace.lines import OpPlace, Place, SourceLine
 from pinprof.trace.links import enclosing, follow, outermost, within
 from pinprof.trace.sources import Sources, call_line, fits
 from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace
@@ -116,8 +116,30 @@ def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine
 
 def usual_place(trace: Trace, calls: Int64s, sources: Sources) -> Place:
     """Return the place from which most of the calls were made; an empty one if no place is known."""
-    places = [line.place for line in call_places(trace, calls, sources) if line]
+    if len(trace.functions):
+        places = [line.place for line in call_places(trace, calls, sources) if line]
+    else:
+        known = {place.op: place.place for place in trace.info.op_places}
+        places = [known[name] for name in _outermost_names(trace, calls) if name in known]
     return max(dict.fromkeys(places), key=places.count) if places else Place()
+
+
+def places_of_ops(trace: Trace, sources: Sources) -> list[OpPlace]:
+    """Return the ops of those names that launch work from a single place of the user's code."""
+    calls = np.flatnonzero(trace.launches_work)
+    places: defaultdict[str, set[Place | None]] = defaultdict(set)
+    for name, line in zip(_outermost_names(trace, calls), call_places(trace, calls, sources), strict=True):
+        places[name].add(line.place if line else None)
+    return [
+        OpPlace(name, place.file, place.line, place.function)
+        for name, (place, *others) in places.items()
+        if name and not others and place and place.file is not None and place.function is not None
+    ]
+
+
+def _outermost_names(trace: Trace, calls: Int64s) -> list[str]:
+    """Return the names of the outermost ops around calls, empty ones for none."""
+    return [trace.ops.name_of(op) if op != NONE else "" for op in outermost_op(trace, calls).tolist()]
 
 
 def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[SourceLine | None], Int64s]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pinprof.trace.constructors import Made
-from pinprof.trace.lines import Contexts, DebugModeWaits, PauseCode, RecordedLines
+from pinprof.trace.lines import Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
 from pinprof.trace.sampled_stacks import HostProfile
 
 
@@ -92,6 +92,8 @@ class Info:
     contexts: Contexts | None = None
     backward: tuple[PauseCode, ...] = ()
     """The Python code that backward passes called, such as hooks, in steps that were recorded with Python functions."""
+    op_places: tuple[OpPlace, ...] = ()
+    """Where the ops of some names are called, as such steps showed it."""
     watched: DebugModeWaits | None = None
     loaders_pin: bool | None = None
     """Whether the active DataLoaders had `pin_memory=True`; None also without any, or if only some had."""

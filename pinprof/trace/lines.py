@@ -124,6 +124,25 @@ def lines_of_metadata(entry: object) -> tuple[RecordedLines, ...]:
     return converted(entry, tuple[RecordedLines, ...]) or ()
 
 
+OPS_KEY = "pinprof_ops"
+"""Key of the places of ops in the trace file."""
+
+
+@dataclass(frozen=True)
+class OpPlace(Placed):
+    """The only place in the user's own code from which the ops of one name launch work."""
+
+    op: str
+    file: str
+    line: int | None
+    function: str
+
+
+def ops_of_metadata(entry: object) -> tuple[OpPlace, ...]:
+    """Return the places of ops from pinprof's metadata; none if they are missing or malformed."""
+    return converted(entry, tuple[OpPlace, ...]) or ()
+
+
 BACKWARD_KEY = "pinprof_backward"
 """Key of the Python code of backward passes in the trace file."""
 

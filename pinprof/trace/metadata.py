@@ -8,7 +8,13 @@ import numpy as np
 from pinprof.document import converted
 from pinprof.trace.constructors import Made
 from pinprof.trace.info import Device, HostMemory, Info, PlainStep, UnreadGradients
-from pinprof.trace.lines import backward_of_metadata, contexts_of_metadata, lines_of_metadata, watched_of_metadata
+from pinprof.trace.lines import (
+    backward_of_metadata,
+    contexts_of_metadata,
+    lines_of_metadata,
+    ops_of_metadata,
+    watched_of_metadata,
+)
 from pinprof.trace.reader.events import Metadata
 from pinprof.trace.run_log import RunLog, run_of_metadata
 from pinprof.trace.sampled_stacks import host_of_metadata
@@ -36,6 +42,7 @@ def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
         lines=lines_of_metadata(_decoded(metadata.lines)),
         contexts=contexts_of_metadata(_decoded(metadata.contexts)),
         backward=backward_of_metadata(_decoded(metadata.backward)),
+        op_places=ops_of_metadata(_decoded(metadata.ops)),
         watched=watched_of_metadata(_decoded(metadata.watched)),
         loaders_pin=converted(pinprof.get("loaders_pin"), bool),
         made=converted(pinprof.get("made"), Made),

@@ -130,6 +130,17 @@ def test_the_code_that_backward_passes_call_is_learned(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+def test_the_line_of_an_op_is_learned(tmp_path: Path) -> None:
+    points = torch.randn(2048, 64, device="cuda")
+    with profile(tmp_path / "out.json.gz", steps=3, warmup=3, plain_steps=3, plain_seconds=0.0) as recording:
+        while not recording.done:
+            torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")  # cdist
+            recording.step()
+    (finding,) = (f for f in analyse(read_trace(tmp_path / "out.json.gz")).findings if f.rule.id == "PIN705")
+    assert finding.evidence.line == marked("cdist")
+
+
+@pytest.mark.gpu
 def test_no_line_is_named_that_does_not_wait(sites: list[Site]) -> None:
     here = [number for number, line in enumerate(Path(__file__).read_text().splitlines(), start=1) if "  # " in line]
     lines = {site.line for site in sites if site.line and (site.file or "").endswith("test_lines.py")}

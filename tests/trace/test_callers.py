@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.callers import call_places, calling_function, stack_of
+from pinprof.trace.callers import call_places, calling_function, places_of_ops, stack_of, usual_place
+from pinprof.trace.lines import OPS_KEY, OpPlace, Place
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import Int64s
 
@@ -194,3 +196,26 @@ def test_waits_of_other_threads_do_not_belong_to_backward(program: Path) -> None
     wait(builder, 100, thread=777)
     builder.kernel(310, 5, launch=302)
     assert place(builder, program) == (None, None, None)
+
+
+def test_the_place_of_an_op_is_known_where_it_is_the_only_one(program: Path) -> None:
+    """And then that of the same op in a trace without functions."""
+    builder = TraceBuilder()
+    for number, function in enumerate(("train.py(3): train", "train.py(9): check", "torch/nn/functional.py(1): mse")):
+        begin = 100 * number
+        builder.function(function, begin, 90)
+        for position, op in enumerate(("aten::add", "aten::item")[: 1 + (number == 1)]):
+            at = begin + 10 + 30 * position
+            builder.op(op, at, 20)
+            builder.op("aten::inner", at + 2, 15)
+            builder.kernel(at + 10, 5, launch=at + 5)
+    marked = builder.read()
+    learned = places_of_ops(marked, Sources(str(program / "trace.json")))
+    assert learned == [OpPlace("aten::item", "train.py", None, "check")]
+    builder.events = [event for event in builder.events if event["cat"] != "python_function"]
+    builder.metadata[OPS_KEY] = to_builtins(learned)
+    lean = builder.read()
+    launching = np.flatnonzero(lean.launches_work)
+    sources = Sources(lean.path)
+    assert usual_place(lean, launching[2:3], sources) == Place("train.py", None, "check")
+    assert usual_place(lean, launching[:1], sources) == Place()

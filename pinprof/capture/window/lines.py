@@ -33,12 +33,14 @@ from pinprof.program.hooks import contained
 from pinprof.program.machine import uses_cuda
 from pinprof.program.waits import noticing
 from pinprof.trace import read_trace
+from pinprof.trace.callers import places_of_ops
 from pinprof.trace.idle_times import launching_threads, python_in_nodes
 from pinprof.trace.lines import (
     BACKWARD_KEY,
     CONTEXTS_KEY,
     LINE_MARK,
     LINES_KEY,
+    OPS_KEY,
     WATCHED_KEY,
     DebugModeWaits,
     SourceLine,
@@ -117,10 +119,12 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: P
             raise CaptureError(str(exc)) from exc
     stalls = measure_stalls(trace)
     lines = lines_of_stalls(trace, stalls, recorder.lines)
-    code = code_in_pauses(trace, Sources(""), python_in_nodes(trace, launching_threads(trace)))
+    sources = Sources("")
+    code = code_in_pauses(trace, sources, python_in_nodes(trace, launching_threads(trace)))
     return {
         LINES_KEY: learn_lines(trace, stalls, lines),
         CONTEXTS_KEY: learn_contexts(trace, stalls, lines),
+        OPS_KEY: places_of_ops(trace, sources),
         BACKWARD_KEY: [place for place in code.places if place.ns] if code else [],
     }
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from pinprof.trace.lines import BACKWARD_KEY, CONTEXTS_KEY, LINES_KEY, WATCHED_KEY
+from pinprof.trace.lines import BACKWARD_KEY, CONTEXTS_KEY, LINES_KEY, OPS_KEY, WATCHED_KEY
 from pinprof.trace.run_log import RUN_KEY
 from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY
 from pinprof.trace.tables import NONE
@@ -100,6 +100,7 @@ class Metadata(msgspec.Struct):
     lines: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=LINES_KEY)
     contexts: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=CONTEXTS_KEY)
     backward: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=BACKWARD_KEY)
+    ops: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=OPS_KEY)
     watched: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=WATCHED_KEY)
     host: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=HOST_KEY)
     worker: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=WORKER_KEY)
