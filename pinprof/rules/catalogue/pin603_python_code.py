@@ -1,3 +1,4 @@
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +55,7 @@ CONSTANTS = frozenset(
     | {"parameters", "named_parameters", "modules", "named_modules", "buffers", "named_buffers"}
 )
 """Functions whose result is the same in each step of most programs."""
+RARELY = "Do it every N steps, in another process, or with operations on tensors or arrays."
 PROGRESS = "Update the progress bar less often: tqdm(..., mininterval=1), and set_postfix() every N steps."
 LOGGING = "Log every N steps."
 LOGGERS = frozenset({"logging", "loguru", "mlflow", "rich", "tensorboard", "tensorboardX", "wandb"})
@@ -107,16 +109,14 @@ def _how_to_spare(
     in_hooks = paused is not None and paused.in_hooks
     if not is_of_a_server(details.trace):
         if paused and paused.code and paused.code.places:
-            first, own = paused.code.places[0], OF_HOOK if in_hooks else LOOP
-            return _advice(first.package, first.called) if first.package or first.called else own
+            return _advice_on(paused.code.places[0], in_hooks=in_hooks)
         call = _library_of(*lines[0]) if lines else None
         if call:
             return _advice(call.package, (*call.names, *_parts(profile.host, lines[0][0])[:1]))
         if lines and _is_one_pause(profile, lines[0][1]):
             return LOOP
-    of_torch = (
-        paused and paused.phase == OPTIMIZER and profile.host and not lines
-    )  # samples would show the program's own
+    # samples would show the program's own
+    of_torch = paused is not None and paused.phase == OPTIMIZER and profile.host is not None and not lines
     how = OF_HOOK if in_hooks else OF_TORCH if of_torch else how_to_spare(details, place)
     is_seen = profile.host is not None or len(details.trace.functions)
     return how if is_seen else f"{how or RULE.fix} {RECORD}"
@@ -209,6 +209,13 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     return text
 
 
+def _advice_on(code: PauseCode, *, in_hooks: bool) -> str:
+    """Return what to do about code that takes most of the pauses."""
+    if in_hooks and code.package != "torch":
+        return OF_HOOK
+    return _advice(code.package, code.called) if code.package or code.called else LOOP
+
+
 def _advice(package: str, called: Sequence[str]) -> str:
     """Return what to do about a library's function."""
     if package == "tqdm":
@@ -219,6 +226,8 @@ def _advice(package: str, called: Sequence[str]) -> str:
         return ONCE
     if package == "torch":
         return OF_TORCH
+    if package in sys.stdlib_module_names:
+        return f"{RARELY} {ONCE}"
     return f"It is the work of {package or 'a library'}: look for a setting that turns it off or makes it rarer. {ONCE}"
 
 
