@@ -152,6 +152,12 @@ def loaders_pin() -> bool | None:
     return pin.pop() if len(pin) == 1 else None
 
 
+def tries_convolutions() -> bool | None:
+    """Return whether cuDNN tries its kernels for each new convolution; None where results have to be the same again."""
+    cudnn: Any = torch.backends.cudnn
+    return None if cudnn.deterministic or torch.are_deterministic_algorithms_enabled() else bool(cudnn.benchmark)
+
+
 def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
     """Return how much memory is pinned now, and how much the machine has.
 

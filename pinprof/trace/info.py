@@ -97,6 +97,8 @@ class Info:
     watched: DebugModeWaits | None = None
     loaders_pin: bool | None = None
     """Whether the active DataLoaders had `pin_memory=True`; None also without any, or if only some had."""
+    tries_convolutions: bool | None = None
+    """Whether torch.backends.cudnn.benchmark was on; None also where the program asks for determinism."""
     made: Made | None = None
     """The DataLoaders and optimizers of the program; None where pinprof did not record it."""
     host_memory: HostMemory | None = None

@@ -45,6 +45,7 @@ def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
         op_places=ops_of_metadata(_decoded(metadata.ops)),
         watched=watched_of_metadata(_decoded(metadata.watched)),
         loaders_pin=converted(pinprof.get("loaders_pin"), bool),
+        tries_convolutions=converted(pinprof.get("tries_convolutions"), bool),
         made=converted(pinprof.get("made"), Made),
         host_memory=converted(pinprof.get("host_memory"), HostMemory),
         profiled=converted(pinprof.get("profiled"), bool) or False,

@@ -126,7 +126,7 @@ def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profile
     run(record(TWO_OF_EACH), clock, [2.0] * 8)
     described = profiler.metadata["pinprof"]
     versions = {"pinprof_version", "torch_version", "cuda_version"}
-    of_memory = {"host_memory", "loaders_pin", "unread", "profiled"}
+    of_memory = {"host_memory", "loaders_pin", "unread", "profiled", "tries_convolutions"}
     assert described.keys() == {*versions, *of_memory, "gpu", "made", "marker", "plain", "spawned", "steps_before"}
     assert described["torch_version"] == torch.__version__
     assert described["plain"] == {

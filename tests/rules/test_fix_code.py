@@ -1008,6 +1008,24 @@ def distances(texts: Texts, device: str, _folder: Path) -> None:
     torch.testing.assert_close(texts.code(x=x, y=y)["d"], texts.before(x=x, y=y)["d"], rtol=1e-3, atol=1e-3)
 
 
+@trial("PIN706")
+def tried_convolutions(texts: Texts, device: str, _folder: Path) -> None:
+    values = []
+    for kind in ("before", "code"):
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3)).to(device)
+        batches = [(torch.randn(4, 3, 8, 8, device=device), torch.randn(4, 4, 4, 4, device=device)) for _ in range(3)]
+        names = {"model": model, "batches": batches, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+        try:
+            texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss, "torch": torch})
+            assert torch.backends.cudnn.benchmark is (kind == "code")
+        finally:
+            torch.backends.cudnn.benchmark = False
+        values.append([parameter.detach() for parameter in model.parameters()])
+    for one, other in zip(*values, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
 def test_the_texts_of_every_rule_are_run() -> None:
     assert set(TRIALS) == {rule.id for rule in RULES}
 

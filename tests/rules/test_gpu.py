@@ -111,6 +111,20 @@ def distances(norm: str, length: float) -> Scene:
     )
 
 
+def convolving(*, tried: bool | None = False, length: float = 600, grows: float = 0) -> Scene:
+    """Convolutions of 600 us and their backward, in a program that has not let cuDNN try its kernels."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.metadata["pinprof"] = {"tries_convolutions": tried}
+        lasts = length * (1 + grows * start / 1000)
+        parts = (("aten::cudnn_convolution", OF_TF32, lasts), ("aten::convolution_backward", OF_TF32, 40))
+        busy(*parts, ("aten::add", "elementwise", 920 - lasts))(builder, start)
+
+    return scene
+
+
+untried, tried, deterministic = convolving(), convolving(tried=True), convolving(tried=None)
+few_convolutions, of_other_sizes = convolving(length=100), convolving(grows=0.1)
 unread, hardly_unread = unread_gradients(2_457_600), unread_gradients(99_999)
 one_by_one, of_another_norm, few_distances = distances("two", 300), distances("one", 300), distances("two", 9)
 
@@ -136,6 +150,7 @@ FIRES = [
     (by_hand, "PIN703"),
     (unread, "PIN704"),
     (one_by_one, "PIN705"),
+    (untried, "PIN706"),
 ]
 NEARLY = [
     (tf32, "PIN701"),
@@ -151,6 +166,10 @@ NEARLY = [
     (hardly_unread, "PIN704"),
     (of_another_norm, "PIN705"),
     (few_distances, "PIN705"),
+    (tried, "PIN706"),
+    (deterministic, "PIN706"),
+    (few_convolutions, "PIN706"),
+    (of_other_sizes, "PIN706"),
 ]
 
 

@@ -22,7 +22,7 @@ from pinprof.errors import CaptureError
 from pinprof.program.constructors import constructors
 from pinprof.program.gradients import unread_gradients
 from pinprof.program.hooks import contained, faults
-from pinprof.program.machine import Clock, loaders_pin
+from pinprof.program.machine import Clock, loaders_pin, tries_convolutions
 from pinprof.trace.info import UnreadGradients
 from pinprof.units import NS_PER_MS
 
@@ -88,6 +88,7 @@ class LeanWindow:
         return {
             "steps_before": self._steps_before,
             "loaders_pin": self._loaders_pin,
+            "tries_convolutions": tries_convolutions(),
             "made": asdict(made),
             "unread": unread,
             "profiled": self.profiled,

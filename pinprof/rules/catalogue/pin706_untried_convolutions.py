@@ -1,0 +1,77 @@
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import launched_kernels, per_step
+from pinprof.trace.links import within
+from pinprof.trace.tables import Int64s, Trace
+from pinprof.units import counted, duration, percent
+
+LEAST = 0.2
+"""Convolutions that take a smaller share of the step gain too little from other kernels."""
+ALIKE = 0.05
+"""How far the time of a step's convolutions may be from the usual one, as a share of it, where their shapes are the
+same."""
+CONVOLUTIONS = frozenset({"aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::convolution_backward"})
+
+
+def _untried(details: Details, profile: Profile) -> Iterator[Evidence]:
+    """Look for steps of the same convolutions, for which cuDNN has not tried its kernels."""
+    trace = details.trace
+    if trace.info.tries_convolutions is not False:
+        return
+    rows = launched_kernels(trace)
+    ops = trace.ops.named(CONVOLUTIONS.__contains__)
+    rows = rows[within(ops, trace.links.op[trace.links.launch[rows]], trace.links.op_parent)]
+    time = per_step(trace, profile, rows)
+    if not profile.step_ns or time < LEAST * profile.step_ns or not _are_same(trace, rows):
+        return
+    yield Evidence(
+        time,
+        f"torch.backends.cudnn.benchmark is off, and the convolutions of each step are the same: "
+        f"{counted(len(rows) / profile.steps.divisor, 'kernel')}, {duration(time)}. cuDNN took those that it expects "
+        "to be fast, without a trial; what a trial brings, no trace shows",
+        at_most=Edits(removed_works=frozenset(rows.tolist())),
+    )
+
+
+def _are_same(trace: Trace, rows: Int64s) -> bool:
+    """Return whether the complete steps run the same of these kernels, for about as long."""
+    step = trace.links.activity_step[rows]
+    steps = [rows[step == number] for number in np.flatnonzero(trace.steps.complete)]
+    names = [Counter(trace.gpu.name[of_step].tolist()) for of_step in steps]
+    times = np.array([trace.gpu.duration_ns[of_step].sum() for of_step in steps])
+    usual = np.median(times)
+    return all(name == names[0] for name in names) and bool((np.abs(times - usual) <= ALIKE * usual).all())
+
+
+RULE = Rule(
+    id="PIN706",
+    title="convolutions whose kernels cuDNN has not tried",
+    short="cudnn.benchmark",
+    rests_on=("step", "per_step", "busy"),
+    answers=("gpu",),
+    mended="construction",
+    numbers="rounding",
+    looks_at="The kernels of convolutions, where pinprof recorded that torch.backends.cudnn.benchmark is off and "
+    f"nothing asks for determinism: from {percent(LEAST)} of the step on, if each step runs the same ones for as long.",
+    why="cuDNN has several kernels for each convolution. By default it takes the one that its rules expect to be "
+    "fastest. With benchmark on, torch runs all of them once for each new shape, and keeps the fastest.",
+    fix="torch.backends.cudnn.benchmark = True before the first step; `pinprof ab` measures what it brings.",
+    before="for x, y in batches:\n    optimizer.zero_grad()\n    loss_of(model(x), y).backward()\n    optimizer.step()",
+    code="torch.backends.cudnn.benchmark = True\n\n"
+    "for x, y in batches:\n"
+    "    optimizer.zero_grad()\n"
+    "    loss_of(model(x), y).backward()\n"
+    "    optimizer.step()",
+    safe_if="Batches and images keep their sizes: each new shape costs a trial. Another kernel rounds differently, and "
+    "may be taken in the next run.",
+    near_miss="torch.backends.cudnn.deterministic = True  # a trial could take another kernel in each run\n"
+    "y = model(x)",
+    look=_untried,
+)
