@@ -1,5 +1,6 @@
 import importlib
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -8,17 +9,18 @@ from typing import Any
 
 import pytest
 import torch
+from fake_profiler import FakeProfiler
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import Site, measure_syncs
 from pinprof.analysis import analyse
-from pinprof.capture.window.lines import LineRecorder
+from pinprof.capture.window.lines import LineRecorder, line_window
 from pinprof.capture.window.recording import profile
 from pinprof.capture.window.trace_file import store
 from pinprof.trace import read_trace
 from pinprof.trace.callers import call_path
 from pinprof.trace.idle_times import launching_threads, python_in_nodes
-from pinprof.trace.lines import LINES_KEY, Place, RecordedLines, SourceLine
+from pinprof.trace.lines import LINES_KEY, OpPlace, Place, RecordedLines, SourceLine
 
 
 def read_deep(value: torch.Tensor) -> float:
@@ -173,6 +175,43 @@ def test_everything_is_as_before_after_the_recording() -> None:
     assert torch.cuda.get_sync_debug_mode() == 0
     after = torch.Tensor.to, torch._C._cuda_synchronize, torch.cuda.Event.synchronize, warnings.showwarning
     assert after == before
+
+
+STEPS_OF_OPS = """
+import torch
+points = torch.rand(9, 9)
+def step():
+    return torch.cdist(points, points)
+"""
+
+
+class Exported(FakeProfiler):
+    """Its trace has the functions and ops of `STEPS_OF_OPS`."""
+
+    def export_chrome_trace(self, path: str) -> None:
+        builder = TraceBuilder()
+        for start in builder.steps(3):
+            builder.function("train.py(4): step", start + 5, 900)
+            builder.function("torch/functional.py(1): cdist", start + 10, 100)
+            builder.op("aten::cdist", start + 15, 80)
+            builder.kernel(start + 50, 30, launch=start + 20)
+        builder.write(Path(path))
+
+
+def test_the_line_of_an_op_is_that_of_a_file_newer_than_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pinprof.capture.window.lines.torch_profiler", lambda *_: Exported())
+    (tmp_path / "train.py").write_text(STEPS_OF_OPS)
+    recorded = TraceBuilder()
+    recorded.kernel(20, 10, launch=10)
+    (tmp_path / "out").mkdir()
+    path = recorded.write(tmp_path / "out" / "trace.json")
+    os.utime(tmp_path, (0, 0))
+    for _ in line_window(1, path):
+        pass
+    assert read_trace(path).info.op_places == (OpPlace("aten::cdist", "train.py", 5, "step"),)
 
 
 def test_the_line_is_the_users_own_nearest_to_the_call() -> None:

@@ -105,12 +105,15 @@ def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator
         finally:
             profiler.stop()
         if complete:
-            store(path, _learned(profiler, recorder, path.parent))
+            store(path, _learned(profiler, recorder, path))
 
 
-def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: Path) -> dict[str, object]:
-    """Return the lines of the waits of a step, from the recorded steps, as sections of a trace file."""
-    with hidden_folder(folder) as temporary:
+def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Path) -> dict[str, object]:
+    """Return the lines of the waits of a step, from the recorded steps, as sections of the trace file at `path`.
+
+    That file was written a moment ago: sources that are older are those that run.
+    """
+    with hidden_folder(path.parent) as temporary:
         marked = temporary / "lines.json"
         profiler.export_chrome_trace(str(marked))
         try:
@@ -119,7 +122,7 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, folder: P
             raise CaptureError(str(exc)) from exc
     stalls = measure_stalls(trace)
     lines = lines_of_stalls(trace, stalls, recorder.lines)
-    sources = Sources("")
+    sources = Sources(str(path))
     code = code_in_pauses(trace, sources, python_in_nodes(trace, launching_threads(trace)))
     return {
         LINES_KEY: learn_lines(trace, stalls, lines),
