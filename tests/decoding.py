@@ -17,16 +17,23 @@ def lookup(builder: TraceBuilder, start: int, kernel: str, dims: Sequence[object
     builder.kernel(start + 30, 5, launch=start + 5, name=kernel)
 
 
-def rest_of_call(builder: TraceBuilder, start: int, *, choice: str = "aten::argmax") -> None:
+def rest_of_call(
+    builder: TraceBuilder, start: int, *, choice: str = "aten::argmax", product: str = "flash_fwd_kernel"
+) -> None:
     """Multiply, and choose the next token."""
     builder.op("aten::mm", start + 100, 20)
-    builder.kernel(start + 130, 5, launch=start + 105, name="gemm")
+    builder.kernel(start + 130, 5, launch=start + 105, name=product)
     builder.op(choice, start + 200, 20)
     builder.kernel(start + 230, 5, launch=start + 205, name="reduce")
 
 
 def answered(
-    sizes: Sequence[tuple[int, int]], *, with_shapes: bool = True, positions: bool = False, choice: str = "aten::argmax"
+    sizes: Sequence[tuple[int, int]],
+    *,
+    with_shapes: bool = True,
+    positions: bool = False,
+    choice: str = "aten::argmax",
+    product: str = "flash_fwd_kernel",
 ) -> TraceBuilder:
     """Make a call for each size, requests and tokens of each; more than 16 tokens take another kernel."""
     builder = TraceBuilder()
@@ -36,5 +43,5 @@ def answered(
             kernel = SMALL if requests * tokens <= 16 else LARGE
             if not offset or positions:
                 lookup(builder, start + offset, kernel, [table, dims, [], [], []] if with_shapes else None)
-        rest_of_call(builder, start, choice=choice)
+        rest_of_call(builder, start, choice=choice, product=product)
     return builder

@@ -115,13 +115,17 @@ def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine
 
 
 def usual_place(trace: Trace, calls: Int64s, sources: Sources) -> Place:
-    """Return the place from which most of the calls were made; an empty one if no place is known."""
+    """Return the place from which most of the calls were made; an empty one if no place is known.
+
+    Without functions, it is one only where most of the calls are in ops whose place is known.
+    """
     if len(trace.functions):
         places = [line.place for line in call_places(trace, calls, sources) if line]
-    else:
-        known = {place.op: place.place for place in trace.info.op_places}
-        places = [known[name] for name in _outermost_names(trace, calls) if name in known]
-    return max(dict.fromkeys(places), key=places.count) if places else Place()
+        return max(dict.fromkeys(places), key=places.count) if places else Place()
+    known = {place.op: place.place for place in trace.info.op_places if place.op}
+    places = [known[name] for name in _outermost_names(trace, calls) if name in known]
+    most = max(dict.fromkeys(places), key=places.count, default=Place())
+    return most if 2 * places.count(most) > len(calls) else Place()
 
 
 def places_of_ops(trace: Trace, sources: Sources) -> list[OpPlace]:

@@ -22,7 +22,7 @@ from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int
 LOOKUP: Final = "aten::embedding"
 MARK: Final = "pinprof batch "
 """Begins pinprof's own marks of the calls of a model; requests and tokens of each follow, as `8x1`."""
-BATCH: Final = re.compile(rf"{MARK}(\d{{1,9}})x(\d{{1,9}})")
+BATCH: Final = re.compile(rf"{MARK}([1-9]\d{{0,8}})x([1-9]\d{{0,8}})")
 
 FEW: Final = re.compile(r"indexSelectSmallIndex")
 """The kernel of a lookup of at most 16 tokens (aten/src/ATen/native/cuda/Indexing.cu)."""
@@ -35,7 +35,9 @@ PRODUCT: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|convol
 """Ops that every call of a model has: between two lookups without any, the call is the same."""
 CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")
 """Ops and kernels that choose the next token."""
-ATTENTION: Final = re.compile(r"softmax|attention", re.IGNORECASE)
+ATTENTION: Final = re.compile(r"attention|flash_fwd|fmha", re.IGNORECASE)
+BY_HAND: Final = re.compile(r"softmax")
+"""What attention written by hand has, too, as other models do."""
 MOST: Final = 10**9
 """A larger number of requests or tokens is corrupt."""
 FEWEST_DECODES: Final = 3
@@ -76,7 +78,8 @@ def find_model_calls(
         found = _calls_by_lookups(_Rows(ops, calls, gpu, launch), shapes)
     is_known = bool(len(found)) and bool((found.requests != NONE).all())
     has_prompts = not found.decodes.all()
-    is_sure = has_prompts or (is_known and _has(ops, gpu, ATTENTION))
+    is_sure = _has(ops, gpu, ATTENTION) or (has_prompts and is_known and _has(ops, gpu, BY_HAND))
+    is_sure &= has_prompts or is_known
     decodes = int(found.decodes.sum()) if is_known else _longest_run(found.decodes)
     return found if is_sure and decodes >= FEWEST_DECODES and _has(ops, gpu, CHOICE) else no_model_calls()
 

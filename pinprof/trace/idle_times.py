@@ -47,6 +47,9 @@ LAUNCHES: Final = 10
 """A pause also takes at least this multiple of the usual launch (5 us): on a slow host torch's Python takes longer."""
 COMPILED_NODE: Final = "CompiledFunctionBackward"
 """The node that runs the backward of compiled code: the Python around that is torch's own."""
+MOST_PIECES: Final = 4
+"""A hook takes few long times of a node. More are of modules that a node runs again, as activation checkpointing does:
+between two of their ops is Python for up to `OWN` times the least length of a pause."""
 IN_NODES: Final = 0.05
 """Slow hooks took 12 to 44 % of the steps of five programs. Without any, such long times took up to 3 % in 190
 recordings: the CPU was taken, or the memory of the GPU grew."""
@@ -101,6 +104,9 @@ def python_in_nodes(trace: Trace, threads: Int32s) -> Intervals:
     rows = np.flatnonzero(nodes)
     start, end = ops.start_ns[rows], ops.end_ns[rows]
     python = _long(subtract(union(start, end), others), trace)
+    many = np.searchsorted(python.start, end) - np.searchsorted(python.start, start) > MOST_PIECES
+    modules = union(start[many], end[many])
+    python = joined(subtract(python, modules), _long(intersect(python, modules), trace, OWN))
     mostly = 2 * covered(python, start, end) >= end - start
     python = intersect(python, union(start[mostly], end[mostly]))
     complete = union(trace.steps.start_ns[trace.steps.complete], trace.steps.end_ns[trace.steps.complete])

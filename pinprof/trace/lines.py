@@ -143,6 +143,8 @@ def ops_of_metadata(entry: object) -> tuple[OpPlace, ...]:
     return converted(entry, tuple[OpPlace, ...]) or ()
 
 
+MOST_NS = 10**15
+"""No code runs for longer in some recorded steps."""
 BACKWARD_KEY = "pinprof_backward"
 """Key of the Python code of backward passes in the trace file."""
 
@@ -167,7 +169,7 @@ class PauseCode(Placed):
 
 def backward_of_metadata(entry: object) -> tuple[PauseCode, ...]:
     """Return the Python code of backward passes from pinprof's metadata; none if it is missing or malformed."""
-    return converted(entry, tuple[PauseCode, ...]) or ()
+    return tuple(code for code in converted(entry, tuple[PauseCode, ...]) or () if 1 <= code.ns <= MOST_NS)
 
 
 WATCHED_KEY = "pinprof_watched"

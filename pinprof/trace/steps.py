@@ -46,9 +46,10 @@ def find_steps(
     ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s, model_calls: ModelCalls
 ) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
-    steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations) or _called(model_calls)
+    steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
     if not steps and not annotations.named(is_marked_capture).any():  # a server captures graphs before its first step
-        steps = _annotated_steps(annotations, calls, launch) or _repeated_steps(calls, gpu, launch)
+        steps = _annotated_steps(annotations, calls, launch) or _called(model_calls)
+        steps = steps or _repeated_steps(calls, gpu, launch)
     return steps or _whole_trace(ops, annotations, calls, gpu)
 
 

@@ -47,6 +47,7 @@ def marks_of(call: Callable[[Model], object]) -> list[str]:
         (lambda model: model(idx=tokens(3, 5)), ["pinprof batch 3x5"]),
         (lambda model: [model(tokens(1, 9)), model(tokens(1, 1))], ["pinprof batch 1x9", "pinprof batch 1x1"]),
         (lambda model: model(torch.ones(4, 7)), []),
+        (lambda model: model(torch.ones(8, 3, 4, 4), tokens(8, 1)), []),  # images and their labels
         (lambda model: model(torch.ones(4, 7).bool()), []),
         (lambda model: model(tokens(7)), []),
         (lambda model: model(input_ids=tokens(7), attention_mask=tokens(1, 7)), []),

@@ -404,7 +404,8 @@ def decoding(builder: TraceBuilder, start: float) -> None:
     """Answer a prompt of the first step, by hand."""
     small_kernels(builder, start)
     lookup(builder, int(start) + 940, SMALL if start else LARGE)
-    builder.op("aten::mm", start + 972, 5)
+    builder.op("aten::mm", start + 972, 3)
+    builder.op("aten::scaled_dot_product_attention", start + 976, 3)
     builder.op("aten::argmax", start + 980, 5)
 
 
@@ -814,6 +815,22 @@ def test_python_that_backward_passes_call_is_seen_without_functions(scene: Scene
         text for text in texts if "380 µs of it in Python that backward passes call: hooks" in text
     ] == texts * in_nodes
     assert bool(texts) is in_nodes or "backward passes" not in texts[0]
+
+
+def checkpointed(builder: TraceBuilder, start: float) -> None:
+    """A node that runs modules again: between their ops is Python for 60 us."""
+    launching(builder, start, count=2, begin=150)
+    builder.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", start + 230, 650, thread=AUTOGRAD)
+    builder.op("CheckpointFunctionBackward", start + 231, 648, thread=AUTOGRAD)
+    for number in range(9):
+        builder.op("aten::mm", start + 232 + 70 * number, 10, thread=AUTOGRAD)
+        builder.kernel(start + 240 + 70 * number, 4, launch=start + 236 + 70 * number, thread=AUTOGRAD)
+    builder.op("aten::mul", start + 890, 95)
+
+
+def test_modules_that_a_backward_pass_runs_again_are_no_hook() -> None:
+    texts = [finding.evidence.text for finding in found(checkpointed) if finding.rule.id == "PIN603"]
+    assert not any("Python that backward passes call" in text for text in texts)
 
 
 def test_a_hook_is_named_as_the_steps_with_functions_showed_it() -> None:

@@ -101,8 +101,11 @@ def with_a_bias_by_position() -> TraceBuilder:
         pytest.param(answered([(4, 100)] * 8), id="all calls take many tokens"),
         pytest.param(answered([(4, 100), (4, 1), (4, 1)]), id="two decodes"),
         pytest.param(answered(TWO_ANSWERS, choice="aten::add"), id="no token is chosen"),
-        pytest.param(answered([(4, 1)] * 8), id="no prompt and no attention: a recommender"),
+        pytest.param(answered([(4, 1)] * 8, product="gemm"), id="no prompt and no attention: a recommender"),
         pytest.param(answered([(1, 9)] * 8, with_shapes=False, choice="aten::argmax"), id="short sentences"),
+        pytest.param(
+            answered([(64, 1), *[(8, 1)] * 4], with_shapes=False, product="gemm"), id="a large batch, and no attention"
+        ),
         pytest.param(with_a_bias_by_position(), id="two lookups per call"),
     ],
 )
@@ -164,3 +167,11 @@ def test_steps_that_the_program_marks_come_first() -> None:
     trace = builder.read()
     assert trace.steps.source == "profiler_step"
     assert decodes_of(trace) == PHASES
+
+
+def test_the_programs_own_marks_of_steps_count_more_than_calls() -> None:
+    builder = answered([(4, 100), (4, 1), (4, 1), (4, 1)] * 6)
+    for number in range(6):
+        builder.event("user_annotation", "rollout", 4 * PERIOD * number, 4 * PERIOD - 100)
+    steps = builder.read().steps
+    assert (steps.source, steps.marker) == ("annotation", "rollout")

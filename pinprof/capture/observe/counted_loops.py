@@ -219,5 +219,8 @@ def _held(holder: object) -> Mapping[str, Any]:
     plain = object.__getattribute__, type.__getattribute__
     if getting not in plain or not isinstance(holding, GetSetDescriptorType | MemberDescriptorType):
         return {}
-    held = object.__getattribute__(holder, "__dict__")
+    try:
+        held = object.__getattribute__(holder, "__dict__")
+    except AttributeError:
+        return {}
     return held if type(held) in (dict, MappingProxyType) else {}
