@@ -40,7 +40,7 @@ class CountedLoops:
     """Calculates the steps that are left from those that the program made per turn since it was first asked."""
 
     def __init__(self) -> None:
-        self._first = self._last = (0, 0)
+        self._first, self._last = (0, 0), 0
 
     def steps_left(self, steps: int) -> int | None:
         """Return how many steps the calling program has left after `steps`.
@@ -51,10 +51,10 @@ class CountedLoops:
             left = turns_left(sys._getframe(1))  # noqa: SLF001  the only way to the callers
         except Exception:  # noqa: BLE001  whatever the program's objects do, it must not come out of the program's step
             left = None
-        if left is None or left > self._last[0]:  # another loop begins
+        if left is None or left > self._last:  # another loop begins
             self._first = (left or 0, steps)
-        self._last = (left or 0, steps)
-        turns = self._first[0] - self._last[0]
+        self._last = left or 0
+        turns = self._first[0] - self._last
         return None if left is None or turns <= 0 else left * (steps - self._first[1]) // turns
 
 
@@ -98,9 +98,8 @@ def _turns_in(frame: FrameType) -> list[Turns] | None:
         return None
     local = frame.f_locals
     targets = [ast.dump(loop.target) for loop in loops if not isinstance(loop, ast.While)]
-    if (not is_function and type(local) is not dict) or len(set(targets)) < len(
-        targets
-    ):  # each hides the one around it
+    hides = len(set(targets)) < len(targets)  # a loop's variable that of the loop around it
+    if hides or not (is_function or type(local) is dict):
         return None
     turns = [_turns(loop, _Names(local, frame.f_globals)) for loop in loops]
     return None if None in turns else [of_loop for of_loop in turns if of_loop is not None]
