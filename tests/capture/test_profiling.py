@@ -11,6 +11,7 @@ import pytest
 import torch
 from fake_profiler import MS, TWO_OF_EACH, FakeClock, FakeProfiler
 
+from pinprof.capture.observe.counted_loops import CountedLoops
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
@@ -98,25 +99,17 @@ def step_unsteadily(recording: Recording, clock: FakeClock, number: int) -> None
     recording.step()
 
 
-def unknown_steps(recording: Recording, clock: FakeClock) -> None:
-    numbers = iter(range(2000))
-    while not recording.done:
-        step_unsteadily(recording, clock, next(numbers))
-
-
-def known_steps(recording: Recording, clock: FakeClock) -> None:
-    for number in range(2000):
-        step_unsteadily(recording, clock, number)
-
-
-@pytest.mark.parametrize(("steps", "timed"), [(unknown_steps, 90), (known_steps, 360)])
+@pytest.mark.parametrize(("left", "timed"), [(None, 90), (10_000, 360)])
 def test_unsteady_steps_are_timed_for_less_long_where_nobody_knows_how_many_are_left(
-    record: Record, clock: FakeClock, steps: Callable[[Recording, FakeClock], None], timed: int
+    record: Record, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, left: int | None, timed: int
 ) -> None:
     """Of 55 ms on average: 5 s, or 20 s."""
+    monkeypatch.setattr(CountedLoops, "steps_left", lambda *_: left)
     clock.kind = CudaClock.kind
+    numbers = iter(range(2000))
     with record(RecordingOptions(steps=2)) as recording:
-        steps(recording, clock)
+        while not recording.done:
+            step_unsteadily(recording, clock, next(numbers))
     (warm_up, plain, *_) = json.loads(recording.path.read_text())[RUN_KEY]["windows"]
     assert warm_up == ["warm-up", pytest.approx(10 + 55, abs=6)]  # 3 s
     assert plain == ["plain", pytest.approx(timed, abs=10)]

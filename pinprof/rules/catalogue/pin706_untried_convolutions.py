@@ -56,7 +56,6 @@ RULE = Rule(
     short="cudnn.benchmark",
     rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
-    mended="construction",
     numbers="rounding",
     looks_at="The kernels of convolutions, where pinprof recorded that torch.backends.cudnn.benchmark is off and "
     f"nothing asks for determinism: from {percent(LEAST)} of the step on, if each step runs the same ones for as long.",
