@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -47,6 +48,7 @@ from pinprof.trace.tables import (
     Int32s,
     Int64s,
     MemoryUse,
+    Steps,
     SyncEvents,
     Trace,
     no_memory,
@@ -97,16 +99,13 @@ def assemble(
     `stamp` is that of `FileEvents`. The list of parts is emptied: so their rows are in memory once.
     """
     counts = np.array([part.entries - part.malformed for part in parts], np.int64)
-    first = np.repeat(np.cumsum(counts) - counts, [len(part.rows) for part in parts])
+    begins = np.cumsum(counts) - counts
+    first = np.repeat(begins, [len(part.rows) for part in parts])
     by_category = dict(sum((part.counts for part in parts), Counter()))
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
     malformed, repaired = sum(part.malformed for part in parts), sum(part.repaired for part in parts)
     rows = joined(part.rows for part in parts)
-    lookups = {
-        int(start) + entry: dims
-        for part, start in zip(parts, np.cumsum(counts) - counts, strict=True)
-        for entry, dims in part.lookups.items()
-    }
+    lookups = _lookups(parts, begins)
     memory_rows = [part.memory for part in parts if part.memory]
     parts.clear()
     columns = _Columns(rows, shared, first)
@@ -114,18 +113,14 @@ def assemble(
     calls, gpu, syncs = columns.calls(), columns.activities(), columns.syncs()
     threads = name_threads(columns.threads, labels, ops, annotations, calls)
     events = {table: columns.events[categories] for table, categories in TABLES.items()}
-    skipped = columns.skipped | ({"malformed": malformed} if malformed else {})
-    skipped_kinds = columns.skipped_kinds() | ({"unknown": malformed} if malformed else {})
+    skipped, skipped_kinds = columns.not_usable(malformed)
     missing_end = Cut(cut, columns.last_ns) if cut else None
     tracks, absurd_sizes = columns.tracks, columns.absurd_sizes
     memory = columns.memory(memory_rows) if memory_rows else no_memory()
-    shapes = {row: lookups[event] for row, event in enumerate(events["ops"].tolist()) if event in lookups}
     del rows, first, columns  # the tables have what is needed of them; to find links takes as much memory again
     launch = launches(calls, gpu)
-    model_calls = find_model_calls(ops, annotations, calls, gpu, launch, shapes)
-    steps = find_steps(ops, annotations, calls, gpu, launch, model_calls)
-    if missing_end and missing_end.last_ns is not None:  # torch writes GPU work and its launches last, in order of time
-        steps = replace(steps, complete=steps.complete & (steps.end_ns <= missing_end.last_ns))
+    model_calls = find_model_calls(ops, annotations, calls, gpu, launch, _by_row(lookups, events["ops"]))
+    steps = _before(missing_end, find_steps(ops, annotations, calls, gpu, launch, model_calls))
     return Trace(
         path=path,
         info=recorded_info(metadata, gpu),
@@ -153,6 +148,30 @@ def assemble(
     )
 
 
+def _lookups(parts: list[FilePart], begins: Int64s) -> dict[int, bytes]:
+    """Return the shapes of all lookups by their event of the file; each part begins with one of the events."""
+    return {
+        int(begin) + entry: dims
+        for part, begin in zip(parts, begins, strict=True)
+        for entry, dims in part.lookups.items()
+    }
+
+
+def _by_row(lookups: Mapping[int, bytes], events: Int32s) -> dict[int, bytes]:
+    """Return the shapes of lookups by their row, given which event of the file each row is."""
+    return {row: lookups[event] for row, event in enumerate(events.tolist()) if event in lookups}
+
+
+def _before(missing_end: Cut | None, steps: Steps) -> Steps:
+    """Return the steps, complete only up to where the file ends too early.
+
+    Torch writes GPU work and its launches last, in order of time.
+    """
+    if missing_end is None or missing_end.last_ns is None:
+        return steps
+    return replace(steps, complete=steps.complete & (steps.end_ns <= missing_end.last_ns))
+
+
 class _Columns:
     """The rows of a file, to be taken out as tables."""
 
@@ -162,7 +181,7 @@ class _Columns:
         self._event = (first + rows.entry).astype(np.int32)
         self.events: dict[tuple[str, ...], Int32s] = {}
         """Per row of each table which event of the file it is, by the table's categories."""
-        self._end, usable, self.skipped = usable_times(rows)
+        self._end, usable, self._skipped = usable_times(rows)
         self._usable = usable
         self._rows_of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
         self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS, dtype=np.int32) - 1
@@ -192,8 +211,13 @@ class _Columns:
         self.absurd_sizes = int(self._is_absurd.sum())
         """How many sizes of GPU work are impossible."""
 
-    def skipped_kinds(self) -> dict[EventKind, int]:
-        """Return how many rows are not usable, by what they were."""
+    def not_usable(self, malformed: int) -> tuple[dict[str, int], dict[EventKind, int]]:
+        """Return how many events are not usable, by why and by what they were; `malformed` ones have no row."""
+        reasons = {"malformed": malformed} if malformed else {}
+        kinds: dict[EventKind, int] = {"unknown": malformed} if malformed else {}
+        return self._skipped | reasons, self._skipped_kinds() | kinds
+
+    def _skipped_kinds(self) -> dict[EventKind, int]:
         rows = np.flatnonzero(~self._usable & (self._file.category >= 0))
         categories, names = self._file.category[rows].tolist(), self._name[self._file.name[rows]].tolist()
         return dict(Counter(map(self._kind, categories, names)))
