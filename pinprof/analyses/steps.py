@@ -66,6 +66,11 @@ def measure_steps(trace: Trace) -> StepTimes:
     return StepTimes(steps.source, steps.marker, len(complete), host, device, traced, _busy_time(trace), lengths)
 
 
+def timed(steps: Steps) -> Int64s:
+    """Return the complete steps that another step follows, whose length is known; all complete ones if none is."""
+    return steps.followed if len(steps.followed) else np.flatnonzero(steps.complete)
+
+
 def _host_times(steps: Steps) -> Int64s:
     """Return the times from the start of each complete step to the next start; for a single step, its length."""
     followed = steps.followed

@@ -42,7 +42,7 @@ from pinprof.trace.calls import (
     STREAM,
 )
 from pinprof.trace.idle_times import OWN, long_ops, long_pauses, python_in_nodes, usual_launch_ns
-from pinprof.trace.phases import backward_times, optimizer_times
+from pinprof.trace.phases import torch_times
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
 
 MOST_SPREAD = 2.5
@@ -381,9 +381,8 @@ def _within(times: Int64s, since: Int64s, until: Int64s) -> Int64s:
 def _own_work(trace: Trace, threads: Int32s) -> Intervals:
     """Return the times in which the program does its own work on the host, which no CUDA graph replaces."""
     pauses, ops = long_pauses(trace, threads, OWN), trace.ops.times(long_ops(trace, threads))
-    of_torch = backward_times(trace, threads)
-    if not runs_in_optimizers(trace.info.host):
-        of_torch = joined(of_torch, optimizer_times(trace))
+    times = torch_times(trace, threads)
+    of_torch = times.backward if runs_in_optimizers(trace.info.host) else times.both
     return joined(subtract(joined(pauses, ops), of_torch), python_in_nodes(trace, threads))
 
 

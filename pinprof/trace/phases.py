@@ -41,22 +41,29 @@ def phase_of_calls(trace: Trace) -> Int64s:
     return phase
 
 
-def backward_times(trace: Trace, threads: Int32s) -> Intervals:
-    """Return when these threads are within backward passes, each from its first call to the last before another phase.
+class TorchTimes(NamedTuple):
+    """The times of torch's own code, in which no line of the program runs, except for hooks."""
 
-    In these times no line of the program runs, except for hooks, even if the host makes no call for long.
-    """
-    calls = trace.calls
+    backward: Intervals
+    """Within backward passes, each from its first call to the last before one of another phase: the host may make no
+    call for long."""
+    optimizers: Intervals
+    """In optimizers, as torch marks them, without their closures."""
+
+    @property
+    def both(self) -> Intervals:
+        """The times of either."""
+        return joined(self.backward, self.optimizers)
+
+
+def torch_times(trace: Trace, threads: Int32s) -> TorchTimes:
+    """Return the times of these threads in torch's own code."""
+    calls, backward = trace.calls, _in_backward(trace)
     rows = np.flatnonzero(np.isin(calls.thread, threads))
     rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
-    bounds = np.flatnonzero(np.diff(np.concatenate(([False], _in_backward(trace)[rows], [False]))))
+    bounds = np.flatnonzero(np.diff(np.concatenate(([False], backward[rows], [False]))))
     first, last = rows[bounds[::2]], rows[bounds[1::2] - 1]
-    return union(calls.start_ns[first], calls.end_ns[last])
-
-
-def optimizer_times(trace: Trace) -> Intervals:
-    """Return the times in optimizers, as torch marks them, without their closures."""
-    return _in_optimizers(trace, _in_backward(trace))
+    return TorchTimes(union(calls.start_ns[first], calls.end_ns[last]), _in_optimizers(trace, backward))
 
 
 def _in_backward(trace: Trace) -> Bools:

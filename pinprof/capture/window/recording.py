@@ -298,9 +298,11 @@ class Recording:
 
         The ranks of a job never do.
         """
+        if self.beyond_epoch:
+            return None
         options, known = self.options, (self.journal.steps_left, self._loops.steps_left(len(self.journal)))
         left = min((steps for steps in known if steps is not None), default=None)
-        if left is None or self.beyond_epoch:
+        if left is None:
             return None
         if options.times_only:
             return left <= options.plain_steps + SPARE

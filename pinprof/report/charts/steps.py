@@ -7,7 +7,7 @@ import numpy as np
 from pinprof import hues
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
-from pinprof.analyses.steps import measure_steps, with_irregular
+from pinprof.analyses.steps import measure_steps, timed, with_irregular
 from pinprof.analyses.syncs import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
@@ -121,8 +121,7 @@ def outliers(lengths: Int64s) -> Bools:
 
 def _host_steps(trace: Trace, count: int) -> Int64s:
     """Return the `count` steps of `host_lengths_ns`: complete ones that another step follows, or the only one."""
-    followed = trace.steps.followed
-    return (followed if len(followed) else np.flatnonzero(trace.steps.complete))[:count]
+    return timed(trace.steps)[:count]
 
 
 def _line_chart(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, Any]:

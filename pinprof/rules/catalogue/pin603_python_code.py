@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-import numpy as np
-
 from pinprof.analyses.host_samples import LOCALS, PHASES, CalledLine, HostSums, LibraryCall
 from pinprof.analyses.launches import MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
+from pinprof.analyses.steps import timed
 from pinprof.details import Details
-from pinprof.intervals import Intervals, intersect, joined, length, union
+from pinprof.intervals import Intervals, intersect, length, union
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.copies import many_small
@@ -20,7 +19,7 @@ from pinprof.rules.sums import MOST_NAMED, at, idle_within
 from pinprof.trace.idle_times import launching_threads, python_in_nodes
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.one_time_work import NEVER
-from pinprof.trace.phases import backward_times, optimizer_times
+from pinprof.trace.phases import torch_times
 from pinprof.units import duration, percent
 
 PAUSED = 0.1
@@ -168,15 +167,14 @@ class _Paused:
 
 
 def _paused(details: Details, times: Intervals) -> _Paused:
-    trace, steps = details.trace, details.trace.steps
-    rows = steps.followed if len(steps.followed) else np.flatnonzero(steps.complete)
-    times = intersect(times, union(steps.start_ns[rows], steps.end_ns[rows]))
-    in_nodes = intersect(times, python_in_nodes(trace, launching_threads(trace)))
-    optimizer, backward = optimizer_times(trace), backward_times(trace, launching_threads(trace))
+    trace, threads, rows = details.trace, launching_threads(details.trace), timed(details.trace.steps)
+    times = intersect(times, union(trace.steps.start_ns[rows], trace.steps.end_ns[rows]))
+    in_nodes = intersect(times, python_in_nodes(trace, threads))
+    of_torch = torch_times(trace, threads)
     parts = {
-        OPTIMIZER: optimizer,
-        "backward passes": backward,
-        f"backward passes and {OPTIMIZER}": joined(optimizer, backward),
+        OPTIMIZER: of_torch.optimizers,
+        "backward passes": of_torch.backward,
+        f"backward passes and {OPTIMIZER}": of_torch.both,
     }
     whole = length(times)
     phase = next((name for name, part in parts.items() if 0 < MOST * whole <= length(intersect(times, part))), "")
