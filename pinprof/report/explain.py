@@ -45,7 +45,6 @@ ORDER = (
     "perfetto",
     "hta",
     "SKILL",
-    "mcp",
     "json",
     "json-fields",
     "accuracy",
