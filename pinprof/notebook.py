@@ -31,6 +31,7 @@ from pinprof.report.job.page import page_of_files
 from pinprof.report.job.text import job_to_text
 from pinprof.report.job.view import verdict_line
 from pinprof.report.objects import Contents, ReportObject
+from pinprof.report.scalars import scalars_of
 from pinprof.report.trace import dataframes
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
@@ -120,6 +121,17 @@ class Report(ReportObject):
     def findings(self) -> "pd.DataFrame":
         """A row for each finding, the best saving first; `analysis.findings` has them as objects."""
         return dataframes.table(self._document, "findings")
+
+    def scalars(self) -> dict[str, float]:
+        """Return the numbers of the report by name, times in ms, for a tracker of experiments.
+
+            mlflow.log_metrics(report.scalars())
+            wandb.log(report.scalars())
+
+        A name is a place in the JSON, behind `pinprof/`: `pinprof/steps/step_ms`, `pinprof/findings/PIN201/saving_ms`.
+        Numbers that the trace does not tell are left out.
+        """
+        return scalars_of(self._document)
 
     def whatif(self, scenario: Scenario | None = None, **changes: Any) -> Prediction:
         """Return the step after a change of the code; see `pinprof.whatif`."""

@@ -41,7 +41,6 @@ ORDER = (
     "ci",
     "ab",
     "guard",
-    "logging",
     "perfetto",
     "hta",
     "SKILL",
