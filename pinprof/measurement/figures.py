@@ -37,7 +37,7 @@ class TraceFigure:
     name: str
     """As in `per_step` of the report's JSON and in comparisons; in JSON times are in ms."""
     meaning: str
-    """Its description in the schema and the guides."""
+    """Its description in the schema."""
     unit: FigureUnit
     withheld_by: tuple[FigureKind, ...]
     """The kinds of figures with which it is withheld."""

@@ -45,7 +45,6 @@ ORDER = (
     "hta",
     "SKILL",
     "json",
-    "json-fields",
     "accuracy",
     "design",
 )
