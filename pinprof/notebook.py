@@ -358,23 +358,28 @@ def profile_step(
 
     Raises CaptureError as `profile()` does.
     """
-    options = {"on_progress": _say_window, **options, "steps": steps}
-    if path is not None:
-        return analyze(_record_calls(fn, args, Path(path), options))
-    with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
-        trace = _record_calls(fn, args, Path(folder) / "trace.json", options)
-    name = getattr(fn, "__qualname__", type(fn).__name__)
-    return analyze(with_fields(trace, path=name))  # the path of a removed file would say nothing
-
-
-def _record_calls(fn: Callable[..., object], args: tuple[Any, ...], path: Path, options: dict[str, Any]) -> Trace:
     from pinprof.capture.window.recording import profile  # noqa: PLC0415  loads torch, which reading does not need
 
-    with profile(path, **options) as recording:
-        while not recording.done:
-            fn(*args)
-            recording.step()
-    return read_trace(recording.path)
+    def record(file: Path) -> Path:
+        with profile(file, **{"on_progress": _say_window, **options, "steps": steps}) as recording:
+            while not recording.done:
+                fn(*args)
+                recording.step()
+        return recording.path
+
+    return report_on(record, path, getattr(fn, "__qualname__", type(fn).__name__))
+
+
+def report_on(record: Callable[[Path], Path], path: str | os.PathLike[str] | None, name: str) -> Report:
+    """Return the report on what `record` writes to `path`; without that, the trace is removed after it is read.
+
+    `record` returns the path of the trace. `name` stands in the report for the path of a removed trace.
+    """
+    if path is not None:
+        return analyze(record(Path(path)))
+    with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
+        trace = read_trace(record(Path(folder) / "trace.json"))
+    return analyze(with_fields(trace, path=name))
 
 
 def _say_window(window: str, step: int, of: int) -> None:
