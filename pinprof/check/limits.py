@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pinprof.errors import PinprofError
-from pinprof.git import REPOSITORY
 from pinprof.units import NS_PER_MS, duration, how_many, size
 
 if sys.version_info >= (3, 11):
@@ -244,7 +243,7 @@ def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
             limits = read_config(path)
             if limits is not None:
                 return path, limits
-        if (above / REPOSITORY).exists():
+        if (above / ".git").exists():  # a folder, or a file in worktrees and submodules
             break
     return None, None
 

@@ -2,7 +2,6 @@
 
 import click
 
-from pinprof.cli.ab import ab, bisect
 from pinprof.cli.bench import bench, workload
 from pinprof.cli.check import check
 from pinprof.cli.compare import compare
@@ -33,7 +32,6 @@ def main() -> None:
       pinprof whatif trace.json.gz --pin --non-blocking
       pinprof fix trace.json.gz
       pinprof compare before.json.gz after.json.gz
-      pinprof ab --base main -- python train.py
       pinprof check trace.json.gz --max-hidden-syncs 0
       pinprof explain PIN201
 
@@ -44,7 +42,7 @@ def main() -> None:
 
 
 for _command in (
-    *(run, report, timeline, whatif, fix, verify, compare, ab, bisect),
+    *(run, report, timeline, whatif, fix, verify, compare),
     *(explain, check, export, bench, workload, doctor, schema, worker),
 ):
     main.add_command(_command)
