@@ -77,7 +77,7 @@ SHARE = Unit(
     noise=0.01,  # more if the copies are so short that the noise of times is a larger share of them
 )
 
-Blamed: TypeAlias = Literal["hidden waits", "exposed copies", "pageable copies", "findings", "nothing"]
+Blamed: TypeAlias = Literal["hidden waits", "exposed copies", "pageable copies", "findings"]
 """The kind of places that a failure names."""
 
 
