@@ -38,16 +38,15 @@ def exit_status(command: Sequence[str]) -> int:
 
     Ctrl-C goes to both processes, and ends the program alone; a second one, or another signal, ends this one, too.
     """
+    handler = signal.getsignal(signal.SIGINT)
     process = subprocess.Popen(command)  # noqa: S603  this Python, and the user's program
     try:
-        try:
-            status = process.wait()
-        except KeyboardInterrupt as interruption:
-            if getattr(interruption, "number", signal.SIGINT) != signal.SIGINT:
-                raise
-            status = process.wait()
+        # an exception in `wait` would lose the status of a program that has just ended
+        signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, handler))
+        status = process.wait()
         return status if status >= 0 else 128 - status
     finally:
+        signal.signal(signal.SIGINT, handler)
         end_process(process)
 
 

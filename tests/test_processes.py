@@ -98,22 +98,21 @@ def test_a_process_ends_with_what_it_has_started(handler: str, status: int, monk
         assert process.stdout.readline() == b"started\n"
         end_process(process)
         assert process.returncode == status
-        assert process.stdout.read() == b""  # nobody has it open any more
+        assert process.stdout.read() == b""  # closed by all processes
 
 
 WAITS = """
-import subprocess, sys
+import signal, sys
 from pinprof.processes import exit_status
 
-class Told(subprocess.Popen):
-    def wait(self, timeout=None):
-        print("waiting", flush=True)
-        return super().wait(timeout)
+def told(number, handler, change=signal.signal):
+    change(number, handler)
+    print("ready", flush=True)
 
-subprocess.Popen = Told
+signal.signal = told
 sys.exit(exit_status([sys.executable, "-IS", "-c", sys.argv[1]]))
 """
-"""Runs a program as `pinprof run --repeat` runs each worker, and says when it begins to wait for its end."""
+"""Runs a program as `pinprof run --repeat` runs each worker, and says when it is ready for another Ctrl-C."""
 INTERRUPTED = """
 import signal, sys, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -161,14 +160,14 @@ def press_ctrl_c(process: "subprocess.Popen[str]", *after: str) -> None:
 
 def test_ctrl_c_lets_the_program_end_by_itself(terminal: Terminal) -> None:
     process = terminal("sys.exit(7)")
-    press_ctrl_c(process, "begun", "waiting")
+    press_ctrl_c(process, "begun", "ready")
     assert process.wait(60) == 7
 
 
 def test_a_second_ctrl_c_ends_it(terminal: Terminal) -> None:
     process = terminal("time.sleep(60)")
-    press_ctrl_c(process, "begun", "waiting")
-    press_ctrl_c(process, "interrupted", "waiting")
+    press_ctrl_c(process, "begun", "ready")
+    press_ctrl_c(process, "interrupted", "ready")
     _, error = process.communicate(timeout=60)  # it ends when the program, too, has closed its output
     assert process.returncode == -signal.SIGINT
     assert error.splitlines()[-1] == "KeyboardInterrupt"
