@@ -66,6 +66,7 @@ from scripts.recordings import machine_of
 
 REPORT_SECONDS = 120
 RESERVED_SECONDS = 30  # of the time, for reports after the last run
+TRUTH = Hook("truth", 100, 6.0, 12.0)
 LINES = Hook("lines", 200, 12.0, 25.0)  # at least 12 s, for what comes after these steps
 KEPT_OF_STEPS = (
     *("count", "source", "step_ms", "range_ms", "step_source", "bound", "traced_ms", "regular", "runs", "irregular"),
@@ -87,13 +88,9 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--gpus", default=1, show_default=True, help="Take the programs for this number of GPUs.")
 @click.option("--repeat", default=1, show_default=True, help="Processes of each `pinprof run`.")
 @click.option("--turns", default=2, show_default=True, help="How often each program runs under pinprof.")
-@click.option("--steps", default=100, show_default=True, help="Of each truth, at least, if they take no longer.")
-@click.option("--least-truth", default=6.0, show_default=True, help="Seconds of each truth's steps, at least.")
-@click.option("--most-truth", default=12.0, show_default=True, help="Seconds of each truth's steps, at most.")
 @click.option("--patience", default=110.0, show_default=True, help="Seconds until a process under pinprof is ended.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
 @click.option("--seconds", default=3600.0, show_default=True, help="End within this time.")
-@click.option("--no-lines", is_flag=True, help="Judge the steps alone, in half of the time.")
 @click.option("--more", is_flag=True, help="Take the programs that estimates are learned from, too.")
 @click.option("--traces-only", is_flag=True, help="Judge nothing: leave the traces of `pinprof run` in OUT.")
 @click.option("--table", "only_table", is_flag=True, help="Print the table of what OUT has, and run nothing.")
@@ -148,7 +145,7 @@ class Exam:
         }
         self._side_by_side(self._make_data, [(place,) for place in places])
         pairs = [(place, noted[place.program.name]) for place in places]
-        if not (self._options["traces_only"] or self._options["no_lines"]):
+        if not self._options["traces_only"]:
             self._side_by_side(self._note_lines, pairs)
         longest_s = 0.0
         for place, entry in pairs:
@@ -195,8 +192,7 @@ class Exam:
 
     def _note_truth(self, place: Place, entry: Noted) -> None:
         """Run the program alone, with a clock at the ends of its steps."""
-        limits = (self._options[name] for name in ("steps", "least_truth", "most_truth"))
-        ended, stamps = self._hooked(place, Hook("truth", *limits))
+        ended, stamps = self._hooked(place, TRUTH)
         truth = truth_of_run(stamps) if stamps else {"error": _error(ended)}
         entry["truth"].append({**truth, "seconds": ended.seconds})
         print(f"{place.program.name:20} truth {ended.seconds:5.1f} s, step {truth.get('regular_ms')}", flush=True)
@@ -215,8 +211,6 @@ class Exam:
         """Run the program as a user of pinprof would."""
         trace, times = self._out / f"{place.program.name}.{turn}.json.gz", self._options["repeat"]
         options = ["--force", "-o", str(trace)]
-        if self._options["no_lines"] or self._options["traces_only"]:
-            options += ["--windows", "plain,lean", "--watch-steps", "0"]
         if times > 1:
             options += ["--repeat", str(times)]
         longest = min(self._options["patience"] * times, self._left_s)

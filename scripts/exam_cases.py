@@ -87,8 +87,8 @@ def record(folder: Path, out: Path, only: Sequence[str], seconds: float) -> None
             print(f"{case.name}: has its change already; make it anew without --changed", flush=True)
             continue
         trace = out / f"{case.name}.json.gz"
-        options = ["--force", "-o", str(trace), "--plain-seconds", "4", "--watch-steps", "50"]
-        ended = run(place, place.command(profiled=options), {}, PATIENCE_SECONDS, out / f"{case.name}.log")
+        command = place.command(profiled=["--force", "-o", str(trace)])
+        ended = run(place, command, {}, PATIENCE_SECONDS, out / f"{case.name}.log")
         answer = out / f"{case.name}.report"
         reported = run(
             place,
