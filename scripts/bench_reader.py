@@ -51,7 +51,7 @@ PAUSE_US = 1000
 SAMPLE_S = 0.01
 """How often memory is looked at."""
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024
-"""Bytes in which the system tells the peak of a process that has ended."""
+"""Bytes: the unit in which the system counts the peak of a process that has ended."""
 MANY_WAITS = ROOT / "traces" / "pairs" / "policy_checks.before.json.gz"
 """Of the bundled recordings the one with most calls: many waits of a few lines."""
 PEER = "orjson" if importlib.util.find_spec("orjson") else "json"

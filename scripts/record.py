@@ -173,7 +173,7 @@ def _be_rank(rank: int, meeting: str, known: Pair, version: str, order: Order) -
     took = torch.tensor([together(OF_PAIRS.warm_up_steps)], device=device)
     distributed.all_reduce(took, distributed.ReduceOp.MAX)
     count = max(int(OF_PAIRS.least_s * 1000 / took.item()), 1)  # the same on all ranks
-    means = [together(count) for _ in range(OF_PAIRS.count)]
+    means = [together(count) for _ in range(OF_PAIRS.number)]
     record(step, device, order.out / f"{known.name}.rank{rank}.{version}.json.gz", PAIR_STEPS)
     distributed.barrier()
     distributed.destroy_process_group()
@@ -203,24 +203,32 @@ def _sides_in_turns(
     known: Program, names: Sequence[str], order: Order
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Return the mean steps in ms of windows of each side, and why a side failed; record them in the end."""
-    steps, failed = dict[str, Step](), dict[str, str]()
-    for side in names:
-        try:
-            steps[side] = _built(known, side, order.device)
-        except Exception as error:  # noqa: BLE001, PERF203  other people's programs may fail in any way
-            failed[side] = f"{type(error).__name__}: {error}".partition("\n")[0]
-    times: dict[str, list[float]] = {side: [] for side in steps}
-    for _ in range(OF_LAUNCHES.count):
-        for side, step in steps.items():
-            times[side].append(window(step, order.device, OF_LAUNCHES.least_s))
-    steps.clear()
-    for side in {EAGER, LOOPED} & times.keys():
+    times, failed = _timed_in_turns(known, names, order.device)
+    for side in (EAGER, LOOPED):
         torch.compiler.reset()
         gc.collect()
         if order.device.type == "cuda":
             torch.cuda.empty_cache()
-        path = order.out / f"{_name_of(known, side)}.before.json.gz"
-        record(_built(known, side, order.device), order.device, path, known.steps)
+        if side in times:
+            path = order.out / f"{_name_of(known, side)}.before.json.gz"
+            record(_built(known, side, order.device), order.device, path, known.steps)
+    return times, failed
+
+
+def _timed_in_turns(
+    known: Program, names: Sequence[str], device: torch.device
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Return the windows of each side, one after the other and again: the host's pace changes."""
+    steps, failed = dict[str, Step](), dict[str, str]()
+    for side in names:
+        try:
+            steps[side] = _built(known, side, device)
+        except Exception as error:  # noqa: BLE001, PERF203  other people's programs may fail in any way
+            failed[side] = f"{type(error).__name__}: {error}".partition("\n")[0]
+    times: dict[str, list[float]] = {side: [] for side in steps}
+    for _ in range(OF_LAUNCHES.number):
+        for side, step in steps.items():
+            times[side].append(window(step, device, OF_LAUNCHES.least_s))
     return times, failed
 
 
@@ -339,7 +347,7 @@ process of its own just before. This page and `truth.json` are written by the co
 
 {machine}
 
-*Plain step*: mean of {windows.count} windows of at least {windows.least_steps} steps and {windows.least_s} s, \
+*Plain step*: mean of {windows.number} windows of at least {windows.least_steps} steps and {windows.least_s} s, \
 synchronized at their ends only:
 median (least to most) of the windows, in ms.
 

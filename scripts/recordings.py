@@ -44,13 +44,13 @@ class Windows(NamedTuple):
     """How a step is timed: windows after a warm-up, synchronized at both ends only."""
 
     warm_up_steps: int
-    count: int
+    number: int
     least_s: float
     least_steps: int = 1
 
     def measure(self, step: Step, device: torch.device) -> list[float]:
         """Return the mean step of each window in ms; the step is warm already."""
-        return [window(step, device, self.least_s, self.least_steps) for _ in range(self.count)]
+        return [window(step, device, self.least_s, self.least_steps) for _ in range(self.number)]
 
 
 class Notes:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,9 @@ def test_processes_run_at_once_and_return_in_order() -> None:
     ],
     ids=["raises", "ends", "sleeps"],
 )
-def test_a_process_without_a_result_says_why(call: object, seconds: float, why: str) -> None:
+def test_a_process_without_a_result_says_why(call: Callable[[], object], seconds: float, why: str) -> None:
     with pytest.raises(FailedError, match=why):
-        in_processes([call], seconds)  # type: ignore[list-item]
+        in_processes([call], seconds)
 
 
 def test_each_kind_has_programs_of_different_names() -> None:

@@ -87,8 +87,8 @@ class Place:
 class Hook:
     """What a hook notes, and when it ends the program.
 
-    Mode `truth` notes the ends of steps, `lines` the lines that wait. The program is ended after so many steps, or a
-    little earlier or later: not before the least, nor after the most seconds.
+    Mode `truth` notes the ends of steps, `lines` the lines that wait. The program is ended after `steps`, but not
+    before the least, nor after the most seconds.
     """
 
     mode: str

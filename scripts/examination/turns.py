@@ -57,7 +57,7 @@ class Turns:
 
 
 def in_turns(run: Run, turns: int) -> Turns:
-    """Run both versions so many times; a turn in which one fails does not count."""
+    """Run both versions this number of times; a turn in which one fails does not count."""
     return Turns(tuple(_pairs(run, turns)))
 
 
