@@ -31,7 +31,7 @@ MOST_LINES, WIDEST_CODE = 200, 88
 PYTHON = {"PYTHONPATH=.", "python"}
 OTHERS = {"cd", "dask", "eval", "export", "gzip", "head", "install", "jq", "pip", "source", "ssh"}
 """Commands that are not ours."""
-NOT_HERE = ("ab", "bench", "bisect", "mcp", "run", "try")
+NOT_HERE = ("ab", "bench", "bisect", "mcp", "run")
 """Our commands that need a GPU, or a client that they serve: their options are looked at."""
 
 each_text = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,8 +31,6 @@ PINPROF = (
     "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
 )
 """Runs this pinprof, even if it is not installed, or if another one is installed or in the program's folder."""
-Nudged: TypeAlias = Literal["bits", "updates"]
-"""Whether the last bits of the parameters are changed, or also those of the updates."""
 
 
 class StepOptions(NamedTuple):
@@ -63,7 +61,7 @@ class TurnPlan(msgspec.Struct, frozen=True):
     number: int
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The task to record steps, or only to time them where the options ask for no profiler."""
 
     step_marker: str
@@ -79,50 +77,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag="record"):
     """The file for how the program ended: a `ScriptRun`."""
 
 
-class NoteNumbers(msgspec.Struct, frozen=True, kw_only=True, tag="numbers"):
-    """The task to note the numbers of the first `steps`; `nudged`: with parameters that differ in their last bits."""
-
-    steps: int
-    nudged: Nudged | None = None
-
-
-class GuardCopies(msgspec.Struct, frozen=True, kw_only=True, tag="guard"):
-    """The task to find host memory that is used in the first `steps` before its copy has ended."""
-
-    steps: int
-
-
-class Race(msgspec.Struct, frozen=True):
-    """Host memory that is used before its copy has ended."""
-
-    rule: str
-    headline: str
-    certain: bool
-    key: tuple[str, ...]
-    """Rule, functions and source lines: equal for the same race in another version."""
-
-
-class GuardResult(msgspec.Struct, frozen=True):
-    """The result of `GuardCopies`; `why` says why it could not run."""
-
-    races: tuple[Race, ...] = ()
-    copies: int = 0
-    """Asynchronous copies that the guard followed."""
-    notes: tuple[str, ...] = ()
-    """What the guard could not follow."""
-    why: str = ""
-
-
-Task: TypeAlias = Record | NoteNumbers | GuardCopies
-
-
 class WorkerConfig(msgspec.Struct, frozen=True):
     """A script or module, its arguments, the task, and the file for the worker's results."""
 
     script: str
     args: list[str]
     module: bool
-    task: Task
+    task: Record
     output: str
 
 
@@ -141,7 +102,7 @@ class ProgramVersion:
     """Folders of the other version, whose code this one must not import; each ends with a separator."""
 
     @contextmanager
-    def worker(self, task: Task, output: Path, descriptors: Sequence[int] = ()) -> Iterator["Worker"]:
+    def worker(self, task: Record, output: Path, descriptors: Sequence[int] = ()) -> Iterator["Worker"]:
         """Start a worker that does the task and writes `output`; it and all that it starts end with the block.
 
         Its config is written into the folder of `output`. Raises MeasureError if the command is not one of this Python.
@@ -149,7 +110,7 @@ class ProgramVersion:
         with running(self.worker_command(task, output), self.folder, self.environment, descriptors) as process:
             yield Worker(self, output, process)
 
-    def worker_command(self, task: Task, output: Path) -> list[str]:
+    def worker_command(self, task: Record, output: Path) -> list[str]:
         """Return the command of that worker."""
         command = self.python_command()
         config = WorkerConfig(command.name, list(command.args), command.module, task, str(output))
@@ -202,7 +163,7 @@ class Worker:
 
 
 @contextmanager
-def workers(runs: Iterable[tuple[ProgramVersion, Task]]) -> Iterator[list[Worker]]:
+def workers(runs: Iterable[tuple[ProgramVersion, Record]]) -> Iterator[list[Worker]]:
     """Start workers at the same time, each with a folder of its own; they end with the block."""
     with ExitStack() as stack:
         yield [

@@ -15,7 +15,6 @@ from pinprof.cli.log import log
 from pinprof.cli.mcp import mcp
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
-from pinprof.cli.trial import trial
 from pinprof.cli.whatif import verify, whatif
 from pinprof.cli.worker import worker
 from pinprof.version import VERSION
@@ -35,7 +34,6 @@ def main() -> None:
       pinprof report trace.json.gz --html report.html
       pinprof whatif trace.json.gz --pin --non-blocking
       pinprof fix trace.json.gz
-      pinprof try train.py --epochs 1
       pinprof compare before.json.gz after.json.gz
       pinprof ab --base main -- python train.py
       pinprof check trace.json.gz --max-hidden-syncs 0
@@ -48,7 +46,7 @@ def main() -> None:
 
 
 for _command in (
-    *(run, report, timeline, whatif, fix, trial, verify, compare, ab, bisect),
+    *(run, report, timeline, whatif, fix, verify, compare, ab, bisect),
     *(explain, check, export, log, bench, workload, doctor, schema, mcp, worker),
 ):
     main.add_command(_command)

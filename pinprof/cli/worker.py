@@ -1,4 +1,4 @@
-"""`pinprof worker CONFIG.json`: runs a program for `ab`, `try` or `run --repeat`, in a process of its own."""
+"""`pinprof worker CONFIG.json`: runs a program for `ab` or `run --repeat`, in a process of its own."""
 
 import sys
 from functools import partial
@@ -9,11 +9,11 @@ import click
 
 from pinprof.cli.run import recorded
 from pinprof.cli.script import outputs_of
-from pinprof.cli.terminal import Spent, say, show, users_program, write
+from pinprof.cli.terminal import Spent, say
 
 if TYPE_CHECKING:
     from pinprof.ab.turns import QuickExit
-    from pinprof.ab.worker import GuardCopies, NoteNumbers, Record, TurnPlan, WorkerConfig
+    from pinprof.ab.worker import TurnPlan, WorkerConfig
     from pinprof.capture.window.recording import TimeSteps
 
 
@@ -23,17 +23,11 @@ def worker(config: str) -> None:
     """Do what the file CONFIG says, and exit with the status of the program that it names."""
     import msgspec
 
-    from pinprof.ab.worker import GuardCopies, Record, WorkerConfig
+    from pinprof.ab.worker import WorkerConfig
 
     work = msgspec.json.decode(Path(config).read_bytes(), type=WorkerConfig)
-    task, leaving = work.task, None
-    if isinstance(task, Record):
-        time_steps, leaving = _turns(task.turns)
-        status = _record(work, task, time_steps)
-    elif isinstance(task, GuardCopies):
-        status = _guard(work, task)
-    else:
-        status = _note(work, task)
+    time_steps, leaving = _turns(work.task.turns)
+    status = _record(work, time_steps)
     if status:
         say(f"The script failed with exit status {status}.")
     if leaving:
@@ -52,11 +46,12 @@ def _turns(turns: "TurnPlan | None") -> "tuple[TimeSteps | None, QuickExit | Non
     return partial(turn_window, turns), leaving
 
 
-def _record(work: "WorkerConfig", task: "Record", time_steps: "TimeSteps | None") -> int:
+def _record(work: "WorkerConfig", time_steps: "TimeSteps | None") -> int:
     import msgspec
 
     from pinprof.capture.job import agreement_of_process
 
+    task = work.task
     outcome = recorded(
         outputs_of(work.output, work.output, of_job=False),
         agreement_of_process(),
@@ -76,23 +71,3 @@ def _record(work: "WorkerConfig", task: "Record", time_steps: "TimeSteps | None"
     for remark in outcome.remarks:
         say(remark)
     return outcome.exit_status
-
-
-def _note(work: "WorkerConfig", task: "NoteNumbers") -> int:
-    from pinprof.trial.first_numbers import run_noted
-
-    path = Path(work.output)
-    with users_program():
-        return run_noted(work.script, work.args, path, module=work.module, steps=task.steps, nudged=task.nudged)
-
-
-def _guard(work: "WorkerConfig", task: "GuardCopies") -> int:
-    from pinprof.document import encoded
-    from pinprof.races.guard import Guard, result_of, run_guarded
-
-    guard = Guard("collect", on_found=lambda violation: say(violation.headline))
-    with users_program():
-        status = run_guarded(work.script, work.args, guard, module=work.module, most_steps=task.steps)
-    show(f"{guard}\n")
-    write(work.output, encoded(result_of(guard)))
-    return status

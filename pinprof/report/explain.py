@@ -36,7 +36,6 @@ ORDER = (
     "overlap",
     "what-if",
     "fix",
-    "try",
     "ranks",
     "ci",
     "ab",

@@ -12,7 +12,6 @@ from pinprof.report.bench.view import BenchDocument
 from pinprof.report.comparison.brief_json import CompareBrief
 from pinprof.report.comparison.json import Compare
 from pinprof.report.fix import FixJson
-from pinprof.report.trial.json import Try
 from pinprof.report.whatif.json import Verify, Whatif
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
@@ -23,7 +22,6 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "whatif": Whatif,
     "verify": Verify,
     "fix": FixJson,
-    "try": Try,
     "ab": Ab,
     "bisect": Bisect,
     "bench": BenchDocument,

@@ -1,13 +1,11 @@
 """Copies of a program: what is real, what is a link, and that the program itself stays as it is."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from pinprof.ab import copies
 from pinprof.ab.copies import copied
-from pinprof.trial.versions import Command
 
 
 def state(folder: Path) -> dict[str, bytes]:
@@ -60,12 +58,3 @@ def test_nothing_is_left_where_the_block_fails(program: Path, tmp_path: Path, mo
     with pytest.raises(KeyboardInterrupt), copied(program, [], {}):
         raise KeyboardInterrupt
     assert not list(program.glob("pinprof-try-*"))
-
-
-def test_a_script_is_that_of_the_copy_and_one_elsewhere_stays(program: Path, tmp_path: Path) -> None:
-    place, other = tmp_path / "copy", tmp_path / "shared.py"
-    script = str(program / "train.py")
-    command = Command(("python", script, "train.py", str(other), "../shared.py", "--out=a.py"), program, program)
-    moved = ("python", f"{place}{os.sep}train.py", "train.py", str(other), str(other), "--out=a.py")
-    assert command.moved(place) == moved
-    assert command.scripts == {program / "train.py", other}

@@ -19,7 +19,8 @@ from pinprof.ab.measure import Wishes, measure_versions
 from pinprof.ab.plan import Plan
 from pinprof.ab.sequential_test import Bounds
 from pinprof.ab.times import Difference, OtherStepsError, Pair, TimedProcess, read_times, refuse_other_steps
-from pinprof.ab.worker import NoteNumbers, ProgramVersion, StepOptions, WorkerConfig
+from pinprof.ab.worker import ProgramVersion, Record, StepOptions, WorkerConfig
+from pinprof.capture.options import RecordingOptions
 from pinprof.errors import MeasureError
 from pinprof.processes import running
 from pinprof.trace.run_log import CHECKPOINT, EVALUATION, PLAIN, SETTLING, IrregularWork, RunLog
@@ -166,7 +167,7 @@ def test_the_plan_gives_both_versions_the_same_steps() -> None:
 
 def test_programs_are_run_by_workers(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
-    task = NoteNumbers(steps=3)
+    task = Record(step_marker="auto", options=RecordingOptions())
 
     def last(*words: str) -> WorkerConfig:
         command = ProgramVersion("it", words, tmp_path).worker_command(task, tmp_path / "numbers.json")
