@@ -63,7 +63,6 @@ PACKAGES = (
     Package("gcsfs", _URLS, ("gcsfs",), "remote"),
     Package("s3fs", _URLS, ("s3fs",), "remote"),
     Package("distributed", "many ranks on a cluster", ("distributed", "dask"), "dask"),
-    Package("mcp", "tools of AI agents", ("mcp", "mcp_types", "anyio", "jsonschema"), "mcp"),
     Package("mlflow-skinny", _TRACKERS, ("mlflow",), "mlflow"),
     Package("wandb", _TRACKERS, ("wandb",), "wandb"),
 )

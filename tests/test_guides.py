@@ -31,8 +31,8 @@ MOST_LINES, WIDEST_CODE = 200, 88
 PYTHON = {"PYTHONPATH=.", "python"}
 OTHERS = {"cd", "dask", "eval", "export", "gzip", "head", "install", "jq", "pip", "source", "ssh"}
 """Commands that are not ours."""
-NOT_HERE = ("ab", "bench", "bisect", "mcp", "run")
-"""Our commands that need a GPU, or a client that they serve: their options are looked at."""
+NOT_HERE = ("ab", "bench", "bisect", "run")
+"""Our commands that need a GPU: their options are looked at."""
 
 each_text = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 
@@ -52,6 +52,14 @@ def test_a_guide_has_a_title_a_summary_and_a_size_that_can_be_read(guide: Any) -
     assert guide.summary.endswith(".")
     assert len(guide.summary) <= 110
     assert len(lines) <= MOST_LINES or guide.name in GENERATED
+
+
+def test_the_skill_begins_as_skills_do_and_is_shown_without_that() -> None:
+    text = (ROOT / "pinprof" / "guides" / "SKILL.md").read_text()
+    front = re.match(r"---\nname: pinprof\ndescription: (.{80,1024})\n---\n# ", text)
+    assert front
+    assert ": " not in front[1], "which YAML would take for a name"
+    assert next(guide for guide in guides() if guide.name == "SKILL").text == text[front.end() - 2 :]
 
 
 @each_text

@@ -44,7 +44,6 @@ ORDER = (
     "perfetto",
     "hta",
     "SKILL",
-    "mcp",
     "json",
     "json-fields",
     "accuracy",
