@@ -121,7 +121,6 @@ _COMMANDS = {
     "ab": "there is pinprof.compare(before, after) for two traces",
     "check": "pinprof.load(path) has the figures",
     "explain": "pinprof.load(path).findings has the texts of its rules",
-    "fix": "pinprof.load(path).findings says what to change",
     "report": "call pinprof.load(path)",
     "run": "call pinprof.profile(path) or pinprof.profile_step(function)",
     "verify": "call pinprof.compare(before, after)",

@@ -9,7 +9,6 @@ import pytest
 import users_git
 
 from pinprof.ab.checkout import Repository
-from pinprof.fix import FixError, Patches, check_patches
 from pinprof.git import GitError, git
 
 CONFIG = """
@@ -105,23 +104,11 @@ def test_a_plain_status_would_have_started_them(folder: Path, started: Callable[
     assert {"fsmonitor", "clean", "included"} <= set(started().split())
 
 
-def test_before_a_file_is_written_nothing_is_started(folder: Path, started: Callable[[], str]) -> None:
-    for name in ("a.py", "b.py", "c.py"):
-        content = (folder / name).read_bytes()
-        patches = Patches((), (), {folder / name: content}, {folder / name: b""}, folder)
-        with pytest.raises(FixError, match="has changes that are not committed"):
-            check_patches(patches, backup=False)
-    assert not started()
-
-
 def test_a_filter_that_cannot_be_switched_off_is_an_error(folder: Path, started: Callable[[], str]) -> None:
     with (folder / ".git" / "config").open("a") as config:
         config.write('[filter "a=b"]\n    clean = touch canary\n')
     with pytest.raises(GitError, match=r"a filter whose name has a =: filter\.a=b\.clean"):
         git(folder, "status", "--porcelain")
-    patches = Patches((), (), {folder / "a.py": b"x = 2\n"}, {folder / "a.py": b""}, folder)
-    with pytest.raises(FixError):
-        check_patches(patches, backup=False)
     assert not started()
 
 

@@ -94,7 +94,6 @@ READS = {
     "whatif before.json.gz": 0,
     "verify before.json.gz after.json.gz": 0,
     "compare before.json.gz after.json.gz --html compare.html": 0,
-    "fix before.json.gz": 0,
     "export before.json.gz -o tracks.json.gz": 0,
     "check before.json.gz --max-hidden-syncs 0": 1,
     "explain PIN201": 0,

@@ -9,7 +9,6 @@ from pinprof.cli.compare import compare
 from pinprof.cli.doctor import doctor
 from pinprof.cli.explain import explain, schema
 from pinprof.cli.export import export
-from pinprof.cli.fix import fix
 from pinprof.cli.group import Pinprof
 from pinprof.cli.log import log
 from pinprof.cli.report import report, timeline
@@ -32,7 +31,6 @@ def main() -> None:
       pinprof report trace.json.gz
       pinprof report trace.json.gz --html report.html
       pinprof whatif trace.json.gz --pin --non-blocking
-      pinprof fix trace.json.gz
       pinprof compare before.json.gz after.json.gz
       pinprof ab --base main -- python train.py
       pinprof check trace.json.gz --max-hidden-syncs 0
@@ -45,7 +43,7 @@ def main() -> None:
 
 
 for _command in (
-    *(run, report, timeline, whatif, fix, verify, compare, ab, bisect),
+    *(run, report, timeline, whatif, verify, compare, ab, bisect),
     *(explain, check, export, log, bench, workload, doctor, schema, worker),
 ):
     main.add_command(_command)

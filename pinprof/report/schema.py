@@ -11,7 +11,6 @@ from pinprof.report.ab.json import Ab, Bisect
 from pinprof.report.bench.view import BenchDocument
 from pinprof.report.comparison.brief_json import CompareBrief
 from pinprof.report.comparison.json import Compare
-from pinprof.report.fix import FixJson
 from pinprof.report.whatif.json import Verify, Whatif
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
@@ -21,7 +20,6 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "compare-brief": CompareBrief,
     "whatif": Whatif,
     "verify": Verify,
-    "fix": FixJson,
     "ab": Ab,
     "bisect": Bisect,
     "bench": BenchDocument,

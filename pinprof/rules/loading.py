@@ -46,11 +46,11 @@ def workers_wanted(now: int, cpus: int, processes: int) -> int:
 
 def how_to_load_faster(details: Details) -> str:
     """Return what a DataLoader with workers lacks, by its recorded settings; nothing where they are not recorded."""
-    construction, workers = details.trace.info.made, workers_of(details)
-    if not construction or not construction.drawn:
+    made, workers = details.trace.info.made, workers_of(details)
+    if not made or not made.drawn:
         return ""
     more = "" if workers and workers.then <= workers.now else "more workers (num_workers), "
-    persistent = "" if all(loader.persistent_workers for loader in construction.drawn) else "persistent_workers=True, "
+    persistent = "" if all(loader.persistent_workers for loader in made.drawn) else "persistent_workers=True, "
     advice = f"{more}{persistent}cheaper or earlier preprocessing, larger reads."
     return advice[0].upper() + advice[1:]
 

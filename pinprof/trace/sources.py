@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from pinprof.git import REPOSITORY
-from pinprof.trace.constructors import Made
+from pinprof.trace.loaders import Made
 
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran. The files of one copy or
