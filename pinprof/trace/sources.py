@@ -21,11 +21,6 @@ MAX_BYTES = 10_000_000
 """Larger files are not source files that anybody wrote."""
 
 
-def project_of(folder: Path) -> Path:
-    """Return the top folder of the project in a folder: the git repository around it, otherwise the folder itself."""
-    return next((parent for parent in (folder, *folder.parents) if (parent / REPOSITORY).exists()), folder)
-
-
 class Sources:
     """Finds the source of a file that a trace names: in the working directory, otherwise in the trace's own folder.
 
@@ -71,7 +66,9 @@ class Sources:
 
     @cached_property
     def _project(self) -> Path:
-        return project_of(Path.cwd())
+        """The top folder of the project: the git repository around the working directory, otherwise the latter."""
+        here = Path.cwd()
+        return next((folder for folder in (here, *here.parents) if (folder / REPOSITORY).exists()), here)
 
     def is_edited(self, path: Path, file: str) -> bool:
         """Return whether the file at a path differs from the one that ran; raises OSError if it is gone.
