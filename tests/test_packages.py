@@ -112,7 +112,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]
     """Return exit status and output of commands in an environment that has only what reading needs."""
     folder, site = (tmp_path_factory.mktemp(name) for name in ("work", "site"))
     installed = with_dependencies(READING.read_text().splitlines()[1:])
-    assert len({*installed, "pinprof"}) == 19, installed  # as the README says
+    assert len({*installed, "pinprof"}) == 17, installed  # as the README says
     for package in map(distribution, installed):
         for entry in {Path(file).parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
             (site / entry).symlink_to(str(package.locate_file(entry)))
