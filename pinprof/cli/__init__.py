@@ -10,7 +10,6 @@ from pinprof.cli.doctor import doctor
 from pinprof.cli.explain import explain, schema
 from pinprof.cli.export import export
 from pinprof.cli.group import Pinprof
-from pinprof.cli.log import log
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
 from pinprof.cli.whatif import verify, whatif
@@ -44,6 +43,6 @@ def main() -> None:
 
 for _command in (
     *(run, report, timeline, whatif, verify, compare, ab, bisect),
-    *(explain, check, export, log, bench, workload, doctor, schema, worker),
+    *(explain, check, export, bench, workload, doctor, schema, worker),
 ):
     main.add_command(_command)

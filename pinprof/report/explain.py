@@ -39,12 +39,10 @@ ORDER = (
     "ci",
     "ab",
     "guard",
-    "logging",
     "perfetto",
     "hta",
     "SKILL",
     "json",
-    "json-fields",
     "accuracy",
     "design",
 )
