@@ -86,11 +86,6 @@ class Guard:
         return self._watch.followed if self._watch else 0
 
     @property
-    def has_gpu(self) -> bool:
-        """Whether there is a GPU whose copies it could follow."""
-        return self._gpu.is_there()
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What the program does that the guard cannot see."""
         return (*sorted(self._watch.notes if self._watch else ()), *([COMPILED] if self._compiled else ()))

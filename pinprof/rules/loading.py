@@ -33,15 +33,10 @@ def workers_of(details: Details) -> Workers | None:
     info = details.trace.info
     if not info.made or not info.made.cpus or len(info.made.drawn) != 1:
         return None
-    now = info.made.drawn[0].num_workers
-    return Workers(now, workers_wanted(now, info.made.cpus, info.world_size or 1), info.made.cpus)
-
-
-def workers_wanted(now: int, cpus: int, processes: int) -> int:
-    """Return how many workers a DataLoader should have where processes share the cores."""
-    room = max(1, cpus // max(1, processes)) - 1
-    workers = min(room, max(2 * now, FEW_WORKERS))
-    return min(workers, max(MOST_WORKERS, now))
+    now, cpus = info.made.drawn[0].num_workers, info.made.cpus
+    room = max(1, cpus // max(1, info.world_size or 1)) - 1  # processes share the cores
+    wanted = min(room, max(2 * now, FEW_WORKERS), max(MOST_WORKERS, now))
+    return Workers(now, wanted, cpus)
 
 
 def how_to_load_faster(details: Details) -> str:
