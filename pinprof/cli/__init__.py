@@ -2,7 +2,6 @@
 
 import click
 
-from pinprof.cli.ab import ab, bisect
 from pinprof.cli.bench import bench, workload
 from pinprof.cli.check import check
 from pinprof.cli.compare import compare
@@ -31,7 +30,6 @@ def main() -> None:
       pinprof report trace.json.gz --html report.html
       pinprof whatif trace.json.gz --pin --non-blocking
       pinprof compare before.json.gz after.json.gz
-      pinprof ab --base main -- python train.py
       pinprof check trace.json.gz --max-hidden-syncs 0
       pinprof explain PIN201
 
@@ -42,7 +40,7 @@ def main() -> None:
 
 
 for _command in (
-    *(run, report, timeline, whatif, verify, compare, ab, bisect),
+    *(run, report, timeline, whatif, verify, compare),
     *(explain, check, export, bench, workload, doctor, schema, worker),
 ):
     main.add_command(_command)

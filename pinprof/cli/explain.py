@@ -135,10 +135,9 @@ def _complete_schema(_ctx: click.Context, _param: click.Parameter, incomplete: s
 def schema(name: str | None) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
-    NAME is a command: report, compare, whatif, verify, ab, bisect or bench; report-brief and compare-brief
-    are what --brief writes. Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof:
-    it names all fields, with their units and what they mean. The guide `pinprof explain json` says what null
-    means, and what stays as it is.
+    NAME is a command: report, compare, whatif, verify or bench; report-brief and compare-brief are what --brief writes.
+    Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof: it names all fields, with
+    their units and what they mean. The guide `pinprof explain json` says what null means, and what stays as it is.
 
     \b
     Examples:

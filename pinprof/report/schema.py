@@ -7,7 +7,6 @@ import msgspec
 
 from pinprof.documents.brief import ReportBrief
 from pinprof.documents.report import ReportJson
-from pinprof.report.ab.json import Ab, Bisect
 from pinprof.report.bench.view import BenchDocument
 from pinprof.report.comparison.brief_json import CompareBrief
 from pinprof.report.comparison.json import Compare
@@ -20,8 +19,6 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "compare-brief": CompareBrief,
     "whatif": Whatif,
     "verify": Verify,
-    "ab": Ab,
-    "bisect": Bisect,
     "bench": BenchDocument,
 }
 """The documents by the command whose `--json` writes them, with `-brief` for `--json --brief`."""
