@@ -38,8 +38,8 @@ def _complete_topic(_ctx: click.Context, _param: click.Parameter, incomplete: st
 def explain(topic: str | None, *, as_path: bool) -> None:
     """Explain a TOPIC: a rule in full, or a guide.
 
-    A rule says what it looks at, why that costs, what to write instead, what pinprof fix changes, when that is safe,
-    and what only looks like it. A guide is a text on one subject, such as recording or what-if. The beginning of a name
+    A rule says what it looks at, why that costs, what to write instead, when that is safe, and what only
+    looks like it. A guide is a text on one subject, such as recording or what-if. The beginning of a name
     is enough; so is the number of a rule, or a word of its title, such as item. Without a TOPIC, list all guides and
     rules.
 
@@ -63,18 +63,9 @@ def explain(topic: str | None, *, as_path: bool) -> None:
     if as_path:
         show(f"{FOLDER / name}.md\n" if name in texts else fail(f"{name} is a rule, and has no file of its own"))
     elif name in rules:
-        _page(to_page(rules[name], _changes(rules[name]), width=width, color=color))
+        _page(to_page(rules[name], width=width, color=color))
     else:
         _page(guide_to_text(texts[name], width=min(width, WIDEST), color=color))
-
-
-def _changes(rule: "Rule") -> list[tuple[str, str]]:
-    """Return what `pinprof fix` changes for findings of a rule, each with what becomes of the program's numbers."""
-    if rule.mended not in {"line", "construction"}:
-        return []
-    from pinprof.fix.fixes import fixes_of
-
-    return [change for fix in fixes_of(rule.id) for change in fix.guide]
 
 
 def _topic(topic: str, rules: "Mapping[str, Rule]", texts: Iterable[str]) -> str:
@@ -144,10 +135,9 @@ def _complete_schema(_ctx: click.Context, _param: click.Parameter, incomplete: s
 def schema(name: str | None) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
-    NAME is a command: report, compare, whatif, verify, fix or bench; report-brief and compare-brief
-    are what --brief writes. Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof:
-    it names all fields, with their units and what they mean. The guide `pinprof explain json` says what null
-    means, and what stays as it is.
+    NAME is a command: report, compare, whatif, verify or bench; report-brief and compare-brief are what --brief writes.
+    Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof: it names all fields, with
+    their units and what they mean. The guide `pinprof explain json` says what null means, and what stays as it is.
 
     \b
     Examples:

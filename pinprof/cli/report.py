@@ -188,14 +188,12 @@ class _Wanted(NamedTuple):
         """Write the JSON, if it is wanted; of a job, `shown` is the index of the rank that the brief is about."""
         if not self.json_file:
             return
-        from pinprof.report.trace.actions import has_diffs
         from pinprof.report.trace.brief_json import traces_to_brief_json
         from pinprof.report.trace.json import traces_to_json
 
         entries = [(part.profile, part.findings) for part in measured]
         if self.brief:
-            diffs = [number for number, part in enumerate(measured) if has_diffs(part)]
-            brief = traces_to_brief_json(entries, ranks, self.html.code, shown, diffs)
+            brief = traces_to_brief_json(entries, ranks, self.html.code, shown)
             write(self.json_file, brief, is_said=False)
         else:
             write(self.json_file, traces_to_json(entries, ranks, hta), is_said=False)

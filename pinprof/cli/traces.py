@@ -195,7 +195,6 @@ def print_report(
 
     `again` and `has_page` are as for `to_brief`.
     """
-    from pinprof.report.trace.actions import has_diffs
     from pinprof.report.trace.text import to_brief, trace_to_text
     from pinprof.report.trace.work import FEW
 
@@ -211,7 +210,6 @@ def print_report(
             width=width,
             color=color,
             code=code or code_of(),
-            diffs=has_diffs(measured),
             again=again,
             has_page=has_page,
         )

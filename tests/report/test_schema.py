@@ -80,4 +80,4 @@ def test_the_begin_of_a_name_is_enough_and_another_name_is_an_error() -> None:
     assert invoke("schema", "what").stdout == invoke("schema", "whatif").stdout
     wrong = invoke("schema", "timeline")
     assert is_one_line_error(wrong)
-    assert "report, report-brief, compare, compare-brief, whatif, verify, fix, bench" in wrong.stderr
+    assert "report, report-brief, compare, compare-brief, whatif, verify, bench" in wrong.stderr
