@@ -357,14 +357,14 @@ def test_pinprof_stands_between_the_launcher_and_the_script() -> None:
         "-m",
         "pinprof",
         "run",
-        *("--warmup", "1", "--max-warmup", "1", "--plain-steps", "3", "--steps", "1"),
+        *("--warmup", "1", "--steps", "1"),
         "-o",
         "trace",
         "example.py",
     ]
     assert place.command(profiled=["--repeat", "3"])[3:] == [
         "run",
-        *("--warmup", "1", "--max-warmup", "1", "--plain-steps", "3", "--steps", "1"),
+        *("--warmup", "1", "--steps", "1"),
         *("--repeat", "3", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "example.py"),
     ]
     assert place.command()[-2:] == ["--nproc-per-node=2", "example.py"]

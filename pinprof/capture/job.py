@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from pinprof.capture.options import WARM_UP_S, Progress, RecordingOptions
+from pinprof.capture.options import WARM_UP_S, Progress
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -143,6 +143,9 @@ LOOK_S = 0.05
 
 NO_STORE = "the ranks share no store of torch.distributed, so only their step counts align them"
 
+MAX_WAIT_STEPS = 100
+"""How many steps to wait for the other ranks at most: as many as a warm-up takes."""
+
 BEGIN, END = "begin", "end"
 """The meetings of the ranks: where their windows begin, and where they stop."""
 
@@ -185,19 +188,25 @@ class Agreement:
         return self._store is not None and not self._lost
 
     def begin(
-        self, steps_made: Callable[[], int], text: str, options: RecordingOptions, max_seconds: float = WARM_UP_S
+        self,
+        steps_made: Callable[[], int],
+        text: str,
+        fewest_steps: int,
+        max_steps: int = MAX_WAIT_STEPS,
+        max_seconds: float = WARM_UP_S,
     ) -> Generator[Progress, None, str]:
         """Wait at every step boundary until all ranks begin; return the text of the rank that decided.
 
-        `steps_made` counts the steps of the program. The wait for other ranks may take as long as a warm-up.
+        `steps_made` counts the steps of the program. The wait for other ranks may take `max_steps`, or `max_seconds`
+        and the `fewest_steps`.
         """
         steps, start = 0, time.monotonic()
         while (decided := self._reached(BEGIN, steps_made(), text)) is None:
-            is_late = steps >= options.warmup and time.monotonic() - start >= max_seconds
-            if is_late or steps >= options.most_warmup:
+            is_late = steps >= fewest_steps and time.monotonic() - start >= max_seconds
+            if is_late or steps >= max_steps:
                 self._ask(BEGIN, Rendezvous.insist, alone=None)
             steps += 1
-            yield Progress("ranks", steps, options.most_warmup)
+            yield Progress("ranks", steps, max_steps)
         if self._ask(BEGIN, Rendezvous.missing, alone=0) < 0:
             self.why_apart = "not all ranks were ready for the windows in time"
         return decided

@@ -1,7 +1,8 @@
 """The options of a recording: how many steps each window has, and why a program was too short for them."""
 
+from collections.abc import Callable
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,23 +29,24 @@ class Progress(NamedTuple):
     of: int
 
 
-class OptionNames(NamedTuple):
-    """What the options are called where the user gave them."""
-
-    shorter_plain: str
-    without_plain: str
-    fewer: str
-    max_warmup: str
+Advise: TypeAlias = Callable[[int], str]
+"""Returns the options with which a program of this number of steps gives a trace; empty if there are none."""
 
 
-IN_CODE = OptionNames("plain_seconds=0, plain_precision=1", "plain_steps=0", "warmup, plain_steps, steps", "max_warmup")
+def in_code(steps: int) -> str:
+    """Return the options of `profile()` with which a program of this number of steps gives a trace, if any."""
+    recorded = min(steps - 1 - WARM_UP_STEPS, FEWEST_STEPS)
+    return f"warmup=1, max_warmup=1, plain_steps=0, steps={recorded}" if recorded > 0 else ""
 
-ON_COMMAND_LINE = OptionNames(
-    "--plain-steps 20",
-    "--windows lean,lines",
-    "--warmup, --plain-steps, --steps, or --windows lean,lines without timing",
-    "--max-warmup",
-)
+
+TIMED_PER_RECORDED = 4
+"""Steps that are timed without a profiler for each recorded one, in a program of few steps."""
+
+
+def on_command_line(steps: int) -> str:
+    """Return the options of `pinprof run` with which a program of this number of steps gives a trace, if any."""
+    recorded = min((steps - 1 - WARM_UP_STEPS) // (TIMED_PER_RECORDED + 1), FEWEST_STEPS)
+    return f"--warmup 1 --steps {recorded}" if recorded > 0 else ""
 
 
 class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,8 +71,6 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     on for 20 times `plain_steps`."""
     line_steps: int = 3
     """Steps that show which source line calls each wait for the GPU; 0 omits this window."""
-    line_stack: bool = True
-    """Whether these steps have Python stacks: slower, but the causes are more exact."""
     watch_steps: int = 200
     """Steps to watch for waits without a profiler, for 30 s at most; 200 steps show a wait every 100 steps twice."""
     with_stack: bool = False
@@ -116,29 +116,38 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         enough = max(self.plain_steps, ceil(self.plain_seconds * NS_PER_S / max(step_ns, 1.0)))
         return min(enough, max(FEWEST_STEPS, ceil(self.plain_max_seconds * NS_PER_S / max(step_ns, 1.0))))
 
-    def why_nothing_recorded(self, steps_seen: int, window: str, names: OptionNames) -> str:
+    @classmethod
+    def of_command(cls, steps: int, warmup: int | None, **others: Any) -> "RecordingOptions":
+        """Return the options for `pinprof run`: a fixed `warmup` is taken as it is, a short one for few steps at all.
+
+        Then only a few steps are timed without a profiler, however short and unsteady they are.
+        """
+        windows: dict[str, Any] = {} if warmup is None else {"warmup": warmup, "max_warmup": warmup}
+        if warmup is not None and warmup < cls().warmup:
+            timed = min(TIMED_PER_RECORDED * steps, cls().plain_steps)
+            windows |= {"plain_steps": timed, "plain_seconds": 0.0, "plain_precision": 1.0}
+        return cls(steps=steps, **windows, **others)
+
+    def why_nothing_recorded(self, steps_seen: int, window: str, advise: Advise) -> str:
         """Return why a program recorded no step that ended in this window, with the options that help."""
         ended = f"the program ended after {counted(steps_seen, 'step')}, before "
         if self.times_only:
             parts = f"{self.warmup} warm-up and {FEWEST_STEPS} to time"
             return f"{ended}enough were timed; {self.needed} are needed: {parts}. Run it longer"
-        ended += "one was recorded"
         if steps_seen >= self.needed:
-            return f"{ended}: {self._why_open(window, names)}"
-        return (
-            f"{ended}; {self.needed} are needed: "
-            f"{self.warmup} warm-up, {self.plain_steps} plain, {WARM_UP_STEPS} for the profiler to warm up and "
-            f"{self.steps} recorded. Run it longer, or ask for fewer ({names.fewer})"
-        )
-
-    def _why_open(self, window: str, names: OptionNames) -> str:
-        if window == "plain":
-            return (
-                "steps without the profiler were still being timed, which takes at least "
-                f"{self.plain_seconds:g} s. Run it longer, or time fewer steps ({names.shorter_plain})"
+            why = f"one was recorded: {self._why_open(window)}"
+        else:
+            why = (
+                f"one was recorded; {self.needed} are needed: {self.warmup} warm-up, {self.plain_steps} plain, "
+                f"{WARM_UP_STEPS} for the profiler to warm up and {self.steps} recorded"
             )
-        why = "the recording had just begun"
+        fewer = advise(steps_seen)
+        return f"{ended}{why}. Run it longer" + (f", or ask for fewer steps: {fewer}" if fewer else "")
+
+    def _why_open(self, window: str) -> str:
+        if window == "plain":
+            return f"steps without the profiler were still being timed, which takes at least {self.plain_seconds:g} s"
         if window == "warm-up":
             most = counted(self.most_warmup, "step")
-            why = f"their times were not steady; the warm-up takes up to {most} ({names.max_warmup})"
-        return f"{why}. Run it longer, or record without timing ({names.without_plain})"
+            return f"their times were not steady; the warm-up takes up to {most}"
+        return "the recording had just begun"

@@ -37,7 +37,6 @@ class WorkerTask(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[str, ...]
     module: bool
     step_marker: str
-    stretch_after: float
     keep_going: bool
     options: RecordingOptions
     output: str

@@ -15,11 +15,11 @@ from pinprof.capture.children.child import followed, reporting_departure
 from pinprof.capture.children.notes import ENDED_EARLY, ChildConfig, ChildRun, Notes
 from pinprof.capture.children.waiting import StuckScript, end_children
 from pinprof.capture.job import Agreement, Rank, leave_job
-from pinprof.capture.options import ON_COMMAND_LINE, RecordingOptions
+from pinprof.capture.options import RecordingOptions, on_command_line
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
 from pinprof.capture.steps.stepper import Stepper
-from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
+from pinprof.capture.steps.watchdog import Watchdog
 from pinprof.capture.window.lean import OnLook
 from pinprof.capture.window.recording import OnWindow, Recording, profile
 from pinprof.errors import CaptureError
@@ -36,9 +36,6 @@ FAULTY = "Nothing was recorded, because pinprof itself failed"
 
 STOPPED_THREADS_END_WITHIN_S = 5.0
 """How long to wait for threads that make steps, after the program was stopped: each ends at its next one."""
-
-WORTH_A_STRETCH_S = 0.5
-"""Only a program that has worked for this long is told how to record a stretch of its time."""
 
 WAIT_S = 300.0
 """How long to wait for processes that still record when the script has ended: as long as for the ranks of a job."""
@@ -75,7 +72,6 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     module: bool = False,
     step_marker: str = "auto",
     keep_going: bool = False,
-    stretch_after: float = STRETCH_AFTER_S,
     agreement: Agreement | None = None,
     on_progress: OnWindow | None = None,
     on_look: OnLook | None = None,
@@ -85,8 +81,8 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
 
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
     `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
-    `module:name`. After `stretch_after` seconds of work in which nothing marks a step (0: never), it records a stretch
-    of time. `on_look` is called with the trace of each look (`every` of the options), and the number of the last step.
+    `module:name`. After half a minute of work in which nothing marks a step, it records a stretch of time. `on_look` is
+    called with the trace of each look (`every` of the options), and the number of the last step.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
     `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after the same
     one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps are kept.
@@ -105,7 +101,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     notes = Notes(Notes.new_name())
     of_child = msgspec.structs.replace(options, every=0)  # it has nobody to tell
     config = ChildConfig(str(recording.path), step_marker, keep_going, of_child, str(notes.folder))
-    recorder = _Recorder(recording, notes, config, agreement, stretch_after)
+    recorder = _Recorder(recording, notes, config, agreement)
     if on_progress is not None:
         recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)
     with recorder.following() as ended:
@@ -114,7 +110,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         run = recorder.outcome(ending)
     is_recorded = run.path or any(child.path for child in run.children)
     if not is_recorded and not run.exit_status and not recorder.stepper.is_faulty:
-        raise CaptureError(_why_no_child_recorded(run.children) or recorder.why_nothing_recorded(program))
+        raise CaptureError(_why_no_child_recorded(run.children) or recorder.why_nothing_recorded())
     rank = recorder.stepper.rank
     return _as_its_own(run, recording.path) if rank is None else _among_ranks(run, rank)
 
@@ -122,9 +118,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
 class _Recorder:
     """Records one script: finds its steps, advances its recording, ends it, and follows the processes it starts."""
 
-    def __init__(
-        self, recording: Recording, notes: Notes, config: ChildConfig, agreement: Agreement | None, stretch_after: float
-    ) -> None:
+    def __init__(self, recording: Recording, notes: Notes, config: ChildConfig, agreement: Agreement | None) -> None:
         alone = agreement is None
         self.recording, self.notes, self.config = recording, notes, config
         self.stepper = Stepper(
@@ -146,7 +140,6 @@ class _Recorder:
         self.watchdog = Watchdog(
             self.marks,
             recording,
-            stretch_after,
             stop=self.stepper.stop,
             may_stop=may_stop,
             body=ending_of.__code__,
@@ -231,39 +224,30 @@ class _Recorder:
         else:
             faults.say(f"The program {how} before a step was recorded; pinprof does not see what comes after")
 
-    def why_nothing_recorded(self, program: UserProgram) -> str:
+    def why_nothing_recorded(self) -> str:
         """Return why a script that ended without failure was not recorded, and the way out."""
         recording, marks = self.recording, self.marks
         if recording.steps_seen:
-            chosen = marks.function is None and recording.steps_seen < recording.options.needed
+            chosen = not marks.finder.source.is_certain and recording.steps_seen < recording.options.needed
             uncounted = ". The first few steps, before it was clear what marks a step, do not count" if chosen else ""
-            return recording.why_nothing_recorded(ON_COMMAND_LINE) + uncounted
+            return recording.why_nothing_recorded(on_command_line) + uncounted
         if marks.function is not None:
             return (
                 f"no step was seen between two calls of {marks.step_marker}; name a function that is called every step"
             )
-        events, way_out = marks.finder.event_counts, self._way_out(program)
+        events = marks.finder.event_counts
         if not events.total():
             return (
                 "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no "
-                f"step was recorded; {way_out}"
+                f"step was recorded; {MARK_STEPS}"
             )
         steps = f"{events[OPTIMIZER]} optimizer steps"
         if not events[OPTIMIZER] and events[BACKWARD]:
             steps = counted(events[BACKWARD], "call") + " of backward"
         return (
             f"the program ended after {steps} and {events[LOADER]} batches, too few to tell what one training step is. "
-            f"Run it longer, or {way_out}"
+            f"Run it longer, or {MARK_STEPS}"
         )
-
-    def _way_out(self, program: UserProgram) -> str:
-        """Return how to record this program, in words; a stretch only if the program worked for long enough."""
-        worked_s = self.watchdog.worked_s
-        if worked_s < WORTH_A_STRETCH_S:
-            return MARK_STEPS
-        command = shlex.join([*(["-m"] if program.module else []), program.name, *program.args])
-        after_s = float(f"{worked_s / 4:.1g}")
-        return f"{MARK_STEPS}, or record a stretch of its time: pinprof run --stretch-after {after_s:g} {command}"
 
 
 def _among_ranks(run: ScriptRun, rank: Rank) -> ScriptRun:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.capture.options import RecordingOptions
+from pinprof.capture.options import TIMED_PER_RECORDED, RecordingOptions
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
 from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
-from pinprof.cli.run_report import give_up, report_outcome, say_times, say_verdict
+from pinprof.cli.run_report import give_up, report_outcome, say_verdict
 from pinprof.cli.script import (
     BeforeScript,
     Outputs,
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pinprof.capture.job import Agreement
     from pinprof.capture.script import ScriptRun
 
-WINDOWS = ("plain", "lean", "lines")
-"""What a recording does with the steps of a program."""
 DEFAULTS = RecordingOptions()
 
 
@@ -36,10 +34,10 @@ HELP = """Run a training SCRIPT with ARGS as python does, record some of its ste
 Options of pinprof come before SCRIPT; all options after it belong to the script.
 
 pinprof finds the steps by the batches and the optimizer steps of the script. Without these it takes calls of
-backward, then calls of the outermost module, and last a stretch of time. After a warm-up it times steps without a
-profiler (the true step), until the mean of the regular steps is known to 2 %, for 20 s at most. Then torch.profiler
-records a few steps (the trace), and a few more show the source line of every wait. Further steps at full speed
-show which lines wait only now and then (--watch-steps). Then pinprof stops the script.
+backward, then calls of the outermost module, and last, after 30 s of work, a stretch of 3 s. After a warm-up it times
+steps without a profiler (the true step), until the mean of the regular steps is known to 2 %, for 20 s at most. Then
+torch.profiler records a few steps (the trace), and a few more show the source line of every wait. Further steps at
+full speed show which lines wait only now and then. Then pinprof stops the script.
 
 Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: through the
 store of the job they agree when to start and stop. Rank 0 reports on itself; with --job-report, on all ranks.
@@ -102,65 +100,13 @@ Examples:
     f"{', '.join(f'{source.option} ({source.step})' for source in NAMED.values())}, a call of a function or "
     f"Class.method of the script, or of MODULE:FUNCTION; {AUTO} finds out, unless {BY_HAND.step}.",
 )
-@click.option(
-    "--stretch-after",
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    help="Record 3 s of the program after this many seconds of work without a sign of a step; 0: never.",
-)
 @click.option("--steps", default=DEFAULTS.steps, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
 @click.option(
     "--warmup",
-    default=DEFAULTS.warmup,
-    show_default=True,
+    metavar="N",
     type=click.IntRange(min=1),
-    help="Skip at least this many steps before recording.",
-)
-@click.option(
-    "--max-warmup",
-    default=DEFAULTS.max_warmup,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Wait at most this many steps for a steady step time.",
-)
-@click.option(
-    "--plain-steps",
-    type=click.IntRange(min=1),
-    help=(
-        "Time this many steps without the profiler, for a script with few steps. By default 20 or more, until their "
-        "mean is precise."
-    ),
-)
-@click.option(
-    "--plain-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Time at least 20 steps without the profiler for this many seconds, however precise their mean is.",
-)
-@click.option(
-    "--windows",
-    default=",".join(WINDOWS),
-    show_default=True,
-    metavar="LIST",
-    help="What to do with the steps after the warm-up: plain times them without a profiler, lean records the trace, "
-    "lines learns the source lines of waits. plain alone never starts a profiler, and writes a file of the times.",
-)
-@click.option(
-    "--no-stack",
-    "line_stack",
-    flag_value=False,
-    default=True,
-    help="Learn the lines without Python stacks: faster, but the causes are less exact.",
-)
-@click.option(
-    "--watch-steps",
-    default=DEFAULTS.watch_steps,
-    show_default=True,
-    type=click.IntRange(min=0),
-    help=(
-        "Watch this many more steps for waits, without a profiler, for at most 30 s: finds a read in every 100th step."
-    ),
+    help=f"Skip this many steps; by default {DEFAULTS.warmup} or more, until their time is steady. With fewer than "
+    f"{DEFAULTS.warmup}, for a script of few steps, only {TIMED_PER_RECORDED} steps per recorded one are timed.",
 )
 @click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
 @click.option("--memory", "profile_memory", is_flag=True, help="Record allocations.")
@@ -196,7 +142,6 @@ def run(
     args: tuple[str, ...],
     *,
     output: str | None,
-    windows: str,
     job_report: bool,
     guard: bool,
     machine: MachineFile | None,
@@ -207,20 +152,19 @@ def run(
     module, repeat = options["module"], options["repeat"]
     if guard:
         guard_script(script, args, module=module)
-    chosen = _windows(windows)
     outputs = _checked_outputs(script, args, output, machine, module=module, of_job=job_report, force=force)
     from pinprof.capture.job import agreement_of_process
 
     agreement = agreement_of_process()
     if agreement is not None and repeat > 1:
         fail("--repeat: a launcher starts the ranks once; let pinprof start it: pinprof run --repeat N -m torch...")
-    if outputs.is_first and "lean" in chosen:
+    if outputs.is_first:
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
-    options["keep_going"] |= _goes_on(options["every"], repeat, chosen)
+    options["keep_going"] |= _goes_on(options["every"], repeat)
     spent = Spent()
-    task = {name: options[name] for name in ("module", "step_marker", "stretch_after", "keep_going")}
-    task |= {"script": script, "args": args, "options": _recording_options(chosen, options, force=force)}
+    task = {name: options[name] for name in ("module", "step_marker", "keep_going")}
+    task |= {"script": script, "args": args, "options": _recording_options(options, force=force)}
     if repeat > 1:
         outcome, status = _repeated(repeat, output=outputs.trace, **task)
     else:
@@ -229,10 +173,7 @@ def run(
         for remark in outcome.remarks:
             say(remark)
     spent.begin("reporting")
-    if "lean" in chosen:
-        report_outcome(outcome, outputs, agreement, machine, code, job_report=job_report)
-    else:
-        say_times(outcome)
+    report_outcome(outcome, outputs, agreement, machine, code, job_report=job_report)
     if outputs.is_first and not options["keep_going"] and (text := spent.summary()):
         say(text)
     if status and repeat == 1:
@@ -240,10 +181,10 @@ def run(
     sys.exit(status)
 
 
-def _goes_on(every: int, repeat: int, windows: set[str]) -> bool:
+def _goes_on(every: int, repeat: int) -> bool:
     """Return whether the script runs to its end for further looks; end with an error if there can be none."""
-    if every and (repeat > 1 or "lean" not in windows):
-        fail("--every records again and again; leave out --repeat, and let --windows contain lean")
+    if every and repeat > 1:
+        fail("--every records again and again; leave out --repeat")
     return every > 0
 
 
@@ -312,36 +253,6 @@ def _repeated(times: int, **task: Any) -> "tuple[ScriptRun, int]":
     return repeated.run, repeated.status
 
 
-def _recording_options(chosen: set[str], options: dict[str, Any], *, force: bool) -> RecordingOptions:
-    """Return the options of the recording with these windows."""
-    return RecordingOptions(
-        steps=options["steps"] if "lean" in chosen else 0,
-        warmup=options["warmup"],
-        max_warmup=options["max_warmup"],
-        **_timing(options["plain_steps"], options["plain_seconds"], is_wanted="plain" in chosen),
-        line_steps=DEFAULTS.line_steps if "lines" in chosen else 0,
-        line_stack=options["line_stack"],
-        watch_steps=options["watch_steps"],
-        record_shapes=options["record_shapes"],
-        profile_memory=options["profile_memory"],
-        every=options["every"],
-        force=force,
-    )
-
-
-def _timing(steps: int | None, seconds: float | None, *, is_wanted: bool) -> dict[str, Any]:
-    """Return the options for the plain window; with steps or seconds given, it need not be precise."""
-    if not is_wanted:
-        return {"plain_steps": 0}
-    if steps is None and seconds is not None:
-        longest = max(seconds, DEFAULTS.plain_max_seconds)
-        return {"plain_seconds": seconds, "plain_max_seconds": longest, "plain_precision": 1.0}
-    return {} if steps is None else {"plain_steps": steps, "plain_seconds": 0.0, "plain_precision": 1.0}
-
-
-def _windows(text: str) -> set[str]:
-    """Return the windows in a list separated by commas; `lean` is among them unless `plain` is alone."""
-    chosen = {word.strip() for word in text.split(",")}
-    if chosen != {"plain"} and (not chosen <= set(WINDOWS) or "lean" not in chosen):
-        fail(f"--windows {text}: must contain lean or be plain, and may contain only {', '.join(WINDOWS)}")
-    return chosen
+def _recording_options(options: dict[str, Any], *, force: bool) -> RecordingOptions:
+    chosen = ("steps", "warmup", "record_shapes", "profile_memory", "every")
+    return RecordingOptions.of_command(**{name: options[name] for name in chosen}, force=force)

@@ -17,7 +17,7 @@ from pinprof.cli.script import Outputs
 from pinprof.cli.terminal import progress, say, say_written
 from pinprof.cli.traces import analysing, print_report, read, write_page
 from pinprof.outputs import shortest
-from pinprof.units import counted, duration
+from pinprof.units import counted
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
@@ -94,19 +94,6 @@ def _say_what_to_do(analysis: "Analysis", page: str) -> None:
 
     command = whatif_command(analysis.profile, analysis.findings)
     say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))
-
-
-def say_times(outcome: "ScriptRun") -> None:
-    """Say where the times of the steps are, and how long they took in this process."""
-    step = outcome.regular
-    if step is not None:
-        others = f"; {counted(step.others, 'other')} of {duration(step.other_ns)} left out" if step.others else ""
-        say(
-            f"{counted(step.steps, 'regular step')} of {duration(step.step_ns)} in the mean, without a profiler{others}"
-        )
-    paths = [shortest(outcome.path)] if outcome.path else traces_of(outcome.children)
-    if paths:
-        say(f"Wrote {', '.join(paths)}")
 
 
 def report_job(

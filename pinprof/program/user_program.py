@@ -3,6 +3,7 @@
 import ast
 import atexit
 import builtins
+import ctypes
 import io
 import os
 import runpy
@@ -11,6 +12,7 @@ import sys
 import sysconfig
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -232,7 +234,7 @@ _can_finish = False
 
 @contextmanager
 def finishable() -> Iterator[None]:
-    """Let `finish_main` end the block, which runs in the main thread."""
+    """Let `finish_main` end the block, which runs in the main thread; after it, no line raises an error of ours."""
     global _can_finish  # noqa: PLW0603  one for the process
     is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(FINISH) is signal.SIG_DFL
     if is_ours:
@@ -241,16 +243,20 @@ def finishable() -> Iterator[None]:
     try:
         yield
     finally:
+        if isinstance(sys.gettrace(), _AtNextLine):
+            sys.settrace(None)
         if is_ours:
             _can_finish = False
             if signal.getsignal(FINISH) is _finish:
                 signal.signal(FINISH, signal.SIG_DFL)
 
 
-def finish_main() -> None:
-    """End the main thread with Finished if it is still in the program; call this in another thread."""
-    if _can_finish and signal.getsignal(FINISH) is _finish:
+def finish_main() -> bool:
+    """End the main thread with Finished if it is still in the program; return whether. Call this in another thread."""
+    is_possible = _can_finish and signal.getsignal(FINISH) is _finish
+    if is_possible:
         signal.pthread_kill(threading.main_thread().ident or 0, FINISH)
+    return is_possible
 
 
 def _finish(_number: int, _frame: FrameType | None) -> None:
@@ -305,24 +311,59 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             finish_main()
         if self.times > POLITE_STOPS:
-            interrupt_next_line()
+            raise_at_next_line(Finished())
         raise Finished
 
 
-def interrupt_next_line() -> None:
-    """Let the next line that runs in the user's own code raise Finished."""
+class _AtNextLine:
+    """A trace function that raises an error at the next line of the user's own code; then Python removes it."""
 
-    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
         if event == "line" and not _is_installed(frame):
-            raise Finished
-        return None if event == "call" else interrupt
+            raise self._error
+        return None if event == "call" else self
 
-    sys.settrace(interrupt)
+
+def raise_at_next_line(error: BaseException) -> None:
+    """Let the next line that runs in the user's own code raise an error."""
+    raising = _AtNextLine(error)
+    sys.settrace(raising)
     caller: FrameType | None = sys._getframe()  # noqa: SLF001  the only way to the frames below
     while caller is not None:
         if not _is_installed(caller):
-            caller.f_trace = interrupt
+            caller.f_trace = raising
         caller = None if caller.f_code is ending_of.__code__ else caller.f_back
+
+
+_calls = deque[Callable[[FrameType], None]]()
+"""What the main thread is asked to call. The interpreter may still do so after the program's end."""
+
+
+def call_in_main(act: Callable[[FrameType], None]) -> bool:
+    """Let the main thread call `act` between two bytecodes, with its innermost frame; return whether it will.
+
+    This is a pending call of the interpreter: unlike a signal, it needs no handler and interrupts no system call. It
+    has to wait while one call of C runs. What `act` raises, the next line of the user's own code raises.
+    """
+    _calls.append(act)
+    if ctypes.pythonapi.Py_AddPendingCall(_CALL, None) == 0:
+        return True
+    _calls.pop()
+    return False
+
+
+def _call(_: object) -> int:
+    try:
+        _calls.popleft()(sys._getframe(1))  # noqa: SLF001  the only way to the frame below
+    except BaseException as error:  # noqa: BLE001  Ctrl-C, too: C would lose it
+        raise_at_next_line(error)
+    return 0
+
+
+_CALL = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_call)
 
 
 def _is_installed(frame: FrameType) -> bool:

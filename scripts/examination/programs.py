@@ -25,7 +25,7 @@ LLMC = (
 )
 LAUNCH = f"-m accelerate.commands.launch --num_processes 1 --mixed_precision no {PETS}"
 ON_TWO_GPUS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-TEN_STEPS = ("--warmup", "1", "--max-warmup", "1", "--plain-steps", "3", "--steps", "1")
+TEN_STEPS = ("--warmup", "1", "--steps", "1")
 """For a program that makes ten steps."""
 DCGAN = "main.py --dataset fake --workers 8 --accel --niter 100 --outf out"
 TIMM = "train.py imagefolder --model resnet18 --num-classes 10 -b 64 -j 8 --epochs 300"

@@ -17,7 +17,6 @@ from pinprof.capture.job import (
     rank_of_process,
     store_of_job,
 )
-from pinprof.capture.options import RecordingOptions
 
 
 def ranks(count: int, connect: Connect) -> list[Agreement]:
@@ -25,10 +24,10 @@ def ranks(count: int, connect: Connect) -> list[Agreement]:
 
 
 def begun(
-    agreement: Agreement, text: str, *, place: int = 0, max_warmup: int = 5, max_seconds: float = 60
+    agreement: Agreement, text: str, *, place: int = 0, max_steps: int = 5, max_seconds: float = 60
 ) -> tuple[int, str]:
     """Return at which place a rank begins that is past one and comes to the next by itself, and what it is told."""
-    steps = agreement.begin(lambda: place, text, RecordingOptions(warmup=2, max_warmup=max_warmup), max_seconds)
+    steps = agreement.begin(lambda: place, text, 2, max_steps, max_seconds)
     while True:
         place += 1
         try:
@@ -68,7 +67,7 @@ def test_a_rank_alone_begins_after_the_longest_warm_up_and_says_so() -> None:
 def test_a_rank_waits_for_seconds_only_if_its_steps_are_long() -> None:
     store = HashStore()
     (first, _) = ranks(2, lambda: store)
-    assert begun(first, "20", max_warmup=50, max_seconds=0) == (4, "20")
+    assert begun(first, "20", max_steps=50, max_seconds=0) == (4, "20")
 
 
 @pytest.mark.parametrize("answers", range(12))

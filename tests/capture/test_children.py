@@ -4,30 +4,24 @@ import gzip
 import json
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from forked_driver import forked
 from warm_python import warm_python
 
-from pinprof.capture.children import waiting
 from pinprof.capture.children.commands import may_make_steps
-from pinprof.capture.children.waiting import StuckScript
-from pinprof.program.user_program import Finished
 
 ROOT = Path(__file__).parents[2]
-WINDOWS = ("--warmup", "4", "--max-warmup", "8", "--windows", "lean", "--steps", "2")
+WINDOWS = ("--warmup", "4", "--steps", "2")
 
 TRAIN = """
 import os, socket, subprocess, sys, time
@@ -278,33 +272,35 @@ def test_only_processes_that_run_the_users_code_may_make_steps() -> None:
     assert [may_make_steps(process) for process in helpers] == [False] * 4
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Look often, and take the signal of ended children, which a DataLoader of another test may have taken."""
-    monkeypatch.setattr(waiting, "IDLE_S", 0.3)
-    monkeypatch.setattr(waiting, "LOOK_S", 0.05)
-    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGCHLD, before)
+WAITS = """
+import subprocess, sys, threading, time
+from types import SimpleNamespace
+from pinprof.capture.children import waiting
+from pinprof.program.user_program import Finished, finishable
+
+are_stopped, works = (word == "yes" for word in sys.argv[1:])
+waiting.IDLE_S, waiting.LOOK_S = 0.3, 0.05
+if works:  # on half a core
+    waiting.time = SimpleNamespace(monotonic=time.monotonic, process_time=lambda: time.monotonic() / 2)
+script = waiting.StuckScript(lambda: are_stopped, lambda: None)
+with script.watched():
+    script.watch()
+    subprocess.run([sys.executable, "-IS", "-c", ""], check=True)  # a child has ended
+    try:
+        with finishable():
+            threading.Event().wait(60 if are_stopped and not works else 1)
+    except Finished:
+        print("finished", end=" ")
+print(script.interrupted)
+"""
 
 
-def test_a_script_that_waits_for_stopped_children_is_stopped(quick: None) -> None:
-    script = StuckScript(lambda: True, lambda: None)
-    with script.watched():
-        script.watch()
-        subprocess.run(["true"], check=True)  # a child has ended
-        with pytest.raises(Finished):
-            threading.Event().wait(20)
-    assert script.interrupted
-
-
-def test_a_script_that_works_or_whose_children_run_is_not_stopped(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_work = SimpleNamespace(monotonic=time.monotonic, process_time=lambda: time.monotonic() / 2)  # on half a core
-    monkeypatch.setattr(waiting, "time", at_work)
-    for are_stopped in (True, False):
-        script = StuckScript(lambda are_stopped=are_stopped: are_stopped, lambda: None)  # type: ignore[misc]
-        with script.watched():
-            script.watch()
-            subprocess.run(["true"], check=True)
-            threading.Event().wait(1)
-        assert not script.interrupted
+@pytest.mark.parametrize(
+    ("are_stopped", "works", "said"),
+    [("yes", "no", "finished True\n"), ("yes", "yes", "False\n"), ("no", "no", "False\n")],
+)
+def test_only_a_script_that_stands_still_after_its_children_were_stopped_is_ended(
+    tmp_path: Path, are_stopped: str, works: str, said: str
+) -> None:
+    done = forked(WAITS, [are_stopped, works], tmp_path, timeout=120)
+    assert (done.stdout, done.stderr) == (said, "")

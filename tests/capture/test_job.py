@@ -20,7 +20,8 @@ MEASURED = re.compile(r"\b[345] complete steps")
 """Of five recorded steps: on a busy machine one or two may take so long that they are left out as unlike the others."""
 ROOT = Path(__file__).parents[2]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-RUN = ["-m", "pinprof", "run", "--warmup", "4", "-o", "run/"]
+RUN = ["-m", "pinprof", "run", "-o", "run/"]
+SOON = ("--warmup", "4")
 
 SETUP = """
 import os, time
@@ -112,7 +113,7 @@ def test_ranks_record_the_same_steps_though_one_is_steady_later_and_report_toget
 
 
 def test_steps_are_numbered_alike_though_rank_0_evaluates_first(tmp_path: Path) -> None:
-    ran = record(tmp_path, SETUP + LOADERS, "--windows", "lean")
+    ran = record(tmp_path, SETUP + LOADERS, *SOON)
     assert ran.status == 0, ran.err
     assert ran.agreed("steps_before") > 8
     assert "pinprof report run/" in ran.err
@@ -121,7 +122,7 @@ def test_steps_are_numbered_alike_though_rank_0_evaluates_first(tmp_path: Path) 
 
 def test_a_job_is_ended_by_the_failure_of_one_rank_like_without_pinprof(tmp_path: Path) -> None:
     fails = "def before(step):\n    if RANK == 1 and step == 8:\n        raise ValueError('boom')\n\n"
-    ran = record(tmp_path, SETUP + fails + "train(100000)", "--job-report")
+    ran = record(tmp_path, SETUP + fails + "train(100000)", *SOON, "--job-report")
     assert ran.status != 0
     assert "ValueError: boom" in ran.err
     assert ran.traces == {}
@@ -129,7 +130,7 @@ def test_a_job_is_ended_by_the_failure_of_one_rank_like_without_pinprof(tmp_path
 
 def test_uneven_data_ends_no_rank_early_and_hangs_none(tmp_path: Path) -> None:
     source = "with model.join():\n    train(60 if RANK == 0 else 40)\nprint('finished', RANK)"
-    options = ("--windows", "lean", "--max-warmup", "15", "--steps", "35")  # they end after the data of rank 1 does
+    options = (*SOON, "--steps", "20")  # with 20 timed ones, they end after the data of rank 1 does
     ran = record(tmp_path, SETUP + source, *options, "--job-report")
     assert ran.status == 0, ran.err
     assert ran.out.count("finished") == 2
@@ -138,8 +139,8 @@ def test_uneven_data_ends_no_rank_early_and_hangs_none(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_ends_before_the_windows_leaves_the_others_theirs(tmp_path: Path) -> None:
-    source = "with model.join():\n    train(100 if RANK == 0 else 6)\n"
-    ran = record(tmp_path, SETUP + source, "--windows", "lean", "--max-warmup", "20", "--job-report")
+    source = "with model.join():\n    train(200 if RANK == 0 else 6)\n"
+    ran = record(tmp_path, SETUP + source, *SOON, "--job-report")
     assert ran.status == 0, ran.err
     assert list(ran.traces) == [0]
     assert "Rank 1: the program ended after 3 steps, before one was recorded" in ran.err
@@ -149,7 +150,7 @@ def test_a_rank_that_ends_before_the_windows_leaves_the_others_theirs(tmp_path: 
 
 
 def test_a_job_of_which_no_rank_records_is_an_error_of_rank_0(tmp_path: Path) -> None:
-    ran = record(tmp_path, SETUP + "train(6)")
+    ran = record(tmp_path, SETUP + "train(6)", *SOON)
     assert ran.status == 1  # of torchrun
     assert "Error: the program ended after 3 steps" in ran.err
     assert "exitcode  : 2" in ran.err
@@ -160,7 +161,7 @@ def test_the_recording_of_one_rank_may_fail(tmp_path: Path) -> None:
         "def broken(*_): raise OSError('disk full')\n"
         "if RANK == 1:\n    torch.profiler.profile.export_chrome_trace = broken\n"
     )
-    ran = record(tmp_path, SETUP + breaks + "train(100000)", "--windows", "lean", "--job-report")
+    ran = record(tmp_path, SETUP + breaks + "train(100000)", *SOON, "--job-report")
     assert ran.status == 0, ran.err
     assert "Rank 1: the recording could not be finished: disk full" in ran.err
     assert list(ran.traces) == [0]
@@ -196,7 +197,7 @@ def launch(folder: Path, source: str, *options: str) -> list[subprocess.Complete
 
 
 def test_without_torchrun_the_store_of_the_process_group_serves(tmp_path: Path) -> None:
-    first, second = launch(tmp_path, SETUP + "train(100000)", "--plain-steps", "20", "--job-report")
+    first, second = launch(tmp_path, SETUP + "train(100000)", *SOON, "--job-report")
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     traces = traces_in(tmp_path / "run")
     assert len({trace["pinprof"]["steps_before"] for trace in traces.values()}) == 1
@@ -206,7 +207,7 @@ def test_without_torchrun_the_store_of_the_process_group_serves(tmp_path: Path) 
 
 def test_without_any_store_each_rank_counts_for_itself(tmp_path: Path) -> None:
     source = "import pinprof, time\nfor _ in range(100000):\n    time.sleep(0.001); pinprof.step()"
-    first, second = launch(tmp_path, source, "--job-report")
+    first, second = launch(tmp_path, source, *SOON, "--job-report")
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     traces = traces_in(tmp_path / "run")
     assert [trace["pinprof"]["steps_before"] for trace in traces.values()] == [4 + 20 + 2] * 2

@@ -30,7 +30,6 @@ TASK = WorkerTask(
     args=("--lr", "1"),
     module=False,
     step_marker="auto",
-    stretch_after=30.0,
     keep_going=False,
     options=RecordingOptions(),
     output="out.json",
@@ -129,7 +128,7 @@ def test_of_a_first_run_that_fails_there_is_what_it_recorded(
 
 
 IF_IT_RAN = "import os, signal, sys, time\nif os.path.exists('ran'):\n    {ends}\nopen('ran', 'w').close()\n"
-FEW_STEPS = ("--warmup", "2", "--max-warmup", "2", "--plain-steps", "30")
+FEW_STEPS = ("--warmup", "2")
 
 
 @pytest.mark.slow

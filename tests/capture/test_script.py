@@ -285,6 +285,14 @@ def test_nothing_of_the_run_is_left_behind(tmp_path: Path) -> None:
     assert not torch_optimizer._global_optimizer_post_hooks
 
 
+def soon(after_s: float) -> str:
+    """Return the beginning of a script in which a stretch is recorded sooner than after half a minute."""
+    return (
+        "from pinprof.capture.steps import watchdog\n"
+        f"watchdog.STRETCH_AFTER_S, watchdog.MODULES_AFTER_S = {after_s}, {after_s / 3}\n"
+    )
+
+
 INFER = """
 import time, torch
 
@@ -299,7 +307,7 @@ print("finished")
 
 
 def test_an_inference_is_marked_by_its_outermost_module_after_some_time(tmp_path: Path) -> None:
-    ran = run(tmp_path, INFER, stretch_after=3.0)
+    ran = run(tmp_path, soon(3.0) + INFER)
     assert (ran.status, ran.out, ran.err) == (0, "", "")
     assert ran.result["marker"] == "call of Sequential"
     assert ran.result["stopped"]
@@ -328,7 +336,7 @@ def stored(folder: Path) -> dict[str, object]:
 
 
 def test_a_program_in_which_nothing_marks_a_step_is_recorded_for_a_stretch_of_time(tmp_path: Path) -> None:
-    ran = run(tmp_path, WITHOUT_STEPS, "50", stretch_after=0.5)
+    ran = run(tmp_path, soon(0.5) + WITHOUT_STEPS, "50")
     assert (ran.status, ran.out, ran.err) == (0, "", "")
     assert ran.result["stopped"]
     stretch = re.fullmatch(r"a stretch of ([\d.]+) s; .*", str(ran.result["marker"]))
@@ -342,22 +350,47 @@ def test_a_program_that_ends_within_its_stretch_keeps_it(tmp_path: Path) -> None
     ends = "if torch.autograd._profiler_enabled():\n            end = min(end, time.monotonic() + 0.5)"
     source = WITHOUT_STEPS.replace("import sys, time, torch", "import sys, time, torch, torch._inductor")
     source = source.replace("time.sleep(0.001)", f"time.sleep(0.001)\n        {ends}")
-    ran = run(tmp_path, source, "50", stretch_after=1.0)
+    ran = run(tmp_path, soon(1.0) + source, "50")
     assert (ran.status, ran.out, ran.err) == (0, "finished\n", "")
     assert not ran.result["stopped"]
     assert str(ran.result["marker"]).endswith("nothing marked a step")
     assert stored(tmp_path)["marker"] == ran.result["marker"]
 
 
-def test_a_program_without_a_stretch_is_told_how_to_get_one(tmp_path: Path) -> None:
-    ran = run(tmp_path, WITHOUT_STEPS, "2", stretch_after=0.0)
-    assert "made no optimizer step or call of backward, so no step was recorded" in ran.err
-    assert "pinprof run --stretch-after" in ran.err
-    assert " train.py 2\n" in ran.err
+def test_a_program_without_a_tensor_is_told_how_to_mark_its_steps(tmp_path: Path) -> None:
+    source = "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end:\n    sum(range(10000))\n"
+    ran = run(tmp_path, f"{soon(0.5)}{source}print('finished')")
+    assert ran.out == "finished\n"
+    assert "made no optimizer step or call of backward, so no step was recorded; mark them yourself" in ran.err
+
+
+LIBRARY = """
+import time, torch, torch._inductor
+
+def serve():
+    weight, end, was_recorded = torch.ones(8, 8) / 8, time.monotonic() + 100, False
+    while time.monotonic() < end:
+        weight = (weight @ weight).relu()
+        records = torch.autograd._profiler_enabled()
+        if was_recorded and not records:
+            end = min(end, time.monotonic() + 7)
+        was_recorded = records
+"""
+
+
+def test_a_program_with_no_line_of_its_own_to_stop_at_runs_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "library.py").write_text(LIBRARY)
+    installs = (
+        "import sys, pinprof.program.user_program as m\nm.INSTALLED = (*m.INSTALLED, sys.path[0] + '/library.py')\n"
+    )
+    ran = run(tmp_path, soon(0.5) + installs + "import library\nlibrary.serve()\nprint('finished')")
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err.startswith("pinprof has a stretch of its time and waits for the script to end: it is in ")
+    assert ran.result["stopped"]
 
 
 def test_a_training_that_ends_in_something_endless_is_recorded_for_a_stretch(tmp_path: Path) -> None:
-    ran = run(tmp_path, TRAIN + f"train(5)\n{WITHOUT_STEPS}", "50", stretch_after=0.5)
+    ran = run(tmp_path, soon(0.5) + TRAIN + f"train(5)\n{WITHOUT_STEPS}", "50")
     assert (ran.status, ran.out, ran.err) == (0, "finished\n", "")
     assert ran.result["stopped"]
     assert str(ran.result["marker"]).startswith("a stretch of")
@@ -367,6 +400,6 @@ def test_a_profiler_of_the_programs_own_is_left_alone(tmp_path: Path) -> None:
     source = (
         f"import torch\nwith torch.profiler.profile():\n    {WITHOUT_STEPS.strip().replace(chr(10), chr(10) + '    ')}"
     )
-    ran = run(tmp_path, source, "6", stretch_after=1.0)
+    ran = run(tmp_path, soon(1.0) + source, "6")
     assert (ran.status, ran.out) == (1, "finished\n")
     assert "CaptureError: the program drew no batch" in ran.err

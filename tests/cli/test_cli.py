@@ -20,7 +20,6 @@ from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 from warm_python import warm_python
 
-from pinprof.analyses.whole_run.regular_step import RegularStep
 from pinprof.bench.advice import read_machine
 from pinprof.bench.results import by_line
 from pinprof.capture.job import Agreement, Rank, WrittenTrace
@@ -357,25 +356,6 @@ def test_run_reports_by_the_bench(bench: Path, trace: Path, tmp_path: Path, monk
     assert "As measured on NVIDIA A100: pinned memory pays" in trace.with_name("trace.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("others", "sentence"),
-    [
-        ((), "25 regular steps of 15.0 ms in the mean, without a profiler"),
-        ((3, 4e8), "25 regular steps of 15.0 ms in the mean, without a profiler; 3 others of 400 ms left out"),
-    ],
-)
-def test_plain_times_are_those_of_the_regular_step(
-    others: tuple[int, float], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = RegularStep(25, 15e6, None, 0.0, 0.0, *others)
-    times = tmp_path / "times.json"
-    outcome = ScriptRun(times, step, "step()", stopped=True, exit_status=0)
-    monkeypatch.setattr("pinprof.capture.script.run_script", lambda **_: outcome)
-    (tmp_path / "train.py").touch()
-    result = invoke("run", "--windows", "plain", "-o", times, tmp_path / "train.py")
-    assert result.stderr.splitlines() == [sentence, f"Wrote {times}"]
-
-
 @pytest.mark.slow
 def test_run_reports_on_a_job_by_the_bench(
     bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -498,7 +478,7 @@ def test_compare_refuses_what_is_no_pair_of_traces(trace: Path, tmp_path: Path) 
     assert is_one_line_error(invoke("compare", "-", "-"))
 
 
-SOON = ("--warmup", "1", "--plain-steps", "20")
+SOON = ("--warmup", "1")
 """Options of `pinprof run` with which it does not wait until the time of a step is steady and its mean precise."""
 
 
@@ -516,10 +496,10 @@ def run_forked(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.slow
 def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
-    done = run_program(tmp_path, "run", *SOON, "--steps", "2", "train.py", "1000000")
+    done = run_program(tmp_path, "run", *SOON, "train.py", "1000000")
     assert done.returncode == 0, done.stderr
     assert "finished" not in done.stdout
-    assert "2 complete steps" in done.stdout
+    assert re.search(r"\b[345] complete steps", done.stdout)  # on a busy machine some are unlike the others
     assert re.search(
         r"\n[\d.]+ [mµ]s per step( \([\d.]+ to [\d.]+ in this run\))?; no GPU work", done.stdout
     )  # measured: neither estimated nor as traced
@@ -579,7 +559,7 @@ print("finished")
 def test_run_in_torchrun_records_every_rank_and_ends_them_together(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DISTRIBUTED)
     command = [warm_python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["-m", "pinprof", "run", "--warmup", "3", "--plain-steps", "20", "train.py"]
+    command += ["-m", "pinprof", "run", "--warmup", "3", "train.py"]
     done = subprocess.run(
         command,
         cwd=tmp_path,
@@ -753,23 +733,23 @@ def test_run_says_before_the_script_runs_that_there_is_no_gpu(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_script_of_twelve_steps_can_be_recorded_and_timed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [8, 12, 40])
+def test_a_script_of_few_steps_is_told_options_that_record_it(tmp_path: Path, steps: int) -> None:
     script = tmp_path / "train.py"
-    script.write_text("import pinprof\nfor _ in range(12): pinprof.step()\n")
-    few = ("--warmup", 1, "--max-warmup", 1, "--plain-steps", 4, "--steps", 2)
-    result = invoke("run", "-o", str(tmp_path / "t.json"), *few, str(script))
-    assert result.exit_code == 0, result.stderr
+    script.write_text(f"import pinprof\nfor _ in [*range({steps})]: pinprof.step()\n")
+    refused = invoke("run", "-o", str(tmp_path / "t.json"), str(script))
+    assert refused.exit_code == 2
+    _, _, advice = refused.stderr.partition("Run it longer, or ask for fewer steps: ")
+    recorded = invoke("run", "-o", str(tmp_path / "t.json"), *advice.split(), str(script))
+    assert recorded.exit_code == 0, recorded.stderr
     trace = json.loads((tmp_path / "t.json").read_text())
-    assert trace["pinprof"]["plain"]["steps"] == 4
+    assert trace["pinprof"]["plain"]["steps"] == 4 * int(advice.split()[-1])
 
 
 @pytest.mark.slow
-def test_a_program_that_ends_early_is_told_the_options_of_the_command(tmp_path: Path) -> None:
+def test_a_script_of_fewer_steps_is_told_to_run_longer(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text("import pinprof\nfor _ in range(3): pinprof.step()\n")
+    script.write_text("import pinprof\nfor _ in range(7): pinprof.step()\n")
     result = invoke("run", "-o", str(tmp_path / "t.json"), str(script))
     assert result.exit_code == 2
-    named = result.stderr.rpartition("ask for fewer (")[2].partition(")")[0]
-    options = {option for param in run.params for option in param.opts}
-    assert {word.rstrip(",") for word in named.split() if word.startswith("--")} <= options
-    assert "--warmup" in named
+    assert result.stderr.endswith("5 recorded. Run it longer\n")

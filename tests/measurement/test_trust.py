@@ -389,7 +389,7 @@ def test_who_recorded_with_pinprof_is_not_told_to_do_so() -> None:
     builder.call("cudaStreamSynchronize", 50, 1)
     assert "pinprof run" in remedies(builder)["source_lines"]
     builder.metadata["pinprof"] = {"pinprof_version": "0", "marker": "step()", "plain": None}
-    assert "--windows" in remedies(builder)["source_lines"]
+    assert "line_steps" in remedies(builder)["source_lines"]
     host = TraceBuilder()
     host.op("aten::add", 0, 10)
     assert "ProfilerActivity.CUDA" in remedies(host)["no_gpu"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pinprof.capture.children.notes import ChildConfig, ChildEnd, ChildStart, Notes
 from pinprof.capture.job import Agreement, Rank, agreement_of_process
-from pinprof.capture.options import ON_COMMAND_LINE
+from pinprof.capture.options import on_command_line
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.recording import profile
@@ -47,7 +47,7 @@ class ChildRecording:
         recording = stepper.recording
         recorded = bool(recording.recorded_steps)
         if not recorded:
-            why = "it failed" if failed else str(stepper.failure or recording.why_nothing_recorded(ON_COMMAND_LINE))
+            why = "it failed" if failed else str(stepper.failure or recording.why_nothing_recorded(on_command_line))
         if self._agreement is not None:
             self._agreement.leave(recording.path if recorded else None)
         return ChildEnd(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from pinprof.program.hooks import contained
-from pinprof.program.user_program import Finished
+from pinprof.program.user_program import finish_main
 
 IDLE_S = 20.0
 """How long the script may stand still after its children were stopped."""
@@ -23,11 +23,10 @@ LOOK_S = 0.5
 
 
 class StuckScript:
-    """Raises Finished in the main thread of this process if the script stands still after its children were stopped.
+    """Ends the main thread of this process if the script stands still after its children were stopped.
 
     `are_stopped` says whether they were. It is called when a child has ended, and only then a thread starts: earlier it
-    could disturb a fork. `interrupted` says whether Finished was raised. Before a signal ends the process, `tidy` is
-    called.
+    could disturb a fork. `interrupted` says whether it was ended. Before a signal ends the process, `tidy` is called.
     """
 
     def __init__(self, are_stopped: Callable[[], bool], tidy: Callable[[], None]) -> None:
@@ -39,7 +38,6 @@ class StuckScript:
         self._thread: threading.Thread | None = None
         self._signals: dict[int, Callable[[int, FrameType | None], object]] = {
             signal.SIGCHLD: contained(self._look),
-            signal.SIGRTMAX - 1: self._finish,  # nobody else uses it
             signal.SIGTERM: self._end,
             signal.SIGHUP: self._end,
         }
@@ -76,11 +74,6 @@ class StuckScript:
             self._thread = threading.Thread(target=contained(self._interrupt_if_idle), daemon=True)
             self._thread.start()
 
-    def _finish(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._over.is_set() and os.getpid() == self._process:
-            self.interrupted = True
-            raise Finished
-
     def _end(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() == self._process:
             contained(self._tidy)()
@@ -94,7 +87,8 @@ class StuckScript:
             if time.process_time() - used > BUSY * (now - since) or not self._are_stopped():
                 since, used = now, time.process_time()
             elif now - since >= IDLE_S:
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGRTMAX - 1)
+                self.interrupted = True  # first: the main thread goes on at once
+                self.interrupted = finish_main()
                 return
 
 

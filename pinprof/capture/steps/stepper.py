@@ -1,6 +1,5 @@
 """Advances a recording at the end of each step, joins the ranks of its process group, and finally ends the program."""
 
-import sys
 from collections.abc import Callable
 from threading import get_ident
 
@@ -9,7 +8,7 @@ from pinprof.capture.window.recording import Recording
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError, unexpected
 from pinprof.program.hooks import contained, faults
-from pinprof.program.user_program import POLITE_STOPS, Stop
+from pinprof.program.user_program import Stop
 
 
 class Stepper:
@@ -68,8 +67,6 @@ class Stepper:
 
     def end(self) -> None:
         """End the recording, however the program has ended; if that fails, `failure` says why."""
-        if self.stops > POLITE_STOPS:
-            sys.settrace(None)
         try:
             self.recording.end()
         except CaptureError as exc:

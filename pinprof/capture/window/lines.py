@@ -83,14 +83,14 @@ class LineRecorder:
             yield
 
 
-def line_window(steps: int, path: Path, *, with_stack: bool = True) -> Generator[Progress, None, None]:
+def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
     """Record some steps with stacks, learn the lines of their waits, and store these in the trace at `path`.
 
     The recorded steps are discarded: stacks and warnings slow them down. A failure costs only the lines, never the
     existing trace.
     """
     recorder = LineRecorder()
-    profiler = torch_profiler(RecordingOptions(with_stack=with_stack), steps)
+    profiler = torch_profiler(RecordingOptions(with_stack=True), steps)
     complete = False
     with suppress(CaptureError), as_capture_error("the lines were not recorded"):
         profiler.start()

@@ -17,7 +17,7 @@ from pinprof.capture.job import Agreement
 from pinprof.capture.observe.counted_loops import CountedLoops
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
-from pinprof.capture.options import FEWEST_STEPS, IN_CODE, WARM_UP_STEPS, OptionNames, Progress, RecordingOptions
+from pinprof.capture.options import FEWEST_STEPS, WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
 from pinprof.capture.window.lean import (
     LeanWindow,
     MakeProfiler,
@@ -233,9 +233,9 @@ class Recording:
         elif self.stretch.is_written:
             self.marker = self.stretch.marker
 
-    def why_nothing_recorded(self, names: OptionNames = IN_CODE) -> str:
+    def why_nothing_recorded(self, advise: Advise = in_code) -> str:
         """Return the error for a program that ended before any step was recorded, with the options that help."""
-        return self.options.why_nothing_recorded(self.steps_seen, self._window, names)
+        return self.options.why_nothing_recorded(self.steps_seen, self._window, advise)
 
     def _advance(self) -> None:
         progress = next(self._boundaries, None)
@@ -259,7 +259,7 @@ class Recording:
             yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
         yield from self._lean.record(options.steps, self.path, self.count)
         if options.line_steps and uses_cuda():
-            yield from line_window(options.line_steps, self.path, with_stack=options.line_stack)
+            yield from line_window(options.line_steps, self.path)
             yield from watch_window(options.watch_steps, self.path)
         if options.plain_steps and self._agreement is None and not uses_cuda():
             yield from until_precise(self.journal, options)  # only now: nobody knows how many steps a program makes
@@ -278,7 +278,7 @@ class Recording:
         steps = options.plain_steps
         if steps and agreement.in_contact:
             steps = options.plain_steps_of(step_ns)
-        agreed = int((yield from agreement.begin(self.count, str(steps), options)))
+        agreed = int((yield from agreement.begin(self.count, str(steps), options.warmup)))
         return msgspec.structs.replace(
             options, plain_steps=agreed, plain_seconds=0.0, plain_max_seconds=inf, plain_precision=1.0
         )

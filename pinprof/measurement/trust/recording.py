@@ -14,14 +14,12 @@ from pinprof.units import counted, duration, percent
 INFLATED = 1.1
 """If the profiler makes the step longer by more than this, a report says so: a finding of 10 % is of high severity."""
 
-PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain window (--windows, plain_steps)"
-LINES_WINDOW = (
-    "pinprof recorded it without lines, or the program ended before: keep the window of lines (--windows, line_steps)"
-)
+PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain window (plain_steps)"
+LINES_WINDOW = "pinprof recorded it without lines, or the program ended before: keep the window of lines (line_steps)"
 """Remedies for recordings of pinprof in which its options left out a window."""
 UNMATCHED = (
     "pinprof recorded lines, but none for these waits, or several lines may have called them: record more steps "
-    "(--steps, --watch-steps)"
+    "(--steps)"
 )
 """The remedy for recordings of pinprof in which none of the recorded lines fits a wait for certain."""
 OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
