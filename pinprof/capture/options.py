@@ -57,7 +57,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """
 
     steps: int = 5
-    """Steps of the trace; 0: no profiler ever starts, and the file holds the times of the plain window alone."""
+    """Steps of the trace."""
     warmup: int = 10
     """Steps to skip, or more until their time is steady."""
     max_warmup: int = 100
@@ -85,7 +85,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def check(self) -> None:
         """Raise CaptureError if no step would be recorded."""
         counts = (self.steps, self.warmup, self.plain_steps, self.line_steps, self.watch_steps)
-        if max(self.steps, self.plain_steps) < 1 or min(counts) < 0:
+        if self.steps < 1 or min(counts) < 0:
             numbers = f"steps={self.steps}, warmup={self.warmup}, plain_steps={self.plain_steps}"
             raise CaptureError(f"{numbers}: record at least one step")
 
@@ -95,15 +95,8 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         return max(self.warmup, self.max_warmup)
 
     @property
-    def times_only(self) -> bool:
-        """Whether no profiler runs, so that the file holds the times of the steps alone."""
-        return self.steps == 0
-
-    @property
     def needed(self) -> int:
         """The fewest steps that give a trace; warm-up and plain window may take more, depending on the steps' times."""
-        if self.times_only:
-            return self.warmup + FEWEST_STEPS
         return self.warmup + self.plain_steps + WARM_UP_STEPS + self.steps
 
     def is_plain_over(self, steps: int, seconds: float) -> bool:
@@ -130,19 +123,15 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     def why_nothing_recorded(self, steps_seen: int, window: str, advise: Advise) -> str:
         """Return why a program recorded no step that ended in this window, with the options that help."""
-        ended = f"the program ended after {counted(steps_seen, 'step')}, before "
-        if self.times_only:
-            parts = f"{self.warmup} warm-up and {FEWEST_STEPS} to time"
-            return f"{ended}enough were timed; {self.needed} are needed: {parts}. Run it longer"
+        why = (
+            f"; {self.needed} are needed: {self.warmup} warm-up, {self.plain_steps} plain, "
+            f"{WARM_UP_STEPS} for the profiler to warm up and {self.steps} recorded"
+        )
         if steps_seen >= self.needed:
-            why = f"one was recorded: {self._why_open(window)}"
-        else:
-            why = (
-                f"one was recorded; {self.needed} are needed: {self.warmup} warm-up, {self.plain_steps} plain, "
-                f"{WARM_UP_STEPS} for the profiler to warm up and {self.steps} recorded"
-            )
+            why = f": {self._why_open(window)}"
         fewer = advise(steps_seen)
-        return f"{ended}{why}. Run it longer" + (f", or ask for fewer steps: {fewer}" if fewer else "")
+        way_out = "Run it longer" + (f", or ask for fewer steps: {fewer}" if fewer else "")
+        return f"the program ended after {counted(steps_seen, 'step')}, before one was recorded{why}. {way_out}"
 
     def _why_open(self, window: str) -> str:
         if window == "plain":

@@ -302,7 +302,7 @@ def test_unsuitable_paths_are_refused(tmp_path: Path) -> None:
 
 def test_no_steps_to_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="at least one step"):
-        profile(tmp_path / "out.json", steps=0, plain_steps=0)
+        profile(tmp_path / "out.json", steps=0)
 
 
 def train() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pinprof.capture.options import RecordingOptions
-from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, write_times, write_trace
+from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, write_trace
 from pinprof.errors import CaptureError
 
 
@@ -33,17 +33,6 @@ def test_sections_stand_on_the_first_line_and_replace_those_of_the_same_name(tmp
         "traceEvents": [],
     }
     assert text.count(b"pinprof_run") == 1
-
-
-@pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
-def test_sections_are_stored_beside_times_whatever_the_name(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    write_times(path, {"marker": "step", "torch_version": torch.__version__})
-    store(path, {"pinprof_run": {"steps": 3}})
-    with (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
-        text = json.loads(file.read())
-    assert text["pinprof"] == {"marker": "step", "torch_version": torch.__version__}
-    assert text["pinprof_run"] == {"steps": 3}
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])

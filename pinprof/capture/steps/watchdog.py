@@ -145,8 +145,6 @@ class Watchdog:
         elif not marks.has_marker and not marks.watches_modules:
             marks.watch_modules()
             work.seconds = min(work.seconds, STRETCH_AFTER_S / 3)  # they need the rest of the time too
-        elif recording.options.times_only:
-            work.seconds = 0.0
         else:
             recording.abandon()
             if recording.recorded_steps:

@@ -17,7 +17,7 @@ from pinprof.capture.job import Agreement
 from pinprof.capture.observe.counted_loops import CountedLoops
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
-from pinprof.capture.options import FEWEST_STEPS, WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
+from pinprof.capture.options import WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
 from pinprof.capture.window.lean import (
     LeanWindow,
     MakeProfiler,
@@ -35,12 +35,11 @@ from pinprof.capture.window.trace_file import (
     store,
     torch_profiler,
     writable_target,
-    write_times,
 )
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
-from pinprof.trace.run_log import PLAIN, RUN_KEY
+from pinprof.trace.run_log import RUN_KEY
 from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
 
 SPARE = 3
@@ -130,7 +129,6 @@ class Recording:
         """Returns how many steps the program has made; without `join`, the calls of `step()`."""
         self._make_profiler = make_profiler
         self._lean = LeanWindow(self.journal, make_profiler, self._sections)
-        self._timed_steps = 0
         self._window = ""
         self._watched = ExitStack()
         self._watching = False
@@ -164,7 +162,7 @@ class Recording:
     @property
     def recorded_steps(self) -> int:
         """How many complete steps the file has."""
-        return self._timed_steps or self._lean.steps
+        return self._lean.steps
 
     def watch(self) -> None:
         """Note the irregular work of the program from now until the end; `start` calls this if you did not.
@@ -248,10 +246,6 @@ class Recording:
     def _run_windows(self) -> Generator[Progress, None, None]:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
         options = yield from self._warm_up()
-        if options.times_only:
-            yield from self._timed_window(options)
-            self.done = True
-            return
         self._lean.profiled = program_profiles()
         if options.plain_steps:
             self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
@@ -296,20 +290,8 @@ class Recording:
         left = min((steps for steps in known if steps is not None), default=None)
         if left is None:
             return None
-        if options.times_only:
-            return left <= options.plain_steps + SPARE
         lines = WARM_UP_STEPS + options.line_steps if uses_cuda() else 0
         return self._agreement is None and left <= WARM_UP_STEPS + options.steps + lines + SPARE
-
-    def _timed_window(self, options: RecordingOptions) -> Generator[Progress, None, None]:
-        """Time steps, and write their times even if the program ends before there are enough."""
-        try:
-            self.plain, self.host = yield from plain_window(self.journal, options)
-        finally:
-            steps = self.journal.steps_in(PLAIN)
-            if steps >= FEWEST_STEPS:
-                write_times(self.path, self._facts(self.marker))
-                self._timed_steps = steps
 
     def _sections(self) -> dict[str, str]:
         """Return what the trace stores besides its events, as JSON by name."""

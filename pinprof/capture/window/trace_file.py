@@ -211,9 +211,3 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
         "spawned": was_spawned(),
         **(rank._asdict() if rank else {}),
     }
-
-
-def write_times(path: Path, facts: Mapping[str, object]) -> None:
-    """Write a trace file without events; the log of the run is stored in it later."""
-    with as_capture_error("the times could not be written"), trace_file(path, "wb") as file:
-        file.write(msgspec.json.encode({"pinprof": facts}, enc_hook=str))  # torch.__version__ is not a plain str
