@@ -4,7 +4,6 @@ import shlex
 
 import click
 
-from pinprof.cli.options import jobs_option
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
@@ -27,7 +26,6 @@ from pinprof.urls import STANDARD_INPUT
 @click.option("--brief", is_flag=True, help="With --json: only what changed, in at most 6 kB.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
 @click.option("--full", is_flag=True, help="Print all tables: figures, copies, waits and findings.")
-@jobs_option
 @force_option
 def compare(
     before: str, after: str, json_file: str | None, html_file: str | None, *, brief: bool, full: bool, force: bool

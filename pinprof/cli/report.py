@@ -336,7 +336,6 @@ def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
 @click.argument("trace", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", required=True, help="The page to write; - is standard output.")
 @click.option("--plotly", is_flag=True, help="Draw the complete steps as a plotly figure, up to 20,000 bars.")
-@jobs_option
 @force_option
 def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
     """Draw the interactive timeline of a trace: host threads above, GPU streams below.
