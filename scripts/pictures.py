@@ -35,11 +35,11 @@ pre {{ display: inline-block; margin: 0; padding: 16px 24px; font: 14px/1.45 'De
 """
 
 
-def report(*options: str) -> str:
-    """Return what a terminal shows of the report."""
+def pinprof(*words: str) -> str:
+    """Return what a terminal shows of a command."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-    command = [sys.executable, "-m", "pinprof", "report", RECORDING, *options]
+    command = [sys.executable, "-m", "pinprof", *words]
     shown = b""
     environment = os.environ | {"TERM": "xterm-256color"}
     with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment):
@@ -63,7 +63,8 @@ def main() -> None:
     """Write the pictures."""
     with chromium() as browser, tempfile.TemporaryDirectory() as folder:
         page, terminal, plotly = (Path(folder, f"{name}.html") for name in ("page", "terminal", "plotly"))
-        shown = report("--html", str(page), "--plotly", str(plotly)).splitlines()[:LINES]
+        shown = pinprof("report", RECORDING, "--html", str(page)).splitlines()[:LINES]
+        pinprof("timeline", RECORDING, "--plotly", "-o", str(plotly))
         terminal.write_text(as_html("\n".join([f"$ pinprof report {Path(RECORDING).name}", *shown])))
         take(browser, terminal, "terminal.png", "pre")
         take(browser, page, "page.png", "body", 1000)

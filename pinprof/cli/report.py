@@ -43,7 +43,6 @@ from pinprof.cli.traces import (
     say_skipped,
     say_what_has_no_effect,
     write_page,
-    write_plotly,
 )
 from pinprof.urls import STANDARD_INPUT, redacted, shown
 
@@ -66,9 +65,6 @@ LONGEST_LIST = 60
 @json_option("the report")
 @click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
 @html_options
-@click.option(
-    "--plotly", "plotly_file", metavar="FILE", help="Also write the timeline of one trace as a plotly figure."
-)
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @text_options
 @machine_option
@@ -81,7 +77,6 @@ def report(  # noqa: PLR0913  options of one command
     *,
     brief: bool,
     html: HtmlPage,
-    plotly_file: str | None,
     with_hta: bool,
     text: TextOptions,
     machine: MachineFile | None,
@@ -118,12 +113,10 @@ def report(  # noqa: PLR0913  options of one command
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     _refuse_brief(brief=brief, json_file=json_file, with_hta=with_hta)
-    check_outputs((json_file, html.file, plotly_file), force=force, reads=(*traces, machine and machine.path))
+    check_outputs((json_file, html.file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    if plotly_file and len(files) > 1:
-        fail(f"--plotly draws one trace, and here are {len(files)}; pinprof timeline TRACE -o FILE --plotly draws each")
-    wanted = _Wanted(json_file, html, plotly_file, with_hta, machine, text, brief, _arguments(traces, machine))
+    wanted = _Wanted(json_file, html, with_hta, machine, text, brief, _arguments(traces, machine))
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(*measured_ranks(files, job, machine), job, wanted)
     else:
@@ -156,7 +149,6 @@ class _Wanted(NamedTuple):
 
     json_file: str | None
     html: HtmlPage
-    plotly_file: str | None
     with_hta: bool
     machine: MachineFile | None
     text_options: TextOptions
@@ -167,7 +159,7 @@ class _Wanted(NamedTuple):
     @property
     def files(self) -> list[str]:
         """The files to write."""
-        return [file for file in (self.json_file, self.html.file, self.plotly_file) if file]
+        return [file for file in (self.json_file, self.html.file) if file]
 
     @property
     def prints_text(self) -> bool:
@@ -250,8 +242,6 @@ def _report_each(
     wanted.write_json(measured, hta)
     if wanted.html.file:
         write_page(wanted.html.file, analyses(), wanted.html.code, is_said=False)
-    if wanted.plotly_file:
-        write_plotly(wanted.plotly_file, analyses()[0], is_said=False)
 
 
 def _print_overview(measured: "Sequence[Analysis | RankPart]", skipped: Mapping[str, str], again: str) -> None:
@@ -353,11 +343,10 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
       pinprof timeline trace.json.gz -o timeline.html --plotly
       pinprof timeline https://host/trace.json.gz -o timeline.html
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.trace.page import timeline_page
+    from pinprof.report.trace.page import plotly_page, timeline_page
 
     check_outputs((output,), force=force, reads=(trace,))
     analysis = read(one_trace(trace), analysing())
-    if plotly:
-        write_plotly(output, analysis)
-    else:
-        write(output, timeline_page(analysis))
+    with progress("drawing the timeline"):
+        page = (plotly_page if plotly else timeline_page)(analysis)
+    write(output, page)

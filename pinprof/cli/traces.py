@@ -226,12 +226,3 @@ def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = 
     with without_collections(), progress("drawing the page"):
         page = to_html(measured, code or code_of())
     write(path, page, is_said=is_said)
-
-
-def write_plotly(path: str, analysis: "Analysis", *, is_said: bool = True) -> None:
-    """Write the timeline of a trace as a plotly figure, and say so if `is_said`."""
-    from pinprof.report.trace.page import plotly_page
-
-    with progress("drawing the timeline"):
-        page = plotly_page(analysis)
-    write(path, page, is_said=is_said)

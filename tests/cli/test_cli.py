@@ -123,7 +123,6 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("report trace trace --plotly out", "--plotly draws one trace, and here are 2; pinprof timeline TRACE -o FILE"),
         ("timeline without_events -o out --plotly", "has no events on host threads or GPU streams to draw"),
         ("report trace --json none/out", "none"),
         ("report trace --json trace/out", "trace.json.gz is a file"),
@@ -162,21 +161,18 @@ def test_what_cannot_be_done_is_one_line_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_both_commands_write_the_same_plotly_timeline(trace: Path, tmp_path: Path) -> None:
-    alone, with_report = tmp_path / "alone.html", tmp_path / "beside.html"
+def test_the_timeline_may_be_a_plotly_figure(trace: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.html"
     assert invoke("timeline", trace, "-o", alone, "--plotly").exit_code == 0
     assert alone.read_text().count('<figure class="chart wide">') == 1
     assert '<div class="timeline"' not in alone.read_text()
-    result = invoke("report", trace, "--plotly", with_report)
-    assert with_report.read_text() == alone.read_text()
-    assert "per step" in result.stdout
     assert invoke("timeline", trace, "-o", "-", "--plotly").stdout == alone.read_text()
 
 
 @pytest.mark.parametrize(
     ("command", "option"),
     [
-        *(("report", option) for option in ("--json", "--html", "--plotly")),
+        *(("report", option) for option in ("--json", "--html")),
         *(("compare", option) for option in ("--json", "--html")),
         ("whatif", "--json"),
         ("verify", "--json"),
@@ -193,7 +189,7 @@ def test_an_output_that_exists_is_kept_without_force(trace: Path, tmp_path: Path
     assert "--force" in result.stderr
     assert out.read_text() == "precious"
     assert invoke(*words, "--force").exit_code == 0
-    is_page = option in {"--html", "--plotly"} or command == "timeline"
+    is_page = option == "--html" or command == "timeline"
     assert out.read_text().lstrip().lower().startswith("<!doctype html>" if is_page else "{")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.json.gz"]
 
