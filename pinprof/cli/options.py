@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pinprof.trace.info import Info
 
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
-FULL_ROWS = 15
-"""Rows that the full report has of a table."""
 JOBS = "pinprof.jobs"
 """The key of the number of processes that read traces, in the context of the command."""
 
@@ -68,40 +66,6 @@ html_options = grouped(
     ),
 )
 """Adds the options about the page to a command, as its argument `html`."""
-
-
-class TextOptions(NamedTuple):
-    """Which tables the text of a report has."""
-
-    waits_by: str | None = None
-    """How waits in libraries are added up: by `line` or `library`; None: by line, if there are tables at all."""
-    full: bool = False
-    all_rows: bool = False
-
-    @property
-    def has_tables(self) -> bool:
-        """Whether the text has tables; without, it is the short report."""
-        return bool(self.full or self.all_rows or self.waits_by)
-
-
-text_options = grouped(
-    "text",
-    TextOptions,
-    click.option(
-        "--waits-by",
-        type=click.Choice(["line", "library"]),
-        help="Print the tables. Add up waits in libraries by the line of your code that calls them, as --full does, "
-        "or by the library's function.",
-    ),
-    click.option(
-        "--full",
-        is_flag=True,
-        help="Print the tables: the step, copies, waits, idle time, kernels, ops; of long ones the "
-        f"{FULL_ROWS} largest rows.",
-    ),
-    click.option("--all", "all_rows", is_flag=True, help="Print the tables with all rows."),
-)
-"""Adds the options about the text of a report to a command, as its argument `text`."""
 
 
 class JobOptions(NamedTuple):

@@ -12,12 +12,10 @@ from pinprof.cli.options import (
     HtmlPage,
     JobOptions,
     MachineFile,
-    TextOptions,
     html_options,
     job_options,
     jobs_option,
     machine_option,
-    text_options,
 )
 from pinprof.cli.terminal import (
     check_outputs,
@@ -32,6 +30,7 @@ from pinprof.cli.terminal import (
     write,
 )
 from pinprof.cli.traces import (
+    FULL_ROWS,
     analysing,
     chosen_job,
     expanded,
@@ -66,7 +65,13 @@ LONGEST_LIST = 60
 @click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
 @html_options
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
-@text_options
+@click.option(
+    "--full",
+    "is_full",
+    is_flag=True,
+    help="Print the tables: the step, copies, waits, idle time, kernels, ops; of long ones the "
+    f"{FULL_ROWS} largest rows.",
+)
 @machine_option
 @job_options
 @jobs_option
@@ -78,7 +83,7 @@ def report(  # noqa: PLR0913  options of one command
     brief: bool,
     html: HtmlPage,
     with_hta: bool,
-    text: TextOptions,
+    is_full: bool,
     machine: MachineFile | None,
     job: JobOptions,
     force: bool,
@@ -88,7 +93,7 @@ def report(  # noqa: PLR0913  options of one command
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
     standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
     The report says in a few lines why the step is slow, where it goes, and what to change; --full prints the tables,
-    with the 15 largest rows of each, and --all with all rows.
+    with the 15 largest rows of each; the JSON has all rows.
     It never shows a time that the profiler inflates as the step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
@@ -107,7 +112,6 @@ def report(  # noqa: PLR0913  options of one command
       pinprof report trace.json.gz --html report.html --editor vscode
       pinprof report trace.json.gz --json | jq '.traces[0].overlap'
       pinprof report trace.json.gz --json --brief
-      pinprof report trace.json.gz --waits-by library
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
@@ -116,7 +120,7 @@ def report(  # noqa: PLR0913  options of one command
     check_outputs((json_file, html.file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    wanted = _Wanted(json_file, html, with_hta, machine, text, brief, _arguments(traces, machine))
+    wanted = _Wanted(json_file, html, with_hta, machine, is_full, brief, _arguments(traces, machine))
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(*measured_ranks(files, job, machine), job, wanted)
     else:
@@ -125,7 +129,7 @@ def report(  # noqa: PLR0913  options of one command
         _report_each(analyses, lambda: analyses, hta, wanted)
         say_what_has_no_effect(job)
     say_written(wanted.files)
-    if text.has_tables and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
+    if is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
         say(f"Next: pinprof report {wanted.again} --html report.html")
 
 
@@ -151,7 +155,7 @@ class _Wanted(NamedTuple):
     html: HtmlPage
     with_hta: bool
     machine: MachineFile | None
-    text_options: TextOptions
+    is_full: bool
     brief: bool
     again: str
     """The arguments of `pinprof report` for the same report."""
@@ -194,11 +198,11 @@ class _Wanted(NamedTuple):
 
     def has_overview(self, traces: int) -> bool:
         """Return whether the text of traces that are no job is a line for each."""
-        return traces > 1 and self.prints_text and not self.text_options.has_tables
+        return traces > 1 and self.prints_text and not self.is_full
 
     def print(self, part: "Analysis | RankPart", again: str) -> None:
         """Print the report on one trace; `again` is as for `to_brief`."""
-        print_report(part, self.text_options, self.html.code, again=again, has_page=bool(self.html.file))
+        print_report(part, self.html.code, is_full=self.is_full, again=again, has_page=bool(self.html.file))
 
 
 def _report_several(measured: "MeasuredFiles", skipped: dict[str, str], job: JobOptions, wanted: _Wanted) -> None:
@@ -267,7 +271,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.prints_text:
         width, color = page_options()
-        text = job_to_text if wanted.text_options.full or wanted.text_options.all_rows else to_brief
+        text = job_to_text if wanted.is_full else to_brief
         show(text(ranks, parts, width=width, color=color) + "\n")
         wanted.print(slowest[1], wanted.again)
         print_hta(hta)

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from pinprof.cli.options import FULL_ROWS, JobOptions, MachineFile, TextOptions, code_of, jobs, say_if_of_other_gpu
+from pinprof.cli.options import JobOptions, MachineFile, code_of, jobs, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
 """A function of a trace; it calls its second argument when all is measured, before steps are replayed."""
+FULL_ROWS = 15
+"""Rows that the full report has of a table."""
 
 
 def read(path: str, analyze: "Analyzer[Result]", which: str = "") -> Result:
@@ -185,25 +187,23 @@ def one_trace(argument: str) -> str:
 
 def print_report(
     measured: "Analysis | RankPart",
-    text: TextOptions = TextOptions(),  # noqa: B008
     code: "Code | None" = None,
     *,
+    is_full: bool = False,
     again: str = "",
     has_page: bool = False,
 ) -> None:
-    """Print the report on a trace, as wide as the terminal; the short one unless its tables are asked for.
+    """Print the report on a trace, as wide as the terminal: with its tables if `is_full`, else the short one.
 
     `again` and `has_page` are as for `to_brief`.
     """
     from pinprof.report.trace.actions import has_diffs
     from pinprof.report.trace.text import to_brief, trace_to_text
-    from pinprof.report.trace.work import FEW
 
     width, color = page_options()
     profile, findings = measured.profile, measured.findings
-    if text.has_tables:
-        waits_by, rows = text.waits_by or "line", None if text.all_rows else FULL_ROWS if text.full else FEW
-        report = trace_to_text(profile, findings, width=width, color=color, waits_by=waits_by, rows=rows)
+    if is_full:
+        report = trace_to_text(profile, findings, width=width, color=color, rows=FULL_ROWS)
     else:
         report = to_brief(
             profile,

@@ -70,20 +70,11 @@ def test_report_prints_the_numbers_and_the_next_command(trace: Path, tmp_path: P
     assert "PIN101" in short.stdout
     assert short.stdout.endswith(f"All tables: pinprof report {trace} --full; a page: --html FILE\n\n")
     assert not short.stderr
-    assert invoke("report", trace, "--all").stderr == f"Next: pinprof report {trace} --html report.html\n"
+    assert invoke("report", trace, "--full").stderr == f"Next: pinprof report {trace} --html report.html\n"
     page, document = tmp_path / "page.html", tmp_path / "report.json"
     written = invoke("report", trace, "--html", page, "--json", document)
     assert written.stdout.endswith(" --full\n\n")
     assert written.stderr == f"Wrote {document}, {page}\n"
-
-
-def test_report_adds_up_waits_by_line_or_by_library(tmp_path: Path) -> None:
-    trace = detector().write(tmp_path / "detector.json")
-    by_line, by_library = (invoke("report", trace, *words).stdout for words in (("--full",), ("--waits-by", "library")))
-    assert "train.py:30 (main)" in by_line
-    assert "called by" not in by_line
-    assert "called by" in by_library
-    assert invoke("report", trace, "--waits-by", "op").exit_code == 2
 
 
 def test_a_place_of_a_library_is_taken_and_one_that_does_not_wait_is_explained(tmp_path: Path) -> None:
