@@ -73,7 +73,6 @@ class JobOptions(NamedTuple):
 
     scheduler: str | None
     rank_from: str | None
-    run: int | None
 
 
 job_options = grouped(
@@ -85,12 +84,6 @@ job_options = grouped(
         metavar="PATTERN",
         help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their "
         "order  [the recorded rank, else the number after rank or worker in the path].",
-    ),
-    click.option(
-        "--run",
-        metavar="N",
-        type=click.IntRange(min=1),
-        help="Report on the Nth of several runs  [the run with the most ranks; of several such, the last recorded].",
     ),
 )
 """Adds the options about the traces of a job to a command, as its argument `job`."""

@@ -99,9 +99,9 @@ def report(  # noqa: PLR0913  options of one command
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
     why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
     Dask cluster, whose workers read the traces themselves; it names and skips a trace that it cannot read. If a folder
-    holds several runs, which their recording times tell apart, it reports on one. The page of a job shows all ranks in
-    one figure. Traces that are no job have a line each: the step, what limits it, the first change, and what that
-    saves; --full prints their reports one after the other.
+    holds several runs, which their recording times tell apart, it reports on the last of those with the most ranks. The
+    page of a job shows all ranks in one figure. Traces that are no job have a line each: the step, what limits it, the
+    first change, and what that saves; --full prints their reports one after the other.
 
     \b
     Examples:

@@ -132,9 +132,9 @@ def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFil
     from pinprof.trace_pool import job_of_files
 
     try:
-        return job_of_files(measured, job.rank_from, job.run)
+        return job_of_files(measured, job.rank_from)
     except TraceError as error:
-        if job.rank_from or job.run:
+        if job.rank_from:
             raise
         say(f"Not the ranks of one job: {error}")
         return None

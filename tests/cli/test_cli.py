@@ -686,21 +686,20 @@ def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_p
     result = invoke("report", tmp_path, "--json", "-")
     assert result.exit_code == 0
     shown = fitting(result.stdout)
-    why = "These are 3 runs; this is run 3, the last recorded of the 3 with 2 ranks, and --run N shows another:"
+    this = "this is run 3, the last recorded of the 3 with 2 ranks"
+    why = f"These are 3 runs; {this}. For another, give its files or a pattern that only they match:"
     assert f"{why}\n  run 1: 2 ranks, recorded 2026-" in result.stderr
     assert shown["ranks"]["choice"][0] == why
     assert [Path(trace["path"]).name for trace in shown["traces"]] == [
         f"sleeping_rank.rank{rank}.after.json.gz" for rank in (0, 1)
     ]
     assert shown["ranks"]["slowest_rank"] is None
-    page, data = tmp_path / "job.html", tmp_path / "other.txt"
-    text = invoke("report", tmp_path, "--run", 2, "--html", page, "--json", data).stdout
-    other = json.loads(data.read_text())
-    assert other["ranks"]["slowest_rank"] == 1
-    why = "These are 3 runs; this is run 2, and --run N shows another:"
-    assert other["ranks"]["choice"][0] == why
+    page = tmp_path / "job.html"
+    text = invoke("report", tmp_path, "--html", page).stdout
     assert why in " ".join(text.split())
     assert why in Page(page.read_text(encoding="utf-8")).text
+    other = invoke("report", tmp_path / "sleeping_rank.*.before.json.gz", "--json", "-")
+    assert fitting(other.stdout)["ranks"]["slowest_rank"] == 1
 
 
 @pytest.mark.slow
@@ -715,9 +714,8 @@ def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
     assert [trace["rank"] for trace in fitting(result.stdout)["traces"]] == [0, 1]
     assert "is unknown; say with --rank-from how to find it" in invoke("report", tmp_path).stderr
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "gpu"))
-    alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order", "--run", 1)
-    assert alone.stderr.startswith("--rank-from and --run: no effect, as a job has several files\n")
-    assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "order", "--run", 2))
+    alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order")
+    assert alone.stderr.startswith("--rank-from: no effect, as a job has several files\n")
 
 
 def test_an_option_of_the_script_in_front_of_it_is_told_where_it_goes() -> None:
