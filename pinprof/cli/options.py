@@ -1,4 +1,4 @@
-"""Options that several commands share: page, text, job, processes that read, and the bench of the machine."""
+"""Options that several commands share: quoted code, job, processes that read, and the bench of the machine."""
 
 import os
 import shlex
@@ -41,31 +41,9 @@ def grouped(
     return add
 
 
-class HtmlPage(NamedTuple):
-    """The page to write, if one is wanted, and how it shows the user's code."""
-
-    file: str | None
-    code: "Code"
-
-
 NO_SOURCE = click.option(
     "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
 )
-html_options = grouped(
-    "html",
-    lambda html_file, no_source, editor: HtmlPage(html_file, code_of(editor, quotes=not no_source)),
-    click.option(
-        "--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline."
-    ),
-    NO_SOURCE,
-    click.option(
-        "--editor",
-        metavar="NAME",
-        help="Link places in the page to an editor: vscode, cursor, zed, pycharm, ..., or a template such as "
-        f"vscode://file/{{path}}:{{line}}  [env var: {EDITOR_VARIABLE}; default: no links].",
-    ),
-)
-"""Adds the options about the page to a command, as its argument `html`."""
 
 
 class JobOptions(NamedTuple):
@@ -109,14 +87,11 @@ def jobs() -> int | None:
     return chosen
 
 
-def code_of(editor: str | None = None, *, quotes: bool = True) -> "Code":
-    """Return how pages show code: with this editor or, without a name, that of the environment.
-
-    Raises PinprofError if the editor is unknown.
-    """
+def code_of(*, quotes: bool = True) -> "Code":
+    """Return how pages show code, with the editor of the environment. Raises PinprofError if that is unknown."""
     from pinprof.report.source import Code, editor_of
 
-    return Code(quotes, editor_of(os.environ.get(EDITOR_VARIABLE, "") if editor is None else editor))
+    return Code(quotes, editor_of(os.environ.get(EDITOR_VARIABLE, "")))
 
 
 class MachineFile(NamedTuple):

@@ -4,15 +4,16 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
 from pinprof.cli.options import (
-    HtmlPage,
+    EDITOR_VARIABLE,
+    NO_SOURCE,
     JobOptions,
     MachineFile,
-    html_options,
+    code_of,
     job_options,
     jobs_option,
     machine_option,
@@ -63,7 +64,14 @@ LONGEST_LIST = 60
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @json_option("the report")
 @click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
-@html_options
+@click.option(
+    "--html",
+    "html_file",
+    metavar="FILE",
+    help="Also write a page with charts and an interactive timeline. "
+    f"{EDITOR_VARIABLE} names the editor that its places open in: vscode, cursor, zed, pycharm, ..., or a template.",
+)
+@NO_SOURCE
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @click.option(
     "--full",
@@ -76,25 +84,22 @@ LONGEST_LIST = 60
 @job_options
 @jobs_option
 @force_option
-def report(  # noqa: PLR0913  options of one command
+def report(
     traces: tuple[str, ...],
-    json_file: str | None,
     *,
-    brief: bool,
-    html: HtmlPage,
-    with_hta: bool,
-    is_full: bool,
+    no_source: bool,
     machine: MachineFile | None,
     job: JobOptions,
     force: bool,
+    **options: Any,
 ) -> None:
     """Say why the step of a trace is slow, and what to change.
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
     standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
     The report says in a few lines why the step is slow, where it goes, and what to change; --full prints the tables,
-    with the 15 largest rows of each; the JSON has all rows.
-    It never shows a time that the profiler inflates as the step's own.
+    with the 15 largest rows of each; the JSON has all rows. It never shows a time that the profiler inflates as the
+    step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
     why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
@@ -109,18 +114,19 @@ def report(  # noqa: PLR0913  options of one command
       pinprof report 's3://bucket/run/*.json.gz'
       ssh host cat trace.json.gz | pinprof report -
       pinprof report trace.json.gz --full
-      pinprof report trace.json.gz --html report.html --editor vscode
+      pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json | jq '.traces[0].overlap'
       pinprof report trace.json.gz --json --brief
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
-    _refuse_brief(brief=brief, json_file=json_file, with_hta=with_hta)
-    check_outputs((json_file, html.file), force=force, reads=(*traces, machine and machine.path))
+    code, again = code_of(quotes=not no_source), _arguments(traces, machine)
+    wanted = _Wanted(code=code, machine=machine, again=again, **options)
+    wanted.refuse_brief()
+    check_outputs((wanted.json_file, wanted.html_file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    wanted = _Wanted(json_file, html, with_hta, machine, is_full, brief, _arguments(traces, machine))
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(*measured_ranks(files, job, machine), job, wanted)
     else:
@@ -129,7 +135,7 @@ def report(  # noqa: PLR0913  options of one command
         _report_each(analyses, lambda: analyses, hta, wanted)
         say_what_has_no_effect(job)
     say_written(wanted.files)
-    if is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
+    if wanted.is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
         say(f"Next: pinprof report {wanted.again} --html report.html")
 
 
@@ -141,18 +147,12 @@ def _arguments(traces: Sequence[str], machine: MachineFile | None) -> str:
     return redacted(named + (machine.words if machine else ""))
 
 
-def _refuse_brief(*, brief: bool, json_file: str | None, with_hta: bool) -> None:
-    if brief and not json_file:
-        fail("--brief is about the JSON; add --json")
-    if brief and with_hta:
-        fail("--brief has no room for HTA's figures; leave out --hta or --brief")
-
-
 class _Wanted(NamedTuple):
     """The outputs that the user asked for, and how much each has."""
 
     json_file: str | None
-    html: HtmlPage
+    html_file: str | None
+    code: "Code"
     with_hta: bool
     machine: MachineFile | None
     is_full: bool
@@ -160,10 +160,17 @@ class _Wanted(NamedTuple):
     again: str
     """The arguments of `pinprof report` for the same report."""
 
+    def refuse_brief(self) -> None:
+        """End with an error if the brief form is wanted of no JSON, or with HTA's figures."""
+        if self.brief and not self.json_file:
+            fail("--brief is about the JSON; add --json")
+        if self.brief and self.with_hta:
+            fail("--brief has no room for HTA's figures; leave out --hta or --brief")
+
     @property
     def files(self) -> list[str]:
         """The files to write."""
-        return [file for file in (self.json_file, self.html.file) if file]
+        return [file for file in (self.json_file, self.html_file) if file]
 
     @property
     def prints_text(self) -> bool:
@@ -191,7 +198,7 @@ class _Wanted(NamedTuple):
         entries = [(part.profile, part.findings) for part in measured]
         if self.brief:
             diffs = [number for number, part in enumerate(measured) if has_diffs(part)]
-            brief = traces_to_brief_json(entries, ranks, self.html.code, shown, diffs)
+            brief = traces_to_brief_json(entries, ranks, self.code, shown, diffs)
             write(self.json_file, brief, is_said=False)
         else:
             write(self.json_file, traces_to_json(entries, ranks, hta), is_said=False)
@@ -202,7 +209,7 @@ class _Wanted(NamedTuple):
 
     def print(self, part: "Analysis | RankPart", again: str) -> None:
         """Print the report on one trace; `again` is as for `to_brief`."""
-        print_report(part, self.html.code, is_full=self.is_full, again=again, has_page=bool(self.html.file))
+        print_report(part, self.code, is_full=self.is_full, again=again, has_page=bool(self.html_file))
 
 
 def _report_several(measured: "MeasuredFiles", skipped: dict[str, str], job: JobOptions, wanted: _Wanted) -> None:
@@ -244,8 +251,8 @@ def _report_each(
     if wanted.prints_text:
         print_hta(hta)
     wanted.write_json(measured, hta)
-    if wanted.html.file:
-        write_page(wanted.html.file, analyses(), wanted.html.code, is_said=False)
+    if wanted.html_file:
+        write_page(wanted.html_file, analyses(), wanted.code, is_said=False)
 
 
 def _print_overview(measured: "Sequence[Analysis | RankPart]", skipped: Mapping[str, str], again: str) -> None:
@@ -276,8 +283,8 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         wanted.print(slowest[1], wanted.again)
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, index)
-    if wanted.html.file:
-        write(wanted.html.file, job_page(ranks, measured, wanted.machine, wanted.html.code), is_said=False)
+    if wanted.html_file:
+        write(wanted.html_file, job_page(ranks, measured, wanted.machine, wanted.code), is_said=False)
 
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":

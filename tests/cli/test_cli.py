@@ -103,10 +103,12 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
     assert code in plain
     assert 'class="editor"' not in plain
     assert code not in page("--no-source")
-    assert re.search('href="x-ed:///.*/pinprof/workloads/copies.py[?]23"', page("--editor", "x-ed://{path}?{line}"))
+    monkeypatch.setenv("PINPROF_EDITOR", "x-ed://{path}?{line}")
+    assert re.search('href="x-ed:///.*/pinprof/workloads/copies.py[?]23"', page())
     monkeypatch.setenv("PINPROF_EDITOR", "vscode")
     assert "/pinprof/workloads/copies.py:23" in page()
-    failed = invoke("report", trace, "--editor", "javascript:{path}")
+    monkeypatch.setenv("PINPROF_EDITOR", "javascript:{path}")
+    failed = invoke("report", trace)
     assert failed.exit_code == 2
     assert "is not an editor: name one of vscode" in failed.stderr
 
