@@ -15,6 +15,7 @@ report = pinprof.load("trace.json.gz")          # all of it, as a report that sh
 report.step_ms, report.step_range_ms, report.verdict
 report.kernels, report.waits, report.findings   # and ops, copies, steps, phases: as pandas DataFrames, in ms
 report.whatif(drop_syncs="all").saving_ms       # the options of `pinprof whatif`; or pinprof.whatif(path, ...)
+report.scalars()                                # its numbers by name, for a tracker of experiments
 report.save("report.html")                      # or .json
 
 pinprof.analyze("trace.json.gz")                # the same as `load`
@@ -23,8 +24,6 @@ pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, 
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
 %load_ext pinprof                               # and of the steps in a cell that begins with %%pinprof
-
-pinprof.log("trace.json.gz")                    # the report into the active runs of MLflow and W&B
 
 with pinprof.guard():                           # finds host memory that is used before its copy has ended
     train(model, loader)
@@ -44,7 +43,6 @@ from pinprof.version import VERSION
 if TYPE_CHECKING:
     from pinprof.capture.steps.sources import step
     from pinprof.capture.window.recording import profile
-    from pinprof.logbook import log
     from pinprof.measurement.measure import measure
     from pinprof.measurement.profile import Profile
     from pinprof.notebook import (
@@ -86,7 +84,6 @@ __all__ = [
     "find",
     "guard",
     "load",
-    "log",
     "measure",
     "predict",
     "profile",
@@ -100,7 +97,6 @@ __all__ = [
 _NAMES_IN = {
     "pinprof.capture.steps.sources": ("step",),
     "pinprof.capture.window.recording": ("profile",),
-    "pinprof.logbook": ("log",),
     "pinprof.measurement.measure": ("measure",),
     "pinprof.measurement.profile": ("Profile",),
     "pinprof.notebook": (

@@ -1,14 +1,12 @@
 """The parts of JSON documents: fields with a meaning and a unit; how a document is filled and written."""
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from pinprof.errors import PinprofError
 from pinprof.units import ms
 
 PLACE = ("file", "line", "function")
@@ -23,7 +21,6 @@ Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
 """A sentence, whose wording may change at any time."""
 Filled = TypeVar("Filled", bound=Struct)
 Entry = TypeVar("Entry")
-INDEX = re.compile(r"[0-9]{1,9}")
 
 
 def converted(entry: object, kind: type[Entry]) -> Entry | None:
@@ -118,27 +115,3 @@ def _from_first(sources: Sequence[object], name: str) -> Any:
     if any(source is None for source in sources):
         return None
     raise AttributeError(f"{type(sources[-1]).__name__} has no {name}")
-
-
-def pointed_at(document: Any, pointer: str) -> Any:
-    """Return the value at a JSON Pointer (RFC 6901), such as `/traces/0/findings/1`, in a document.
-
-    Raises PinprofError if the document has no such value.
-    """
-    value = document
-    for key in _keys(pointer):
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and INDEX.fullmatch(key) and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            raise PinprofError(f"{pointer}: there is no such id in this document")
-    return value
-
-
-def _keys(pointer: str) -> list[str]:
-    if not pointer:
-        return []
-    if not pointer.startswith("/"):
-        raise PinprofError(f"{pointer}: an id begins with a slash, as /traces/0/findings/0")
-    return [key.replace("~1", "/").replace("~0", "~") for key in pointer[1:].split("/")]

@@ -10,8 +10,6 @@ from pinprof.errors import PinprofError
 
 REPOSITORY = ".git"
 """An entry at the top of a repository: a folder, or a file in worktrees and submodules."""
-NEVER = "PINPROF_NO_GIT"
-"""If this environment variable is set, git is not run: a server that may start no programs sets it."""
 OF_REPOSITORY = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -61,8 +59,6 @@ def git(folder: Path, *words: str, as_the_user: bool = False) -> str:
 
     With `as_the_user`, filters run and missing objects are fetched: for the files of a program that is to be run.
     """
-    if os.environ.get(NEVER):
-        raise GitError("git is not run here")
     settings = SETTINGS if as_the_user else (*SETTINGS, *_no_filters(folder, words[0]))
     options = SAFE_OPTIONS.get(words[0], ())
     overridden = [word for setting in settings for word in ("-c", setting)]

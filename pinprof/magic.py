@@ -1,18 +1,14 @@
 """`%%pinprof`: a cell of a notebook, recorded while it runs, and the report on its steps below it."""
 
-import os
-import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import AUTO
 from pinprof.capture.steps.stepper import Stepper
-from pinprof.capture.window.recording import Recording, profile
+from pinprof.capture.window.recording import profile
 from pinprof.errors import CaptureError
-from pinprof.notebook import Report, analyze
-from pinprof.trace import read_trace
+from pinprof.notebook import Report, report_on
 
 NAME = "pinprof"
 
@@ -34,14 +30,11 @@ def report_of_cell(code: Any, names: dict[str, Any], path: str = "") -> Report:
     Steps are found as `pinprof run` finds them. The cell runs to its end. Without `path` the trace is removed after it
     is read. Raises what the cell raises, and CaptureError if it made too few steps.
     """
-    if path:
-        return analyze(_recorded(code, names, Path(path)).path)
-    with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
-        trace = read_trace(_recorded(code, names, Path(folder) / "cell.json").path)
-    return analyze(replace(trace, path="cell"))
+    return report_on(lambda file: _record(code, names, file), path or None, "cell")
 
 
-def _recorded(code: Any, names: dict[str, Any], path: Path | os.PathLike[str]) -> Recording:
+def _record(code: Any, names: dict[str, Any], path: Path) -> Path:
+    """Run a cell and record it. Return the path of the trace."""
     # A cell is shorter than a script, so its plain steps are timed for less time. A second run overwrites the trace.
     recording = profile(path, plain_seconds=0.2, plain_max_seconds=1.0, plain_precision=0.1, force=True)
     stepper = Stepper(recording, None, keep_going=True)
@@ -59,4 +52,4 @@ def _recorded(code: Any, names: dict[str, Any], path: Path | os.PathLike[str]) -
         raise CaptureError(
             f"{recording.why_nothing_recorded()}. A cell that is a single step: pinprof.profile_step(train_step, ...)"
         )
-    return recording
+    return recording.path

@@ -31,6 +31,7 @@ from pinprof.report.job.page import page_of_files
 from pinprof.report.job.text import job_to_text
 from pinprof.report.job.view import verdict_line
 from pinprof.report.objects import Contents, ReportObject
+from pinprof.report.scalars import scalars_of
 from pinprof.report.trace import dataframes
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
@@ -120,6 +121,17 @@ class Report(ReportObject):
     def findings(self) -> "pd.DataFrame":
         """A row for each finding, the best saving first; `analysis.findings` has them as objects."""
         return dataframes.table(self._document, "findings")
+
+    def scalars(self) -> dict[str, float]:
+        """Return the numbers of the report by name, times in ms, for a tracker of experiments.
+
+            mlflow.log_metrics(report.scalars())
+            wandb.log(report.scalars())
+
+        A name is a place in the JSON, behind `pinprof/`: `pinprof/steps/step_ms`, `pinprof/findings/PIN201/saving_ms`.
+        Numbers that the trace does not tell are left out.
+        """
+        return scalars_of(self._document)
 
     def whatif(self, scenario: Scenario | None = None, **changes: Any) -> Prediction:
         """Return the step after a change of the code; see `pinprof.whatif`."""
@@ -344,23 +356,28 @@ def profile_step(
 
     Raises CaptureError as `profile()` does.
     """
-    options = {"on_progress": _say_window, **options, "steps": steps}
-    if path is not None:
-        return analyze(_record_calls(fn, args, Path(path), options))
-    with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
-        trace = _record_calls(fn, args, Path(folder) / "trace.json", options)
-    name = getattr(fn, "__qualname__", type(fn).__name__)
-    return analyze(with_fields(trace, path=name))  # the path of a removed file would say nothing
-
-
-def _record_calls(fn: Callable[..., object], args: tuple[Any, ...], path: Path, options: dict[str, Any]) -> Trace:
     from pinprof.capture.window.recording import profile  # noqa: PLC0415  loads torch, which reading does not need
 
-    with profile(path, **options) as recording:
-        while not recording.done:
-            fn(*args)
-            recording.step()
-    return read_trace(recording.path)
+    def record(file: Path) -> Path:
+        with profile(file, **{"on_progress": _say_window, **options, "steps": steps}) as recording:
+            while not recording.done:
+                fn(*args)
+                recording.step()
+        return recording.path
+
+    return report_on(record, path, getattr(fn, "__qualname__", type(fn).__name__))
+
+
+def report_on(record: Callable[[Path], Path], path: str | os.PathLike[str] | None, name: str) -> Report:
+    """Return the report on what `record` writes to `path`; without that, the trace is removed after it is read.
+
+    `record` returns the path of the trace. `name` stands in the report for the path of a removed trace.
+    """
+    if path is not None:
+        return analyze(record(Path(path)))
+    with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
+        trace = read_trace(record(Path(folder) / "trace.json"))
+    return analyze(with_fields(trace, path=name))
 
 
 def _say_window(window: str, step: int, of: int) -> None:

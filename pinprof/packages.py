@@ -42,7 +42,6 @@ _DECODING = "decoding JSON and gzip at full speed"
 _COMMANDS = "the command line and its texts"
 _CHARTS = "charts, and escaping on pages"
 _URLS = "traces at URLs"
-_TRACKERS = "reports in the runs of trackers"
 
 PACKAGES = (
     Package("torch", "recording, the workloads and the guard; reading and reporting do not import it", ("torch",)),
@@ -63,9 +62,6 @@ PACKAGES = (
     Package("gcsfs", _URLS, ("gcsfs",), "remote"),
     Package("s3fs", _URLS, ("s3fs",), "remote"),
     Package("distributed", "many ranks on a cluster", ("distributed", "dask"), "dask"),
-    Package("mcp", "tools of AI agents", ("mcp", "mcp_types", "anyio", "jsonschema"), "mcp"),
-    Package("mlflow-skinny", _TRACKERS, ("mlflow",), "mlflow"),
-    Package("wandb", _TRACKERS, ("wandb",), "wandb"),
 )
 
 

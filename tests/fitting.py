@@ -22,3 +22,11 @@ def fitting(text: str) -> Any:
     errors = [f"{error.json_path}: {error.message[:200]}" for error in validator(name).iter_errors(document)]
     assert not errors, errors[:5]
     return document
+
+
+def pointed_at(document: Any, pointer: str) -> Any:
+    """Return what a JSON Pointer without escapes, such as `/traces/0/findings/1`, names in a document."""
+    value = document
+    for key in pointer.split("/")[1:]:
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value

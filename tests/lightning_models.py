@@ -6,12 +6,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from pinprof.capture.lightning import PinprofCallback
+from pinprof.callbacks.lightning import PinprofCallback
 
-__all__ = ["Model", "PinprofCallback", "Trainer", "TwoOptimizers", "Validated"]
+__all__ = ["CSVLogger", "Model", "PinprofCallback", "Trainer", "TwoOptimizers", "Validated"]
 
 lightning: Any = import_module("pytorch_lightning")
 Trainer = lightning.Trainer
+CSVLogger: Any = import_module("pytorch_lightning.loggers").CSVLogger
 
 
 class Model(lightning.LightningModule):  # type: ignore[misc]  # untyped: the library is not installed everywhere

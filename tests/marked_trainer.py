@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from pinprof.capture.transformers import PinprofCallback
+from pinprof.callbacks.transformers import PinprofCallback
 
 __all__ = ["MarkedTrainer", "PinprofCallback", "transformers"]
 

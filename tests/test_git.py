@@ -10,7 +10,7 @@ import users_git
 
 from pinprof.ab.checkout import Repository
 from pinprof.fix import FixError, Patches, check_patches
-from pinprof.git import NEVER, GitError, git
+from pinprof.git import GitError, git
 
 CONFIG = """
 [core]
@@ -159,10 +159,4 @@ def test_a_git_in_the_folder_is_not_run(folder: Path, monkeypatch: pytest.Monkey
     assert not (folder / "canary").exists()
     monkeypatch.setenv("PATH", ".")
     with pytest.raises(GitError, match="git is not installed"):
-        git(folder, "status")
-
-
-def test_where_git_must_not_be_asked_it_is_not(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NEVER, "1")
-    with pytest.raises(GitError, match="git is not run here"):
         git(folder, "status")

@@ -104,7 +104,6 @@ NEEDS = {
     "run train.py": "torch",
     "run --guard train.py": "torch",
     "report before.json.gz --hta": "HolisticTraceAnalysis",
-    "mcp": "mcp",
 }
 """Other commands, each with the package that it needs."""
 

@@ -11,8 +11,6 @@ from pinprof.cli.explain import explain, schema
 from pinprof.cli.export import export
 from pinprof.cli.fix import fix
 from pinprof.cli.group import Pinprof
-from pinprof.cli.log import log
-from pinprof.cli.mcp import mcp
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
 from pinprof.cli.trial import trial
@@ -49,6 +47,6 @@ def main() -> None:
 
 for _command in (
     *(run, report, timeline, whatif, fix, trial, verify, compare, ab, bisect),
-    *(explain, check, export, log, bench, workload, doctor, schema, mcp, worker),
+    *(explain, check, export, bench, workload, doctor, schema, worker),
 ):
     main.add_command(_command)

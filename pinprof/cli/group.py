@@ -33,15 +33,17 @@ Help: pinprof --help lists all commands, pinprof explain all guides and rules.
 SECTIONS = {
     "Record and report": ("run", "report", "explain"),
     "Change and compare": ("whatif", "fix", "try", "verify", "compare", "ab", "bisect", "check"),
-    "Look closer": ("timeline", "export", "log", "schema", "mcp"),
+    "Look closer": ("timeline", "export", "schema"),
     "Look at this machine": ("bench", "workload", "doctor"),
 }
 """The commands by use; `short_help` of each says what it does."""
 OTHERS = "More"
 """The section of all other commands."""
 TRACE_NAMES = (".json", ".gz", ".zst")
-OPTIONS = {"help": "--help", "version": "--version"}
-"""Words that other tools take for commands, and what they are here."""
+HELP, VERSION = "help", "version"
+"""Options that can also be written as commands."""
+COMMANDS_OF_OTHERS = {"diff": "compare"}
+"""Commands of other tools, and what does the same here."""
 LEAST_SIMILARITY = 0.6
 """Of difflib: a word less like a command than this is not taken for a mistyped one."""
 
@@ -111,9 +113,15 @@ class Pinprof(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; without any, say what pinprof is and exit."""
-        if not args and not ctx.resilient_parsing:
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        if not args:
             click.echo(WELCOME, nl=False)
             ctx.exit()
+        if args[0] == HELP:
+            args = [*(name for name in args[1:2] if name in self.commands), f"--{HELP}"]
+        elif args[0] == VERSION:
+            args = [f"--{VERSION}"]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -161,10 +169,10 @@ def command_for(word: str) -> str | None:
 
 def _did_you_mean(word: str, commands: list[str]) -> str:
     """Ask for the most similar command; empty if none is similar."""
-    if word.lower() in OPTIONS:
-        return f"; did you mean pinprof {OPTIONS[word.lower()]}?"
-    close = get_close_matches(word.lower(), commands, n=1, cutoff=LEAST_SIMILARITY)
-    return f"; did you mean pinprof {close[0]}?" if close else ""
+    word = word.lower()
+    known = [*commands, HELP, VERSION, *COMMANDS_OF_OTHERS]
+    close = get_close_matches(word.lower(), known, n=1, cutoff=LEAST_SIMILARITY)
+    return f"; did you mean pinprof {COMMANDS_OF_OTHERS.get(close[0], close[0])}?" if close else ""
 
 
 def _correction(error: click.UsageError) -> str:

@@ -284,7 +284,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, index)
     if wanted.html_file:
-        write(wanted.html_file, job_page(ranks, measured, wanted.machine, wanted.code), is_said=False)
+        write(wanted.html_file, _job_page(ranks, measured, wanted.machine, wanted.code), is_said=False)
 
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
@@ -316,7 +316,7 @@ def print_hta(figures: "HtaFigures") -> None:
         show(hta_to_text(list(figures.values()), width=width, color=color) + "\n")
 
 
-def job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
+def _job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
     """Return the page of a job; reads the ranks that it draws again."""
     from pinprof.report.job.page import files_to_draw, to_html
 

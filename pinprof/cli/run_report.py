@@ -81,9 +81,11 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
 
 def say_verdict(path: Path, step: int) -> None:
     """Say in a line why the steps are slow that were recorded at this step of a long training."""
-    from pinprof.logbook import verdict_of
+    from pinprof.notebook import load
+    from pinprof.report.trace.verdict import verdict_sentence
 
-    say(f"Step {step}: {verdict_of(path)}")
+    report = load(path)
+    say(f"Step {step}: {verdict_sentence(report.profile, report.analysis.findings.verdict)}")
 
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a step, a row each: documents, comparisons, checks and trackers iterate over `FIGURES`."""
+"""The figures of a step, a row each: documents, comparisons, checks and scalars iterate over `FIGURES`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class TraceFigure:
     name: str
     """As in `per_step` of the report's JSON and in comparisons; in JSON times are in ms."""
     meaning: str
-    """Its description in the schema and the guides."""
+    """Its description in the schema."""
     unit: FigureUnit
     withheld_by: tuple[FigureKind, ...]
     """The kinds of figures with which it is withheld."""
@@ -58,8 +58,6 @@ class TraceFigure:
     value."""
     absent: str = NO_STEPS
     """Why a trace may lack it although nothing withholds it."""
-    is_tracked: bool = True
-    """Whether it is logged to the runs of trackers."""
 
     @property
     def path(self) -> str:
@@ -158,7 +156,6 @@ SYNCS = TraceFigure(
     ("per_step", "stalls"),
     in_steps=lambda details: waits_in_steps(details, details.syncs.waits),
     place="syncs/per_step",
-    is_tracked=False,
 )
 STALL = TraceFigure(
     "stall_ms",
@@ -174,7 +171,6 @@ DRAIN_MS = TraceFigure(
     "ns",
     ("per_step", "stalls", "drain"),
     in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.drain_ns),
-    is_tracked=False,
 )
 WORKED = TraceFigure(
     "worked_ms",
@@ -182,7 +178,6 @@ WORKED = TraceFigure(
     "ns",
     ("per_step", "stalls", "drain"),
     in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.worked_ns),
-    is_tracked=False,
 )
 BUBBLE = TraceFigure(
     "bubble_ms",
@@ -235,7 +230,6 @@ FIGURES = (
         value=lambda profile: profile.steps.traced_ns,
         place="steps/traced_ms",
         label="step in the trace",
-        is_tracked=False,
     ),
     TraceFigure(
         "busy_ms",

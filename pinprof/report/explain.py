@@ -41,13 +41,10 @@ ORDER = (
     "ci",
     "ab",
     "guard",
-    "logging",
     "perfetto",
     "hta",
     "SKILL",
-    "mcp",
     "json",
-    "json-fields",
     "accuracy",
     "design",
 )

@@ -1,7 +1,6 @@
 """The source files of a recorded program, and the only line in them that can have made a recorded call."""
 
 import ast
-import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -17,9 +16,6 @@ from pinprof.trace.constructors import Made
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran. The files of one copy or
 checkout are written within seconds, in any order."""
-
-WITHIN = "PINPROF_SOURCES_WITHIN"
-"""If this environment variable names a folder, only sources in it are read: a trace may name any file."""
 
 MAX_BYTES = 10_000_000
 """Larger files are not source files that anybody wrote."""
@@ -63,7 +59,7 @@ class Sources:
         for folder in folders:
             path = folder / file
             with suppress(OSError, ValueError):  # not readable, or not a possible name of a file
-                if _may_be_read(path) and path.is_file():
+                if path.is_file():
                     yield path
 
     def _read(self, file: str) -> str | None:
@@ -93,12 +89,6 @@ class Sources:
             return self._trace.stat().st_mtime
         except OSError:
             return 0.0
-
-
-def _may_be_read(path: Path) -> bool:
-    """Return whether a file is in the folder that the environment names, links followed, if it names one."""
-    folder = os.environ.get(WITHIN)
-    return not folder or path.resolve().is_relative_to(Path(folder).resolve())
 
 
 Body: TypeAlias = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

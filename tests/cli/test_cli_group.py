@@ -34,6 +34,21 @@ def test_help_has_each_command_once_by_use() -> None:
     assert "_PINPROF_COMPLETE=bash_source" in text
 
 
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (("help",), ("--help",)),
+        (("help", "run"), ("run", "--help")),
+        (("help", "train.py"), ("--help",)),
+        (("version",), ("--version",)),
+    ],
+)
+def test_help_and_version_are_also_commands(words: tuple[str, ...], same: tuple[str, ...]) -> None:
+    result = invoke(*words)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == invoke(*same).stdout
+
+
 def test_a_trace_alone_is_reported_on(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     expected = invoke("report", trace.name, "--full")
@@ -113,8 +128,8 @@ def test_a_stream_of_ascii_gets_plain_characters(trace: Path) -> None:
         (("run", "t.json.gz"), "is not a Python script; to report on a trace: pinprof report t.json.gz"),
         (("report", "t.json.gz", "--htlm", "x.html"), "--html"),
         *((words, "--help") for words in (("report",), ("report", "--jsn", "x"), ("timeline", "x"), ("run",))),
-        (("help", "report"), "did you mean pinprof --help?"),
-        (("version",), "did you mean pinprof --version?"),
+        (("hlep",), "did you mean pinprof help?"),
+        (("diff", "a.json", "b.json"), "neither a command nor a file; did you mean pinprof compare?"),
         (("report", "--html", "t.json.gz"), "--html took t.json.gz for the file to write"),
         (("report", "t.json.gz", "--html"), "(pinprof report --help explains)"),
         (("report", "t.json.gz", "-o", "x.html"), "--html FILE writes the page"),

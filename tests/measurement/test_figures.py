@@ -105,7 +105,7 @@ limits.QUANTITIES["max_kernels"] = limits.Quantity(
 """
 """A program with one more row of figures, and one of limits."""
 COMMAND_LINE = "from pinprof.cli import main; main(sys.argv[1:])"
-TRACKER = "from pinprof.report.scalars import to_logged; print(to_logged(open(sys.argv[1]).read(), None).numbers)"
+SCALARS = "import pinprof; print(pinprof.load(sys.argv[1]).scalars())"
 
 
 def with_a_made_up_figure(*words: object, then: str = COMMAND_LINE) -> subprocess.CompletedProcess[str]:
@@ -114,7 +114,7 @@ def with_a_made_up_figure(*words: object, then: str = COMMAND_LINE) -> subproces
 
 
 @pytest.mark.slow
-def test_a_new_row_is_in_json_schema_comparison_check_and_trackers(tmp_path: Path) -> None:
+def test_a_new_row_is_in_json_schema_comparison_check_and_scalars(tmp_path: Path) -> None:
     trace = copying_trace(tmp_path)
     report = json.loads(with_a_made_up_figure("report", trace, "--json").stdout)
     assert report["traces"][0]["per_step"]["kernels"] == 1
@@ -129,4 +129,4 @@ def test_a_new_row_is_in_json_schema_comparison_check_and_trackers(tmp_path: Pat
     assert "1 kernels per step, at most 0.5 allowed" in broken.stdout
     against = with_a_made_up_figure("check", trace, "--baseline", tmp_path / "before.json")
     assert "1 kernels per step, 1 in the baseline" in against.stdout
-    assert "'pinprof/per_step/kernels': 1.0" in with_a_made_up_figure(tmp_path / "before.json", then=TRACKER).stdout
+    assert "'pinprof/per_step/kernels': 1.0" in with_a_made_up_figure(trace, then=SCALARS).stdout

@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from fitting import fitting
+from fitting import fitting, pointed_at
 from recordings import TRACES, analysis_of
 
 from pinprof.comparison import Comparison, compare
-from pinprof.document import pointed_at
 from pinprof.report.comparison.brief_json import MOST_BYTES, comparison_to_brief_json
 from pinprof.report.comparison.json import comparison_to_json
 

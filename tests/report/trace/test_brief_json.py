@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 from analysed import analysed, host_alone
 from command_line import copying_trace, invoke, is_one_line_error
-from fitting import fitting
+from fitting import fitting, pointed_at
 from host_builder import host_profile
 from msgspec import to_builtins
 from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, rank_part_of
 
 from pinprof.analysis import Analysis
-from pinprof.document import pointed_at
-from pinprof.errors import PinprofError
 from pinprof.report.source import Code
 from pinprof.report.trace.brief_json import MOST_BYTES, traces_to_brief_json
 from pinprof.report.trace.json import traces_to_json
@@ -166,15 +164,6 @@ def test_json_without_a_file_is_printed(
     result = invoke("report", *(str(trace) if word == "TRACE" else word for word in words))
     assert json.loads(result.stdout) == json.loads(invoke("report", trace, "--json", "-", "--brief").stdout)
     assert [path.name for path in tmp_path.iterdir()] == [trace.name]
-
-
-def test_ids_are_pointers_and_others_are_refused() -> None:
-    document = {"a": [{"b/c": 1}], "": 2}
-    assert pointed_at(document, "/a/0/b~1c") == 1
-    assert pointed_at(document, "") is document
-    for wrong in ("a", "/a/1", "/a/-1", "/a/x", "/b", "/a/0/b~1c/0", "/a/99999999999999999999", "/a/²"):
-        with pytest.raises(PinprofError):
-            pointed_at(document, wrong)
 
 
 def test_rules_that_change_numbers_say_so_in_their_texts() -> None:

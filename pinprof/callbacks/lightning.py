@@ -6,8 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from pinprof.capture.training import TrainingRecording
-from pinprof.tracking import active_runs
+from pinprof.callbacks.training import TrainingRecording
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 """The two packages of Lightning; the trainers of each take the callbacks of either."""
@@ -35,20 +34,26 @@ class PinprofCallback(Callback):  # type: ignore[misc]  # of whichever package i
     `profile()`. After the recording the training goes on, or ends if `stop` is set (which several ranks cannot do
     together). Each of several ranks writes its own trace, such as out.rank3.json.gz.
 
-    If the trainer has an MLFlowLogger or a WandbLogger, the report goes into its run, unless `log` is False.
+    The trainer's loggers get the figures of the recorded steps, those of `Report.scalars()`, as soon as these are
+    recorded; the training stands still until the trace is analysed.
 
     Raises CaptureError at the beginning of the training if the trace cannot be written. Later it never fails the
     training: after an early end or an error it keeps the complete steps, and says on standard error where they are.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, stop: bool = False, log: bool = True, **options: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, stop: bool = False, **options: Any) -> None:
         super().__init__()
-        self._training = TrainingRecording(path, stop=stop, options=options, log=log)
+        self._training = TrainingRecording(path, stop=stop, options=options)
         self._optimizer_steps = -1
 
     def on_train_start(self, trainer: Any, *_: Any) -> None:
         """Prepare the recording."""
-        self._training.begin(trainer.global_rank, trainer.world_size, (*trainer.loggers, *active_runs()))
+
+        def log(figures: dict[str, float]) -> None:
+            for logger in trainer.loggers:
+                logger.log_metrics(figures, trainer.global_step)
+
+        self._training.begin(trainer.global_rank, trainer.world_size, log if trainer.loggers else None)
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
         """End a step and begin the next, unless this batch only adds to the gradients of the ones before."""
@@ -68,4 +73,4 @@ class PinprofCallback(Callback):  # type: ignore[misc]  # of whichever package i
 
     def on_exception(self, *_: Any) -> None:
         """Keep what was recorded before the training failed or was interrupted."""
-        self._training.end()
+        self._training.keep()

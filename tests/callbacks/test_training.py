@@ -10,8 +10,8 @@ import pytest
 import torch
 from trace_steps import steps_of
 
+from pinprof.callbacks.training import TrainingRecording
 from pinprof.capture.job import path_of_rank
-from pinprof.capture.training import TrainingRecording
 from pinprof.errors import CaptureError
 
 SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 0, "steps": 2}  # with the profiler's warm-up: 5 steps
@@ -87,6 +87,24 @@ def test_a_recording_that_fails_lets_the_training_be(tmp_path: Path, capsys: pyt
     assert line.startswith("pinprof: the recording could not be finished: ")
 
 
+def test_the_first_rank_logs_the_figures_of_what_is_recorded(tmp_path: Path) -> None:
+    logged: list[dict[str, float]] = []
+    for rank in (0, 1):
+        training = TrainingRecording(tmp_path / "out.json", stop=False, options=SHORT)
+        training.begin(rank, 2, logged.append)
+        train(training, 7)
+    assert [set(figures) >= {"pinprof/steps/traced_ms"} for figures in logged] == [True]
+
+
+def test_nothing_is_analysed_as_the_program_ends(tmp_path: Path) -> None:
+    training = TrainingRecording(tmp_path / "out.json", stop=False, options=SHORT)
+    training.begin(0, 1, lambda _: pytest.fail("it was logged"))
+    train(training, 5)
+    training.keep()
+    training.end()
+    assert (tmp_path / "out.json").exists()
+
+
 def test_a_second_training_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     training = TrainingRecording(tmp_path / "out.json", stop=True, options=SHORT)
     for _ in range(2):
@@ -124,7 +142,7 @@ def test_ranks_are_not_stopped_each_at_its_own_step(tmp_path: Path) -> None:
 
 FAILING = """
 from pinprof.capture.job import path_of_rank
-from pinprof.capture.training import TrainingRecording
+from pinprof.callbacks.training import TrainingRecording
 training = TrainingRecording("out.json", stop=False, options={"warmup": 1, "plain_steps": 0, "steps": 2})
 training.begin(0, 1)
 for _ in range(5):
@@ -153,7 +171,7 @@ def test_a_framework_that_does_not_tell_of_a_failure_loses_nothing(tmp_path: Pat
 def test_a_missing_library_is_one_line_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, module: str, install: str
 ) -> None:
-    monkeypatch.delitem(sys.modules, f"pinprof.capture.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, f"pinprof.callbacks.{module}", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(ImportError, match=f"is not installed: pip install '?{install}"):
-        import_module(f"pinprof.capture.{module}")
+        import_module(f"pinprof.callbacks.{module}")

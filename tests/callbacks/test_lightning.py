@@ -1,5 +1,6 @@
 """The callback in trainings of PyTorch Lightning itself."""
 
+import csv
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -11,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 from trace_steps import steps_of
 
+import pinprof
 from pinprof.errors import CaptureError
 
 pytestmark = [pytest.mark.slow]  # Lightning takes seconds to import
@@ -44,14 +46,14 @@ def fit(models: Any, tmp_path: Path) -> Callable[..., Any]:
 
     def fit(model: Any, callback: Any, *, count: int, validate: int = 0, **options: Any) -> Any:
         trainer = models.Trainer(
-            **{"max_epochs": 1, **options},
+            **{"max_epochs": 1, "logger": False, **options},
             accelerator="cpu",
             callbacks=[callback],
             default_root_dir=tmp_path,
             enable_checkpointing=False,
             enable_model_summary=False,
             enable_progress_bar=False,
-            logger=False,
+            log_every_n_steps=1,
         )
         trainer.fit(model, batches(count), batches(validate) if validate else None)
         return trainer
@@ -136,6 +138,35 @@ def test_an_existing_trace_is_refused_before_the_first_batch(fit: Fit, models: A
     with pytest.raises(CaptureError, match="exists already"):
         fit(model, models.PinprofCallback(tmp_path / "out.json"), count=20)
     assert model.batches == 0
+
+
+def test_the_loggers_of_the_training_get_the_figures(fit: Fit, models: Any, tmp_path: Path) -> None:
+    loggers = [models.CSVLogger(save_dir=str(tmp_path), name=name) for name in ("one", "other")]
+    path = tmp_path / "out.json"
+    fit(models.Model(), models.PinprofCallback(path, **SHORT), count=NEEDED + 2, logger=loggers)
+    figures = pinprof.load(path).scalars()
+    assert "pinprof/steps/step_ms" in figures
+    assert "pinprof/steps/busy_ms" not in figures, "there is no GPU"
+    for logger in loggers:
+        with (Path(logger.log_dir) / "metrics.csv").open() as file:
+            (row,) = csv.DictReader(file)
+        assert int(row.pop("step")) == NEEDED
+        assert {name: float(value) for name, value in row.items()} == pytest.approx(figures)
+
+
+def test_a_logger_that_fails_is_one_line_and_the_training_goes_on(
+    fit: Fit, models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ConnectionError("the server\nis down")
+
+    monkeypatch.setattr(models.CSVLogger, "log_metrics", fail)
+    model = models.Model()
+    logger = models.CSVLogger(save_dir=str(tmp_path))
+    fit(model, models.PinprofCallback(tmp_path / "out.json", **SHORT), count=NEEDED + 2, logger=logger)
+    assert model.batches == NEEDED + 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pinprof:")]
+    assert said[-1] == "pinprof: did not log the figures: the server is down"
 
 
 def test_the_callback_is_of_the_package_in_use(models: Any) -> None:

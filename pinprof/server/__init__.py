@@ -1,1 +1,0 @@
-"""The server for programs that write programs: the commands as tools of the Model Context Protocol."""
