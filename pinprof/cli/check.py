@@ -39,7 +39,7 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--config", metavar="FILE", help="Read limits from [tool.pinprof.check] of this file [pyproject.toml].")
 @click.option("--some-ranks", is_flag=True, help="Accept a job without the traces of all its ranks.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What to write.")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
+@click.option("-o", "output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
 @force_option
 def check(
     traces: tuple[str, ...],

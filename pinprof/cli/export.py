@@ -19,7 +19,7 @@ GZIP_LEVEL = 2
 @click.command(short_help="Write a trace again with pinprof's own tracks, for Perfetto.")
 @click.argument("trace", type=click.Path())
 @click.option(
-    "-o", "--output", metavar="FILE", required=True, help="The trace to write, .json.gz or .json; - is standard output."
+    "-o", "output", metavar="FILE", required=True, help="The trace to write, .json.gz or .json; - is standard output."
 )
 @force_option
 def export(trace: str, output: str, *, force: bool) -> None:

@@ -335,7 +335,7 @@ def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
 
 @click.command(short_help="Draw the interactive timeline of a trace.")
 @click.argument("trace", type=click.Path())
-@click.option("-o", "--output", metavar="FILE", required=True, help="The page to write; - is standard output.")
+@click.option("-o", "output", metavar="FILE", required=True, help="The page to write; - is standard output.")
 @click.option("--plotly", is_flag=True, help="Draw the complete steps as a plotly figure, up to 20,000 bars.")
 @force_option
 def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
