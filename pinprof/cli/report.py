@@ -252,7 +252,7 @@ def _report_each(
         print_hta(hta)
     wanted.write_json(measured, hta)
     if wanted.html_file:
-        write_page(wanted.html_file, analyses(), wanted.code, is_said=False)
+        write_page(wanted.html_file, analyses(), wanted.code)
 
 
 def _print_overview(measured: "Sequence[Analysis | RankPart]", skipped: Mapping[str, str], again: str) -> None:

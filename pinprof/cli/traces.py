@@ -6,7 +6,7 @@ from pathlib import PurePath
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from pinprof.cli.options import JobOptions, MachineFile, code_of, jobs, say_if_of_other_gpu
+from pinprof.cli.options import JobOptions, MachineFile, jobs, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, page_options, progress, say, show, write
 from pinprof.urls import STANDARD_INPUT, shown
 
@@ -187,7 +187,7 @@ def one_trace(argument: str) -> str:
 
 def print_report(
     measured: "Analysis | RankPart",
-    code: "Code | None" = None,
+    code: "Code",
     *,
     is_full: bool = False,
     again: str = "",
@@ -210,7 +210,7 @@ def print_report(
             findings,
             width=width,
             color=color,
-            code=code or code_of(),
+            code=code,
             diffs=has_diffs(measured),
             again=again,
             has_page=has_page,
@@ -218,11 +218,11 @@ def print_report(
     show(report + "\n")
 
 
-def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None, *, is_said: bool = True) -> None:
-    """Write the page on the traces, and say so if `is_said`."""
+def write_page(path: str, measured: "Sequence[Analysis]", code: "Code") -> None:
+    """Write the page on the traces."""
     from pinprof.processes import without_collections
     from pinprof.report.trace.page import to_html
 
     with without_collections(), progress("drawing the page"):
-        page = to_html(measured, code or code_of())
-    write(path, page, is_said=is_said)
+        page = to_html(measured, code)
+    write(path, page, is_said=False)

@@ -29,6 +29,8 @@ from pinprof.cli import main
 from pinprof.cli.options import MachineFile
 from pinprof.cli.run import run
 from pinprof.cli.run_report import report_job
+from pinprof.cli.script import Outputs
+from pinprof.report.source import Code
 
 TRAINING = """
 import sys
@@ -375,7 +377,8 @@ def test_run_reports_on_a_job_by_the_bench(
     agreement = Agreement(Rank(0, 2), lambda: None)
     with click.Context(run):
         machine = MachineFile(str(bench), read_machine(bench), is_default=False)
-        assert report_job(agreement, str(tmp_path / "job.html"), "pinprof report run/", machine)
+        outputs = Outputs("trace.json.gz", str(tmp_path / "job.html"), is_first=True, again="pinprof report run/")
+        assert report_job(agreement, outputs, machine, Code())
     assert "run at the rates measured on NVIDIA A100" in " ".join(capsys.readouterr().out.split())
 
 
