@@ -11,7 +11,7 @@ class Package(NamedTuple):
 
     name: str
     use: str
-    """What it is for, in the words of the README."""
+    """What it is for."""
     modules: tuple[str, ...]
     """What is imported of it, and of packages that it brings."""
     extra: str = ""

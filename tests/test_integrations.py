@@ -1,4 +1,4 @@
-"""The files to copy in the guide for GitHub, pre-commit and agents: their commands run as they stand."""
+"""The files to copy in the guides, for GitHub, pre-commit and agents: their commands run as they stand."""
 
 import os
 import re
@@ -6,15 +6,14 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from blocks import blocks, ours, parse
 from recordings import ROOT, TRACES
 
-GUIDE = ROOT / "pinprof" / "guides" / "integrations.md"
-ACTION, STEP, HOOKS = (yaml.safe_load(block.text) for block in blocks(GUIDE) if block.language == "yaml")
+GUIDES = ROOT / "pinprof" / "guides"
+ACTION, HOOKS = (yaml.safe_load(block.text) for block in blocks(GUIDES / "ci.md") if block.language == "yaml")
 
 
 @pytest.fixture
@@ -46,24 +45,20 @@ def test_the_action_judges_a_trace_and_names_the_line(
     assert done.stdout.startswith("::error file=pinprof/workloads/waits.py,line=43") == bool(status)
 
 
-@pytest.mark.parametrize("command", [STEP[0]["run"], *(hook["entry"] for hook in HOOKS["repos"][0]["hooks"])])
-def test_the_commands_of_the_step_and_the_hooks_are_ours(command: str) -> None:
-    words = ours(tuple(shlex.split(command)))
+def test_the_hook_has_what_pre_commit_asks_for() -> None:
+    (repository,) = HOOKS["repos"]
+    (hook,) = repository["hooks"]
+    assert repository["repo"] == "local"
+    assert {"id", "name", "language"} <= hook.keys()
+    assert not hook["pass_filenames"]
+    words = ours(tuple(shlex.split(hook["entry"])))
     assert words
     parse(words)
 
 
-def test_the_hooks_have_what_pre_commit_asks_for() -> None:
-    (repository,) = HOOKS["repos"]
-    hooks: list[dict[str, Any]] = repository["hooks"]
-    assert repository["repo"] == "local"
-    assert all({"id", "name", "entry", "language"} <= hook.keys() for hook in hooks)
-    assert not any(hook["pass_filenames"] for hook in hooks)
-
-
 @pytest.mark.slow
 def test_one_line_installs_the_skill(environment: dict[str, str], tmp_path: Path) -> None:
-    (line,) = (block.text for block in blocks(GUIDE) if block.text.startswith("install"))
+    (line,) = (block.text for block in blocks(GUIDES / "SKILL.md") if block.text.startswith("install"))
     assert run(line, environment, tmp_path).returncode == 0
     skill = tmp_path / ".claude" / "skills" / "pinprof" / "SKILL.md"
-    assert skill.read_bytes() == (GUIDE.parent / "SKILL.md").read_bytes()
+    assert skill.read_bytes() == (GUIDES / "SKILL.md").read_bytes()

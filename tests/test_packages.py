@@ -6,14 +6,12 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.metadata import distribution
-from itertools import groupby
 from pathlib import Path
 
 import pytest
 import torch
-from blocks import README
 from command_line import invoke
 from packaging.requirements import Requirement
 from recordings import ROOT, TRACES
@@ -47,22 +45,6 @@ def test_the_list_has_what_the_project_depends_on() -> None:
 def test_reading_needs_all_but_torch_and_hta() -> None:
     wanted = [line for line in dependencies() if not line.startswith(("torch", "HolisticTraceAnalysis"))]
     assert READING.read_text().splitlines()[1:] == wanted
-
-
-def rows() -> Iterator[str]:
-    for use, packages in groupby(PACKAGES, lambda package: package.use):
-        of_use = list(packages)
-        extras = ", ".join(dict.fromkeys(f"`{package.extra}`" for package in of_use if package.extra))
-        said = f"extra{'s' * (',' in extras)} {extras}: " if extras else ""
-        yield f"| {', '.join(f'`{package.name}`' for package in of_use)} | {said}{use} |\n"
-
-
-def test_the_readme_has_the_list(pytestconfig: pytest.Config) -> None:
-    table = "| package | what for |\n|---|---|\n" + "".join(rows())
-    text = README.read_text()
-    if pytestconfig.getoption("--update-golden"):
-        README.write_text(text := re.sub(r"^\| package \| what for \|\n(\|.*\n)*", table, text, flags=re.MULTILINE))
-    assert table in text
 
 
 # ---------------------------------------------------------------- without torch
@@ -113,7 +95,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]
     """Return exit status and output of commands in an environment that has only what reading needs."""
     folder, site = (tmp_path_factory.mktemp(name) for name in ("work", "site"))
     installed = with_dependencies(READING.read_text().splitlines()[1:])
-    assert len({*installed, "pinprof"}) == 19, installed  # as the README says
+    assert len({*installed, "pinprof"}) == 19, installed
     for package in map(distribution, installed):
         for entry in {Path(file).parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
             (site / entry).symlink_to(str(package.locate_file(entry)))

@@ -119,8 +119,8 @@ def schema(name: str | None) -> None:
 
     NAME is a command: report, compare, whatif, verify, fix, try, ab, bisect or bench; report-brief and compare-brief
     are what --brief writes. Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof:
-    it names all fields, with their units and what they mean. The guide `pinprof explain json` has the same as tables,
-    and says what stays as it is.
+    it names all fields, with their units and what they mean. The guide `pinprof explain json` says what null
+    means, and what stays as it is.
 
     \b
     Examples:

@@ -17,29 +17,17 @@ from pinprof.rules import Rule
 from pinprof.rules.rule import FAMILIES
 
 FOLDER = Path(__file__).parents[1] / "guides"
-QUESTIONS = (
-    "gpu-utilization",
-    "cuda-stream-synchronize",
-    "loss-item",
-    "data-loader",
-    "pin-memory",
-    "cuda-graphs",
-    "wrong-numbers",
-)
-"""Guides that answer one question each, with a recording."""
 ORDER = (
-    *QUESTIONS,
     "reading-a-report",
     "recording",
-    "integrations",
+    "notebook",
     "hidden-synchronizations",
     "overlap",
+    "cuda-graphs",
+    "wrong-numbers",
     "what-if",
-    "fix",
-    "try",
     "ranks",
     "ci",
-    "ab",
     "guard",
     "perfetto",
     "hta",
