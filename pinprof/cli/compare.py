@@ -9,10 +9,9 @@ from pinprof.cli.terminal import (
     fail,
     force_option,
     json_option,
-    page_options,
     progress,
     say,
-    show,
+    show_text,
     write,
 )
 from pinprof.cli.traces import analysing, one_trace, read, refuse_two_inputs
@@ -60,8 +59,7 @@ def compare(
     if "-" not in (json_file, html_file):
         from pinprof.report.comparison.text import comparison_to_text, to_brief
 
-        width, color = page_options()
-        show((comparison_to_text if full else to_brief)(comparison, width=width, color=color) + "\n" * (not full))
+        show_text(comparison_to_text if full else to_brief, comparison, end="" if full else "\n")
     if json_file:
         from pinprof.report.comparison.brief_json import comparison_to_brief_json
         from pinprof.report.comparison.json import comparison_to_json

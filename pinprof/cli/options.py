@@ -1,16 +1,14 @@
-"""Options that several commands share: quoted code, job, processes that read, and the bench of the machine."""
+"""Options that several commands share: quoted code, processes that read, and the bench of the machine."""
 
 import os
 import shlex
-from collections.abc import Callable, Iterable
-from functools import wraps
-from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from pinprof.cli.terminal import Command, fail, say
+from pinprof.cli.terminal import fail, say
 
 if TYPE_CHECKING:
     from pinprof.bench.advice import Pinning
@@ -22,49 +20,9 @@ JOBS = "pinprof.jobs"
 """The key of the number of processes that read traces, in the context of the command."""
 
 
-def grouped(
-    name: str, make: Callable[..., Any], *options: Callable[[Command], Command]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds options to a command; `make` makes one argument of them, called `name`."""
-    names = signature(make).parameters
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def with_group(*args: Any, **given: Any) -> None:
-            group = make(**{option: given.pop(option) for option in names})
-            command(*args, **{name: group}, **given)
-
-        for option in reversed(options):
-            with_group = option(with_group)
-        return with_group
-
-    return add
-
-
 NO_SOURCE = click.option(
     "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
 )
-
-
-class JobOptions(NamedTuple):
-    """The options about the traces of a job."""
-
-    scheduler: str | None
-    rank_from: str | None
-
-
-job_options = grouped(
-    "job",
-    JobOptions,
-    click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler."),
-    click.option(
-        "--rank-from",
-        metavar="PATTERN",
-        help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their "
-        "order  [the recorded rank, else the number after rank or worker in the path].",
-    ),
-)
-"""Adds the options about the traces of a job to a command, as its argument `job`."""
 
 
 def _keep_jobs(context: click.Context, _option: click.Parameter, value: int | None) -> None:

@@ -8,32 +8,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
-from pinprof.cli.options import (
-    EDITOR_VARIABLE,
-    NO_SOURCE,
-    JobOptions,
-    MachineFile,
-    code_of,
-    job_options,
-    jobs_option,
-    machine_option,
-)
+from pinprof.cli.options import EDITOR_VARIABLE, NO_SOURCE, MachineFile, code_of, jobs_option, machine_option
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
     force_option,
     json_option,
-    page_options,
     progress,
     say,
     say_written,
-    show,
+    show_text,
     write,
 )
 from pinprof.cli.traces import (
     FULL_ROWS,
     analysing,
-    chosen_job,
     expanded,
     measured_ranks,
     one_trace,
@@ -41,7 +30,6 @@ from pinprof.cli.traces import (
     read,
     read_all,
     say_skipped,
-    say_what_has_no_effect,
     write_page,
 )
 from pinprof.urls import STANDARD_INPUT, redacted, shown
@@ -81,17 +69,17 @@ LONGEST_LIST = 60
     f"{FULL_ROWS} largest rows.",
 )
 @machine_option
-@job_options
+@click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler.")
+@click.option(
+    "--rank-from",
+    metavar="PATTERN",
+    help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their order  "
+    "[the recorded rank, else the number after rank or worker in the path].",
+)
 @jobs_option
 @force_option
 def report(
-    traces: tuple[str, ...],
-    *,
-    no_source: bool,
-    machine: MachineFile | None,
-    job: JobOptions,
-    force: bool,
-    **options: Any,
+    traces: tuple[str, ...], *, no_source: bool, machine: MachineFile | None, force: bool, **options: Any
 ) -> None:
     """Say why the step of a trace is slow, and what to change.
 
@@ -128,12 +116,14 @@ def report(
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
     if len(files) > 1 and STANDARD_INPUT not in files:
-        _report_several(*measured_ranks(files, job, machine), job, wanted)
+        _report_several(files, wanted)
     else:
         hta = wanted.hta(files)
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
-        say_what_has_no_effect(job)
+        of_job = {"--scheduler": wanted.scheduler, "--rank-from": wanted.rank_from}
+        if given := [name for name, value in of_job.items() if value is not None]:
+            say(f"{' and '.join(given)}: no effect, as a job has several files")
     say_written(wanted.files)
     if wanted.is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
         say(f"Next: pinprof report {wanted.again} --html report.html")
@@ -157,6 +147,8 @@ class _Wanted(NamedTuple):
     machine: MachineFile | None
     is_full: bool
     brief: bool
+    scheduler: str | None
+    rank_from: str | None
     again: str
     """The arguments of `pinprof report` for the same report."""
 
@@ -212,23 +204,29 @@ class _Wanted(NamedTuple):
         print_report(part, self.code, is_full=self.is_full, again=again, has_page=bool(self.html_file))
 
 
-def _report_several(measured: "MeasuredFiles", skipped: dict[str, str], job: JobOptions, wanted: _Wanted) -> None:
+def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
     """Report on several files: as the ranks of a job, or in a line each if they are not."""
-    of_job = chosen_job(measured, job)
-    if of_job:
+    from pinprof.errors import TraceError
+    from pinprof.ranks.runs import checked_pattern
+    from pinprof.trace_pool import job_of_files
+
+    checked_pattern(wanted.rank_from)
+    measured, skipped = measured_ranks(files, wanted.scheduler, wanted.machine)
+    try:
+        job, remarks = job_of_files(measured, wanted.rank_from)
+    except TraceError as error:
+        if wanted.rank_from:
+            raise
+        say(f"Not the ranks of one job: {error}")
+    else:
         say_skipped(skipped)
-        _report_job(*of_job, wanted)
+        _report_job(job, remarks, wanted)
         return
     if not wanted.has_overview(len(measured)):
         say_skipped(skipped)
     hta = wanted.hta([path for path, _ in measured])
-    _report_each(
-        [part for _, part in measured],
-        lambda: [_read_again(path, wanted.machine) for path, _ in measured],
-        hta,
-        wanted,
-        skipped,
-    )
+    parts = [part for _, part in measured]
+    _report_each(parts, lambda: [_read_again(path, wanted.machine) for path, _ in measured], hta, wanted, skipped)
 
 
 def _report_each(
@@ -244,7 +242,10 @@ def _report_each(
     with the reason.
     """
     if wanted.has_overview(len(measured)):
-        _print_overview(measured, skipped, wanted.again)
+        from pinprof.report.trace_list import overview_to_text
+
+        reasons = {shown(path): reason for path, reason in skipped.items()}
+        show_text(overview_to_text, measured, reasons, wanted.again, end="\n")
     elif wanted.prints_text:
         for part in measured:
             wanted.print(part, wanted.again if len(measured) == 1 else "")
@@ -253,14 +254,6 @@ def _report_each(
     wanted.write_json(measured, hta)
     if wanted.html_file:
         write_page(wanted.html_file, analyses(), wanted.code)
-
-
-def _print_overview(measured: "Sequence[Analysis | RankPart]", skipped: Mapping[str, str], again: str) -> None:
-    from pinprof.report.trace_list import overview_to_text
-
-    width, color = page_options()
-    reasons = {shown(path): reason for path, reason in skipped.items()}
-    show(overview_to_text(measured, reasons, again, width=width, color=color) + "\n")
 
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
@@ -277,9 +270,7 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     slowest = measured[index]
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.prints_text:
-        width, color = page_options()
-        text = job_to_text if wanted.is_full else to_brief
-        show(text(ranks, parts, width=width, color=color) + "\n")
+        show_text(job_to_text if wanted.is_full else to_brief, ranks, parts, end="\n")
         wanted.print(slowest[1], wanted.again)
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, index)
@@ -312,8 +303,7 @@ def print_hta(figures: "HtaFigures") -> None:
     if figures:
         from pinprof.report.trace.hta import hta_to_text
 
-        width, color = page_options()
-        show(hta_to_text(list(figures.values()), width=width, color=color) + "\n")
+        show_text(hta_to_text, list(figures.values()), end="\n")
 
 
 def _job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:

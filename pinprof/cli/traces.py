@@ -6,8 +6,8 @@ from pathlib import PurePath
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from pinprof.cli.options import JobOptions, MachineFile, jobs, say_if_of_other_gpu
-from pinprof.cli.terminal import fail, page_options, progress, say, show, write
+from pinprof.cli.options import MachineFile, jobs, say_if_of_other_gpu
+from pinprof.cli.terminal import fail, progress, say, show_text, write
 from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
@@ -119,40 +119,18 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
         fail("standard input can be read once; name the other traces")
 
 
-def say_what_has_no_effect(job: JobOptions) -> None:
-    """Name the given options of a job, which have no effect on a single file."""
-    options = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
-    if options:
-        say(f"{' and '.join(options)}: no effect, as a job has several files")
-
-
-def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFiles, list[str]] | None":
-    """Return the traces that are the ranks of one job, with the remarks on this choice; None if they are not a job."""
-    from pinprof.errors import TraceError
-    from pinprof.trace_pool import job_of_files
-
-    try:
-        return job_of_files(measured, job.rank_from)
-    except TraceError as error:
-        if job.rank_from:
-            raise
-        say(f"Not the ranks of one job: {error}")
-        return None
-
-
 def measured_ranks(
-    paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None
+    paths: Sequence[str], scheduler: str | None, machine: MachineFile | None
 ) -> "tuple[MeasuredFiles, dict[str, str]]":
     """Return the traces in this order, each with what was measured of it, and why other files are not traces.
 
-    Raises TraceError if none is a trace.
+    The processes that measure are those of this machine, or of the Dask cluster with this scheduler. Raises TraceError
+    if none is a trace.
     """
     from pinprof.errors import TraceError
-    from pinprof.ranks.runs import checked_pattern
     from pinprof.trace_pool import cluster, measure_all
 
-    checked_pattern(job.rank_from)
-    client = cluster(job.scheduler) if job.scheduler else None
+    client = cluster(scheduler) if scheduler else None
     with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
         begin = monotonic()
 
@@ -200,22 +178,12 @@ def print_report(
     from pinprof.report.trace.actions import has_diffs
     from pinprof.report.trace.text import to_brief, trace_to_text
 
-    width, color = page_options()
-    profile, findings = measured.profile, measured.findings
+    entry = measured.profile, measured.findings
     if is_full:
-        report = trace_to_text(profile, findings, width=width, color=color, rows=FULL_ROWS)
+        show_text(trace_to_text, *entry, rows=FULL_ROWS, end="\n")
     else:
-        report = to_brief(
-            profile,
-            findings,
-            width=width,
-            color=color,
-            code=code,
-            diffs=has_diffs(measured),
-            again=again,
-            has_page=has_page,
-        )
-    show(report + "\n")
+        diffs = has_diffs(measured)
+        show_text(to_brief, *entry, code=code, diffs=diffs, again=again, has_page=has_page, end="\n")
 
 
 def write_page(path: str, measured: "Sequence[Analysis]", code: "Code") -> None:

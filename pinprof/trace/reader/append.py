@@ -43,10 +43,11 @@ def _split(text: bytes) -> tuple[bytes, bytes, bool]:
     header = text[: begin.end()]
     is_list = header.lstrip().startswith(b"[")
     try:
-        file = msgspec.json.decode(text, type=msgspec.Raw if is_list else _Events)
+        decode = msgspec.json.decode
+        raw = decode(text, type=msgspec.Raw) if is_list else decode(text, type=_Events).events
     except NOT_EVENTS:
         return _split_broken(text, header, b"]" if is_list else b"]}")
-    events = bytes(file.events if isinstance(file, _Events) else file).strip()
+    events = bytes(raw).strip()
     end = text.index(events, begin.start()) + len(events) - 1
     return text[:end].rstrip(), text[end:], False
 
