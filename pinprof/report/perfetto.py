@@ -26,7 +26,7 @@ from pinprof.units import counted, duration, ms
 CATEGORY = "pinprof"
 """The category of every slice that pinprof adds."""
 FIRST_ID, IDS = 1_886_000_000, 10_000
-"""The added process and threads have ids from here, of which there are so many.
+"""The first id that the added process and threads may have, and how many follow it.
 
 Perfetto keeps ids as unsigned 32-bit numbers, and gives low ones to ids that are texts.
 """
