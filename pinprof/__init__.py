@@ -114,7 +114,6 @@ measuring a trace need none of them; the plugin, which pytest loads in every run
 
 
 _COMMANDS = {
-    "ab": "there is pinprof.compare(before, after) for two traces",
     "check": "pinprof.load(path) has the figures",
     "explain": "pinprof.load(path).findings has the texts of its rules",
     "fix": "pinprof.load(path).findings says what to change",

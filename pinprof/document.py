@@ -52,7 +52,6 @@ Seconds: TypeAlias = Annotated[float, _in("s")]
 Gbps: TypeAlias = Annotated[float, _in("GB/s")]
 Share: TypeAlias = Annotated[float, _in("share")]
 RangeMs: TypeAlias = Annotated[Range, _in("ms")]
-RangeShare: TypeAlias = Annotated[Range, _in("share")]
 
 
 class Document(Struct):

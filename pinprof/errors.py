@@ -16,10 +16,6 @@ class CaptureError(PinprofError):
     """The program could not be recorded."""
 
 
-class MeasureError(PinprofError):
-    """Two versions of a program could not be measured against each other."""
-
-
 class UnsafeCopyError(PinprofError):
     """Host memory was used before its asynchronous copy had ended; its text is a report of several lines."""
 

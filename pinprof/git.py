@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pinprof.errors import PinprofError
 
-REPOSITORY = ".git"
-"""An entry at the top of a repository: a folder, or a file in worktrees and submodules."""
 OF_REPOSITORY = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",

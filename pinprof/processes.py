@@ -4,25 +4,18 @@
 when one process dies.
 """
 
-import fcntl
 import gc
 import os
 import pickle
-import pty
 import re
 import signal
 import subprocess
 import sys
-import tempfile
-import termios
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import IO, Any, TypeVar
-
-from pinprof.git import environment_of_folders
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,125 +26,48 @@ PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import ser
 
 ENDS_WITHIN_S = 10.0
 """How long a process that is asked to end may take; launchers end their ranks meanwhile."""
-LOOK_S = 0.05
-LAST_LINES = 4
-TAIL_BYTES = 8192
-WINSIZE_BYTES = 8  # struct winsize: four shorts
-END_OF_FILE = b"\x04"  # what a user types: Ctrl-D
-MOST_READS = 256
-"""The number of times that a program can read from its empty terminal; each read finds the end of the input."""
 
 MEMINFO = Path("/proc/meminfo")
 MEMORY_ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
 KIB = 1024
 """The unit of /proc/meminfo, which calls it kB."""
 
-SCRIPT_FAILED, REFUSED = "The script failed", "Error: "
-"""How the messages of `pinprof run` begin if the program failed, and if pinprof itself refused."""
 
+def exit_status(command: Sequence[str]) -> int:
+    """Run a command in this terminal; return its exit status, as a shell gives it.
 
-class Running:
-    """A process and what it prints."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", printed: IO[bytes]) -> None:
-        self.process = process
-        self._printed = printed
-
-    def wait(self, seconds: float) -> int | None:
-        """Return the exit status; None if it still runs after this time."""
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-
-    @property
-    def script_failed(self) -> bool:
-        """Whether it ended because the program that pinprof ran in it failed."""
-        return any(line.startswith(SCRIPT_FAILED) for line in self._tail().splitlines())
-
-    def why_failed(self, status: int) -> str:
-        """Return why it ended with this exit status: what pinprof refused, or else what the program printed last."""
-        lines = self._tail().splitlines()
-        if lines and lines[-1].startswith(REFUSED) and not self.script_failed:
-            return lines[-1].removeprefix(REFUSED)
-        return f"the program failed with exit status {status}: {self.last_lines()}"
-
-    def last_lines(self) -> str:
-        """Return the last lines of its output, joined to one line."""
-        lines = self._tail().splitlines()
-        programs_own = [line.strip() for line in lines if not line.startswith((SCRIPT_FAILED, "Wrote "))]
-        texts = [line for line in programs_own if line.strip("^~ ")]  # a traceback marks parts of a line in the next
-        return " | ".join(texts[-LAST_LINES:]) or "it printed nothing"
-
-    def _tail(self) -> str:
-        end = self._printed.seek(0, os.SEEK_END)
-        self._printed.seek(max(end - TAIL_BYTES, 0))
-        return self._printed.read().decode(errors="replace")
-
-
-@contextmanager
-def running(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], descriptors: Sequence[int] = ()
-) -> Iterator[Running]:
-    """Run a command in a session of its own while the block is open."""
-    with tempfile.TemporaryFile() as printed, _standard_input() as standard_input:
-        process = subprocess.Popen(  # noqa: S603  the user's program
-            command,
-            cwd=folder,
-            env={**environment_of_folders(), **environment},
-            stdin=standard_input,
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=tuple(descriptors),
-        )
-        try:
-            yield Running(process, printed)
-        finally:
-            end_process(process)
-
-
-@contextmanager
-def _standard_input() -> Iterator[int]:
-    """Open an empty terminal as large as the user's, for programs that ask how wide it is; if the user has one."""
-    if not os.isatty(0):
-        yield subprocess.DEVNULL
-        return
-    controller, terminal = pty.openpty()
+    Ctrl-C goes to both processes, and ends the program alone; a second one, or another signal, ends this one, too.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    process = subprocess.Popen(command)  # noqa: S603  this Python, and the user's program
     try:
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, b" " * WINSIZE_BYTES))
-        os.write(controller, END_OF_FILE * MOST_READS)
-        yield terminal
+        # an exception in `wait` would lose the status of a program that has just ended
+        signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, handler))
+        status = process.wait()
+        return status if status >= 0 else 128 - status
     finally:
-        os.close(terminal)
-        os.close(controller)
+        signal.signal(signal.SIGINT, handler)
+        end_process(process)
 
 
 def end_process(process: "subprocess.Popen[bytes]") -> None:
     """End a process and all that it started; a rank of a launcher is in a session of its own."""
-    family = _descendants(process.pid) if process.poll() is None else []
-    if process.poll() is None:
-        send_signal([process.pid], signal.SIGTERM)
-    end = time.monotonic() + (ENDS_WITHIN_S if process.poll() is None else 0.0)
-    while process.poll() is None and time.monotonic() < end:
-        time.sleep(LOOK_S)
-    if process.poll() is None:
+    if process.poll() is not None:
+        return
+    family = _descendants(process.pid)
+    process.terminate()
+    try:
+        process.wait(ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
         family = _descendants(process.pid)
         process.kill()
-    send_signal(family, signal.SIGKILL)
-    process.wait()
-    with suppress(ProcessLookupError, PermissionError):  # workers that stood still when it was killed end by themselves
-        os.killpg(process.pid, signal.SIGCONT)
-
-
-def send_signal(processes: Iterable[int], number: int) -> None:
-    """Send a signal to those of the processes that still exist."""
-    for process in processes:
+    for relative in family:
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(process, number)
+            os.kill(relative, signal.SIGKILL)
+    process.wait()
 
 
-def children_of(process: int | str) -> list[int]:
+def children_of(process: int) -> list[int]:
     """Return the running processes that any thread of a process has started; none without Linux."""
     children: list[int] = []
     with suppress(OSError):

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -68,10 +67,6 @@ def _is_free(lock: Path) -> bool:
 def _remove(folder: Path) -> None:
     """Remove a folder, its lock last: if this process is killed meanwhile, the next one goes on."""
     for inner in folder.glob("*"):
-        if inner.is_symlink() or not inner.is_dir():
-            continue
-        for inside, _, _ in os.walk(inner):  # a program may have forbidden to write there
-            with suppress(OSError):
-                Path(inside).chmod(stat.S_IRWXU)
-        shutil.rmtree(inner, ignore_errors=True)
+        if inner.is_dir() and not inner.is_symlink():
+            shutil.rmtree(inner, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -29,8 +29,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-
-import pinprof
 import pinprof.ab.plan
 from pinprof.ab import Bounds, Measurement, ProgramVersion, Wishes, measure_versions, record
 from pinprof.ab.pairs import Pairs, time_first
@@ -38,6 +36,8 @@ from pinprof.ab.plan import TURN_S, Plan
 from pinprof.ab.sequential_test import differences, is_by_quickest
 from pinprof.ab.times import Pair
 from pinprof.ab.worker import AUTO
+
+import pinprof
 from pinprof.errors import PinprofError
 from scripts.slow_downs import KINDS, SUBJECTS, Plant, Subject, planted, write_history, write_program
 

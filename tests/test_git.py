@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import users_git
 
-from pinprof.ab.checkout import Repository
 from pinprof.fix import FixError, Patches, check_patches
 from pinprof.git import GitError, git
 
@@ -83,21 +82,6 @@ def started(folder: Path, tmp_path: Path) -> Callable[[], str]:
         (folder / name).write_text("x = 2\n")
         os.utime(folder / name, (1, 1))
     return lambda: log.read_text() if log.exists() else ""
-
-
-def test_no_question_starts_a_program_of_the_configuration(folder: Path, started: Callable[[], str]) -> None:
-    repository = Repository.around(folder)
-    commit = repository.commit("HEAD")
-    repository.short(commit)
-    repository.subject(commit)
-    repository.between(commit, commit)
-    assert repository.changed(commit)
-    assert "+x = 2" in git(folder, "diff", "HEAD")
-    repository.state()
-    repository.untracked()
-    repository.ignored()
-    repository.submodules()
-    assert not started()
 
 
 def test_a_plain_status_would_have_started_them(folder: Path, started: Callable[[], str]) -> None:

@@ -1,12 +1,20 @@
-"""What the processes are asked is Python text: `eval` is a function that they know by name."""
+"""Processes that end, and those that work: what these are asked is Python text, as they know `eval` by name."""
 
 import gc
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
+from recordings import ROOT
 
-from pinprof.processes import in_processes, without_collections
+from pinprof import processes
+from pinprof.processes import end_process, exit_status, in_processes, without_collections
 
 DIES = "__import__('os')._exit(9)"
 IS_OUT_OF_MEMORY = "(_ for _ in ()).throw(MemoryError)"
@@ -70,3 +78,100 @@ def test_collections_are_left_off_only_meanwhile() -> None:
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+STARTS = """
+import signal, subprocess, time
+signal.signal(signal.SIGTERM, signal.{handler})
+subprocess.Popen(["sleep", "60"], start_new_session=True)
+print("started", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("handler", "status"), [("SIG_DFL", -signal.SIGTERM), ("SIG_IGN", -signal.SIGKILL)])
+def test_a_process_ends_with_what_it_has_started(handler: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "ENDS_WITHIN_S", 60 if handler == "SIG_DFL" else 0.1)
+    command = [sys.executable, "-IS", "-c", STARTS.format(handler=handler)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        end_process(process)
+        assert process.returncode == status
+        assert process.stdout.read() == b""  # closed by all processes
+
+
+WAITS = """
+import signal, sys
+from pinprof.processes import exit_status
+
+def told(number, handler, change=signal.signal):
+    change(number, handler)
+    print("ready", flush=True)
+
+signal.signal = told
+sys.exit(exit_status([sys.executable, "-IS", "-c", sys.argv[1]]))
+"""
+"""Runs a program as `pinprof run --repeat` runs each worker, and says when it is ready for another Ctrl-C."""
+INTERRUPTED = """
+import signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+print("begun", flush=True)
+signal.sigtimedwait([signal.SIGINT], 60)
+print("interrupted", flush=True)
+"""
+"""Says when it is ready for Ctrl-C, and when that has come."""
+Terminal: TypeAlias = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    """Run programs by WAITS, each in a process group of its own, as a shell does: its signals reach no test."""
+    with ExitStack() as undo:
+
+        def started(program: str) -> "subprocess.Popen[str]":
+            process = subprocess.Popen(
+                [sys.executable, "-c", WAITS, INTERRUPTED + program],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            undo.callback(end, process)
+            return process
+
+        yield started
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """End what is left of the process group."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def press_ctrl_c(process: "subprocess.Popen[str]", *after: str) -> None:
+    """Send SIGINT to all of the process group, as a terminal does, once these lines were printed, in any order."""
+    assert process.stdout is not None
+    assert {process.stdout.readline().strip() for _ in after} == {*after}
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def test_ctrl_c_lets_the_program_end_by_itself(terminal: Terminal) -> None:
+    process = terminal("sys.exit(7)")
+    press_ctrl_c(process, "begun", "ready")
+    assert process.wait(60) == 7
+
+
+def test_a_second_ctrl_c_ends_it(terminal: Terminal) -> None:
+    process = terminal("time.sleep(60)")
+    press_ctrl_c(process, "begun", "ready")
+    press_ctrl_c(process, "interrupted", "ready")
+    _, error = process.communicate(timeout=60)  # it ends when the program, too, has closed its output
+    assert process.returncode == -signal.SIGINT
+    assert error.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_a_program_that_a_signal_ends_has_the_status_of_a_shell() -> None:
+    assert exit_status([sys.executable, "-IS", "-c", "import os; os.kill(os.getpid(), 15)"]) == 143

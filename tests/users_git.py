@@ -10,9 +10,3 @@ def git(folder: Path, *words: str) -> str:
     """Run git in a folder, and return what it prints."""
     done = subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
-
-
-def commit_all(folder: Path, subject: str) -> None:
-    """Commit all that git does not ignore."""
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", subject)

@@ -21,7 +21,7 @@ from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.steps.watchdog import STRETCH_AFTER_S, Watchdog
 from pinprof.capture.window.lean import OnLook
-from pinprof.capture.window.recording import OnWindow, Recording, TimeSteps, profile
+from pinprof.capture.window.recording import OnWindow, Recording, profile
 from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.program.hooks import faults
@@ -80,8 +80,6 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     stretch_after: float = STRETCH_AFTER_S,
     agreement: Agreement | None = None,
     on_progress: OnWindow | None = None,
-    time_steps: TimeSteps | None = None,
-    beyond_epoch: bool = False,
     on_look: OnLook | None = None,
     options: RecordingOptions = RecordingOptions(),  # noqa: B008  frozen
 ) -> ScriptRun:
@@ -90,8 +88,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
     `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
     `module:name`. After `stretch_after` seconds of work in which nothing marks a step (0: never), it records a stretch
-    of time. `time_steps` replaces the plain window. With `beyond_epoch` it times steps as if no epoch were the last.
-    `on_look` is called with the trace of each look (`every` of the options), and the number of the last step.
+    of time. `on_look` is called with the trace of each look (`every` of the options), and the number of the last step.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
     `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after the same
     one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps are kept.
@@ -106,7 +103,6 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
     recording = profile(path, options, on_progress=on_progress)
-    recording.time_steps, recording.beyond_epoch = time_steps, beyond_epoch
     recording.on_look = on_look or recording.on_look
     notes = Notes(Notes.new_name())
     of_child = msgspec.structs.replace(options, every=0)  # it has nobody to tell

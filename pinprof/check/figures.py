@@ -202,8 +202,6 @@ def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
             return copy_places(details, pageable, lambda copies: copies.bytes or 0.0, steps)
         case "findings":
             return finding_places(analysis.findings)
-        case "nothing":
-            return ()
 
 
 def _exposed(copies: Copies) -> float:

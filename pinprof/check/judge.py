@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
-from pinprof.check.baseline import BaselineTrace, figure_before, has_wait, tells_waits
+from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before, has_wait, tells_waits
 from pinprof.check.figures import Bounded, TraceFigures
 from pinprof.check.limits import ALL, MS, QUANTITIES, UNKNOWN, Limits, Quantity
 from pinprof.check.places import CodePlace, finding_places
@@ -45,11 +45,6 @@ class LimitVerdict:
 
     key: str
     what: str
-    limit: float | None
-    """In the unit of the limit, like `measured` and `baseline`; None for a comparison with the baseline alone."""
-    measured: float | None
-    """None if unknown."""
-    baseline: float | None
     status: LimitStatus
     sentence: str
     places: tuple[CodePlace, ...] = ()
@@ -128,7 +123,7 @@ def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | N
             sentence += f", but not worse than in the baseline ({_figure_text(quantity, before)}), so it does not fail"
         elif status == "exceeded" and before.value is None:
             sentence += "; the baseline cannot tell whether it was so before"
-    return _verdict(quantity, now, limit, before, status, sentence)
+    return _verdict(quantity, now, status, sentence)
 
 
 def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> LimitVerdict:
@@ -137,27 +132,19 @@ def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: floa
     status: LimitStatus = "kept" if change == "same" else change
     if change == "unknown" and before.value is None:
         status = "not compared"
-    sentence = f"{quantity.phrase(_figure_text(quantity, now))}, {_figure_text(quantity, before)} in the baseline"
+    sentence = quantity.phrase(_figure_text(quantity, now))
     if status == "not compared":
-        sentence = f"{quantity.phrase(_figure_text(quantity, now))}; {before.note or 'the baseline does not know it'}"
-    elif status == "worse":
+        sentence += f"; {before.note or UNKNOWN_BEFORE}"
+    else:
+        sentence += f", {_figure_text(quantity, before)} in the baseline"
+    if status == "worse":
         sentence += f": worse by more than the tolerance of {100 * tolerance:.3g} %"
-    return _verdict(quantity, now, None, before, status, _with_note(sentence, now))
+    return _verdict(quantity, now, status, _with_note(sentence, now))
 
 
-def _verdict(
-    quantity: Quantity, now: Bounded, limit: float | None, before: Bounded | None, status: LimitStatus, sentence: str
-) -> LimitVerdict:
-    return LimitVerdict(
-        key=quantity.key,
-        what=quantity.what,
-        limit=limit,
-        measured=now.value,
-        baseline=before.value if before else None,
-        status=status,
-        sentence=sentence,
-        places=() if status in {"kept", "not compared", "unknown"} else now.places,
-    )
+def _verdict(quantity: Quantity, now: Bounded, status: LimitStatus, sentence: str) -> LimitVerdict:
+    places = () if status in {"kept", "not compared", "unknown"} else now.places
+    return LimitVerdict(quantity.key, quantity.what, status, sentence, places)
 
 
 def _held(quantity: Quantity, now: Bounded, limit: float) -> LimitStatus:
@@ -221,10 +208,10 @@ def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     if measured.no_waits and not places:
         status: LimitStatus = "unknown" if tells_waits(baseline) else "not compared"
         sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
-        return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, None, None, status, sentence)
+        return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, status, sentence)
     sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"
     status = "new" if places else "kept"
-    return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, None, float(len(places)), None, status, sentence, places)
+    return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, status, sentence, places)
 
 
 # The traces of a job: unreadable traces, and ranks without a trace, do not pass
@@ -249,18 +236,14 @@ def judge_all(
     for (path, figures), before in zip(outcomes, matched or [None] * len(outcomes), strict=True):
         if not isinstance(figures, TraceFigures):
             why = str(figures).removeprefix(f"{path}: ")
-            checked.append(Checked(path, (_unknown(READABLE, READABLE_WHAT, why),), ()))
+            checked.append(Checked(path, (LimitVerdict(READABLE, READABLE_WHAT, "unknown", why),), ()))
             continue
         judged = judge(figures, limits, before, tolerance)
         if figures.path in absent:
-            verdict = _unknown(ALL_RANKS, ALL_RANKS_WHAT, absent.pop(figures.path))
+            verdict = LimitVerdict(ALL_RANKS, ALL_RANKS_WHAT, "unknown", absent.pop(figures.path))
             judged = replace(judged, verdicts=(*judged.verdicts, verdict))
         checked.append(judged)
     return checked
-
-
-def _unknown(key: str, what: str, sentence: str) -> LimitVerdict:
-    return LimitVerdict(key, what, None, None, None, "unknown", sentence)
 
 
 def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -> dict[str, str]:

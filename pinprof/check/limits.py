@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pinprof.errors import PinprofError
-from pinprof.git import REPOSITORY
 from pinprof.units import NS_PER_MS, duration, how_many, size
 
 if sys.version_info >= (3, 11):
@@ -78,7 +77,7 @@ SHARE = Unit(
     noise=0.01,  # more if the copies are so short that the noise of times is a larger share of them
 )
 
-Blamed: TypeAlias = Literal["hidden waits", "exposed copies", "pageable copies", "findings", "nothing"]
+Blamed: TypeAlias = Literal["hidden waits", "exposed copies", "pageable copies", "findings"]
 """The kind of places that a failure names."""
 
 
@@ -244,7 +243,7 @@ def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
             limits = read_config(path)
             if limits is not None:
                 return path, limits
-        if (above / REPOSITORY).exists():
+        if (above / ".git").exists():  # a folder, or a file in worktrees and submodules
             break
     return None, None
 

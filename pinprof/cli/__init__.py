@@ -2,7 +2,6 @@
 
 import click
 
-from pinprof.cli.ab import ab, bisect
 from pinprof.cli.bench import bench, workload
 from pinprof.cli.check import check
 from pinprof.cli.compare import compare
@@ -13,7 +12,6 @@ from pinprof.cli.fix import fix
 from pinprof.cli.group import Pinprof
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
-from pinprof.cli.trial import trial
 from pinprof.cli.whatif import verify, whatif
 from pinprof.cli.worker import worker
 from pinprof.version import VERSION
@@ -33,9 +31,7 @@ def main() -> None:
       pinprof report trace.json.gz --html report.html
       pinprof whatif trace.json.gz --pin --non-blocking
       pinprof fix trace.json.gz
-      pinprof try train.py --epochs 1
       pinprof compare before.json.gz after.json.gz
-      pinprof ab --base main -- python train.py
       pinprof check trace.json.gz --max-hidden-syncs 0
       pinprof explain PIN201
 
@@ -46,7 +42,7 @@ def main() -> None:
 
 
 for _command in (
-    *(run, report, timeline, whatif, fix, trial, verify, compare, ab, bisect),
+    *(run, report, timeline, whatif, fix, verify, compare),
     *(explain, check, export, bench, workload, doctor, schema, worker),
 ):
     main.add_command(_command)

@@ -117,7 +117,7 @@ def _known(name: str, titles: Mapping[str, str], what: str) -> str:
 def schema(name: str | None) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
-    NAME is a command: report, compare, whatif, verify, fix, try, ab, bisect or bench; report-brief and compare-brief
+    NAME is a command: report, compare, whatif, verify, fix or bench; report-brief and compare-brief
     are what --brief writes. Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof:
     it names all fields, with their units and what they mean. The guide `pinprof explain json` says what null
     means, and what stays as it is.

@@ -1,29 +1,19 @@
 """`pinprof fix`: make the changes of the program that are mechanical and certain."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from pinprof.cli.options import MachineFile, jobs_option, machine_option
-from pinprof.cli.terminal import Command, check_outputs, fail, force_option, json_option, progress, say, show, write
+from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, progress, say, show, write
 from pinprof.cli.traces import analysing, one_trace, read
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.fix import Chosen, Patches
-
-
-def propose_option(does: str) -> Callable[[Command], Command]:
-    """Return the option that lets a command do something with changes that are not certain."""
-    return click.option(
-        "--propose",
-        "proposes",
-        is_flag=True,
-        help=f"Also {does} changes that match the form of a fix and are not certain, each with the reason.",
-    )
 
 
 @click.command(short_help="Change the program where that is mechanical and certain.")
@@ -47,7 +37,12 @@ def propose_option(does: str) -> Callable[[Command], Command]:
         "set to None instead of zero."
     ),
 )
-@propose_option("show")
+@click.option(
+    "--propose",
+    "proposes",
+    is_flag=True,
+    help="Also show changes that match the form of a fix and are not certain, each with the reason.",
+)
 @json_option("the changes")
 @machine_option
 @jobs_option
@@ -78,7 +73,7 @@ def fix(  # noqa: PLR0913  options of one command
 
     With --propose it also shows changes that match the form of a fix but are not certain, with the reason: a clock,
     memory that other code may write to, or a number whose type the source does not show. Proposals stand behind a #,
-    and --write leaves them out; pinprof try --propose measures them and checks their numbers.
+    and --write leaves them out.
 
     The guide says what pinprof fix changes: pinprof explain fix.
 
@@ -212,6 +207,4 @@ def _next(trace: str, arguments: str, patches: "Patches", *, by_pinprof: bool, w
         return "pinprof run SCRIPT, which records the lines that a change needs"
     if any(refused.why.endswith(RECORD_AGAIN) for refused in patches.refused):
         return "record the program again with pinprof run, for it has changed"
-    if patches.proposals:
-        named = "SCRIPT, which measures the proposals and checks their numbers"
-    return f"pinprof {'try --propose' if patches.proposals else 'report'} {named}"
+    return f"pinprof report {named}"

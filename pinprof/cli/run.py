@@ -1,7 +1,6 @@
 """`pinprof run`: records a training script."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -221,11 +220,11 @@ def run(
     options["keep_going"] |= _goes_on(options["every"], repeat, chosen)
     spent = Spent()
     task = {name: options[name] for name in ("module", "step_marker", "stretch_after", "keep_going")}
-    task["options"] = _recording_options(chosen, options, force=force)
+    task |= {"script": script, "args": args, "options": _recording_options(chosen, options, force=force)}
     if repeat > 1:
-        outcome, status = _repeated(script, args, outputs, repeat, **task)
+        outcome, status = _repeated(repeat, output=outputs.trace, **task)
     else:
-        outcome = recorded(outputs, agreement, spent, script=script, args=args, on_look=say_verdict, **task)
+        outcome = recorded(outputs, agreement, spent, on_look=say_verdict, **task)
         status = outcome.exit_status
         for remark in outcome.remarks:
             say(remark)
@@ -300,17 +299,12 @@ def recorded(outputs: Outputs, agreement: "Agreement | None", spent: Spent, **op
     return outcome
 
 
-def _repeated(
-    script: str, args: tuple[str, ...], outputs: Outputs, times: int, *, module: bool, **task: Any
-) -> "tuple[ScriptRun, int]":
+def _repeated(times: int, **task: Any) -> "tuple[ScriptRun, int]":
     """Run and record the script `times` times; return the run to report on, and the exit status."""
-    from pinprof.ab.repetition import record_repeatedly
-    from pinprof.ab.worker import Record
-    from pinprof.program.user_program import UserProgram
+    from pinprof.capture.repetition import WorkerTask, record_repeatedly
     from pinprof.report.trace.whole_run import words_of_runs
 
-    program = UserProgram.found(script, args, module=module)
-    repeated = record_repeatedly(program, Record(**task), Path(outputs.trace), times, say)
+    repeated = record_repeatedly(WorkerTask(**task), times, say)
     if repeated.run is None:
         sys.exit(repeated.status)
     if repeated.runs:

@@ -1,6 +1,6 @@
 """Compares two traces: the step, its figures, waits, copies and findings, and which differences are noise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import comb
 from typing import Literal, TypeAlias
@@ -39,14 +39,12 @@ class Comparison:
     figures: tuple[ComparedFigure, ...]
     """The step without profiler first."""
     waits: tuple[WaitChange, ...]
-    """Empty if they cannot be compared, for `waits_reason`."""
-    waits_reason: str
     copies: tuple[CopyChange, ...]
-    copies_reason: str
     repinned: tuple[Repinned, ...]
     """Copies whose host memory is of another kind after."""
     findings: tuple[FindingChange, ...]
-    findings_reason: str
+    reasons: Mapping[str, str]
+    """Why waits, copies or findings are not compared, by their names; those are empty."""
     kernels_alike: float | None
     """Share of the kernels per step that both traces have, by name; None if one has no GPU work or no steps."""
 
@@ -69,12 +67,6 @@ class Comparison:
     def sides(self) -> tuple[tuple[str, Profile], tuple[str, Profile]]:
         """The two traces by name."""
         return ("before", self.before), ("after", self.after)
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why waits, copies or findings are not compared, by their names."""
-        all_reasons = {"waits": self.waits_reason, "copies": self.copies_reason, "findings": self.findings_reason}
-        return {what: reason for what, reason in all_reasons.items() if reason}
 
     @property
     def per(self) -> str:
@@ -119,21 +111,22 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
     has_steps, has_steps_after = (trace.steps.source != WHOLE_TRACE for trace in traces)
     both_or_none = has_steps == has_steps_after
     old, new = Side(before, has_steps or both_or_none), Side(after, has_steps_after or both_or_none)
-    waits_reason = _both(old, new, lambda side: side.why_not_stepped("stalls", "per_step"))
-    copies_reason = _both(old, new, lambda side: side.why_not_stepped("copies", "per_step"))
-    findings_reason = _both(old, new, _unsearched)
-    copies = () if copies_reason else tuple(copy_changes(old, new))
+    why_not: dict[str, Callable[[Side], str]] = {
+        "waits": lambda side: side.why_not_stepped("stalls", "per_step"),
+        "copies": lambda side: side.why_not_stepped("copies", "per_step"),
+        "findings": _unsearched,
+    }
+    reasons = {what: reason for what, why in why_not.items() if (reason := _both(old, new, why))}
+    copies = () if "copies" in reasons else tuple(copy_changes(old, new))
     return Comparison(
         before=old.profile,
         after=new.profile,
         figures=tuple(all_figures(old, new)),
-        waits=() if waits_reason else tuple(wait_changes(old, new)),
-        waits_reason=waits_reason,
+        waits=() if "waits" in reasons else tuple(wait_changes(old, new)),
         copies=copies,
-        copies_reason=copies_reason,
         repinned=tuple(repinned(copies)),
-        findings=() if findings_reason else tuple(finding_changes(old, new)),
-        findings_reason=findings_reason,
+        findings=() if "findings" in reasons else tuple(finding_changes(old, new)),
+        reasons=reasons,
         kernels_alike=kernels_alike(*traces) if both_or_none and all(len(trace.gpu) for trace in traces) else None,
     )
 

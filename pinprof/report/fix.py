@@ -39,7 +39,7 @@ def fix_to_text(patches: Patches, profile: Profile) -> bytes:
 def _proposed(patches: Patches, profile: Profile) -> Iterator[bytes]:
     """Yield the proposals with their diffs behind a #, so that a pipe into `git apply` does not apply them."""
     if patches.proposals:
-        yield b"\n# Proposed, and not certain; pinprof try --propose measures and checks each of them:\n"
+        yield b"\n# Proposed, and not certain:\n"
     for patch in patches.proposals:
         yield ("#\n" + "\n".join(lines_of_change(patch.change, profile.step_ns)) + "\n").encode()
         yield commented(patch.diff)

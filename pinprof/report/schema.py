@@ -7,12 +7,10 @@ import msgspec
 
 from pinprof.documents.brief import ReportBrief
 from pinprof.documents.report import ReportJson
-from pinprof.report.ab.json import Ab, Bisect
 from pinprof.report.bench.view import BenchDocument
 from pinprof.report.comparison.brief_json import CompareBrief
 from pinprof.report.comparison.json import Compare
 from pinprof.report.fix import FixJson
-from pinprof.report.trial.json import Try
 from pinprof.report.whatif.json import Verify, Whatif
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
@@ -23,9 +21,6 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "whatif": Whatif,
     "verify": Verify,
     "fix": FixJson,
-    "try": Try,
-    "ab": Ab,
-    "bisect": Bisect,
     "bench": BenchDocument,
 }
 """The documents by the command whose `--json` writes them, with `-brief` for `--json --brief`."""

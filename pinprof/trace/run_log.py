@@ -1,11 +1,7 @@
 """The log of a whole run: the time of each step, and its irregular work. The trace shows only a few of the steps."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
-
-import msgspec
 
 from pinprof.document import converted
 from pinprof.trace.lines import Place
@@ -29,8 +25,6 @@ IRREGULAR_WORK = {
 
 PLAIN = "plain"
 """The window that times steps."""
-SETTLING = "settling"
-"""The first steps of a turn, where two programs take turns: their caches are cold."""
 RECORDED = "recorded"
 """The window whose steps are the trace."""
 WATCH = "watch"
@@ -181,25 +175,6 @@ class RunLog:
             and all(0 <= step < steps for step in self.filling)
             and all(0 <= work.step <= steps and NOWHERE <= work.place < len(self.places) for work in self.work)
         )
-
-
-class TimesFile(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The file of a process that only times steps, in place of a trace."""
-
-    pinprof: Mapping[str, Any]
-    """The facts about the recording, as in a trace."""
-    pinprof_run: Any = None
-    """The log of the run, which is stored later."""
-    delays_ns: Sequence[int] = ()
-    """The time in each timed step in which others had the CPU; empty if it was not noted."""
-    imported: Sequence[str] = ()
-    """The user's files that it imported, sorted."""
-    children: int = 0
-    """How many processes of the program ran, such as workers of a DataLoader."""
-    gpu_memory: float | None = None
-    """The share of the GPU's memory that the program reserved; None without a GPU."""
-    gpu_free: float = 1.0
-    """The share of the GPU's memory that was free at the end."""
 
 
 def run_of_metadata(entry: object) -> RunLog | None:

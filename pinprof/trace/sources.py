@@ -10,8 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from pinprof.git import REPOSITORY
 from pinprof.trace.constructors import Made
+
+REPOSITORY = ".git"
+"""An entry at the top of a git repository: a folder, or a file in worktrees and submodules."""
 
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran. The files of one copy or

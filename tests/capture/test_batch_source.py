@@ -117,18 +117,6 @@ def test_a_short_epoch_is_recorded_instead_of_timed_to_its_end(tmp_path: Path) -
     assert 15 <= recording.plain.steps <= 30  # of 40: 5 for the warm-up, 2 for the profiler's, 4 recorded, 3 to spare
 
 
-def test_a_short_epoch_of_several_is_timed_to_its_end_where_it_is_known_to_be_one_of_them(tmp_path: Path) -> None:
-    loader = batches(40)
-    with profile(tmp_path / "trace.json", warmup=5, max_warmup=5, plain_steps=100, plain_seconds=0.0) as recording:
-        recording.beyond_epoch = True
-        for _ in range(4):
-            for _ in loader:
-                torch.ones(8).sum()
-                recording.step()
-    assert recording.plain is not None
-    assert recording.plain.steps >= 100
-
-
 def test_of_several_epochs_the_step_is_timed_as_asked_for(tmp_path: Path) -> None:
     loader = batches(20)
     with profile(

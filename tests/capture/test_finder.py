@@ -333,27 +333,6 @@ def test_optimizer_steps_that_were_asked_for_are_not_grouped(wanted: Source | No
     assert play(finder, 8)[-3:] == [30, 31, 32]
 
 
-@pytest.mark.parametrize(
-    ("events", "optimizers", "steps", "is_certain"),
-    [
-        ([], 0, 0, True),
-        (times(3, TRAIN), 0, 0, True),
-        (times(3, MODEL), 0, 3, True),
-        (times(3, MODEL, BACKWARD_PASS, BACKWARD_PASS), 0, 6, True),
-        (times(3, MODEL, BACKWARD_PASS), 1, 3, False),  # the optimizer steps later
-        (times(3, MODEL, BACKWARD_PASS, BACKWARD_PASS, ADAM), 1, 3, True),
-        (times(3, CRITIC, CRITIC, ADAM), 2, 6, True),
-    ],
-)
-def test_the_first_steps_are_those_of_the_best_source_so_far(
-    events: list[StepEvent], optimizers: int, steps: int, is_certain: bool
-) -> None:
-    finder, _ = follow(events, optimizers)
-    assert finder.provisional == steps
-    assert finder.has_made(steps) == is_certain
-    assert not finder.has_made(steps + 1)
-
-
 @pytest.mark.parametrize(("number", "text"), [(2, "2nd"), (3, "3rd"), (4, "4th"), (12, "12th"), (21, "21st")])
 def test_numbers_are_written_as_people_say_them(number: int, text: str) -> None:
     assert ordinal(number) == text

@@ -202,7 +202,7 @@ def test_a_trace_of_the_host_alone_is_not_compared_with_one_of_the_gpu(
     assert result.verdict == "unknown"
     assert result.step.reason.startswith(f"{side}: no GPU activities; record")
     assert (result.waits, result.copies) == ((), ())
-    assert result.waits_reason.startswith(f"{side}: no GPU activities")
+    assert result.reasons["waits"].startswith(f"{side}: no GPU activities")
     assert values(named(result, "traced_ms")) == (1_000_000, 1_000_000, True)
     both = compare(host, host)
     assert both.verdict == "unknown"
@@ -279,9 +279,9 @@ def test_what_one_trace_is_not_fit_for_is_not_compared_and_the_rest_is(tmp_path:
     stall = named(result, "stall_ms")
     assert (stall.before.value, stall.after.value, stall.difference) == (None, 400_000, None)
     assert stall.reason == "before: no runtime calls; record with ProfilerActivity.CPU too"
-    assert (result.waits, result.waits_reason) == ((), stall.reason)
+    assert (result.waits, result.reasons["waits"]) == ((), stall.reason)
     assert result.findings == ()
-    assert result.findings_reason == "before: no runtime calls"
+    assert result.reasons["findings"] == "before: no runtime calls"
     assert values(named(result, "kernel_ms")) == (500_000, 350_000, False)
 
 
@@ -292,9 +292,9 @@ def test_a_trace_without_steps_is_not_compared_per_step(tmp_path: Path, made: Ma
     whole = recording(builder.write(tmp_path / "whole.json"))
     result = compare(whole, made())
     reason = "before: no step was found; call profiler.step() once per training step"
-    assert (result.verdict, result.step.reason, result.waits_reason) == ("unknown", reason, reason)
+    assert (result.verdict, result.step.reason, result.reasons["waits"]) == ("unknown", reason, reason)
     assert named(result, "traced_ms").reason == named(result, "kernel_ms").reason == reason
-    assert result.findings_reason == reason
+    assert result.reasons["findings"] == reason
     assert result.kernels_alike is None
     assert named(result, "overlap_fraction").difference == -0.5  # of the whole trace in both
     both = compare(whole, whole)

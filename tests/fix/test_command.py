@@ -145,7 +145,7 @@ def test_proposals_are_shown_and_never_made(here: Path) -> None:
     )
     assert all(line.startswith("#") for line in result.stdout.splitlines() if line)
     assert result.stdout.count("not certain: line 11 reads a clock, which needs the wait") == 2
-    assert "Next: pinprof try --propose SCRIPT" in result.stderr
+    assert "Next: pinprof report" in result.stderr
     assert (here / "train.py").read_text() == TIMED
     document = fitting((here / "fix.json").read_text())
     assert document["patches"] == []

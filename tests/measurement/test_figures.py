@@ -100,7 +100,7 @@ figures.FIGURES += (figures.TraceFigure("kernels", "kernels", "count", ("per_ste
 from pinprof.check import limits
 
 limits.QUANTITIES["max_kernels"] = limits.Quantity(
-    "max_kernels", "kernels", limits.COUNT, "Kernels per step.", "kernels per step", "nothing", ("kernel",)
+    "max_kernels", "kernels", limits.COUNT, "Kernels per step.", "kernels per step", "findings", ("kernel",)
 )
 """
 """A program with one more row of figures, and one of limits."""

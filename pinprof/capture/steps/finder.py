@@ -152,7 +152,6 @@ class StepFinder:
         self.event_counts: Counter[Source] = Counter()
         self._optimizers = cache(optimizers)
         self._wanted = wanted
-        self._all: Counter[StepEvent] = Counter()
         self._since: deque[StepEvent] = deque(maxlen=LONGEST_MEMORY)
         """The events since the last marker, or since the beginning."""
         self._counts: Counter[StepEvent] = Counter()
@@ -172,16 +171,6 @@ class StepFinder:
         """Whether calls of modules would help to find what a step is."""
         return self._groups.wants_calls
 
-    @property
-    def provisional(self) -> int:
-        """How many steps the program has made so far if the best source seen marks them."""
-        source = next((source for source in CYCLES if self.event_counts[source]), None)
-        return max((times for event, times in self._all.items() if event.source is source), default=0)
-
-    def has_made(self, steps: int) -> bool:
-        """Return whether the program has made `steps` provisional steps, and no better source can still come."""
-        return self.provisional >= steps and (self.event_counts[OPTIMIZER] > 0 or not self._optimizers())
-
     def evaluated(self) -> None:
         """Note that the program switches a model to evaluation."""
         self._groups.evaluated()
@@ -190,7 +179,6 @@ class StepFinder:
         """Return whether a step ends with this event."""
         source, choice = event.source, self.choice
         self.event_counts[source] += 1
-        self._all[event] += 1
         if source.is_certain:
             self._take(Choice(event, event, event.text))
             return self.event_counts[source] >= source.enough

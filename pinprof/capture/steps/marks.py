@@ -3,18 +3,17 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, final
+from typing import Any
 
 from torch.nn import Module
 
 from pinprof.capture.steps.finder import Choice, StepFinder
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.sources import (
-    BACKWARD,
     BY_HAND,
     LOADER,
     MODULE,
@@ -38,9 +37,6 @@ MANY_CALLS = 12
 
 WAITING_FOR_THREAD = (("join", "threading.py"), ("result", "_base.py"))
 """The functions in which a thread waits for another, each with the name of its file."""
-
-LONGEST_FIRST_S = 120.0
-"""After this time a program ends even if it has made fewer steps than asked for."""
 
 
 class Marks(Observer):
@@ -219,64 +215,6 @@ class Marks(Observer):
             self._watch(type(subject))
         elif is_auto and finder.choice is not None and finder.source is not MODULE:
             self._watch(None)
-
-
-@final
-class FirstSteps(Observer):
-    """Ends the program after `max_steps` steps, which the best source so far marks.
-
-    `acts` get what events are about: the tensors that a call of backward differentiates, the optimizer after its step,
-    an outermost module before its call. `on_output` gets what the module returned.
-    """
-
-    def __init__(
-        self,
-        max_steps: int,
-        acts: Mapping[Source, Callable[[Any], None]] | None = None,
-        on_output: Callable[[Any], None] = lambda _: None,
-    ) -> None:
-        self.stop = Stop()
-        self._most = max_steps
-        self._acts = acts or {}
-        self._on_output = on_output
-        self._begun: float | None = None
-        self._owner = (0, 0)
-        self._finder = StepFinder(count_optimizers)
-
-    @property
-    def steps(self) -> int:
-        """How many steps the program has made."""
-        return self._finder.provisional
-
-    @contextmanager
-    def placed(self) -> Iterator[None]:
-        """Watch the program in the block."""
-        self._owner = process_and_thread()
-        with ExitStack() as undo:
-            for source in (BACKWARD, OPTIMIZER, MODULE):
-                undo.enter_context(source.hook(self))
-            yield
-
-    def saw(self, event: StepEvent, subject: Any = None) -> None:
-        """Pass on the event, and count it; a call of a module counts when it returns."""
-        if event.source is OPTIMIZER and process_and_thread() != self._owner:
-            return
-        if event.source in self._acts:
-            self._acts[event.source](subject)
-        if event.source is not MODULE:
-            self._count(event)
-
-    def returned(self, call: StepEvent, output: Any) -> None:
-        """Pass on what a module returned, and count its call."""
-        self._on_output(output)
-        self._count(call)
-
-    def _count(self, event: StepEvent) -> None:
-        now = time.monotonic()
-        self._begun = now if self._begun is None else self._begun
-        self._finder.see(event)
-        if now - self._begun > LONGEST_FIRST_S or self._finder.has_made(self._most):
-            self.stop()
 
 
 _process = os.getpid()

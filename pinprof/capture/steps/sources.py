@@ -35,11 +35,8 @@ class Observer:
     """Whether calls of backward may decide what a step is; otherwise they are not reported."""
 
     def saw(self, event: "StepEvent", subject: Any = None) -> None:
-        """Note an event, with its optimizer, its losses or its module as `subject`."""
+        """Note an event; `subject` is the module that is called."""
         raise NotImplementedError
-
-    def returned(self, call: "StepEvent", output: Any) -> None:
-        """Note what a module returned."""
 
     def exhausted(self, draw: "StepEvent") -> None:
         """Note that a DataLoader had no batch left for this draw."""
@@ -107,7 +104,7 @@ def step() -> None:
 
 @contextmanager
 def reporting_optimizers(observer: Observer) -> Iterator[None]:
-    """Report each step of an optimizer, with the optimizer; torch.compile does not compile the report.
+    """Report each step of an optimizer; torch.compile does not compile the report.
 
     torch calls the hook within its own range of the step, which ends slightly later.
     """
@@ -116,7 +113,7 @@ def reporting_optimizers(observer: Observer) -> Iterator[None]:
     saw = contained(observer.saw)
 
     def after_step(optimizer: Any, *_: object) -> None:
-        saw(StepEvent(OPTIMIZER, id(optimizer), type(optimizer).__name__), optimizer)
+        saw(StepEvent(OPTIMIZER, id(optimizer), type(optimizer).__name__))
 
     after_step._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
     hook = register_optimizer_step_post_hook(after_step)
@@ -135,7 +132,7 @@ def count_optimizers() -> int:
 
 @contextmanager
 def reporting_backward(observer: Observer) -> Iterator[None]:
-    """Report each backward pass by the line that calls it, with the differentiated tensors, the losses.
+    """Report each backward pass by the line that calls it.
 
     A pass within another one of the same thread does not count.
 
@@ -146,12 +143,12 @@ def reporting_backward(observer: Observer) -> Iterator[None]:
 
     saw, within, installed = contained(observer.saw), threading.local(), str(Path(torch.__file__).parent) + os.sep
 
-    def note(frame: FrameType, losses: Any) -> None:
+    def note(frame: FrameType) -> None:
         caller: FrameType | None = frame
         while caller is not None and caller.f_code.co_filename.startswith(installed):
             frame, caller = caller, caller.f_back
         frame = caller or frame
-        saw(StepEvent(BACKWARD, (frame.f_code.co_filename, frame.f_lineno)), losses)
+        saw(StepEvent(BACKWARD, (frame.f_code.co_filename, frame.f_lineno)))
 
     def change(run: Callable[..., Any]) -> Callable[..., Any]:
         def run_and_note(*args: Any, **options: Any) -> Any:
@@ -162,7 +159,7 @@ def reporting_backward(observer: Observer) -> Iterator[None]:
                 result = run(*args, **options)
             finally:
                 within.now = False
-            note(sys._getframe(1), args[0] if args else ())  # noqa: SLF001  the only way to a caller without building a whole stack
+            note(sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
             return result
 
         _leave_to_python(run_and_note, with_callees=False)
@@ -195,7 +192,7 @@ MODULE_CALL: Final = "call_module"
 
 @contextmanager
 def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> Iterator[None]:
-    """Report each call of an outermost module: before it with the module, after it with the output.
+    """Report each call of an outermost module before it, with the module.
 
     Modules without children and parameters, such as losses, do not count. Calls of all modules become slower, or only
     those of the class `of`. This changes `__call__`: torch's own hooks would slow each call down more, and make
@@ -203,7 +200,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
     """
     import torch
 
-    within, saw, returned = threading.local(), contained(observer.saw), contained(observer.returned)
+    within, saw = threading.local(), contained(observer.saw)
 
     @contained
     def event_of(module: "Module") -> StepEvent | None:
@@ -229,9 +226,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
                     return call(self, *args, **options)
                 saw(event, self)
                 with marked(args, options) or nullcontext():
-                    output = call(self, *args, **options)
-                returned(event, output)
-                return output
+                    return call(self, *args, **options)
             finally:
                 within.now = False
 

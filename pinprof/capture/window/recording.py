@@ -52,9 +52,6 @@ AFTER = "after"
 OnWindow = Callable[[str, int, int], None]
 """Called at the start of every step with the name of the window, the step's number in it, and its number of steps."""
 
-TimeSteps = Callable[[Journal, list[int]], Generator[Progress, None, None]]
-"""Notes timed steps in the journal, and appends to the list how long other programs had the CPU in each, in ns."""
-
 DEFAULTS = RecordingOptions()
 
 
@@ -102,8 +99,7 @@ class Recording:
     `done` says that all windows are finished, `steps_seen` how many steps were counted. `plain`, and `host`, the
     samples of the main thread's Python stack, stay None if that window was omitted or cut short. `regular`, the regular
     step without a profiler, is known at the end. The file at `path` exists when `recorded_steps` is not 0. `marker`
-    says what marks a step, and is stored in that file. Without a profiler, `time_steps` may time the steps in place of
-    a plain window. If the program goes on `beyond_epoch`, the end of its first epoch cuts no window short.
+    says what marks a step, and is stored in that file.
     """
 
     def __init__(
@@ -123,10 +119,8 @@ class Recording:
         self.regular: RegularStep | None = None
         self.host: HostProfile | None = None
         self.marker = "p.step()"
-        self.time_steps: TimeSteps | None = None
         self.on_look: OnLook = lambda _path, _step: None
         """Called after the recording and each further look at a long training (`every`)."""
-        self.beyond_epoch = False
         self.journal = Journal(make_clock)
         self._loops = CountedLoops()
         self._workers = WorkerSamples()
@@ -298,8 +292,6 @@ class Recording:
 
         The ranks of a job never do.
         """
-        if self.beyond_epoch:
-            return None
         options, known = self.options, (self.journal.steps_left, self._loops.steps_left(len(self.journal)))
         left = min((steps for steps in known if steps is not None), default=None)
         if left is None:
@@ -311,16 +303,12 @@ class Recording:
 
     def _timed_window(self, options: RecordingOptions) -> Generator[Progress, None, None]:
         """Time steps, and write their times even if the program ends before there are enough."""
-        delays_ns: list[int] = []
         try:
-            if self.time_steps is None:
-                self.plain, self.host = yield from plain_window(self.journal, options)
-            else:
-                yield from self.time_steps(self.journal, delays_ns)
+            self.plain, self.host = yield from plain_window(self.journal, options)
         finally:
             steps = self.journal.steps_in(PLAIN)
             if steps >= FEWEST_STEPS:
-                write_times(self.path, self._facts(self.marker), delays_ns)
+                write_times(self.path, self._facts(self.marker))
                 self._timed_steps = steps
 
     def _sections(self) -> dict[str, str]:

@@ -2,9 +2,8 @@
 
 import os
 import shutil
-import sys
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing import current_process, parent_process
@@ -20,10 +19,8 @@ from pinprof.capture.options import WARM_UP_STEPS, Progress, RecordingOptions
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
 from pinprof.outputs import unfinished
-from pinprof.processes import OWN, children_of
+from pinprof.processes import OWN
 from pinprof.program.machine import host_memory, uses_cuda
-from pinprof.program.user_program import HOME, INSTALLED
-from pinprof.trace.run_log import TimesFile
 from pinprof.version import VERSION
 
 COPIED_BYTES = 1 << 20
@@ -216,34 +213,7 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
     }
 
 
-def write_times(path: Path, description: Mapping[str, object], delays_ns: Sequence[int]) -> None:
+def write_times(path: Path, facts: Mapping[str, object]) -> None:
     """Write a trace file without events; the log of the run is stored in it later."""
-    on_gpu = uses_cuda()
-    times = TimesFile(
-        pinprof=description,
-        delays_ns=delays_ns,
-        imported=sorted(set(_imported())),
-        children=len(children_of("self")),
-        gpu_memory=_gpu_memory() if on_gpu else None,
-        gpu_free=_gpu_free() if on_gpu else 1.0,
-    )
     with as_capture_error("the times could not be written"), trace_file(path, "wb") as file:
-        file.write(msgspec.json.encode(times, enc_hook=str))  # torch.__version__ is not a plain str
-
-
-def _gpu_memory() -> float:
-    return torch.cuda.max_memory_reserved() / torch.cuda.get_device_properties().total_memory
-
-
-def _gpu_free() -> float:
-    free, total = torch.cuda.mem_get_info()
-    return free / total
-
-
-def _imported() -> Iterator[str]:
-    """Yield the files of modules that are neither installed nor pinprof's."""
-    own = str(Path(HOME) / "pinprof")
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and Path(file).is_absolute() and not file.startswith((*INSTALLED, own)):
-            yield file
+        file.write(msgspec.json.encode({"pinprof": facts}, enc_hook=str))  # torch.__version__ is not a plain str

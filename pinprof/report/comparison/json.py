@@ -188,11 +188,11 @@ def compared(comparison: Comparison) -> Compare:
             filled(StepFigure, _figure(figure), name=figure.name, device=figure.device) for figure in comparison.figures
         ],
         waits=[_wait_change(change) for change in comparison.waits],
-        waits_reason=comparison.waits_reason or None,
+        waits_reason=comparison.reasons.get("waits"),
         copies=[_copy_change(change) for change in comparison.copies],
-        copies_reason=comparison.copies_reason or None,
+        copies_reason=comparison.reasons.get("copies"),
         findings=[_finding_change(change) for change in comparison.findings],
-        findings_reason=comparison.findings_reason or None,
+        findings_reason=comparison.reasons.get("findings"),
     )
 
 

@@ -91,7 +91,7 @@ def summary(comparison: Comparison) -> Iterator[Section]:
     if notes:
         yield Section(DISTRUST_BOTH, notes=notes)
     yield _figures(comparison)
-    if comparison.findings or not comparison.findings_reason:
+    if "findings" not in comparison.reasons:
         yield findings(comparison).section
 
 

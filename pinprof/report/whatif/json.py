@@ -143,12 +143,7 @@ def _wait(site: Site) -> WaitJson:
 
 def verification_to_json(verified: Verification) -> str:
     """Return a prediction and the measured step as JSON text."""
-    return encoded(verification(verified))
-
-
-def verification(verified: Verification) -> Verify:
-    """Return a prediction and the measured step as a document."""
-    return filled(
+    document = filled(
         Verify,
         verified,
         **_step_fields(verified.prediction),
@@ -160,3 +155,4 @@ def verification(verified: Verification) -> Verify:
         changes=[_change(change) for change in verified.changes],
         new_waits=[_wait(site) for site in verified.new_waits],
     )
+    return encoded(document)

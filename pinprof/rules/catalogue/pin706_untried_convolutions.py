@@ -61,7 +61,7 @@ RULE = Rule(
     f"nothing asks for determinism: from {percent(LEAST)} of the step on, if each step runs the same ones for as long.",
     why="cuDNN has several kernels for each convolution. By default it takes the one that its rules expect to be "
     "fastest. With benchmark on, torch runs all of them once for each new shape, and keeps the fastest.",
-    fix="torch.backends.cudnn.benchmark = True before the first step; `pinprof ab` measures what it brings.",
+    fix="torch.backends.cudnn.benchmark = True before the first step; `pinprof run --repeat 3` shows what it brings.",
     before="for x, y in batches:\n    optimizer.zero_grad()\n    loss_of(model(x), y).backward()\n    optimizer.step()",
     code="torch.backends.cudnn.benchmark = True\n\n"
     "for x, y in batches:\n"

@@ -47,7 +47,7 @@ def test_colour_is_there_only_if_asked_for(tmp_path: Path) -> None:
 def test_names_of_the_trace_cannot_write_to_the_terminal_and_many_places_are_counted() -> None:
     hostile = "\x1b[2J\ud800[bold]\n"
     places = tuple(CodePlace(hostile, line, hostile, None, "s", hostile) for line in range(MAX_PLACES + 3))
-    verdict = LimitVerdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", hostile, places)
+    verdict = LimitVerdict("max_hidden_syncs", "waits", "exceeded", hostile, places)
     text = check_to_text([Checked(hostile, (verdict,), ())])
     assert "\x1b" not in text
     assert "[bold]" in text

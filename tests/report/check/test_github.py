@@ -12,7 +12,7 @@ from pinprof.report.check import to_github
 
 def commands(file: str | None, line: int | None, function: str | None, message: str = "m") -> str:
     place = CodePlace(file, line, function, "PIN201", "item", message)
-    verdict = LimitVerdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", "too many", (place,))
+    verdict = LimitVerdict("max_hidden_syncs", "waits", "exceeded", "too many", (place,))
     return to_github([Checked("trace.json", (verdict,), ())])
 
 
@@ -44,7 +44,7 @@ def test_everything_that_could_end_a_command_or_a_property_is_escaped() -> None:
 
 
 def test_each_limit_that_is_broken_is_one_annotation_whatever_its_places(tmp_path: Path) -> None:
-    tolerated = LimitVerdict("max_step_ms", "step", 1, 2, 2, "tolerated", "as before")
+    tolerated = LimitVerdict("max_step_ms", "step", "tolerated", "as before")
     broken = Limits(max_hidden_syncs=0, max_stall_ms=0, max_exposed_ms=0)
     failed = checked(with_waits(), tmp_path, broken)
     lines = to_github([Checked("other.json", (tolerated,), ()), failed]).splitlines()
@@ -54,7 +54,7 @@ def test_each_limit_that_is_broken_is_one_annotation_whatever_its_places(tmp_pat
 
 def test_further_places_are_named_in_the_annotation() -> None:
     places = tuple(CodePlace("train.py", line, "step", "PIN201", "item", "m") for line in range(3, 9))
-    verdict = LimitVerdict("max_hidden_syncs", "waits", 0, 6, None, "exceeded", "too many", places)
+    verdict = LimitVerdict("max_hidden_syncs", "waits", "exceeded", "too many", places)
     assert to_github([Checked("t.json", (verdict,), ())]) == (
         "::error file=train.py,line=3,title=pinprof PIN201::too many; m; also at train.py:4 (step), train.py:5 (step), "
         "train.py:6 (step) and 2 more (trace t.json)\n"
@@ -63,6 +63,6 @@ def test_further_places_are_named_in_the_annotation() -> None:
 
 @pytest.mark.parametrize("status", ["tolerated", "not compared"])
 def test_what_is_no_failure_but_no_success_is_a_notice(status: LimitStatus) -> None:
-    verdict = LimitVerdict("max_step_ms", "step", 1, 2, 2, status, "as before")
+    verdict = LimitVerdict("max_step_ms", "step", status, "as before")
     text = to_github([Checked("t.json", (verdict,), ())])
     assert text == "::notice title=pinprof max-step-ms::as before (trace t.json)\n"

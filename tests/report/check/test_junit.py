@@ -35,7 +35,7 @@ def test_findings_without_a_limit_are_output_and_no_trace_is_a_document(tmp_path
 def test_no_name_of_a_trace_can_break_the_document() -> None:
     hostile = 'a"]]><!--\x00\x1b\x0b\ud800\ufffe\uffff</testsuite>&\n'
     place = CodePlace(hostile, 1, hostile, "PIN201", hostile, hostile)
-    verdict = LimitVerdict("max_hidden_syncs", "waits", 0, 1, None, "exceeded", hostile, (place,))
+    verdict = LimitVerdict("max_hidden_syncs", "waits", "exceeded", hostile, (place,))
     text = to_junit([Checked(hostile, (verdict,), ())])
     (suite,) = ET.fromstring(text.encode())
     assert suite.attrib["name"].startswith('a"]]><!--\ufffd\ufffd\ufffd')

@@ -1,12 +1,10 @@
 """A program that is recorded several times: which run is shown, what its trace says of the others, and what ends it."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,18 +16,25 @@ from recordings import ROOT
 from script_runs import TRAIN
 from warm_python import warm_python
 
-from pinprof.ab import repetition
-from pinprof.ab.repetition import RepeatedRecording, record_repeatedly
-from pinprof.ab.worker import Record, WorkerConfig
+from pinprof.capture import repetition
 from pinprof.capture.children.notes import ChildRun
 from pinprof.capture.options import RecordingOptions
+from pinprof.capture.repetition import RepeatedRecording, WorkerTask, record_repeatedly
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
-from pinprof.program.user_program import UserProgram
 from pinprof.trace.run_log import RUN_KEY, RunLog
 
 MS = 1_000_000
-TASK = Record(step_marker="auto", options=RecordingOptions())
+TASK = WorkerTask(
+    script="train.py",
+    args=("--lr", "1"),
+    module=False,
+    step_marker="auto",
+    stretch_after=30.0,
+    keep_going=False,
+    options=RecordingOptions(),
+    output="out.json",
+)
 
 
 def recording(path: Path, step_ms: float) -> None:
@@ -39,25 +44,30 @@ def recording(path: Path, step_ms: float) -> None:
     store(path, {RUN_KEY: RunLog(0, (("plain", 20),), (round(step_ms * MS),) * 20, nothing, nothing, nothing, 0)})
 
 
+def task_of(command: Sequence[str]) -> WorkerTask:
+    """Return the task that the command of a worker names."""
+    assert command[-2] == "worker"
+    return msgspec.json.decode(Path(command[-1]).read_bytes(), type=WorkerTask)
+
+
 def program_of(monkeypatch: pytest.MonkeyPatch, *runs: tuple[float | None, int]) -> None:
     """Let each run have a step of the next of these ms, and end with a status; None: it records nothing."""
     coming = iter(runs)
 
     def ran(command: Sequence[str]) -> int:
-        work = msgspec.json.decode(Path(command[-1]).read_bytes(), type=WorkerConfig)
-        assert isinstance(work.task, Record)
-        assert work.task.outcome
+        task = task_of(command)
+        assert task == msgspec.structs.replace(TASK, output=task.output)
         step_ms, status = next(coming)
         if step_ms is not None:
-            own, child = Path(work.output), Path(work.output).with_name("out.child0.json")
+            own, child = Path(task.output), Path(task.output).with_name("out.child0.json")
             recording(own, step_ms)
             recording(child, 10 * step_ms)
             outcome = ScriptRun(own, 40, 5, None, "step()", stopped=True, exit_status=status)
             outcome = replace(outcome, children=(ChildRun(child, None, None, "step()", stopped=True, why=None),))
-            Path(work.task.outcome).write_bytes(msgspec.json.encode(outcome, enc_hook=str))
+            task.outcome.write_bytes(msgspec.json.encode(outcome, enc_hook=str))
         return status
 
-    monkeypatch.setattr(repetition, "_exit_status", ran)
+    monkeypatch.setattr(repetition, "exit_status", ran)
 
 
 def steps_in(path: Path) -> list[float]:
@@ -69,7 +79,8 @@ def steps_in(path: Path) -> list[float]:
 
 def repeat(folder: Path, times: int) -> tuple[RepeatedRecording, list[str]]:
     messages: list[str] = []
-    return record_repeatedly(UserProgram("train.py", ()), TASK, folder / "out.json", times, messages.append), messages
+    task = msgspec.structs.replace(TASK, output=str(folder / "out.json"))
+    return record_repeatedly(task, times, messages.append), messages
 
 
 def test_the_run_in_the_middle_is_kept_with_the_steps_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +108,10 @@ def test_a_run_that_fails_is_the_last_and_does_not_count(tmp_path: Path, monkeyp
 
 def test_of_a_program_that_leaves_at_once_there_is_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ran(command: Sequence[str]) -> int:
-        recording(Path(msgspec.json.decode(Path(command[-1]).read_bytes(), type=WorkerConfig).output), 4.0)
+        recording(Path(task_of(command).output), 4.0)
         return 0
 
-    monkeypatch.setattr(repetition, "_exit_status", ran)
+    monkeypatch.setattr(repetition, "exit_status", ran)
     result, _ = repeat(tmp_path, 2)
     assert result.status == 0
     assert steps_in(tmp_path / "out.json") == [4, 4]
@@ -115,37 +126,6 @@ def test_of_a_first_run_that_fails_there_is_what_it_recorded(
     assert messages == ["Run 1 of 2"]
     assert (result.run is not None, result.status) == (is_kept, 7)
     assert (tmp_path / "out.json").exists() == is_kept
-
-
-INTERRUPTS = "import os, signal, sys, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5); sys.exit(7)"
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_lets_the_program_end_by_itself() -> None:
-    assert repetition._exit_status([sys.executable, "-IS", "-c", INTERRUPTS]) == 7
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_a_second_ctrl_c_ends_it(tmp_path: Path) -> None:
-    twice = INTERRUPTS.replace("; sys", "; os.kill(os.getppid(), signal.SIGINT); time.sleep(60); sys")
-    started = tmp_path / "process"
-    with pytest.raises(KeyboardInterrupt):
-        repetition._exit_status(
-            [sys.executable, "-IS", "-c", f"import os; open({str(started)!r}, 'w').write(str(os.getpid())); {twice}"]
-        )
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(started.read_text()), 0)
-
-
-def test_a_program_that_a_signal_ends_has_the_status_of_a_shell() -> None:
-    assert repetition._exit_status([sys.executable, "-IS", "-c", "import os; os.kill(os.getpid(), 15)"]) == 143
 
 
 IF_IT_RAN = "import os, signal, sys, time\nif os.path.exists('ran'):\n    {ends}\nopen('ran', 'w').close()\n"

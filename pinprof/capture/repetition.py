@@ -1,8 +1,9 @@
-"""Runs a program several times, each in a fresh process, and records each run as `pinprof run` does."""
+"""Runs a program several times, each in a fresh process, and records each run as `pinprof run` does.
+
+Each process is one of `pinprof worker`, whose task is in a file. Another file gets how the program ended.
+"""
 
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,18 +11,47 @@ from pathlib import Path
 
 import msgspec
 
-from pinprof.ab.worker import Record, WorkerConfig, worker_command
 from pinprof.analyses.whole_run.regular_step import Runs, runs_of, timed_regular_step
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.outputs import unfinished
-from pinprof.processes import end_process
-from pinprof.program.user_program import UserProgram
+from pinprof.processes import exit_status
+from pinprof.program.user_program import HOME
 from pinprof.temporary import temporary_folder
 from pinprof.trace.run_log import RUN_KEY, run_of_metadata
 
-OUTCOME = "outcome"
-"""The file in which a worker says how its program ended."""
+TASK, OUTCOME = "task", "outcome"
+"""The files, next to the output of a worker, with its task and with how its program ended."""
+WORKER = (
+    "import sys; sys.path[0] = {home!r}; import pinprof; sys.path[0] = ''; "
+    "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
+)
+"""Runs this pinprof, even if it is not installed, or if another one is installed or in the program's folder."""
+
+
+class WorkerTask(msgspec.Struct, frozen=True, kw_only=True):
+    """The task to record a program: arguments of `run_script`, and the trace to write."""
+
+    script: str
+    args: tuple[str, ...]
+    module: bool
+    step_marker: str
+    stretch_after: float
+    keep_going: bool
+    options: RecordingOptions
+    output: str
+
+    @property
+    def outcome(self) -> Path:
+        """The file for how the program ended."""
+        return Path(self.output).with_name(OUTCOME)
+
+    def command(self) -> list[str]:
+        """Write the task into a file next to the output, and return the command of its worker."""
+        file = Path(self.output).with_name(TASK)
+        file.write_bytes(msgspec.json.encode(self))
+        return [sys.executable, "-c", WORKER.format(home=HOME), "worker", str(file)]
 
 
 @dataclass(frozen=True)
@@ -46,20 +76,19 @@ class _Run:
         return next(iter(self.step_ns.values()), 0.0)
 
 
-def record_repeatedly(
-    program: UserProgram, task: Record, output: Path, times: int, say: Callable[[str], None]
-) -> RepeatedRecording:
-    """Record a program several times, and write the trace of the run with the median step to `output`.
+def record_repeatedly(task: WorkerTask, times: int, say: Callable[[str], None]) -> RepeatedRecording:
+    """Record a program several times, and write the trace of the run with the median step to the task's output.
 
     Traces of its children go into the same folder. The steps of all runs are stored in the traces. After a run that
     fails, or that Ctrl-C ends, no more follow; the report is on the runs before, or on that run if it was the first.
     """
     runs: list[_Run] = []
-    status = 0
+    output, status = Path(task.output), 0
     with temporary_folder("repeat") as folder:
         for number in range(1, times + 1):
             say(f"Run {number} of {times}")
-            run, status = _run(program, task, folder / str(number) / output.name)
+            (folder / str(number)).mkdir()
+            run, status = _run(msgspec.structs.replace(task, output=str(folder / str(number) / output.name)))
             if run and not (status and runs):
                 runs.append(run)
             if status:
@@ -73,17 +102,13 @@ def record_repeatedly(
         return RepeatedRecording(_moved(middle, runs, output.absolute().parent), status, timed)
 
 
-def _run(program: UserProgram, task: Record, output: Path) -> tuple[_Run | None, int]:
+def _run(task: WorkerTask) -> tuple[_Run | None, int]:
     """Run the program once; return its recording, if it has one, and its exit status."""
-    output.parent.mkdir()
-    outcome = output.with_name(OUTCOME)
-    task = msgspec.structs.replace(task, outcome=str(outcome))
-    work = WorkerConfig(program.name, list(program.args), program.module, task, str(output))
-    status = _exit_status(worker_command([sys.executable], work, output.parent))
-    if outcome.exists():
-        ended = msgspec.json.decode(outcome.read_bytes(), type=ScriptRun, dec_hook=lambda kind, text: kind(text))
-    elif output.exists():  # the program left its process at once, by os._exit
-        ended = ScriptRun(output, 0, 0, None, "", stopped=False, exit_status=status)
+    status = exit_status(task.command())
+    if task.outcome.exists():
+        ended = msgspec.json.decode(task.outcome.read_bytes(), type=ScriptRun, dec_hook=lambda kind, text: kind(text))
+    elif Path(task.output).exists():  # the program left its process at once, by os._exit
+        ended = ScriptRun(Path(task.output), 0, 0, None, "", stopped=False, exit_status=status)
     else:
         return None, status or 1
     return _Run(ended, {path.name: step_ns for path in _traces(ended) if (step_ns := _step_ns(path))}), status
@@ -92,24 +117,6 @@ def _run(program: UserProgram, task: Record, output: Path) -> tuple[_Run | None,
 def _traces(run: ScriptRun) -> list[Path]:
     """Return the files that a run wrote: of the script itself, and of its children."""
     return [path for path in (run.path, *(child.path for child in run.children)) if path]
-
-
-def _exit_status(command: Sequence[str]) -> int:
-    """Run a command in this terminal; return its exit status, as a shell gives it.
-
-    Ctrl-C goes to both processes, and ends the program alone; a second one, or another signal, ends this one, too.
-    """
-    process = subprocess.Popen(command)  # noqa: S603  this Python, and the user's program
-    try:
-        try:
-            status = process.wait()
-        except KeyboardInterrupt as interruption:
-            if getattr(interruption, "number", signal.SIGINT) != signal.SIGINT:
-                raise
-            status = process.wait()
-        return status if status >= 0 else 128 - status
-    finally:
-        end_process(process)
 
 
 def _step_ns(trace: Path) -> float | None:

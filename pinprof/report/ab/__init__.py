@@ -1,1 +1,0 @@
-"""The comparison of two versions, and the search among revisions, as text and JSON."""

@@ -1,1 +1,0 @@
-"""The trial of a patch as text and JSON."""
