@@ -116,7 +116,6 @@ measuring a trace need none of them; the plugin, which pytest loads in every run
 _COMMANDS = {
     "check": "pinprof.load(path) has the figures",
     "explain": "pinprof.load(path).findings has the texts of its rules",
-    "fix": "pinprof.load(path).findings says what to change",
     "report": "call pinprof.load(path)",
     "run": "call pinprof.profile(path) or pinprof.profile_step(function)",
     "verify": "call pinprof.compare(before, after)",

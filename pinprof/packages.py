@@ -52,7 +52,6 @@ PACKAGES = (
     Package("tomli", "`pyproject.toml` before Python 3.11", ("tomli",), before=(3, 11)),
     Package("click", _COMMANDS, ("click",)),
     Package("rich", _COMMANDS, ("rich",)),
-    Package("libcst", "`pinprof fix`: changes of a program that keep its layout", ("libcst",)),
     Package("plotly", _CHARTS, ("plotly",)),
     Package("markupsafe", _CHARTS, ("markupsafe",)),
     Package("pandas", "tables in notebooks: `to_pandas()`", ("pandas",)),

@@ -24,8 +24,8 @@ from pathlib import Path
 from queue import Queue
 
 import click
-
 from pinprof.fix import Chosen
+
 from pinprof.outputs import write_whole
 from scripts.examination.grafted import grafted, seen_lines
 from scripts.examination.judged import (

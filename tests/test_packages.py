@@ -76,7 +76,6 @@ READS = {
     "whatif before.json.gz": 0,
     "verify before.json.gz after.json.gz": 0,
     "compare before.json.gz after.json.gz --html compare.html": 0,
-    "fix before.json.gz": 0,
     "export before.json.gz -o tracks.json.gz": 0,
     "check before.json.gz --max-hidden-syncs 0": 1,
     "explain PIN201": 0,
@@ -95,7 +94,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]
     """Return exit status and output of commands in an environment that has only what reading needs."""
     folder, site = (tmp_path_factory.mktemp(name) for name in ("work", "site"))
     installed = with_dependencies(READING.read_text().splitlines()[1:])
-    assert len({*installed, "pinprof"}) == 19, installed
+    assert len({*installed, "pinprof"}) == 17, installed
     for package in map(distribution, installed):
         for entry in {Path(file).parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
             (site / entry).symlink_to(str(package.locate_file(entry)))

@@ -26,9 +26,7 @@ LOADED = (
     "torch._dynamo",  # with the first optimizer
     "torch.distributed.run",
     "pinprof.capture.script",
-    "pinprof.cli.fix",
     "pinprof.cli.report",
-    "pinprof.fix.plan",
     "pinprof.report.explain",
     "pinprof.report.trace.json",
     "pinprof.report.trace.text",

@@ -7,7 +7,6 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered, union
 from pinprof.trace.calls import SMALL_COPY_BYTES
-from pinprof.trace.constructors import DENSE
 from pinprof.trace.frames import frame
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Bools, HostEvents, Int64s, Trace
@@ -89,15 +88,10 @@ def _batches_are_pinned(trace: Trace) -> bool | None:
     If there are large copies, small ones are labels and scalars; otherwise they are batches if the DataLoaders yield
     tensors.
     """
-    gpu, constructed = trace.gpu, trace.info.made
+    gpu, made = trace.gpu, trace.info.made
     copies = (gpu.direction == HTOD) & (trace.links.activity_step != NONE)
     batches = copies & (gpu.bytes > SMALL_COPY_BYTES)
-    if (
-        not batches.any()
-        and constructed is not None
-        and constructed.drawn
-        and all(DENSE in batch.parts for batch in constructed.drawn)
-    ):
+    if not batches.any() and made and made.drawn and all(loader.yields_tensors for loader in made.drawn):
         batches = copies
     memories = set(gpu.host_memory[batches].tolist())
     is_pinned = {PINNED: True, PAGEABLE: False}

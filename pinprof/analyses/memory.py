@@ -14,14 +14,13 @@ ALLOCATION = re.compile(r"aten::(empty|zeros|ones|full|new_empty|resize|to|_to_c
 
 @dataclass(frozen=True)
 class MemoryPeak:
-    """The most memory that was allocated on a GPU in the recording, and when that was first so."""
+    """The most memory that was allocated on a GPU in the recording, and where that was first so."""
 
     device: int
     allocated_bytes: int
     """The memory that tensors held at the peak."""
     reserved_bytes: int | None
     """The most that the allocator took from the GPU in the recording; None where that was not recorded."""
-    at_ns: int
     step: int | None
     """The step of the peak, counted from 1 among those of the trace; None where it was in no step."""
     step_fraction: float | None
@@ -45,7 +44,6 @@ def _peak(trace: Trace, device: int, rows: Int64s) -> MemoryPeak:
         device,
         allocated_bytes=int(memory.allocated[row]),
         reserved_bytes=None if reserved == NONE else reserved,
-        at_ns=int(at_ns[0]),
         step=None if step == NONE else step + 1,
         step_fraction=None if passed is None else float(passed),
         op=_op_at(trace, at_ns, int(memory.thread[row])),

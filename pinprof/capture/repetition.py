@@ -108,7 +108,7 @@ def _run(task: WorkerTask) -> tuple[_Run | None, int]:
     if task.outcome.exists():
         ended = msgspec.json.decode(task.outcome.read_bytes(), type=ScriptRun, dec_hook=lambda kind, text: kind(text))
     elif Path(task.output).exists():  # the program left its process at once, by os._exit
-        ended = ScriptRun(Path(task.output), 0, 0, None, "", stopped=False, exit_status=status)
+        ended = ScriptRun(Path(task.output), None, "", stopped=False, exit_status=status)
     else:
         return None, status or 1
     return _Run(ended, {path.name: step_ns for path in _traces(ended) if (step_ns := _step_ns(path))}), status

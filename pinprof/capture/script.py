@@ -57,8 +57,6 @@ class ScriptRun:
     """
 
     path: Path | None
-    steps_seen: int
-    recorded_steps: int
     regular: RegularStep | None
     marker: str
     stopped: bool
@@ -205,8 +203,6 @@ class _Recorder:
         has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
         return ScriptRun(
             path=recording.path if has_trace else None,
-            steps_seen=recording.steps_seen,
-            recorded_steps=recording.recorded_steps,
             regular=recording.regular,
             marker=recording.marker,
             stopped=ending.stopped,

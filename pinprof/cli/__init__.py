@@ -8,7 +8,6 @@ from pinprof.cli.compare import compare
 from pinprof.cli.doctor import doctor
 from pinprof.cli.explain import explain, schema
 from pinprof.cli.export import export
-from pinprof.cli.fix import fix
 from pinprof.cli.group import Pinprof
 from pinprof.cli.report import report, timeline
 from pinprof.cli.run import run
@@ -30,7 +29,6 @@ def main() -> None:
       pinprof report trace.json.gz
       pinprof report trace.json.gz --html report.html
       pinprof whatif trace.json.gz --pin --non-blocking
-      pinprof fix trace.json.gz
       pinprof compare before.json.gz after.json.gz
       pinprof check trace.json.gz --max-hidden-syncs 0
       pinprof explain PIN201
@@ -42,7 +40,7 @@ def main() -> None:
 
 
 for _command in (
-    *(run, report, timeline, whatif, fix, verify, compare),
+    *(run, report, timeline, whatif, verify, compare),
     *(explain, check, export, bench, workload, doctor, schema, worker),
 ):
     main.add_command(_command)

@@ -14,7 +14,7 @@ from pinprof.standard_streams import is_terminal
 from pinprof.units import listed
 
 if TYPE_CHECKING:
-    from pinprof.rules.rule import Rule
+    pass
 
 MOST_NAMED = 6
 """The most names that an error suggests."""
@@ -53,9 +53,8 @@ def _completing(titles: Callable[[], dict[str, str]]) -> Callable[..., list[Comp
 def explain(topic: str | None, *, as_path: bool) -> None:
     """Explain a TOPIC: a rule in full, or a guide.
 
-    A rule says what it looks at, why that costs, what to write instead, what pinprof fix changes, when that is safe,
-    and what only looks like it. A guide is a text on one subject, such as recording or what-if. Without a TOPIC, list
-    all guides and rules.
+    A rule says what it looks at, why that costs, what to write instead, when that is safe, and what only looks like it.
+    A guide is a text on one subject, such as recording or what-if. Without a TOPIC, list all guides and rules.
 
     \b
     Examples:
@@ -77,18 +76,9 @@ def explain(topic: str | None, *, as_path: bool) -> None:
     if as_path:
         show(f"{FOLDER / name}.md\n" if name in texts else fail(f"{name} is a rule, and has no file of its own"))
     elif name in rules:
-        _page(to_page(rules[name], _changes(rules[name]), width=width, color=color))
+        _page(to_page(rules[name], width=width, color=color))
     else:
         _page(guide_to_text(texts[name], width=min(width, WIDEST), color=color))
-
-
-def _changes(rule: "Rule") -> list[tuple[str, str]]:
-    """Return what `pinprof fix` changes for findings of a rule, each with what becomes of the program's numbers."""
-    if rule.mended not in {"line", "construction"}:
-        return []
-    from pinprof.fix.fixes import fixes_of
-
-    return [change for fix in fixes_of(rule.id) for change in fix.guide]
 
 
 def _page(text: str) -> None:
@@ -117,10 +107,9 @@ def _known(name: str, titles: Mapping[str, str], what: str) -> str:
 def schema(name: str | None) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
-    NAME is a command: report, compare, whatif, verify, fix or bench; report-brief and compare-brief
-    are what --brief writes. Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof:
-    it names all fields, with their units and what they mean. The guide `pinprof explain json` says what null
-    means, and what stays as it is.
+    NAME is a command: report, compare, whatif, verify or bench; report-brief and compare-brief are what --brief writes.
+    Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof: it names all fields, with
+    their units and what they mean. The guide `pinprof explain json` says what null means, and what stays as it is.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ Help: pinprof --help lists all commands, pinprof explain all guides and rules.
 """
 SECTIONS = {
     "Record and report": ("run", "report", "explain"),
-    "Change and compare": ("whatif", "fix", "verify", "compare", "check"),
+    "Change and compare": ("whatif", "verify", "compare", "check"),
     "Look closer": ("timeline", "export", "schema"),
     "Look at this machine": ("bench", "workload", "doctor"),
 }

@@ -1,4 +1,4 @@
-"""Options that several commands share: quoted code, processes that read, and the bench of the machine."""
+"""Options that several commands share: quoted code, and the bench of the machine."""
 
 import os
 import shlex
@@ -16,33 +16,11 @@ if TYPE_CHECKING:
     from pinprof.trace.info import Info
 
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
-JOBS = "pinprof.jobs"
-"""The key of the number of processes that read traces, in the context of the command."""
 
 
 NO_SOURCE = click.option(
     "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
 )
-
-
-def _keep_jobs(context: click.Context, _option: click.Parameter, value: int | None) -> None:
-    context.meta[JOBS] = value
-
-
-jobs_option = click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    expose_value=False,
-    callback=_keep_jobs,
-    help="Processes that read several traces [one per core].",
-)
-
-
-def jobs() -> int | None:
-    """Return the number of processes that the command was given."""
-    chosen: int | None = click.get_current_context().meta.get(JOBS)
-    return chosen
 
 
 def code_of(*, quotes: bool = True) -> "Code":

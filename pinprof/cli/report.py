@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
-from pinprof.cli.options import EDITOR_VARIABLE, NO_SOURCE, MachineFile, code_of, jobs_option, machine_option
+from pinprof.cli.options import EDITOR_VARIABLE, NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
@@ -76,7 +76,7 @@ LONGEST_LIST = 60
     help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their order  "
     "[the recorded rank, else the number after rank or worker in the path].",
 )
-@jobs_option
+@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Processes that measure traces [one per core].")
 @force_option
 def report(
     traces: tuple[str, ...], *, no_source: bool, machine: MachineFile | None, force: bool, **options: Any
@@ -149,6 +149,7 @@ class _Wanted(NamedTuple):
     brief: bool
     scheduler: str | None
     rank_from: str | None
+    jobs: int | None
     again: str
     """The arguments of `pinprof report` for the same report."""
 
@@ -183,14 +184,12 @@ class _Wanted(NamedTuple):
         """Write the JSON, if it is wanted; of a job, `shown` is the index of the rank that the brief is about."""
         if not self.json_file:
             return
-        from pinprof.report.trace.actions import has_diffs
         from pinprof.report.trace.brief_json import traces_to_brief_json
         from pinprof.report.trace.json import traces_to_json
 
         entries = [(part.profile, part.findings) for part in measured]
         if self.brief:
-            diffs = [number for number, part in enumerate(measured) if has_diffs(part)]
-            brief = traces_to_brief_json(entries, ranks, self.code, shown, diffs)
+            brief = traces_to_brief_json(entries, ranks, self.code, shown)
             write(self.json_file, brief, is_said=False)
         else:
             write(self.json_file, traces_to_json(entries, ranks, hta), is_said=False)
@@ -211,7 +210,7 @@ def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
     from pinprof.trace_pool import job_of_files
 
     checked_pattern(wanted.rank_from)
-    measured, skipped = measured_ranks(files, wanted.scheduler, wanted.machine)
+    measured, skipped = measured_ranks(files, wanted.jobs, wanted.scheduler, wanted.machine)
     try:
         job, remarks = job_of_files(measured, wanted.rank_from)
     except TraceError as error:

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from pinprof.cli.options import MachineFile, jobs, say_if_of_other_gpu
+from pinprof.cli.options import MachineFile, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, progress, say, show_text, write
 from pinprof.urls import STANDARD_INPUT, shown
 
@@ -120,11 +120,11 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
 
 
 def measured_ranks(
-    paths: Sequence[str], scheduler: str | None, machine: MachineFile | None
+    paths: Sequence[str], jobs: int | None, scheduler: str | None, machine: MachineFile | None
 ) -> "tuple[MeasuredFiles, dict[str, str]]":
     """Return the traces in this order, each with what was measured of it, and why other files are not traces.
 
-    The processes that measure are those of this machine, or of the Dask cluster with this scheduler. Raises TraceError
+    `jobs` processes of this machine measure them, or the Dask cluster with this scheduler. Raises TraceError
     if none is a trace.
     """
     from pinprof.errors import TraceError
@@ -138,7 +138,7 @@ def measured_ranks(
             left_s = (monotonic() - begin) / done * (len(paths) - done)
             update(f"measuring: {done} of {len(paths)} traces, about {left_s:,.0f} s left")
 
-        measured, errors = measure_all(paths, jobs(), client, machine and machine.pinning, tell)
+        measured, errors = measure_all(paths, jobs, client, machine and machine.pinning, tell)
     skipped = {path: str(errors[path]) for path in paths if path in errors}
     if not measured:
         say_skipped(skipped)
@@ -175,15 +175,13 @@ def print_report(
 
     `again` and `has_page` are as for `to_brief`.
     """
-    from pinprof.report.trace.actions import has_diffs
     from pinprof.report.trace.text import to_brief, trace_to_text
 
     entry = measured.profile, measured.findings
     if is_full:
         show_text(trace_to_text, *entry, rows=FULL_ROWS, end="\n")
     else:
-        diffs = has_diffs(measured)
-        show_text(to_brief, *entry, code=code, diffs=diffs, again=again, has_page=has_page, end="\n")
+        show_text(to_brief, *entry, code=code, again=again, has_page=has_page, end="\n")
 
 
 def write_page(path: str, measured: "Sequence[Analysis]", code: "Code") -> None:

@@ -34,17 +34,14 @@ SavingMs: TypeAlias = Annotated[Ms | None, doc("what it saves per step, by repla
 SavingFraction: TypeAlias = Annotated[Share | None, doc("the same as a share of the step")]
 SavingRange: TypeAlias = Annotated[RangeMs | None, doc("where the saving lies")]
 Pointer: TypeAlias = Annotated[str, doc("its id: a JSON Pointer into the document without --brief")]
-FileField: TypeAlias = Annotated[str | None, doc("the file of the code, as it was recorded")]
-LineField: TypeAlias = Annotated[Count | None, doc("its line, if that is certain")]
-Function: TypeAlias = Annotated[str | None, doc("the function around it")]
 
 
 class PlacedJson(Document):
     """What has a place in the code."""
 
-    file: FileField
-    line: LineField
-    function: Function
+    file: Annotated[str | None, doc("the file of the code, as it was recorded")]
+    line: Annotated[Count | None, doc("its line, if that is certain")]
+    function: Annotated[str | None, doc("the function around it")]
 
 
 class Library(PlacedJson):

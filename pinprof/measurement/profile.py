@@ -192,11 +192,6 @@ class Profile:
         return self.mean_steps.value if isinstance(self.mean_steps, Known) else ()
 
     @property
-    def idles(self) -> bool:
-        """Whether some GPU works, so that it could also be idle."""
-        return any(not isinstance(gpu.time, Known) or gpu.time.value.span_ns for gpu in self.gpus)
-
-    @property
     def waits(self) -> Sequence[tuple[WaitSite, WaitCost]]:
         """The sites at which the host waits in the complete steps, with their cost there; empty if it is withheld."""
         if self.withheld.per_step:

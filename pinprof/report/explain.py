@@ -110,12 +110,9 @@ def to_list(listed: Sequence[Guide], *, width: int = 100, color: bool = False) -
     return laid_out((Text("Guides", "bold"), rows, Text()), width=width, color=color)
 
 
-def to_page(rule: Rule, changes: Sequence[tuple[str, str]] = (), *, width: int = 100, color: bool = False) -> str:
-    """Return all texts of a rule, for a terminal of this width.
-
-    `changes` are those that `pinprof fix` makes for its findings, each with its effect on the program's numbers.
-    """
-    return laid_out(_page(rule, changes), width=width, color=color)
+def to_page(rule: Rule, *, width: int = 100, color: bool = False) -> str:
+    """Return all texts of a rule, for a terminal of this width."""
+    return laid_out(_page(rule), width=width, color=color)
 
 
 def to_catalogue(rules: Sequence[Rule], *, width: int = 100, color: bool = False) -> str:
@@ -123,7 +120,7 @@ def to_catalogue(rules: Sequence[Rule], *, width: int = 100, color: bool = False
     return laid_out(_catalogue(rules), width=width, color=color)
 
 
-def _page(rule: Rule, changes: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
+def _page(rule: Rule) -> Iterator[RenderableType]:
     yield Text.assemble((rule.id, "bold"), f"  {rule.title}")
     sections = (
         ("What it looks at", rule.looks_at),
@@ -134,10 +131,6 @@ def _page(rule: Rule, changes: Sequence[tuple[str, str]]) -> Iterator[Renderable
         yield _titled(title, text)
     yield from _code("Code like this", rule.before)
     yield from _code("What to write", rule.code)
-    if changes:
-        yield Text("\nWhat pinprof fix changes, where that is certain", "bold")
-        for what, numbers in changes:
-            yield Padding(_Text(f"{what}; the program's numbers: {numbers}"), (0, 0, 0, 4))
     yield _titled("Safe if", rule.safe_if)
     yield from _code("What only looks like it, and is fine", rule.near_miss)
     if rule.causes:

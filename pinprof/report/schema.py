@@ -10,7 +10,6 @@ from pinprof.documents.report import ReportJson
 from pinprof.report.bench.view import BenchDocument
 from pinprof.report.comparison.brief_json import CompareBrief
 from pinprof.report.comparison.json import Compare
-from pinprof.report.fix import FixJson
 from pinprof.report.whatif.json import Verify, Whatif
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
@@ -20,7 +19,6 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "compare-brief": CompareBrief,
     "whatif": Whatif,
     "verify": Verify,
-    "fix": FixJson,
     "bench": BenchDocument,
 }
 """The documents by the command whose `--json` writes them, with `-brief` for `--json --brief`."""

@@ -12,10 +12,6 @@ from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.units import between, counted, digits_of, duration, percent, ranged, shortened
 
-NO_GPU_WORK = (
-    "the recording has no work of a GPU, and fix changes what waits for that; record on a machine with one. "
-    "pinprof report names the lines of the host"
-)
 HOW_KNOWN = {"measured": "measured without profiler", "given": "as given", "estimated": "estimated without profiler"}
 """How the length of a step is known, by its source."""
 SHOWN_PARTS = 2

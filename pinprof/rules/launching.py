@@ -164,8 +164,8 @@ def how_to_spare(details: Details, place: Place) -> str:
         return "Do it once, in another thread or process of the server, or with tensors on the GPU."
     if place.line is not None:
         return OF_LINE
-    construction = details.trace.info.made
-    if details.loader.waits or (construction and construction.loaders):
+    made = details.trace.info.made
+    if details.loader.waits or (made and made.loaders):
         return ""
     return "Do it once before the loop, every N steps, or with tensors on the GPU."
 

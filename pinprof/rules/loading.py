@@ -33,24 +33,19 @@ def workers_of(details: Details) -> Workers | None:
     info = details.trace.info
     if not info.made or not info.made.cpus or len(info.made.drawn) != 1:
         return None
-    now = info.made.drawn[0].num_workers
-    return Workers(now, workers_wanted(now, info.made.cpus, info.world_size or 1), info.made.cpus)
-
-
-def workers_wanted(now: int, cpus: int, processes: int) -> int:
-    """Return how many workers a DataLoader should have where processes share the cores."""
-    room = max(1, cpus // max(1, processes)) - 1
-    workers = min(room, max(2 * now, FEW_WORKERS))
-    return min(workers, max(MOST_WORKERS, now))
+    now, cpus = info.made.drawn[0].num_workers, info.made.cpus
+    room = max(1, cpus // max(1, info.world_size or 1)) - 1  # processes share the cores
+    wanted = min(room, max(2 * now, FEW_WORKERS), max(MOST_WORKERS, now))
+    return Workers(now, wanted, cpus)
 
 
 def how_to_load_faster(details: Details) -> str:
     """Return what a DataLoader with workers lacks, by its recorded settings; nothing where they are not recorded."""
-    construction, workers = details.trace.info.made, workers_of(details)
-    if not construction or not construction.drawn:
+    made, workers = details.trace.info.made, workers_of(details)
+    if not made or not made.drawn:
         return ""
     more = "" if workers and workers.then <= workers.now else "more workers (num_workers), "
-    persistent = "" if all(loader.persistent_workers for loader in construction.drawn) else "persistent_workers=True, "
+    persistent = "" if all(loader.persistent_workers for loader in made.drawn) else "persistent_workers=True, "
     advice = f"{more}{persistent}cheaper or earlier preprocessing, larger reads."
     return advice[0].upper() + advice[1:]
 

@@ -120,9 +120,6 @@ def _worth_a_line(
 
 Search: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
 
-Mended: TypeAlias = Literal["line", "construction", "hand", "kept"]
-"""Where `pinprof fix` may change a program for a finding: at the line found, or where a DataLoader or an optimizer is
-made. By `hand`: it leaves the change to people. `kept`: the line has to stay."""
 NumberEffect: TypeAlias = Literal["equal", "rounding", "different"]
 """What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
 
@@ -186,7 +183,6 @@ class Rule:
     """Limits of the step, by name, for which it says what to do."""
     what_if: str = ""
     """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""
-    mended: Mended = "hand"
     change: Change | None = None
     """What it changes in the line that is found; None where that is not the line to change."""
     causes: tuple[str, ...] = ()

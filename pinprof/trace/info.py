@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from pinprof.trace.constructors import Made
 from pinprof.trace.lines import Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
+from pinprof.trace.loaders import Made
 from pinprof.trace.sampled_stacks import HostProfile
 
 
@@ -100,7 +100,7 @@ class Info:
     tries_convolutions: bool | None = None
     """Whether torch.backends.cudnn.benchmark was on; None also where the program asks for determinism."""
     made: Made | None = None
-    """The DataLoaders and optimizers of the program; None where pinprof did not record it."""
+    """The DataLoaders of the program; None where pinprof did not record it."""
     host_memory: HostMemory | None = None
     unread: UnreadGradients | None = None
     profiled: bool = False

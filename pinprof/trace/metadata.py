@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 
 from pinprof.document import converted
-from pinprof.trace.constructors import Made
 from pinprof.trace.info import Device, HostMemory, Info, PlainStep, UnreadGradients
 from pinprof.trace.lines import (
     backward_of_metadata,
@@ -15,6 +14,7 @@ from pinprof.trace.lines import (
     ops_of_metadata,
     watched_of_metadata,
 )
+from pinprof.trace.loaders import Made
 from pinprof.trace.reader.events import Metadata
 from pinprof.trace.run_log import RunLog, run_of_metadata
 from pinprof.trace.sampled_stacks import host_of_metadata

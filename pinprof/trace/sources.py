@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from pinprof.trace.constructors import Made
+from pinprof.trace.loaders import Made
 
 REPOSITORY = ".git"
 """An entry at the top of a git repository: a folder, or a file in worktrees and submodules."""
@@ -21,11 +21,6 @@ checkout are written within seconds, in any order."""
 
 MAX_BYTES = 10_000_000
 """Larger files are not source files that anybody wrote."""
-
-
-def project_of(folder: Path) -> Path:
-    """Return the top folder of the project in a folder: the git repository around it, otherwise the folder itself."""
-    return next((parent for parent in (folder, *folder.parents) if (parent / REPOSITORY).exists()), folder)
 
 
 class Sources:
@@ -73,7 +68,9 @@ class Sources:
 
     @cached_property
     def _project(self) -> Path:
-        return project_of(Path.cwd())
+        """The top folder of the project: the git repository around the working directory, otherwise the latter."""
+        here = Path.cwd()
+        return next((folder for folder in (here, *here.parents) if (folder / REPOSITORY).exists()), here)
 
     def is_edited(self, path: Path, file: str) -> bool:
         """Return whether the file at a path differs from the one that ran; raises OSError if it is gone.

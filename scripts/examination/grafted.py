@@ -14,8 +14,9 @@ from pinprof.fix.core.facts import Chosen, CopiesAt, TraceFacts, Work
 from pinprof.fix.core.files import Files
 from pinprof.fix.core.patch import Patches, patched
 from pinprof.fix.plan import planned, proposed
-from pinprof.rules import Evidence, Finding, Saving, rule_of
 from pinprof.trace.constructors import Made, MadeLoader, MadeOptimizer
+
+from pinprof.rules import Evidence, Finding, Saving, rule_of
 from pinprof.trace.lines import Place
 
 Row = dict[str, Any]

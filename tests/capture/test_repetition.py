@@ -62,7 +62,7 @@ def program_of(monkeypatch: pytest.MonkeyPatch, *runs: tuple[float | None, int])
             own, child = Path(task.output), Path(task.output).with_name("out.child0.json")
             recording(own, step_ms)
             recording(child, 10 * step_ms)
-            outcome = ScriptRun(own, 40, 5, None, "step()", stopped=True, exit_status=status)
+            outcome = ScriptRun(own, None, "step()", stopped=True, exit_status=status)
             outcome = replace(outcome, children=(ChildRun(child, None, None, "step()", stopped=True, why=None),))
             task.outcome.write_bytes(msgspec.json.encode(outcome, enc_hook=str))
         return status

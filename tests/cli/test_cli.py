@@ -339,7 +339,7 @@ def test_a_report_with_rates_of_another_gpu_says_so(bench: Path) -> None:
 
 
 def test_run_reports_by_the_bench(bench: Path, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = ScriptRun(trace, 4, 4, None, "step()", stopped=True, exit_status=0)
+    outcome = ScriptRun(trace, None, "step()", stopped=True, exit_status=0)
     monkeypatch.setattr("pinprof.capture.script.run_script", lambda **_: outcome)
     (tmp_path / "train.py").touch()
     result = invoke("run", "--machine", bench, "--force", "-o", trace, tmp_path / "train.py")
@@ -360,7 +360,7 @@ def test_plain_times_are_those_of_the_regular_step(
 ) -> None:
     step = RegularStep(25, 15e6, None, 0.0, 0.0, *others)
     times = tmp_path / "times.json"
-    outcome = ScriptRun(times, 40, 28, step, "step()", stopped=True, exit_status=0)
+    outcome = ScriptRun(times, step, "step()", stopped=True, exit_status=0)
     monkeypatch.setattr("pinprof.capture.script.run_script", lambda **_: outcome)
     (tmp_path / "train.py").touch()
     result = invoke("run", "--windows", "plain", "-o", times, tmp_path / "train.py")

@@ -1,7 +1,6 @@
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
-from fixing import LOADER
 from recordings import TRACES
 from trace_builder import MAIN, TraceBuilder, without_known_events
 
@@ -10,7 +9,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Known
 from pinprof.replay.calibration import HOST_SHARE
 from pinprof.trace import read_trace
-from pinprof.trace.constructors import Made
+from pinprof.trace.loaders import Made, MadeLoader
 
 
 def profile_of(builder: TraceBuilder) -> Profile:
@@ -193,12 +192,15 @@ def test_whether_the_loader_of_a_recording_pins(name: str, pins: bool | None) ->
     assert measure(read_trace(TRACES / f"{name}.json.gz")).loader.pins is pins
 
 
-@pytest.mark.parametrize(("batch", "pinned"), [(["tensor"], False), ("data.Text", None), (None, None)])
-def test_small_copies_alone_are_batches_where_a_loader_yields_tensors(batch: object, pinned: bool | None) -> None:
+@pytest.mark.parametrize(("yields_tensors", "pinned"), [(True, False), (False, None)])
+def test_small_copies_alone_are_batches_where_a_loader_yields_tensors(
+    *, yields_tensors: bool, pinned: bool | None
+) -> None:
     builder = steps(TraceBuilder(), busy=300)
     builder.copy("HtoD (Pageable -> Device)", 700, 1, launch=690, size=2048)
     assert profile_of(builder).loader.pinned is None
-    builder.metadata["pinprof"] = {"made": asdict(Made((replace(LOADER, batch=batch),)))}
+    loader = MadeLoader(2, persistent_workers=False, drawn=5, yields_tensors=yields_tensors)
+    builder.metadata["pinprof"] = {"made": asdict(Made((loader,)))}
     assert profile_of(builder).loader.pinned is pinned
 
 

@@ -14,7 +14,7 @@ from pinprof.replay import Replay
 from pinprof.replay.bound import feed_of
 from pinprof.rules import Finding
 from pinprof.rules.savings import saving_of
-from pinprof.trace.constructors import Made, MadeLoader
+from pinprof.trace.loaders import Made, MadeLoader
 from pinprof.trace.run_log import RunLog
 from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
 
@@ -177,19 +177,7 @@ def test_the_slow_line_of_a_worker_is_named_though_the_recorded_steps_do_not_wai
 
 def of_workers(workers: int, cpus: int, *, loaders: int = 1, persist: bool = False) -> Made:
     """Return a program that draws from a DataLoader with these numbers of workers and cores."""
-    loader = MadeLoader(
-        file="train.py",
-        line=1,
-        function="main",
-        direct=True,
-        kind="torch.utils.data.dataloader.DataLoader",
-        dataset="Images",
-        iterable=False,
-        num_workers=workers,
-        pin_memory=False,
-        persistent_workers=persist,
-        drawn=RECORDED,
-    )
+    loader = MadeLoader(workers, persist, drawn=RECORDED)
     return Made(loaders=(loader,) * loaders, cpus=cpus)
 
 

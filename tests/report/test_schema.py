@@ -79,4 +79,4 @@ def test_schemas_are_listed() -> None:
 def test_another_name_is_an_error() -> None:
     wrong = invoke("schema", "timeline")
     assert is_one_line_error(wrong)
-    assert "report, report-brief, compare, compare-brief, whatif, verify, fix, bench" in wrong.stderr
+    assert "report, report-brief, compare, compare-brief, whatif, verify, bench" in wrong.stderr

@@ -36,7 +36,6 @@ RULE = Rule(
     rests_on=("per_step",),
     answers=("gpu",),
     what_if="--gpu-speed 2",
-    mended="hand",
     numbers="equal",
     looks_at="Steps.",
     why="They take time.",
@@ -116,7 +115,7 @@ def test_what_no_trace_shows_is_a_hazard() -> None:
 
 def test_one_rule_is_for_waits_that_guard_a_copy() -> None:
     (rule,) = [rule for rule in RULES if rule.guards]
-    assert (rule.id, rule.mended) == (GUARDING, "kept")
+    assert rule.id == GUARDING
 
 
 def test_each_rule_that_a_text_names_exists() -> None:

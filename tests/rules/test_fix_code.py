@@ -1089,7 +1089,7 @@ def test_a_near_miss_runs_and_does_not_wait(rule: Rule, device: str) -> None:
     names = surroundings(device)
     if "cuda" in rule.near_miss and device == "cpu" and "empty_cache" not in rule.near_miss:
         pytest.skip("it needs streams of a GPU")
-    waits = rule.family == "waits" and rule.mended != "kept"
+    waits = rule.family == "waits" and not rule.guards
     with without_waits(device) if waits else contextlib.nullcontext():
         exec(compile(rule.near_miss, f"<{rule.id} near miss>", "exec"), names)
 

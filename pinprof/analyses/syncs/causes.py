@@ -42,8 +42,6 @@ class Cause:
     """The direction of the copy, if the call that makes it also waits for it."""
     is_called: bool = False
     """Whether the label is something that code calls, so that a title can name it."""
-    empties_stream: bool = False
-    """Whether, after the wait, the GPU has done all work of the program's stream."""
     gives_size: bool = False
     """Whether values on the GPU decide how large its result is."""
     goes_with_op: bool = False
@@ -72,20 +70,19 @@ def _read(
         methods=methods,
         functions=functions,
         is_called=True,
-        empties_stream=True,
         goes_with_op=True,
     )
 
 
 def _sized(label: str, ops: tuple[str, ...] = ()) -> Cause:
     """Return a cause of waits in which the host needs the size of a result."""
-    return Cause(label, WAIT, ops=ops, is_called=True, empties_stream=True, gives_size=True)
+    return Cause(label, WAIT, ops=ops, is_called=True, gives_size=True)
 
 
 WAITS: Final = {
     "item": _read("`.item()`", ops=("aten::item", "aten::_local_scalar_dense")),
     "optimizer_state": Cause("the optimizer's step count", WAIT),
-    "nan_check": Cause("anomaly detection's check for NaN", WAIT, empties_stream=True, goes_with_op=True),
+    "nan_check": Cause("anomaly detection's check for NaN", WAIT, goes_with_op=True),
     "bool": _read("`if tensor:`", ops=("aten::is_nonzero",)),
     "tolist": _read("`.tolist()`", methods=("tolist",)),
     "to_cpu": Cause(
@@ -94,7 +91,6 @@ WAITS: Final = {
         ops=("aten::_to_copy",),
         methods=("cpu",),
         is_called=True,
-        empties_stream=True,
         goes_with_op=True,
         is_blocking_copy=True,
     ),
@@ -111,13 +107,10 @@ WAITS: Final = {
         "blocking copy to the GPU",
         COPY_WAIT,
         copy=DIRECTIONS[HTOD],
-        empties_stream=True,
         is_blocking_copy=True,
         goes_with_copies=True,
     ),
-    "blocking_copy_dtoh": Cause(
-        "blocking copy to the host", COPY_WAIT, copy=DIRECTIONS[DTOH], empties_stream=True, is_blocking_copy=True
-    ),
+    "blocking_copy_dtoh": Cause("blocking copy to the host", COPY_WAIT, copy=DIRECTIONS[DTOH], is_blocking_copy=True),
     "pageable_copy": Cause("pageable copy", COPY_WAIT, goes_with_copies=True),
     "tensor_from_host": Cause(
         "`torch.tensor()` on the GPU",
@@ -128,12 +121,9 @@ WAITS: Final = {
             "<built-in method as_tensor of type",
             "<built-in method asarray of type",
         ),
-        empties_stream=True,
         goes_with_op=True,
     ),
-    "device_synchronize": Cause(
-        "`torch.cuda.synchronize()`", SYNC_WAIT, call=DEVICE, is_called=True, empties_stream=True
-    ),
+    "device_synchronize": Cause("`torch.cuda.synchronize()`", SYNC_WAIT, call=DEVICE, is_called=True),
     "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call=STREAM, is_called=True),
     "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call=EVENT, is_called=True),
     "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call=MALLOC),

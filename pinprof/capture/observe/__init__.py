@@ -1,1 +1,1 @@
-"""What is seen of a running program: its waits, stacks, irregular work, constructors, and the machine."""
+"""What is seen of a running program: its waits, stacks, irregular work, and the machine."""

@@ -19,9 +19,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last_compiled, recompilations
 from pinprof.capture.observe.stops import Stops
-from pinprof.program.constructors import constructors, noting_constructors
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained, replaced
+from pinprof.program.loaders import loader_log, noting_loaders
 from pinprof.program.machine import Clock, EventMark
 from pinprof.step_statistics import Series
 from pinprof.trace.lines import Place
@@ -299,7 +299,7 @@ class BatchSource:
 def noticing_work(journal: Journal) -> Iterator[None]:
     """Note in the journal the block's irregular work and its waits in DataLoaders; note what it constructs, too."""
     with ExitStack() as undo:
-        undo.enter_context(noting_constructors())
+        undo.enter_context(noting_loaders())
         undo.enter_context(journal.stops.watching())
         undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
         undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
@@ -317,7 +317,7 @@ def _drawing(journal: Journal) -> Callable[[Any], Any]:
         journal.note_input_wait(time.perf_counter_ns() - start_ns)
         journal.batch_source.drew(iterator)
 
-    end, describe = contained(journal.batch_source.end), contained(constructors.drew)
+    end, describe = contained(journal.batch_source.end), contained(loader_log.drew)
 
     def change(draw: Any) -> Any:
         @wraps(draw)

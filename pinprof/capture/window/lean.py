@@ -19,9 +19,9 @@ from pinprof.capture.options import NS_PER_S, Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import as_capture_error, description, is_packed, warm_up_profiler, write_trace
 from pinprof.errors import CaptureError
-from pinprof.program.constructors import constructors
 from pinprof.program.gradients import unread_gradients
 from pinprof.program.hooks import contained, faults
+from pinprof.program.loaders import loader_log
 from pinprof.program.machine import Clock, loaders_pin, tries_convolutions
 from pinprof.trace.info import UnreadGradients
 from pinprof.units import NS_PER_MS
@@ -83,7 +83,7 @@ class LeanWindow:
 
     def facts(self) -> dict[str, object]:
         """Return the facts about the program at this window; without a recorded window, those known so far."""
-        made = constructors.described(self._journal.batch_source.of_sampler - self._drawn_before)
+        made = loader_log.described(self._journal.batch_source.of_sampler - self._drawn_before)
         unread = asdict(self._unread) if self._unread else None
         return {
             "steps_before": self._steps_before,

@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pinprof import urls
-from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
-from pinprof.ranks.rank import RankPart
 from pinprof.report.words import printable, worth
 from pinprof.rules import Finding, Findings
 from pinprof.rules.catalogue import pin102_blocking_copies, pin104_unpinned_batches, pin105_batches_without_pin_memory
-from pinprof.trace.sources import Sources
 
 MOST = 3
 """Findings of the short report, besides one that may give wrong numbers."""
@@ -109,38 +106,6 @@ def _pinned_by(finding: Finding, findings: Findings) -> str:
 def trace_argument(profile: Profile) -> str:
     """Return a trace as an argument of a command."""
     return "-" if profile.path == urls.shown(urls.STANDARD_INPUT) else shlex.quote(printable(profile.path))
-
-
-def fix_command(profile: Profile) -> str:
-    """Return the command that prints diffs."""
-    return f"pinprof fix {shlex.quote(profile.path)}"
-
-
-def has_diffs(measured: Analysis | RankPart) -> bool:
-    """Return whether `pinprof fix` has a diff for a trace.
-
-    False for a rank of a job, whose rows are not kept. The import of `pinprof.fix` takes a tenth of a second, so it
-    waits until a diff is possible.
-    """
-    if isinstance(measured, RankPart) or not _may_have_diffs(measured.profile, measured.findings):
-        return False
-    from pinprof import fix  # noqa: PLC0415
-
-    return fix.has_diffs(measured)
-
-
-def _may_have_diffs(profile: Profile, findings: Findings) -> bool:
-    """Return whether a recording has what diffs need, and the program to change is there."""
-    if not profile.info.by_pinprof or profile.path == urls.shown(urls.STANDARD_INPUT):
-        return False
-    construction = profile.info.made
-    files: set[str | None] = set()
-    if construction and any(finding.rule.mended in ("line", "construction") for finding in findings):
-        files |= {call.file for call in (*construction.loaders, *construction.optimizers)}
-    at_lines = (site.evidence for finding in findings if finding.rule.mended == "line" for site in finding.sites)
-    files |= {evidence.file for evidence in at_lines if evidence.line}
-    sources = Sources(profile.path)
-    return any(file is not None and sources.path(file) is not None for file in files)
 
 
 def whatif_command(profile: Profile, findings: Findings) -> str:

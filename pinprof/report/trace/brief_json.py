@@ -1,6 +1,6 @@
 """The short report as JSON in a few kB, for language models, with ids of the evidence."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pinprof import urls
@@ -15,7 +15,7 @@ from pinprof.ranks.rank import Ranks
 from pinprof.report.job.view import longest_alone_first
 from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, whatif_command
+from pinprof.report.trace.actions import Action, actions, brief_actions, whatif_command
 from pinprof.report.trace.findings_json import joint_of, verdict_of
 from pinprof.report.trace.host import input_remedy, named_lines, running_code, share_of
 from pinprof.report.trace.verdict import range_of_step, verdict_sentence
@@ -56,7 +56,6 @@ class BriefedTrace(NamedTuple):
     number: int
     profile: Profile
     findings: Findings
-    diffs: bool
     quoting: Quoting
 
     @property
@@ -70,16 +69,14 @@ def traces_to_brief_json(
     ranks: Ranks | None = None,
     code: Code = PLAIN,
     shown: int | None = None,
-    diffs: Collection[int] = (),
 ) -> str:
     """Return the brief on traces as JSON text of at most `MOST_BYTES`; it counts what does not fit.
 
     Of the ranks of a job it has only the trace at the index `shown`. An id is a JSON Pointer into the whole report on
-    the same traces. `code` says whether lines of the user's code are quoted, and `diffs` are the indices of the traces
-    for which `pinprof fix` has diffs.
+    the same traces. `code` says whether lines of the user's code are quoted.
     """
     briefed = [
-        BriefedTrace(index, profile, findings, index in diffs, Quoting(Sources(profile.path, profile.info.made), code))
+        BriefedTrace(index, profile, findings, Quoting(Sources(profile.path, profile.info.made), code))
         for index, (profile, findings) in enumerate(entries)
         if shown is None or index == shown
     ]
@@ -109,7 +106,7 @@ def _trace(trace: BriefedTrace, size: BriefSize) -> documents.BriefTrace:
         lines=[] if profile.gpus else [_brief_line(line, trace) for line in named_lines(profile)],
         cannot_tell=[_doubt(f"{trace.id}/missing/{index}", doubt) for index, doubt in enumerate(doubts[: size.doubts])],
         more_cannot_tell=max(len(doubts) - size.doubts, 0),
-        next=list(_next(profile, findings, diffs=trace.diffs)),
+        next=list(_next(profile, findings)),
     )
 
 
@@ -225,7 +222,7 @@ def _ranks(ranks: Ranks, most: int) -> documents.BriefRanks:
     )
 
 
-def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[documents.BriefNext]:
+def _next(profile: Profile, findings: Findings) -> Iterator[documents.BriefNext]:
     """Yield the next commands; none for standard input, which can be read only once."""
     if profile.path == urls.shown(urls.STANDARD_INPUT):
         return
@@ -235,15 +232,12 @@ def _next(profile: Profile, findings: Findings, *, diffs: bool) -> Iterator[docu
         yield documents.BriefNext(explain, "the first finding: the fix as code, when safe")
     if predicted:
         yield documents.BriefNext(printable(predicted), "predicts the step after a change")
-    if diffs:
-        why = "diffs of what is mechanical and certain; writes nothing"
-        yield documents.BriefNext(printable(fix_command(profile)), why)
-    elif not profile.gpus:
+    if not profile.gpus:
         yield documents.BriefNext(
             "pinprof run SCRIPT", "on a machine with a GPU: copies, waits and what a change saves"
         )
     elif not profile.info.by_pinprof:
-        yield documents.BriefNext("pinprof run SCRIPT", "records the true step, and the lines that fix needs")
+        yield documents.BriefNext("pinprof run SCRIPT", "records the true step, and the lines of waits")
 
 
 def _short(text: str) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 from pinprof.measurement.profile import Profile
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
-from pinprof.report.trace.actions import Action, actions, brief_actions, fix_command, trace_argument
+from pinprof.report.trace.actions import Action, actions, brief_actions, trace_argument
 from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
 from pinprof.report.trace.step import memory_in_short, step_bar
 from pinprof.report.trace.verdict import (
@@ -129,18 +129,17 @@ def to_brief(
     width: int = 100,
     color: bool = False,
     code: Code = PLAIN,
-    diffs: bool = False,
     again: str = "",
     has_page: bool = False,
 ) -> str:
     """Return the short report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `code` says whether the lines to change are quoted, `diffs` whether `pinprof fix` has diffs. `again` is what follows
-    `pinprof report` in the command that repeats this report, by default the trace. `has_page`: a page is written, too,
-    so the text does not say how to get one.
+    `code` says whether the lines to change are quoted. `again` is what follows `pinprof report` in the command that
+    repeats this report, by default the trace. `has_page`: a page is written, too, so the text does not say how to get
+    one.
     """
     parts = [*_brief(profile, findings, width, code), Text("")]
-    footer = _footer(profile, findings, again or trace_argument(profile), diffs=diffs, has_page=has_page)
+    footer = _footer(profile, findings, again or trace_argument(profile), has_page=has_page)
     return laid_out([*parts, *(unwrapped(line, "dim") for line in footer)], width=width, color=color)
 
 
@@ -172,13 +171,11 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     yield from _notes(profile, findings)
 
 
-def _footer(profile: Profile, findings: Findings, again: str, *, diffs: bool, has_page: bool) -> Iterator[str]:
+def _footer(profile: Profile, findings: Findings, again: str, *, has_page: bool) -> Iterator[str]:
     """Yield the next commands, in two lines at most."""
     first = next(iter(brief_actions(profile, findings)), None)
-    ways = [f"The fix as code: pinprof explain {first.finding.rule.id}"] if first else []
-    ways += [f"{'as a diff' if ways else 'The fix as a diff'}: {fix_command(profile)}"] if diffs else []
-    if ways:
-        yield "; ".join(ways)
+    if first:
+        yield f"The fix as code: pinprof explain {first.finding.rule.id}"
     yield f"All tables: pinprof report {again} --full" + ("" if has_page else "; a page: --html FILE")
 
 

@@ -10,7 +10,6 @@ RULE = Rule(
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",
-    mended="line",
     numbers="equal",
     weighs_pinning=True,
     looks_at="HtoD copies whose host side is pageable, the time in which no kernel hides them, and how long they "

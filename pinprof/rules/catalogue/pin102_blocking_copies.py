@@ -28,7 +28,6 @@ RULE = Rule(
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",
-    mended="line",
     numbers="equal",
     looks_at="HtoD copies after which the host waits for the stream: an asynchronous copy and a synchronize in the "
     "same op.",

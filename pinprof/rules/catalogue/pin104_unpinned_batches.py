@@ -8,7 +8,6 @@ RULE = Rule(
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",
-    mended="line",
     numbers="equal",
     looks_at="Batches that come from a DataLoader and are copied from pageable memory; nothing shows that the loader "
     "pins them.",

@@ -8,7 +8,6 @@ RULE = Rule(
     rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",
-    mended="line",
     numbers="equal",
     looks_at="Batches copied from pageable memory although their DataLoader has pin_memory=True: pinprof recorded so, "
     "or aten::pin_memory, a thread that pins or torch's Python function for it are in the trace.",

@@ -6,7 +6,6 @@ RULE = Rule(
     id="PIN201",
     title="`.item()` waits for the GPU",
     short="read .item() later",
-    mended="line",
     numbers="equal",
     looks_at="aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, "
     "range(x), 1.0 in x, GradScaler.step without a fused optimizer.",

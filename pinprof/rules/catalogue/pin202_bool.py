@@ -31,7 +31,6 @@ RULE = Rule(
     id="PIN202",
     title="`if tensor:` waits for the GPU",
     short="no `if tensor:`",
-    mended="line",
     numbers="equal",
     looks_at="aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
     "distributions, clip_grad_norm_(error_if_nonfinite=True).",

@@ -6,7 +6,6 @@ RULE = Rule(
     id="PIN203",
     title="`.cpu()` or `.tolist()` waits for the GPU",
     short="read .cpu() later",
-    mended="line",
     numbers="equal",
     looks_at="x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host after "
     "which the host waits for the stream (host.copy_(x)).",

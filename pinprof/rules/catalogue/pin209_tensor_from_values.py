@@ -5,7 +5,6 @@ RULE = Rule(
     id="PIN209",
     title="`torch.tensor()` copies Python values to the GPU",
     short="make it on the GPU",
-    mended="line",
     numbers="equal",
     looks_at="torch.tensor(values, device='cuda'), torch.as_tensor, x.new_tensor, and indexing of a CUDA tensor by a "
     "list.",

@@ -6,7 +6,6 @@ RULE = Rule(
     id="PIN210",
     title="`synchronize()` waits for the GPU",
     short="no synchronize()",
-    mended="line",
     numbers="equal",
     looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by "
     "a library, that leave the GPU idle, and await no copy of pinned memory in flight: those are PIN216.",

@@ -7,7 +7,6 @@ RULE = Rule(
     id="PIN216",
     title="`synchronize()` guards a copy in flight",
     short="an event, no wait",
-    mended="kept",
     numbers="equal",
     looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize() that leave the GPU idle, and "
     "await a copy with non_blocking=True between the GPU and pinned memory: it was launched before, and is still in "

@@ -8,7 +8,6 @@ RULE = Rule(
     rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     answers=("allocation",),
     what_if="--drop-allocs",
-    mended="line",
     numbers="equal",
     looks_at="cudaMalloc, cudaFree and similar calls in the complete steps, or in the whole trace if no step was "
     "found.",

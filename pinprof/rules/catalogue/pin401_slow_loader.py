@@ -36,7 +36,6 @@ RULE = Rule(
     short="more workers",
     rests_on=("step", "per_step", "busy"),
     answers=("input",),
-    mended="construction",
     numbers="different",
     looks_at="The time of the main thread in its DataLoader, as pinprof run measured it without the profiler, else as "
     "in the trace; and a step that is longer without profiler than in the trace.",

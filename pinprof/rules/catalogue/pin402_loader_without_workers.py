@@ -29,7 +29,6 @@ RULE = Rule(
     short="num_workers > 0",
     rests_on=("step", "per_step", "busy"),
     answers=("input",),
-    mended="construction",
     numbers="different",
     looks_at="A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",
     why="With num_workers=0 the thread that should queue kernels reads and prepares the batches.",

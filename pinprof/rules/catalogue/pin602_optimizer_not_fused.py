@@ -54,7 +54,6 @@ RULE = Rule(
     rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     what_if="--fused-optimizer",
-    mended="construction",
     numbers="rounding",
     looks_at="Launches between the marks of torch.optim's steps.",
     why="An optimizer without foreach or fused runs a dozen small ops for each parameter. With foreach it runs a "

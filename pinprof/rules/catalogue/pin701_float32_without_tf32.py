@@ -72,7 +72,6 @@ RULE = Rule(
     short="allow TF32",
     rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
-    mended="construction",
     numbers="different",
     looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or more.",
     why="Kernels for plain float32 do not use the tensor cores, which are several times as fast on data-center GPUs. "

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from exam_hooks import call_at_ends, end_program, write_noted
+from pinprof.program.constructors import constructors, noting_constructors
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-from pinprof.program.constructors import constructors, noting_constructors
 
 TOP = os.environ.get("EXAM_TOP", "")
 READS = {

@@ -11,11 +11,11 @@ from pinprof.measurement.trust.doubt import Known
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import input_uncertain, next_cause
 from pinprof.report.trace.work import kinds_in_short, on_cores, phases_in_short
-from pinprof.trace.constructors import Made, MadeLoader, batches_held
+from pinprof.trace.loaders import Made, MadeLoader, batches_held
 
 
 def loader(workers: int, ready: int | None = None, drawn: int = 5) -> MadeLoader:
-    return MadeLoader("a.py", 1, "f", True, "L", "D", False, workers, False, False, drawn=drawn, prefetch_factor=ready)
+    return MadeLoader(workers, persistent_workers=False, drawn=drawn, prefetch_factor=ready)
 
 
 def fed(profile: Profile, steps: int, made: Made | None, source: str = "estimated") -> Profile:
