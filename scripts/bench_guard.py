@@ -6,86 +6,69 @@ A round is some steps without the guard, then as many with it, then without it a
 rounds. `after` is the step without the guard once there has been one: it must not differ from `plain`.
 """
 
-import argparse
 import json
 import statistics
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import torch
 
 import pinprof
 from pinprof.workloads.catalogue import WORKLOADS, Workload
+from scripts.recordings import machine_of, warmed, window
 
 WARM_UP_STEPS = 10
 ROUND_S = 0.5
 """How long a part of a round takes without the guard."""
-
-
-def timed(step: Callable[[], None], steps: int) -> float:
-    """Return the mean time of a step in ms, measured to the end of the steps' work on the GPU."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(steps):
-        step()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) / steps * 1e3
-
-
-def guarded(step: Callable[[], None], steps: int) -> tuple[float, int]:
-    """Return the same under the guard, whose own start is left out, and how many violations there were."""
-    with pinprof.guard("collect") as guard:
-        step()
-        return timed(step, steps), len(guard.violations)
+DEVICE = torch.device("cuda")
+COLUMNS = ("before_ms", "plain_ms", "guarded_ms", "after_ms")
 
 
 def measured(workload: Workload, scale: float, rounds: int) -> dict[str, Any]:
     """Return the figures of a workload."""
-    with workload.build(torch.device("cuda"), scale) as step:
-        for _ in range(WARM_UP_STEPS):
-            step()
-        steps = max(3, round(ROUND_S * 1e3 / timed(step, 5)))
-        before = [timed(step, steps) for _ in range(rounds)]  # no guard in this process yet, for the first workload
-        rows = [(timed(step, steps), *guarded(step, steps), timed(step, steps)) for _ in range(rounds)]
-    plain, with_guard, violations, after = zip(*rows, strict=True)
-    medians = {
-        "before_ms": statistics.median(before),
-        "plain_ms": statistics.median(plain),
-        "guarded_ms": statistics.median(with_guard),
-        "after_ms": statistics.median(after),
-    }
+    with workload.build(DEVICE, scale) as step:
+        warmed(step, DEVICE, WARM_UP_STEPS)
+        steps = max(3, round(ROUND_S * 1e3 / window(step, DEVICE, 0.0, 5)))
+
+        def plain() -> float:
+            return window(step, DEVICE, 0.0, steps)
+
+        def guarded() -> tuple[float, int]:
+            """Return the step under the guard, whose own start is left out, and how many violations there were."""
+            with pinprof.guard("collect") as guard:
+                step()
+                return plain(), len(guard.violations)
+
+        before = [plain() for _ in range(rounds)]  # no guard in this process yet, for the first workload
+        rows = [(plain(), *guarded(), plain()) for _ in range(rounds)]
+    without, with_guard, violations, after = zip(*rows, strict=True)
+    medians = dict(zip(COLUMNS, map(statistics.median, (before, without, with_guard, after)), strict=True))
     ratio = medians["guarded_ms"] / medians["plain_ms"]
     return {"name": workload.name, "steps": steps, **medians, "ratio": ratio, "violations": max(violations)}
 
 
-def main() -> None:
-    """Measure, print a row per workload, and write all as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="workloads; default: all")
-    parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Where to write the figures.")
+@click.option("--scale", default=1.0, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+def main(names: tuple[str, ...], file: Path | None, scale: float, rounds: int) -> None:
+    """Measure the workloads, or those of these names; print a row for each, and write all as JSON."""
     if not torch.cuda.is_available():
-        sys.exit("Error: it needs a GPU that torch can see")
+        raise click.ClickException("it needs a GPU that torch can see")
     rows = []
-    print(f"{'workload':24}{'before, ms':>12}{'plain, ms':>12}{'guarded, ms':>13}{'after, ms':>12}{'ratio':>8}  found")
+    print(f"{'workload':24}{''.join(f'{name:>12}' for name in COLUMNS)}{'ratio':>8}  found")
     for workload in WORKLOADS:
-        if options.names and workload.name not in options.names:
+        if names and workload.name not in names:
             continue
-        row = measured(workload, options.scale, options.rounds)
-        rows.append(row)
-        times = "".join(f"{row[key]:{width}.3f}" for key, width in COLUMNS)
+        rows.append(row := measured(workload, scale, rounds))
+        times = "".join(f"{row[name]:12.3f}" for name in COLUMNS)
         print(f"{row['name']:24}{times}{row['ratio']:8.2f}  {row['violations']}", flush=True)
-    if options.json:
-        machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "python": sys.version.split()[0]}
-        options.json.write_text(json.dumps({**machine, "scale": options.scale, "workloads": rows}, indent=2) + "\n")
+    if file:
+        facts = {**machine_of("cuda"), "scale": scale, "workloads": rows}
+        file.write_text(json.dumps(facts, indent=2) + "\n")
 
-
-COLUMNS = (("before_ms", 12), ("plain_ms", 12), ("guarded_ms", 13), ("after_ms", 12))
 
 if __name__ == "__main__":
     main()

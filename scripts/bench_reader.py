@@ -11,21 +11,19 @@ command, has a process of its own; they take turns within one run, so that a noi
 import gzip
 import importlib.util
 import json
-import multiprocessing
 import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import cycle
 from mmap import PAGESIZE
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -52,6 +50,8 @@ CORRELATION = re.compile(rb'"correlation": (\d+)')
 PAUSE_US = 1000
 SAMPLE_S = 0.01
 """How often memory is looked at."""
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+"""Bytes: the unit in which the system counts the peak of a process that has ended."""
 MANY_WAITS = ROOT / "traces" / "pairs" / "policy_checks.before.json.gz"
 """Of the bundled recordings the one with most calls: many waits of a few lines."""
 PEER = "orjson" if importlib.util.find_spec("orjson") else "json"
@@ -79,6 +79,7 @@ class Cost(NamedTuple):
     child: int
     """Memory of the largest of those that it starts."""
     together: int
+    output: str
 
 
 @click.group()
@@ -251,32 +252,19 @@ def _decompressed_size(file: str) -> int:
 
 def _measure(reader: str, file: str) -> tuple[float, int]:
     """Return seconds of one reading, imports left out, and the peak memory of its processes together in bytes."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_read_once, args=(reader, file, sender))
-    process.start()
-    sender.close()
-    peak = [0]
-    watcher = threading.Thread(target=_watch, args=(process, peak))
-    watcher.start()
-    try:
-        seconds, own_peak = receiver.recv()
-    except EOFError:
-        sys.exit(f"{reader} did not come through {file}")
-    process.join()
-    watcher.join()
-    return seconds, max(peak[0], own_peak)
+    cost = cost_of([sys.executable, __file__, "read", reader, file])
+    return float(cost.output), cost.together
 
 
-def _read_once(reader: str, file: str, sender: Any) -> None:
-    import resource  # noqa: PLC0415  only on Unix
-
+@main.command()
+@click.argument("reader", type=click.Choice(list(READERS)))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+def read(reader: str, file: str) -> None:
+    """Print the seconds of one reading."""
     _import(reader)
     begin = time.perf_counter()
     READERS[reader](file)
-    seconds = time.perf_counter() - begin
-    scale = 1 if sys.platform == "darwin" else 1024
-    sender.send((seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale))
+    print(time.perf_counter() - begin)
 
 
 def _import(reader: str) -> None:
@@ -334,7 +322,7 @@ def cost_of(command: Sequence[str]) -> Cost:
     begin = time.perf_counter()
     quiet = os.environ | {"PINPROF_NO_PROGRESS": "1"}
     parent = child = together = 0
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=quiet) as process:
+    with tempfile.TemporaryFile() as output, subprocess.Popen(command, stdout=output, env=quiet) as process:
         while True:
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             if ended:
@@ -343,9 +331,12 @@ def cost_of(command: Sequence[str]) -> Cost:
             parent, child, together = max(parent, own), max(child, *others, 0), max(together, own + sum(others))
             time.sleep(SAMPLE_S)
         process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        said = output.read().decode()
     if process.returncode:
         raise click.ClickException(f"{' '.join(command)} ended with {process.returncode}")
-    return Cost(time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, parent, child, together)
+    seconds, own_peak = time.perf_counter() - begin, usage.ru_maxrss * RSS_UNIT
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, parent, child, max(together, own_peak), said)
 
 
 def resident(process: int) -> list[int]:
@@ -354,13 +345,6 @@ def resident(process: int) -> list[int]:
     with suppress(OSError):
         own = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGESIZE
     return [own, *(size for child in children_of(process) for size in resident(child))]
-
-
-def _watch(process: Any, peak: list[int]) -> None:
-    """Note the largest sum of the memory of a process and its descendants; without /proc its own alone is known."""
-    while process.is_alive():
-        peak[0] = max(peak[0], sum(resident(process.pid)))
-        time.sleep(SAMPLE_S)
 
 
 if __name__ == "__main__":

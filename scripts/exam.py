@@ -14,6 +14,11 @@ FOLDER holds clones, each under the name of its repository; the exam was made wi
   github.com/vwxyzjn/cleanrl                    fe8d8a03c41a7ef5b523e2e354bd01c363e786bb
   github.com/pyg-team/pytorch_geometric         5c6461b2305ad068a6d61165b3c55852a11aaa41
   github.com/huggingface/accelerate             16cb6eb80dd9aa8b4df1a63ef57863e455d53b83
+  github.com/locuslab/TCN                       2f8c2b8
+  github.com/pmixer/SASRec.pytorch              fde8a9c
+  github.com/TeaPearce/Conditional_Diffusion_MNIST  657b498
+  github.com/codertimo/BERT-pytorch             d10dc4f
+  github.com/rosinality/vq-vae-2-pytorch        ef5f67c
 
 With --more:
 
@@ -25,7 +30,7 @@ With --more:
   github.com/akamaster/pytorch_resnet_cifar10   d5489e8995e81e91ce6b1d69dcc98ad579b0b153
 
 Besides torch they need torchvision, timm, transformers, accelerate, torch-geometric, scipy, tensorboard, tiktoken,
-tyro and gymnasium 0.29. Data are made up in the folders of the programs; nothing is fetched.
+tyro, gymnasium 0.29, einops and lmdb. Data are made up in the folders of the programs; nothing is fetched.
 
 First each program runs once in torch's sync debug mode, several side by side: nothing is timed. Then each program runs
 in turns alone, with a clock at the ends of its steps (the truth), and under `pinprof run`, as users call it: truth,
@@ -42,6 +47,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -50,18 +56,18 @@ import click
 import torch
 
 from pinprof.outputs import write_whole
+from scripts.examination.edits import PlaceError
 from scripts.examination.made_up import make
-from scripts.examination.processes import Ended, Place, run
+from scripts.examination.processes import Ended, Hook, Noted, Place, run, run_hooked
 from scripts.examination.program import Program
 from scripts.examination.programs import MORE, PROGRAMS, program
 from scripts.examination.verdict import summary, table, truth_of_run, verdict
 from scripts.recordings import machine_of
 
-START_SECONDS = 60  # of a program, until its first steps
 REPORT_SECONDS = 120
 RESERVED_SECONDS = 30  # of the time, for reports after the last run
-LINES_STEPS = 200
-LINES_SECONDS = 12.0, 25.0  # least, for what comes after these steps, and most
+TRUTH = Hook("truth", 100, 6.0, 12.0)
+LINES = Hook("lines", 200, 12.0, 25.0)  # at least 12 s, for what comes after these steps
 KEPT_OF_STEPS = (
     *("count", "source", "step_ms", "range_ms", "step_source", "bound", "traced_ms", "regular", "runs", "irregular"),
 )
@@ -70,7 +76,6 @@ KEPT_OF_SITES = (
     *("called", "steps"),  # of those that were seen elsewhere
 )
 
-Noted = dict[str, Any]
 LOCKS: dict[tuple[Path, str], Lock] = {}
 
 
@@ -83,13 +88,9 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--gpus", default=1, show_default=True, help="Take the programs for this number of GPUs.")
 @click.option("--repeat", default=1, show_default=True, help="Processes of each `pinprof run`.")
 @click.option("--turns", default=2, show_default=True, help="How often each program runs under pinprof.")
-@click.option("--steps", default=100, show_default=True, help="Of each truth, at least, if they take no longer.")
-@click.option("--least-truth", default=6.0, show_default=True, help="Seconds of each truth's steps, at least.")
-@click.option("--most-truth", default=12.0, show_default=True, help="Seconds of each truth's steps, at most.")
 @click.option("--patience", default=110.0, show_default=True, help="Seconds until a process under pinprof is ended.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
 @click.option("--seconds", default=3600.0, show_default=True, help="End within this time.")
-@click.option("--no-lines", is_flag=True, help="Judge the steps alone, in half of the time.")
 @click.option("--more", is_flag=True, help="Take the programs that estimates are learned from, too.")
 @click.option("--traces-only", is_flag=True, help="Judge nothing: leave the traces of `pinprof run` in OUT.")
 @click.option("--table", "only_table", is_flag=True, help="Print the table of what OUT has, and run nothing.")
@@ -144,7 +145,7 @@ class Exam:
         }
         self._side_by_side(self._make_data, [(place,) for place in places])
         pairs = [(place, noted[place.program.name]) for place in places]
-        if not (self._options["traces_only"] or self._options["no_lines"]):
+        if not self._options["traces_only"]:
             self._side_by_side(self._note_lines, pairs)
         longest_s = 0.0
         for place, entry in pairs:
@@ -184,12 +185,14 @@ class Exam:
         for name in place.program.data:
             with LOCKS.setdefault((place.repository, name), Lock()):
                 make(name, place.repository, place.folder)
+        for edit in place.program.repairs:
+            with suppress(PlaceError):  # done before
+                edit.apply(place.folder)
         print(f"{place.program.name:20} data {time.perf_counter() - began:5.1f} s", flush=True)
 
     def _note_truth(self, place: Place, entry: Noted) -> None:
         """Run the program alone, with a clock at the ends of its steps."""
-        seconds = self._options["least_truth"], self._options["most_truth"]
-        ended, stamps = self._hooked(place, "truth", self._options["steps"], seconds)
+        ended, stamps = self._hooked(place, TRUTH)
         truth = truth_of_run(stamps) if stamps else {"error": _error(ended)}
         entry["truth"].append({**truth, "seconds": ended.seconds})
         print(f"{place.program.name:20} truth {ended.seconds:5.1f} s, step {truth.get('regular_ms')}", flush=True)
@@ -197,36 +200,17 @@ class Exam:
     def _note_lines(self, place: Place, entry: Noted) -> None:
         """Run the program in sync debug mode."""
         if self._left_s:
-            ended, lines = self._hooked(place, "lines", LINES_STEPS, LINES_SECONDS)
+            ended, lines = self._hooked(place, LINES)
             entry["lines"] = lines or {"error": _error(ended)}
             print(f"{place.program.name:20} lines {ended.seconds:5.1f} s", flush=True)
 
-    def _hooked(self, place: Place, mode: str, steps: int, seconds: tuple[float, float]) -> tuple[Ended, Noted | None]:
-        """Run the program with hooks; return what the first of its processes noted that made steps."""
-        noted = self._out / f"{place.program.name}.{mode}"
-        environment = {
-            "EXAM_MODE": mode,
-            "EXAM_OUT": str(noted),
-            "EXAM_STEPS": str(steps),
-            "EXAM_LEAST_SECONDS": str(seconds[0]),
-            "EXAM_SECONDS": str(seconds[1]),
-            "EXAM_MARKER": place.program.marker,
-            "EXAM_CALLS_PER_STEP": str(place.program.calls_per_step),
-        }
-        longest = min(START_SECONDS + seconds[1], self._left_s)
-        ended = run(place, place.command(), environment, longest, noted.with_suffix(f".{mode}.log"))
-        files = sorted(self._out.glob(f"{noted.name}.*.json"))
-        stamps: Noted | None = json.loads(files[0].read_text()) if files else None
-        for file in files:
-            file.unlink()
-        return ended, stamps
+    def _hooked(self, place: Place, hook: Hook) -> tuple[Ended, Noted | None]:
+        return run_hooked(place, hook, self._out / f"{place.program.name}.{hook.mode}", self._left_s)
 
     def _profile(self, place: Place, entry: Noted, turn: int) -> None:
         """Run the program as a user of pinprof would."""
         trace, times = self._out / f"{place.program.name}.{turn}.json.gz", self._options["repeat"]
         options = ["--force", "-o", str(trace)]
-        if self._options["no_lines"] or self._options["traces_only"]:
-            options += ["--windows", "plain,lean", "--watch-steps", "0"]
         if times > 1:
             options += ["--repeat", str(times)]
         longest = min(self._options["patience"] * times, self._left_s)

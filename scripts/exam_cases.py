@@ -8,7 +8,8 @@
 
 `make` writes each program before its change below FOLDER, from clones that lie in CLONES/OWNER+NAME; `--changed`
 commits the change of the thread on top. `record` needs the first alone: it runs `pinprof run` on each program and
-notes what is said of it. `measure` lets both versions run in turns (`pinprof ab`). `keep` writes what OUT has to
+notes what is said of it. `measure` lets both versions run in turns, each with a clock at the ends of its steps: the
+median ratio of the steps, its range, and how far a version drifts from itself. `keep` writes what OUT has to
 scripts/cases: forecasts with the date, and never over others, for they are committed before the change is made; and
 what was measured. `table` compares.
 """
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +28,18 @@ import click
 from pinprof.outputs import write_whole
 from scripts.examination.case_table import table
 from scripts.examination.cases import CASES, Case
-from scripts.examination.planting import Edit, edited
-from scripts.examination.processes import Place, run
+from scripts.examination.processes import Hook, Noted, Place, run, run_hooked
+from scripts.examination.turns import AFTER, BEFORE, in_turns
+from scripts.examination.verdict import truth_of_run
+from scripts.recordings import machine_of
 
 HARNESSES = Path(__file__).parent / "cases"
 FORECASTS, MEASURED = HARNESSES / "forecasts.json", HARNESSES / "measured.json"
 PATIENCE_SECONDS = 100.0
 KEPT_FINDINGS = 8
 DIGITS = 4
-BEFORE = "before"
-"""The commit of a program without its change."""
+TRUTH = Hook("truth", steps=30, least_s=4.0, most_s=10.0)
 NAMED = {case.name: case for case in CASES}
-
-Noted = dict[str, Any]
 
 
 @click.group()
@@ -49,7 +50,6 @@ def main() -> None:
 only = click.option("--only", multiple=True, metavar="NAME", help="Take this case alone; may be repeated.")
 seconds = click.option("--seconds", default=540.0, show_default=True, help="Begin no case that may not end by then.")
 FOLDER = click.Path(file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @main.command()
@@ -71,8 +71,8 @@ def make(folder: Path, clones: Path, *, changed: bool, only: Sequence[str]) -> N
             if case.after:
                 _write(case, clone, case.after, program_folder)
             for edit in case.edits:
-                _apply(program_folder, edit)
-            _commit(program_folder, "after")
+                edit.apply(program_folder)
+            _commit(program_folder, AFTER)
 
 
 @main.command()
@@ -87,8 +87,8 @@ def record(folder: Path, out: Path, only: Sequence[str], seconds: float) -> None
             print(f"{case.name}: has its change already; make it anew without --changed", flush=True)
             continue
         trace = out / f"{case.name}.json.gz"
-        options = ["--force", "-o", str(trace), "--plain-seconds", "4", "--watch-steps", "50"]
-        ended = run(place, place.command(profiled=options), {}, PATIENCE_SECONDS, out / f"{case.name}.log")
+        command = place.command(profiled=["--force", "-o", str(trace)])
+        ended = run(place, command, {}, PATIENCE_SECONDS, out / f"{case.name}.log")
         answer = out / f"{case.name}.report"
         reported = run(
             place,
@@ -133,21 +133,30 @@ def forecast(trace: Noted) -> Noted:
 @main.command()
 @click.argument("folder", type=FOLDER)
 @click.argument("out", type=FOLDER)
-@click.option("--minutes", default=0.5, show_default=True, help="Of turns, for each case.")
+@click.option("--turns", default=8, show_default=True, help="Processes of each version.")
 @only
 @seconds
-def measure(folder: Path, out: Path, minutes: float, only: Sequence[str], seconds: float) -> None:
+def measure(folder: Path, out: Path, turns: int, only: Sequence[str], seconds: float) -> None:
     """Let each program run in turns with and without the change of the thread."""
     for case, place in _in_time(folder, out, only, seconds):
-        answer = out / f"{case.name}.ab.json"
-        options = ["--base", "HEAD~1", "--no-trace", "--minutes", str(minutes), "--limit-percent", "1", "--force"]
-        command = [sys.executable, "-m", "pinprof", "ab", *options, "--json", str(answer), "--", *place.program.command]
-        ended = run(place, command, {}, PATIENCE_SECONDS + 60 * minutes, out / f"{case.name}.ab.log")
-        if not answer.exists():
-            print(f"{case.name}: {ended.last_line}", flush=True)
+        if AFTER not in _git(place.repository, "tag").split():
+            print(f"{case.name}: has no change; make it with --changed", flush=True)
             continue
-        _append(out / "measured.jsonl", {"case": case.name, "ab": json.loads(answer.read_text())})
-        print(f"{case.name:20} {ended.seconds:5.1f} s  {ended.last_line}", flush=True)
+        taken = in_turns(partial(step_ms, place, out / case.name), turns)
+        _git(place.repository, "checkout", "--quiet", AFTER)
+        if not taken.pairs_ms:
+            print(f"{case.name}: no version made steps; see {out / case.name}.*.log", flush=True)
+            continue
+        figures = {name: getattr(taken, name) for name in ("ratio", "range", "drift", "pairs_ms")}
+        _append(out / "measured.jsonl", {"case": case.name, "gpu": machine_of("cuda")["gpu"], **figures})
+        print(f"{case.name:20} {taken}", flush=True)
+
+
+def step_ms(place: Place, noted: Path, version: str) -> float | None:
+    """Return the mean regular step of a version in a process of its own, or None where it made none."""
+    _git(place.repository, "checkout", "--quiet", version)
+    _, stamps = run_hooked(place, TRUTH, noted.with_name(f"{noted.name}.{version}"), PATIENCE_SECONDS)
+    return truth_of_run(stamps).get("regular_ms") if stamps else None
 
 
 @main.command()
@@ -159,13 +168,7 @@ def keep(out: Path) -> None:
     for entry in _lines(out / "forecasts.jsonl"):
         forecasts.setdefault(entry.pop("case"), {"frozen": now, **_rounded(entry)})
     for entry in _lines(out / "measured.jsonl"):
-        answer = entry["ab"]
-        measured[entry["case"]] = {
-            "measured": now,
-            "gpu": answer["before"]["gpu"],
-            **{key: _rounded(answer[key]) for key in ("ratio", "range", "turns", "compared_by", "turn_count")},
-            "pairs_ms": [[_rounded(pair["before_ms"]), _rounded(pair["after_ms"])] for pair in answer["pairs"]],
-        }
+        measured[entry.pop("case")] = {"measured": now, **_rounded(entry)}
     for file, content in ((FORECASTS, forecasts), (MEASURED, measured)):
         write_whole(file, json.dumps(content, indent=1) + "\n")
 
@@ -187,7 +190,7 @@ def _lines(file: Path) -> list[Noted]:
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, DIGITS)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_rounded(item) for item in value]
     return {key: _rounded(item) for key, item in value.items()} if isinstance(value, dict) else value
 
@@ -220,17 +223,13 @@ def _write(case: Case, clone: Path, commit: str, folder: Path) -> None:
     for source, target in ((case.harness, "case"), ("stand_ins", "stand_ins")):
         (folder / f"{target}.py").write_text((HARNESSES / f"{source}.py").read_text())
     for edit in case.repairs:
-        _apply(folder, edit)
+        edit.apply(folder)
 
 
-def _apply(folder: Path, edit: Edit) -> None:
-    file = folder / edit.file
-    file.write_text("\n".join(edited(file.read_text().splitlines(), edit)[0]) + "\n")
-
-
-def _commit(folder: Path, message: str) -> None:
+def _commit(folder: Path, version: str) -> None:
     _git(folder, "add", "--all")
-    _git(folder, "-c", "user.name=exam", "-c", "user.email=exam@localhost", "commit", "--quiet", "-m", message)
+    _git(folder, "-c", "user.name=exam", "-c", "user.email=exam@localhost", "commit", "--quiet", "-m", version)
+    _git(folder, "tag", version)
 
 
 def _git(folder: Path, *words: str) -> str:

@@ -5,9 +5,8 @@ Run from the repository root:
     PYTHONPATH=. python scripts/fit_calibration.py add FOLDER MACHINE     rows of traces/estimates.json from a folder
     PYTHONPATH=. python scripts/fit_calibration.py judge                  errors on what was left out, as a table
 
-FOLDER is what a script like record_programs.py, record_launches.py or record_traces.py wrote, or holds traces of
-pinprof run, which measured their steps. A row has what the estimate looks at, and the step replayed at some costs of
-the profiler: so the fit needs no traces.
+FOLDER is what scripts/record.py wrote, or holds traces of pinprof run, which measured their steps. A row has what the
+estimate looks at, and the step replayed at some costs of the profiler: so the fit needs no traces.
 """
 
 import json

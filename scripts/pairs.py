@@ -13,7 +13,7 @@ from pinprof.workloads.catalogue import workload
 from pinprof.workloads.model import Build, device_batch, sizes, trainer
 from pinprof.workloads.model import Step as PlainStep
 from pinprof.workloads.waits import HOST_WORK_MS, WORKSPACE_ROWS, work_on_host
-from scripts.pair_programs import choices, moves, reads
+from scripts.pair_programs import choices, moves, of_ranks, reads
 from scripts.pair_programs.parts import Step
 
 Scenario = dict[str, str | bool]
@@ -29,6 +29,7 @@ KEEP_MEMORY: Scenario = {"drop_allocs": True}
 
 
 PairBuild = Callable[[torch.device, bool, float], Step]
+"""Prepares a program: device, whether it has the fix, sizes times so much."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Pair:
 
     name: str
     build: PairBuild
-    scenario: Scenario
+    scenario: Scenario | None
+    """None: nothing predicts what the fix brings."""
     looked_at: bool = False
 
 
@@ -147,6 +149,16 @@ PAIRS = (
     Pair("two_gpus_item", reads.two_gpus_item, NO_WAITS),
     Pair("everything_at_once", moves.everything_at_once, {**PIN_AND_GO_ON, **NO_WAITS}, looked_at=True),
 )
+
+RANK_PAIRS = (
+    Pair("logging_rank", of_ranks.logging_rank, NO_WAITS),
+    Pair("pageable_rank", of_ranks.pageable_rank, PIN_AND_GO_ON, looked_at=True),
+    Pair("pageable_ranks", of_ranks.pageable_ranks, PIN_AND_GO_ON),
+    Pair("averaged_loss", of_ranks.averaged_loss, NO_WAITS),
+    Pair("timed_parts_ranks", of_ranks.timed_parts, NO_WAITS),
+    Pair("sleeping_rank", of_ranks.sleeping_rank, None),
+)
+"""Jobs of several ranks: each is built in the process of a rank."""
 
 
 def pair(name: str) -> Pair:

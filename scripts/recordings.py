@@ -1,7 +1,7 @@
-"""What the scripts that record share: recording as users do it, processes of their own, windows, and the machine.
+"""What recording needs: processes of their own, windows without a profiler, small files, notes, and the machine.
 
-CUPTI slows a process for good once it is loaded, so each measurement has a process: all are forks of one that imports
-torch once and never starts the GPU. Files are as small as can be.
+CUPTI slows a process for good once it is loaded, so what is timed has a process, and is recorded last: all are forks
+of one that imports torch once and never starts the GPU.
 """
 
 import gzip
@@ -18,42 +18,53 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from datetime import datetime, timezone
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import click
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from pinprof.errors import PinprofError
 from pinprof.outputs import write_whole
 from scripts.pair_programs.parts import Step, synchronize
 
-PROFILER_WARM_UP, RECORDED_STEPS = 3, 6
+PROFILER_WARM_UP_STEPS = 3
 MOST_BYTES = 1_000_000  # of one file: the traces live in the repository
-
-out_argument = click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-only_option = click.option("--only", multiple=True, metavar="NAME", help="Take this one alone; may be repeated.")
-device_option = click.option("--device", default="cuda", show_default=True, help="cpu: to rehearse without a GPU.")
-scale_option = click.option("--scale", default=1.0, show_default=True, help="All sizes times this.")
-budget_option = click.option("--budget", default=500.0, show_default=True, help="Start nothing after these seconds.")
+ENDING_SECONDS = 5  # of a process that has sent what it returns, or nothing
 
 Noted = dict[str, Any]
 
 
-class Notes:
-    """The JSON file next to recordings: their machine, the command that made them, and an entry for each."""
+class FailedError(PinprofError, RuntimeError):
+    """What runs in a process of its own did not come to its end."""
 
-    def __init__(self, path: Path, key: str, order: Iterable[str] = ()) -> None:
+
+class Windows(NamedTuple):
+    """How a step is timed: windows after a warm-up, synchronized at both ends only."""
+
+    warm_up_steps: int
+    number: int
+    least_s: float
+    least_steps: int = 1
+
+    def measure(self, step: Step, device: torch.device) -> list[float]:
+        """Return the mean step of each window in ms; the step is warm already."""
+        return [window(step, device, self.least_s, self.least_steps) for _ in range(self.number)]
+
+
+class Notes:
+    """The JSON file next to recordings: facts of all of them, and an entry for each."""
+
+    def __init__(self, path: Path, key: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path, self._key, self._order = path, key, list(order)
+        self._path, self._key = path, key
         self.all: Noted = json.loads(path.read_text()) if path.exists() else {}
         self.entries: Noted = self.all.get(key, {})
 
     def keep(self, name: str, entry: object) -> None:
-        """Write the file with an entry; entries are in their order, or else as they came."""
+        """Write the file with an entry."""
         self.entries[name] = entry
-        if self._order:
-            self.entries = dict(sorted(self.entries.items(), key=lambda item: self._order.index(item[0])))
         self.save()
 
     def save(self, **facts: object) -> None:
@@ -63,112 +74,50 @@ class Notes:
         write_whole(self._path, json.dumps({**self.all, self._key: self.entries}, indent=2) + "\n")
 
 
-def record(
-    step: Callable[[], object],
-    device: torch.device,
-    path: Path,
-    steps: int = RECORDED_STEPS,
-    *,
-    stacks: bool = False,
-    memory: bool = False,
-) -> int:
-    """Record some steps as a user would, into a packed file; return its size.
+def in_processes(calls: Iterable[Callable[[], Any]], seconds: float) -> list[Any]:
+    """Call each in a process of its own, all at once; return what they return.
 
-    `stacks`: with stacks and shapes; `memory`: with memory and shapes.
+    Raises FailedError where one fails, or is not done in time. What they print goes nowhere.
     """
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
-    with profile(
-        activities=activities,
-        with_stack=stacks,
-        record_shapes=stacks or memory,
-        profile_memory=memory,
-        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=steps, repeat=1),
-    ) as profiler:
-        for _ in range(PROFILER_WARM_UP + steps):
-            step()
-            profiler.step()
-    raw = path.with_suffix("")
-    profiler.export_chrome_trace(str(raw))
-    size = write_packed(raw.read_bytes(), path)
-    raw.unlink()
-    return size
-
-
-def write_packed(text: bytes, path: Path) -> int:
-    """Write a trace as small as gzip can, without a date and the machine's name; return its size."""
-    text = re.sub(rb'"host_name": *"[^"]*"', b'"host_name": "recorder"', text)
-    packed = gzip.compress(text, compresslevel=9, mtime=0)
-    path.write_bytes(packed)
-    if len(packed) > MOST_BYTES:
-        print(f"warning: {path.name} has {len(packed):,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
-    return len(packed)
-
-
-def of_windows(means: Sequence[float]) -> dict[str, Any]:
-    """Return the mean steps of plain windows in ms with what is said of them."""
-    return {
-        "median": round(statistics.median(means), 4),
-        "min": round(min(means), 4),
-        "max": round(max(means), 4),
-        "windows": [round(mean, 4) for mean in means],
-    }
-
-
-def machine_of(device_name: str) -> dict[str, Any]:
-    """Return what there is to know of this machine."""
-    cuda = device_name.startswith("cuda")
-    return {
-        "gpu": torch.cuda.get_device_name() if cuda else None,
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "driver": _driver_version() if cuda else None,
-        "python": platform.python_version(),
-        "date": datetime.now(timezone.utc).date().isoformat(),
-    }
-
-
-def _driver_version() -> str | None:
-    """Return the GPU driver's version, or None where nvidia-smi does not say."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    query = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30).stdout.split()
-    return answer[0] if answer else None
-
-
-ENDING_SECONDS = 5  # of a process that sent nothing
-
-
-class Alone:
-    """Runs functions in processes of their own, each for a limited number of seconds."""
-
-    def __init__(self, start: str, seconds: float) -> None:
-        self._context: Any = multiprocessing.get_context(start)
-        self._seconds = seconds
-
-    def run(self, function: Callable[..., Any], *args: object) -> tuple[str | None, Any]:
-        """Return what went wrong or None, and what the function returned."""
-        receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=quietly, args=(sender, function, *args))
+    context: Any = multiprocessing.get_context("fork")
+    started = []
+    for call in calls:
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_send, args=(sender, call))
         process.start()
         sender.close()
-        try:
-            result = receiver.recv() if receiver.poll(self._seconds) else None
-        except EOFError:
-            result = None
-        process.join(self._seconds if result is not None else ENDING_SECONDS)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            return f"FAILED: {args} not done after {self._seconds} s", None
-        return None if result is not None else f"FAILED: {args} exit status {process.exitcode}", result
+        started.append((process, receiver))
+    deadline = time.monotonic() + seconds
+    try:
+        return [_received(process, receiver, deadline) for process, receiver in started]
+    finally:
+        for process, _ in started:
+            process.join(ENDING_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
 
 
-def quietly(sender: Any, function: Callable[..., Any], *args: object) -> None:
-    """Send what the function returns; what the programs print goes nowhere."""
+def _send(sender: Any, call: Callable[[], Any]) -> None:
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
-        sender.send(function(*args))
+        try:
+            sender.send((None, call()))
+        except Exception as error:  # noqa: BLE001  other people's programs may fail in any way
+            sender.send((f"{type(error).__name__}: {error}".partition("\n")[0], None))
+
+
+def _received(process: Any, receiver: Any, deadline: float) -> Any:
+    if not wait((receiver, process.sentinel), max(deadline - time.monotonic(), 0.0)):
+        process.kill()
+        raise FailedError("not done in time")
+    try:
+        problem, result = receiver.recv()
+    except EOFError:
+        process.join()
+        raise FailedError(f"exit status {process.exitcode}") from None
+    if problem:
+        raise FailedError(problem)
+    return result
 
 
 def warmed(step: Step, device: torch.device, steps: int) -> Step:
@@ -191,13 +140,79 @@ def window(step: Step, device: torch.device, least_seconds: float, least_steps: 
     return (time.perf_counter() - start) * 1000 / steps_made
 
 
-def in_words(windows: Noted) -> str:
-    """Return the mean steps of windows for the terminal."""
-    return f"{windows['median']:.3f} ({windows['min']:.3f} to {windows['max']:.3f})"
+def record(
+    step: Callable[[], object],
+    device: torch.device,
+    path: Path,
+    steps: int,
+    *,
+    stacks: bool = False,
+    memory: bool = False,
+) -> None:
+    """Record some steps as a user would, into a packed file.
+
+    `stacks`: with stacks and shapes; `memory`: with memory and shapes.
+    """
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+    with profile(
+        activities=activities,
+        with_stack=stacks,
+        record_shapes=stacks or memory,
+        profile_memory=memory,
+        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP_STEPS, active=steps, repeat=1),
+    ) as profiler:
+        for _ in range(PROFILER_WARM_UP_STEPS + steps):
+            step()
+            profiler.step()
+    raw = path.with_suffix("")
+    profiler.export_chrome_trace(str(raw))
+    write_packed(raw.read_bytes(), path)
+    raw.unlink()
 
 
-def end_with(failed: Sequence[str]) -> None:
-    """End a script: with status 1 if something failed."""
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-        sys.exit(1)
+def write_packed(text: bytes, path: Path) -> None:
+    """Write a trace as small as gzip can, without a date and the machine's name."""
+    text = re.sub(rb'"host_name": *"[^"]*"', b'"host_name": "recorder"', text)
+    packed = gzip.compress(text, compresslevel=9, mtime=0)
+    path.write_bytes(packed)
+    if len(packed) > MOST_BYTES:
+        print(f"warning: {path.name} has {len(packed):,} bytes, more than {MOST_BYTES:,}", file=sys.stderr)
+
+
+def of_windows(means: Sequence[float]) -> Noted:
+    """Return the mean steps of windows in ms with what is said of them."""
+    return {
+        "median": round(statistics.median(means), 4),
+        "min": round(min(means), 4),
+        "max": round(max(means), 4),
+        "windows": [round(mean, 4) for mean in means],
+    }
+
+
+def in_words(windows: Noted, digits: int = 3) -> str:
+    """Return the mean steps of windows for people."""
+    median, low, high = (f"{windows[name]:.{digits}f}" for name in ("median", "min", "max"))
+    return f"{median} ({low} to {high})"
+
+
+def machine_of(device_name: str) -> Noted:
+    """Return what there is to know of this machine."""
+    cuda = device_name.startswith("cuda")
+    return {
+        "gpu": torch.cuda.get_device_name() if cuda else None,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "driver": _driver_version() if cuda else None,
+        "python": platform.python_version(),
+        "date": datetime.now(timezone.utc).date().isoformat(),
+    }
+
+
+def _driver_version() -> str | None:
+    """Return the GPU driver's version, or None where nvidia-smi does not say."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    query = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30).stdout.split()
+    return answer[0] if answer else None

@@ -31,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="Write the expected texts anew; say why in the commit."
     )
+    parser.addoption(
+        "--recordings", action="store_true", help="Look at all recordings where a chosen few stand for them otherwise."
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,7 +48,11 @@ def pytest_xdist_setupnodes() -> None:
     share_warm_python()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("recordings"):
+        others = [item for item in items if item.get_closest_marker("recordings")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if not item.get_closest_marker("recordings")]
     items.sort(key=_recording)
     needy = [item for item in items if item.get_closest_marker("gpu")]
     if not needy:

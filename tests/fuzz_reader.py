@@ -51,50 +51,17 @@ BYTES_SHARE, MOST_CHANGES = 0.4, 6
 KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 ARGUMENTS = ("correlation", "stream", "device", "bytes", "fromDevice", "Collective name", "Process Group Ranks", "name")
 CATEGORIES = (
-    "kernel",
-    "gpu_memcpy",
-    "gpu_memset",
-    "cuda_runtime",
-    "cuda_driver",
-    "cpu_op",
-    "python_function",
-    "overhead",
+    *("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver"),
+    *("cpu_op", "python_function", "overhead"),
 )
-VALUES: tuple[Any, ...] = (
-    *(
-        None,
-        True,
-        0,
-        -1,
-        1,
-        7,
-        2**31,
-        2**63,
-        -(2**63),
-        1e308,
-        -0.0,
-        0.5,
-        "",
-        "0",
-        "0x1",
-        "-1",
-        "1e400",
-        "X",
-        "M",
-        [],
-        {},
-    ),
-    *(
-        [1],
-        {"a": 1},
-        "ProfilerStep#0",
-        "ProfilerStep#99999999999999999999",
-        "Memcpy HtoD (Pageable -> Device)",
-        "aten::item",
-    ),
-    *("train.py(3): step", "</script>", "\x1b[31m", "\u202e", "a" * 500, "cudaStreamSynchronize", "cudaMemcpyAsync"),
-    *("cudaEventRecord", "cudaStreamWaitEvent", "ncclDevKernel_AllReduce", "cudaGraphLaunch", "pinprof line 0"),
+TEXTS = (
+    *("", "0", "0x1", "-1", "1e400", "X", "M", "ProfilerStep#0", "ProfilerStep#99999999999999999999", "aten::item"),
+    *("Memcpy HtoD (Pageable -> Device)", "train.py(3): step", "</script>", "\x1b[31m", "\u202e", "a" * 500),
+    *("cudaStreamSynchronize", "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent", "cudaGraphLaunch"),
+    *("ncclDevKernel_AllReduce", "pinprof line 0"),
 )
+NUMBERS = (0, -1, 1, 7, 2**31, 2**63, -(2**63), 1e308, -0.0, 0.5)
+VALUES: tuple[Any, ...] = (None, True, *NUMBERS, *TEXTS, [], {}, [1], {"a": 1})
 """What is put in place of anything: nothing, too large, of another type, or of another meaning."""
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-import scripts.exam
 from scripts.exam import Exam, of_command, read
-from scripts.examination.processes import Ended, Place, run
+from scripts.examination.edits import Edit, PlaceError, edited
+from scripts.examination.processes import Ended, Hook, Place, run, run_hooked
 from scripts.examination.program import Program, UnknownProgramError
 from scripts.examination.programs import PROGRAMS, program
 from scripts.examination.verdict import median_of_runs, summary, table, truth_of_run, verdict
@@ -123,9 +123,10 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, took_s: float) -> None:
         self.ran: list[str] = []
         self._took_s, self._now_s = took_s, 0.0
-        monkeypatch.setattr(scripts.exam, "run", self.run)
+        monkeypatch.setattr("scripts.exam.run", self.run)
+        monkeypatch.setattr("scripts.examination.processes.run", self.run)
         monkeypatch.setattr("scripts.exam.time.perf_counter", lambda: self._now_s)
-        monkeypatch.setattr(scripts.exam, "machine_of", lambda _: {"gpu": "none"})
+        monkeypatch.setattr("scripts.exam.machine_of", lambda _: {"gpu": "none"})
 
     def run(self, _: Place, command: list[str], environment: dict[str, str], seconds: float, log: Path) -> Ended:
         """Write what a process would, unless its time is up."""
@@ -134,7 +135,10 @@ class Machine:
             trace = {"steps": steps, "syncs": {"sites": []}, "missing": [], "findings": []}
             Path(command[command.index("--json") + 1]).write_text(json.dumps({"traces": [trace]}))
             return Ended(0, 1.0, "")
-        self.ran.append(environment.get("EXAM_MODE", "pinprof"))
+        mode = environment.get("EXAM_MODE", "pinprof")
+        if mode == "lines":
+            return Ended(1, 0.0, "")
+        self.ran.append(mode)
         self._now_s += min(seconds, self._took_s)
         if seconds < self._took_s:
             return Ended(None, seconds, "epoch 1")
@@ -148,13 +152,9 @@ class Machine:
 OPTIONS = {
     "seconds": 1000.0,
     "traces_only": False,
-    "no_lines": True,
     "turns": 2,
     "jobs": 1,
-    "steps": 30,
     "repeat": 3,
-    "least_truth": 1.0,
-    "most_truth": 2.0,
     "patience": 100.0,
 }
 
@@ -278,14 +278,11 @@ WEIGHT = "import torch\nweight = torch.zeros(1, requires_grad=True)\noptimizer =
 
 def note(folder: Path, code: str, mode: str, marker: str, calls: int = 1) -> Any:
     """Run a script of these lines until 8 steps are noted, `calls` of the marker each, and return the note."""
-    place = Place(Program("script", "", ("script.py",)), folder)
+    place = Place(Program("script", "", ("script.py",), marker=marker, calls_per_step=calls), folder)
     (folder / "script.py").write_text(WEIGHT + code)
-    asked = {"EXAM_MODE": mode, "EXAM_OUT": str(folder / "noted"), "EXAM_STEPS": "8", "EXAM_LEAST_SECONDS": "0"}
-    asked |= {"EXAM_SECONDS": "30", "EXAM_MARKER": marker, "EXAM_CALLS_PER_STEP": str(calls)}
-    ended = run(place, place.command(), asked, 60.0, folder / "log")
+    ended, stamps = run_hooked(place, Hook(mode, 8, 0.0, 30.0), folder / "noted", 60.0)
     assert ended.status == 0, ended.tail
-    (file,) = folder.glob("noted.*.json")
-    return json.loads(file.read_text())
+    return stamps
 
 
 @pytest.mark.slow
@@ -324,6 +321,31 @@ def test_names_of_programs_are_told_apart() -> None:
     assert program("dcgan").calls_per_step == 2
     with pytest.raises(UnknownProgramError, match="there are: dcgan"):
         program("none")
+
+
+def test_a_program_gets_its_data_and_its_repairs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Machine(monkeypatch, took_s=10.0)
+    edits = (Edit("x.py", "batch = ", "256", "16"), Edit("x.py", "show(", "loss", "0", within="for "))
+    (tmp_path / "x.py").write_text("batch = 256\nshow(loss)\nfor x in y:\n    show(loss)\n")
+    place = Place(Program("one", "", ("x.py",), data=("tokens",), repairs=edits), tmp_path)
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        Exam(tmp_path / folder, OPTIONS).hold([place])
+        assert (tmp_path / "x.py").read_text() == "batch = 16\nshow(loss)\nfor x in y:\n    show(0)\n"
+    assert (tmp_path / "tokens.bin").exists()
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        (Edit("x.py", "show(", "loss", "0"), "2 lines"),
+        (Edit("x.py", "show(", "loss", "0", within="while"), "0 lines"),
+        (Edit("x.py", "batch = ", "64", "16"), "not exactly once"),
+    ],
+)
+def test_an_edit_fails_where_its_place_is_not_there_once(edit: Edit, why: str) -> None:
+    with pytest.raises(PlaceError, match=why):
+        edited(["batch = 256", "show(loss)", "for x in y:", "    show(loss)"], edit)
 
 
 def test_pinprof_stands_between_the_launcher_and_the_script() -> None:

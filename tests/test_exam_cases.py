@@ -10,10 +10,12 @@ from recordings import TRACES, json_of
 
 import scripts.exam_cases
 from pinprof.rules import rule_of
-from scripts.exam_cases import HARNESSES, forecast, main
+from scripts.exam_cases import FORECASTS, HARNESSES, MEASURED, forecast, main
 from scripts.examination.case_table import judged, table
 from scripts.examination.cases import CASES, Case
-from scripts.examination.planting import swap
+from scripts.examination.edits import Edit
+from scripts.examination.processes import Hook
+from scripts.examination.turns import Turns, in_turns
 
 ITEM = Case("items", "someone#1", "", "", "nanogpt", (), "a wait", ("PIN201",), "5 %", where=("train.py",))
 
@@ -66,6 +68,13 @@ def test_a_case_without_a_measurement_has_its_forecast_in_the_table() -> None:
     assert not any("forecast" in line for line in lines[3:])
 
 
+def test_the_page_of_the_cases_has_what_was_forecast_and_measured() -> None:
+    forecasts, measured = (json.loads(file.read_text()) for file in (FORECASTS, MEASURED))
+    lines = table(forecasts, measured).splitlines()
+    assert set(lines) <= set((TRACES / "CASES.md").read_text().splitlines())
+    assert len(lines) > len(CASES)
+
+
 def test_each_case_has_its_harness_and_rules_that_exist() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
     for case in CASES:
@@ -87,16 +96,69 @@ def test_a_kept_forecast_is_never_changed(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_program_is_written_before_and_after_its_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edit = swap("sys.argv[0] = ", "train.py", "other.py", file="case.py")
+    edit = Edit("case.py", "sys.argv[0] = ", "train.py", "other.py")
     monkeypatch.setattr(scripts.exam_cases, "NAMED", {"items": replace(ITEM, edits=(edit,))})
     make = ["make", str(tmp_path), "--clones", str(tmp_path), "--only", "items", "--changed"]
     CliRunner().invoke(main, make, catch_exceptions=False)
-    shows = [["git", "show", f"{commit}:case.py"] for commit in ("HEAD~1", "HEAD")]
+    shows = [["git", "show", f"{version}:case.py"] for version in ("before", "after")]
     before, after = (
         subprocess.run(show, cwd=tmp_path / "items", capture_output=True, text=True, check=True) for show in shows
     )
     assert before.stdout == (HARNESSES / f"{ITEM.harness}.py").read_text()
     assert after.stdout == before.stdout.replace('sys.argv[0] = "train.py"', 'sys.argv[0] = "other.py"')
+
+
+def test_versions_run_in_turns_whose_order_changes() -> None:
+    ran: list[str] = []
+
+    def run(version: str) -> float | None:
+        ran.append(version)
+        if len(ran) == 3:
+            return None
+        return len(ran) + (100.0 if version == "before" else 90.0)  # each run takes 1 ms longer than the one before
+
+    taken = in_turns(run, 3)
+    assert ran == ["before", "after", "after", "before", "before", "after"]
+    assert taken.pairs_ms == ((101.0, 92.0), (105.0, 96.0))  # the second turn has none
+
+
+def test_the_range_of_turns_holds_the_median_in_95_of_100() -> None:
+    turns = Turns(tuple((10.0, 9.0 + number / 10) for number in range(8)))
+    assert turns.ratio == pytest.approx(0.935)
+    assert turns.range == pytest.approx((0.9, 0.97))  # all eight: 99 %; the seven inner ones hold it in 93 %
+    assert Turns(turns.pairs_ms * 2).range == pytest.approx((0.91, 0.96))  # four of 16 on each side: 98 %; five, 92 %
+    assert turns.drift == pytest.approx(0.1 / 9.0)
+    assert str(turns) == "10.00 -> 9.35 ms, 6.5 % saved (3.0 to 10.0); 8 turns, drift 1.1 %"
+    few = Turns(turns.pairs_ms[:5])
+    assert few.range is None
+    assert "8.0 % saved (too few turns); 5 turns" in str(few)
+
+
+@pytest.mark.slow
+def test_both_versions_are_measured_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = replace(ITEM, harness="program", edits=(Edit("case.py", "NAP_S = ", "0.02", "0.01"),))
+    monkeypatch.setattr(scripts.exam_cases, "NAMED", {"items": case})
+    monkeypatch.setattr(scripts.exam_cases, "HARNESSES", tmp_path)
+    monkeypatch.setattr(scripts.exam_cases, "TRUTH", Hook("truth", 20, 0.0, 9.0))
+    monkeypatch.setattr(scripts.exam_cases, "machine_of", lambda _: {"gpu": "none"})
+    (tmp_path / "stand_ins.py").touch()
+    (tmp_path / "program.py").write_text(SLEEPER)
+    for line in ("make {0}/made --clones {0} --changed", "measure {0}/made {0}/out --turns 1"):
+        words = [*line.format(tmp_path).split(), "--only", "items"]
+        assert CliRunner().invoke(main, words, catch_exceptions=False).exit_code == 0
+    (line,) = (tmp_path / "out/measured.jsonl").read_text().splitlines()
+    measured = json.loads(line)
+    assert (measured["case"], measured["gpu"], measured["range"]) == ("items", "none", None)
+    assert measured["ratio"] < 0.9
+
+
+SLEEPER = """import time, torch
+optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+NAP_S = 0.02
+while True:
+    time.sleep(NAP_S)
+    optimizer.step()
+"""
 
 
 def test_a_forecast_has_what_the_report_says() -> None:

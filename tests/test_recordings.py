@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import pytest
-from recordings import TRACES, WORKLOADS, analysis_of, mostly_slow
+from recordings import TRACES, WORKLOADS, analysis_of, each_recording
 
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
@@ -73,7 +73,7 @@ def swept(inside: list[Range], under: list[Range] | None = None) -> int:
     return total
 
 
-@pytest.mark.parametrize("name", mostly_slow(FILES, str))
+@pytest.mark.parametrize("name", each_recording(FILES, str))
 def test_busy_and_idle_time_equal_a_sweep_over_the_raw_events(name: str) -> None:
     (gpu,) = loaded(name).profile.gpus
     device = known(gpu.time)
@@ -85,7 +85,7 @@ def test_busy_and_idle_time_equal_a_sweep_over_the_raw_events(name: str) -> None
     assert sum(time for _, time in known(gpu.idle_by_cause)) == device.idle_ns
 
 
-@pytest.mark.parametrize("name", mostly_slow(FILES, str))
+@pytest.mark.parametrize("name", each_recording(FILES, str))
 def test_overlap_equals_a_sweep_over_the_raw_events(name: str) -> None:
     profile = loaded(name).profile
     copies, kernels = raw_ranges(name, "gpu_memcpy"), raw_ranges(name, "kernel")
@@ -94,7 +94,7 @@ def test_overlap_equals_a_sweep_over_the_raw_events(name: str) -> None:
     assert sum(known(exposed.exposed_ns) for exposed in profile.exposed) == swept(copies) - swept(copies, kernels)
 
 
-@pytest.mark.parametrize("name", mostly_slow(FILES, str))
+@pytest.mark.parametrize("name", each_recording(FILES, str))
 def test_copies_equal_the_raw_events(name: str) -> None:
     groups = loaded(name).profile.copies
     copied, hidden = [known(group.copied) for group in groups], [known(group.hidden) for group in groups]
@@ -105,7 +105,7 @@ def test_copies_equal_the_raw_events(name: str) -> None:
     assert [group.overlapped_ns + group.exposed_ns for group in hidden] == [group.time_ns for group in copied]
 
 
-@pytest.mark.parametrize("name", mostly_slow(FILES, str))
+@pytest.mark.parametrize("name", each_recording(FILES, str))
 def test_the_parts_of_every_stall_add_up_and_bubbles_are_no_longer_than_the_idle_time(name: str) -> None:
     details = loaded(name).details
     stalls, idle_ns = details.syncs.stalls, sum(device.idle_ns for device in details.devices)
@@ -116,13 +116,13 @@ def test_the_parts_of_every_stall_add_up_and_bubbles_are_no_longer_than_the_idle
     assert sum(site.total.idle_ns for site in details.syncs.sites) <= idle_ns
 
 
-@pytest.mark.parametrize("name", mostly_slow(FILES, str))
+@pytest.mark.parametrize("name", each_recording(FILES, str))
 def test_the_profilers_own_synchronize_is_found_once(name: str) -> None:
     sites = loaded(name).profile.sites
     assert sum(known(site.total).count for site in sites if site.verdict == "profiler") == 1
 
 
-@pytest.mark.parametrize("name", mostly_slow(FILES, str))
+@pytest.mark.parametrize("name", each_recording(FILES, str))
 def test_every_launch_of_a_step_is_linked(name: str) -> None:
     trace, profile = loaded(name).trace, loaded(name).profile
     assert profile.skipped == {}

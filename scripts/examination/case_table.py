@@ -51,7 +51,7 @@ class Judged:
 
 
 def judged(case: Case, forecast: Noted, measured: Noted | None) -> Judged:
-    """Hold the frozen forecast of a case to what `pinprof ab` measured."""
+    """Hold the frozen forecast of a case to what was measured in turns."""
     step_ms = forecast["step_ms"] or forecast["traced_ms"]
     own = [finding for finding in forecast["findings"] if _names(case, finding)]
     savings = [finding["saving_ms"] or 0.0 for finding in own]

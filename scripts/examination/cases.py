@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scripts.examination.planting import Edit, swap
+from scripts.examination.edits import Edit
 from scripts.examination.program import Program
 
 
@@ -50,8 +50,8 @@ TORCHBENCH_FILES = (
     *("torchbenchmark/util/model.py", "torchbenchmark/tasks.py"),
 )
 TORCHBENCH_GRAPH = (
-    swap("OPTIONS = ", "[]", '["--cudagraph"]', file="case.py"),
-    swap("self.optimizer = optim.Adam(", "parameters()", "parameters(), capturable=True", file=TORCHBENCH),
+    Edit("case.py", "OPTIONS = ", "[]", '["--cudagraph"]'),
+    Edit(TORCHBENCH, "self.optimizer = optim.Adam(", "parameters()", "parameters(), capturable=True"),
 )
 
 CASES = (
@@ -132,7 +132,7 @@ CASES = (
         ("PIN201",),
         "“increase training speed”",
         after="038db65",
-        repairs=(swap("range=(-1, 1)", "range", "value_range", file=TRAIN),),
+        repairs=(Edit(TRAIN, "range=(-1, 1)", "range", "value_range"),),
         cut="pictures of 64 by 64",
     ),
     Case(
@@ -146,11 +146,11 @@ CASES = (
         ("PIN602",),
         "“clearly faster”",
         edits=(
-            swap(
+            Edit(
+                "trainer/train_full_sft.py",
                 "optimizer = optim.AdamW(",
                 "lr=args.learning_rate",
                 "lr=args.learning_rate, fused=('cuda' in args.device)",
-                file="trainer/train_full_sft.py",
             ),
         ),
     ),
@@ -165,8 +165,8 @@ CASES = (
         ("PIN101", "PIN102", "PIN104"),
         "1.5 times",
         edits=(
-            swap("x=x.to(", "x.to(self.device)", "x.pin_memory().to(self.device, non_blocking=True)", file=TRAIN),
-            swap("y=y.to(", "y.to(self.device)", "y.pin_memory().to(self.device, non_blocking=True)", file=TRAIN),
+            Edit(TRAIN, "x=x.to(", "x.to(self.device)", "x.pin_memory().to(self.device, non_blocking=True)"),
+            Edit(TRAIN, "y=y.to(", "y.to(self.device)", "y.pin_memory().to(self.device, non_blocking=True)"),
         ),
         cut="2,000 rows, batches of 16",
     ),
@@ -180,7 +180,7 @@ CASES = (
         "empty_cache() in each step",
         ("PIN303",),
         "“training slowdowns”",
-        edits=(swap("EMPTIES_CACHE_EVERY = ", "1", "None", file="case.py"),),
+        edits=(Edit("case.py", "EMPTIES_CACHE_EVERY = ", "1", "None"),),
         cut="GPT-2, today's Trainer with torch_empty_cache_steps=1",
     ),
     Case(
@@ -193,7 +193,7 @@ CASES = (
         "grid sizes copied from the host",
         ("PIN209", "PIN101", "PIN102"),
         "not told; 163 ms before",
-        edits=(swap("APPLIED = ", "False", "True", file="case.py"),),
+        edits=(Edit("case.py", "APPLIED = ", "False", "True"),),
     ),
     Case(
         "maskrcnn_graph",
@@ -205,7 +205,7 @@ CASES = (
         "the GPU waits for launches of the backbone",
         ("PIN601",),
         "1.70 times",
-        edits=(swap("APPLIED = ", "False", "True", file="case.py"),),
+        edits=(Edit("case.py", "APPLIED = ", "False", "True"),),
         cut="torchvision's",
     ),
     Case(
@@ -219,12 +219,12 @@ CASES = (
         ("PIN210",),
         "25 %",
         edits=(
-            swap(
+            Edit(
+                "utils/trainer.py",
                 "torch.cuda.synchronize(",
                 "torch.cuda.synchronize(self.device)",
                 "pass",
                 within="for batch in training_loader",
-                file="utils/trainer.py",
             ),
         ),
     ),
@@ -252,20 +252,20 @@ CASES = (
         ("PIN607",),
         "no improvement, 1 % worse",
         repairs=(
-            swap(
+            Edit(
+                "pytorch_tools/fit_wrapper/wrapper.py",
                 "self.state.optimizer.zero_grad()",
                 "zero_grad()",
                 "zero_grad(set_to_none=False)",
-                file="pytorch_tools/fit_wrapper/wrapper.py",
             ),
-            swap("elif not isinstance(p", "collections.", "collections.abc.", file="pytorch_tools/utils/misc.py"),
+            Edit("pytorch_tools/utils/misc.py", "elif not isinstance(p", "collections.", "collections.abc."),
         ),
         edits=(
-            swap(
+            Edit(
+                "pytorch_tools/fit_wrapper/wrapper.py",
                 "self.state.optimizer.zero_grad(",
                 "set_to_none=False",
                 "set_to_none=True",
-                file="pytorch_tools/fit_wrapper/wrapper.py",
             ),
         ),
         negative=True,
@@ -308,10 +308,10 @@ CASES = (
         ("PIN611", "PIN607"),
         "“doesn't do much for run time”",
         repairs=(
-            swap("self.optimizer.zero_grad()", "zero_grad()", "zero_grad(set_to_none=False)", file=NNUNET),
-            swap("super().__init__(optimizer", ", False)", ")", file="nnunetv2/training/lr_scheduler/polylr.py"),
+            Edit(NNUNET, "self.optimizer.zero_grad()", "zero_grad()", "zero_grad(set_to_none=False)"),
+            Edit("nnunetv2/training/lr_scheduler/polylr.py", "super().__init__(optimizer", ", False)", ")"),
         ),
-        edits=(swap("self.optimizer.zero_grad(", "set_to_none=False", "set_to_none=True", file=NNUNET),),
+        edits=(Edit(NNUNET, "self.optimizer.zero_grad(", "set_to_none=False", "set_to_none=True"),),
         files=(".py",),
         negative=True,
     ),
@@ -326,28 +326,23 @@ CASES = (
         ("PIN101", "PIN102", "PIN104"),
         "“might even be making things worse”",
         repairs=(
-            swap("batch_size : int = ", "8", "1", file=GPT2),
-            swap("sequence_length : int = ", "64*1024", "12*1024", file=GPT2),
-            swap("num_iterations : int = ", "1875", "100_000", file=GPT2),
-            swap("val_loss_every : int = ", "125", "0", file=GPT2),
-            swap("val_tokens : int = ", "10485760", "12*1024", file=GPT2),
-            swap("result = subprocess.run(", "'nvidia-smi'", "'true'", file=GPT2),
-            swap("logdir = ", "logs/", "out/", file=GPT2),
-            swap("logfile = 'logs", "logs/", "out/", file=GPT2),
+            Edit(GPT2, "batch_size : int = ", "8", "1"),
+            Edit(GPT2, "sequence_length : int = ", "64*1024", "12*1024"),
+            Edit(GPT2, "num_iterations : int = ", "1875", "100_000"),
+            Edit(GPT2, "val_loss_every : int = ", "125", "0"),
+            Edit(GPT2, "val_tokens : int = ", "10485760", "12*1024"),
+            Edit(GPT2, "result = subprocess.run(", "'nvidia-smi'", "'true'"),
+            Edit(GPT2, "logdir = ", "logs/", "out/"),
+            Edit(GPT2, "logfile = 'logs", "logs/", "out/"),
         ),
         edits=(
-            swap(
+            Edit(
+                GPT2,
                 "buf = torch.tensor(",
                 "buf.astype(np.int32), dtype=torch.long)",
                 "buf.astype(np.int64), dtype=torch.long).pin_memory()",  # torch 2.11 pins no tensor made of an array
-                file=GPT2,
             ),
-            swap(
-                "return x.cuda()",
-                "x.cuda(), y.cuda()",
-                "x.cuda(non_blocking=True), y.cuda(non_blocking=True)",
-                file=GPT2,
-            ),
+            Edit(GPT2, "return x.cuda()", "x.cuda(), y.cuda()", "x.cuda(non_blocking=True), y.cuda(non_blocking=True)"),
         ),
         cut="one GPU, not compiled, full causal attention, 12,288 tokens",
         files=(GPT2,),
@@ -377,8 +372,8 @@ CASES = (
         "batches are not pinned",
         ("PIN101", "PIN102", "PIN104", "PIN105"),
         "“didn't see any change of run time”",
-        repairs=(swap("img_noisy = random_noise(", "seed=", "rng=", file="code/data/dataset_utils.py"),),
-        edits=(swap("kwargs = ", "'pin_memory': False", "'pin_memory': True", file="code/train.py"),),
+        repairs=(Edit("code/data/dataset_utils.py", "img_noisy = random_noise(", "seed=", "rng="),),
+        edits=(Edit("code/train.py", "kwargs = ", "'pin_memory': False", "'pin_memory': True"),),
         cut="all pictures labelled, batches of 32",
         files=(".py",),
         where=("train.py",),

@@ -1,6 +1,7 @@
 """Runs an examined program in a process group of its own, keeps its last lines and time, and leaves nothing behind."""
 
 import fcntl
+import json
 import os
 import pty
 import signal
@@ -13,15 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.examination.made_up import HUB
 from scripts.examination.program import Program
 
 TERMINAL_SIZE = 24, 80  # rows, columns
 TAIL_BYTES = 3000
+START_SECONDS = 60  # of a program, until its first steps
 ENDING_SECONDS = 5  # of what still writes a trace when its time is up
 HOOKS = Path(__file__).parent / "hooks"
 PROJECT = Path(__file__).parents[2]
+
+Noted = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,19 @@ class Place:
             return [sys.executable, *run, *self.program.launcher, *self.program.command]
         return [sys.executable, *self.program.launcher, *run, *self.program.command]
 
-    def asked(self, command: str, options: Sequence[str]) -> list[str]:
-        """Return a command of pinprof, with its options, that runs the program."""
-        return [sys.executable, "-m", "pinprof", command, *options, *self.program.command]
+
+@dataclass(frozen=True)
+class Hook:
+    """What a hook notes, and when it ends the program.
+
+    Mode `truth` notes the ends of steps, `lines` the lines that wait. The program is ended after `steps`, but not
+    before the least, nor after the most seconds.
+    """
+
+    mode: str
+    steps: int
+    least_s: float
+    most_s: float
 
 
 def run(place: Place, command: Sequence[str], environment: Mapping[str, str], seconds: float, log: Path) -> Ended:
@@ -97,6 +112,29 @@ def run(place: Place, command: Sequence[str], environment: Mapping[str, str], se
         )
         status = wait(process, seconds)
     return Ended(status, time.perf_counter() - began, log.read_bytes()[-TAIL_BYTES:].decode(errors="replace"))
+
+
+def run_hooked(place: Place, hook: Hook, noted: Path, seconds: float) -> tuple[Ended, Noted | None]:
+    """Run a program with a hook; return what the first of its processes noted that made steps.
+
+    `noted` begins the names of the files.
+    """
+    environment = {
+        "EXAM_MODE": hook.mode,
+        "EXAM_OUT": str(noted),
+        "EXAM_STEPS": str(hook.steps),
+        "EXAM_LEAST_SECONDS": str(hook.least_s),
+        "EXAM_SECONDS": str(hook.most_s),
+        "EXAM_MARKER": place.program.marker,
+        "EXAM_CALLS_PER_STEP": str(place.program.calls_per_step),
+    }
+    longest = min(START_SECONDS + hook.most_s, seconds)
+    ended = run(place, place.command(), environment, longest, noted.with_name(f"{noted.name}.log"))
+    files = sorted(noted.parent.glob(f"{noted.name}.*.json"))
+    stamps: Noted | None = json.loads(files[0].read_text()) if files else None
+    for file in files:
+        file.unlink()
+    return ended, stamps
 
 
 def wait(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:

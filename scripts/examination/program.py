@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pinprof.errors import PinprofError
-from scripts.examination.planting import Edit
+from scripts.examination.edits import Edit
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Program:
     reads, `maker@place` where the place matters. A step ends with each `calls_per_step`-th call of `marker`.
     `terminal`: it asks its terminal for its size. `unchecked`: torchvision does not compare checksums, which
     made-up data cannot have. `launcher` stands between `python` and the command. `repairs` let it run with the
-    libraries of today, on a small machine: they are not faults, and are committed with its repository.
+    libraries of today, on a small machine.
     """
 
     name: str

@@ -1,7 +1,6 @@
 """Programs of several ranks, before and after a fix: data-parallel training in which one rank holds up the others."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -19,9 +18,6 @@ from scripts.pair_programs.parts import (
     scaled,
     small_layers,
 )
-
-RankBuild = Callable[[torch.device, bool, float], Step]
-"""Prepares one rank's program: device, whether it has the fix, sizes times so much."""
 
 NAP_SECONDS = 0.02
 

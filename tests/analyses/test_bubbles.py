@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recordings import OF_OTHERS, RECORDINGS, mostly_slow, recorded_details
+from recordings import OF_OTHERS, RECORDINGS, each_recording, recorded_details
 
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
 from pinprof.analyses.syncs import Stalls
@@ -16,7 +16,7 @@ SYNC_BUBBLE = IDLE_CAUSES.index("sync_bubble")
 FOR_OTHERS = IDLE_CAUSES.index("input_wait"), IDLE_CAUSES.index("communication_wait")
 """What the host may spend most of a gap after a wait with."""
 
-every_recording = pytest.mark.parametrize("path", mostly_slow([*RECORDINGS, *OF_OTHERS]))
+every_recording = pytest.mark.parametrize("path", each_recording([*RECORDINGS, *OF_OTHERS]))
 
 
 def measured(path: Path) -> tuple[Trace, Stalls, tuple[IdleGaps, ...]]:
@@ -59,7 +59,7 @@ def test_idle_time_of_stalls_is_that_of_their_bubbles_and_within_calls_that_hold
         assert stalls.idle_ns[mine].sum() == stalls.bubble_ns[mine].sum() + beside
 
 
-@pytest.mark.slow
+@pytest.mark.recordings
 def test_there_are_recordings_with_bubbles_with_work_in_flight_and_of_several_gpus() -> None:
     ours = [measured(path) for path in RECORDINGS]
     assert len(ours) >= 80

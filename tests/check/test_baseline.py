@@ -19,7 +19,7 @@ from check_traces import (
 )
 from detector import WAITS, detector
 from fitting import fitting
-from recordings import WORKLOADS, analysis_of, mostly_slow
+from recordings import WORKLOADS, analysis_of, each_recording
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.check.baseline import BaselineTrace, match_traces, read_baseline, remarks_on
@@ -45,7 +45,7 @@ def test_a_trace_is_no_worse_than_itself(tmp_path: Path) -> None:
     assert len(result.verdicts) == len(QUANTITIES) + 1  # that on new waits
 
 
-@pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
+@pytest.mark.parametrize("path", each_recording(WORKLOADS))
 def test_a_recorded_trace_is_no_worse_than_itself(tmp_path: Path, path: Path) -> None:
     analysis = analysis_of(path)
     report = tmp_path / "baseline.json"

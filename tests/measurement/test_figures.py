@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_line import copying_trace
 from fitting import fitting
-from recordings import ROOT, WORKLOADS, analysis_of, mostly_slow
+from recordings import ROOT, WORKLOADS, analysis_of, each_recording
 
 from pinprof.comparison import compare
 from pinprof.measurement import figures
@@ -19,7 +19,7 @@ from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.json import traces_to_json
 from pinprof.units import ms
 
-every_recording = pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
+every_recording = pytest.mark.parametrize("path", each_recording(WORKLOADS))
 
 
 def test_each_figure_has_a_name_and_a_place_of_its_own_and_is_withheld_by_kinds_that_there_are() -> None:

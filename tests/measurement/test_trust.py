@@ -14,7 +14,7 @@ from recordings import (
     ON_THE_HOST,
     RECORDINGS,
     TRACES,
-    mostly_slow,
+    each_recording,
     recorded_details,
     recorded_profile,
 )
@@ -440,7 +440,7 @@ def test_half_an_hour_between_steps_is_a_step_unlike_the_others_and_no_second_re
     assert entries(after_a_pause(HOUR_US // 2)).keys() - ALWAYS_RIGHT == {"irregular_steps"}
 
 
-@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
+@pytest.mark.parametrize("path", each_recording(RECORDINGS))
 def test_our_recordings_raise_no_false_alarm(path: Path) -> None:
     unlike = {"irregular_steps"} if path.name in ONE_STEP_UNLIKE else set()
     unlike |= {"shared_gpu"} if path.name in NOT_ALONE else set()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from recordings import OF_A_GPU, TRACES, analysis_of, mostly_slow, recorded_details
+from recordings import OF_A_GPU, TRACES, analysis_of, each_recording, recorded_details
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.details import details_of
@@ -172,7 +172,7 @@ def test_edits_of_other_steps_than_those_replayed_change_nothing(tmp_path: Path)
     assert replay.run(programs) == replay.run(replay.programs)
 
 
-@pytest.mark.parametrize("path", mostly_slow(OF_A_GPU))
+@pytest.mark.parametrize("path", each_recording(OF_A_GPU))
 def test_a_recording_that_is_not_changed_predicts_its_step(path: Path) -> None:
     """Also where the replay takes longer than the measured step: by 7 % of e2.blocking."""
     replay = Replay([recorded_details(path)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from recordings import OF_A_GPU, TRACES, mostly_slow, trace_of
+from recordings import OF_A_GPU, each_recording, trace_of
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
@@ -50,13 +50,7 @@ def worst(trace: Trace) -> float:
     return float(max(differences.max(), last_call) / recorded.max())
 
 
-STAGES_LATE = TRACES / "experiments" / "e10.prefetcher-pageable.json.gz"
-"""Pageable copies on a stream that waits for another one."""
-
-
-@pytest.mark.parametrize(
-    "path", [STAGES_LATE, *mostly_slow([path for path in OF_A_GPU if path != STAGES_LATE])], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", each_recording(OF_A_GPU))
 def test_the_unchanged_replay_ends_as_recorded_on_host_and_gpu(path: Path) -> None:
     assert worst(trace_of(path)) <= TOLERATED
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordings import RECORDINGS, analysis_of, full_text_of, json_of, mostly_slow, page_of
+from recordings import RECORDINGS, analysis_of, each_recording, full_text_of, json_of, page_of
 
 from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST
@@ -164,7 +164,7 @@ def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[st
             yield f"the {name} report names findings in another order: {[rule for rule, _ in shown]}"
 
 
-@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
+@pytest.mark.parametrize("path", each_recording(RECORDINGS))
 def test_no_report_contradicts_itself(path: Path) -> None:
     whole = json.loads(json_of(path))["traces"][0]
     assert contradictions(whole) + disagreements(path, whole) == []

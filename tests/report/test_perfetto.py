@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_checker import Event, events_of, loaded, names_of, shown, slices_by_track
-from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
+from recordings import RECORDINGS, TRACES, analysis_of, each_recording
 from trace_builder import AUTOGRAD, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
@@ -98,7 +98,7 @@ def total_ns(slices: list[Event]) -> int:
 # Every recording
 
 
-@pytest.mark.parametrize("name", mostly_slow(MANY, str))
+@pytest.mark.parametrize("name", each_recording(MANY, str))
 def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
     perfetto = recorded(name) if name in SOME else exported(TRACES / name, analysis_of(TRACES / name))
     assert perfetto.events[: len(perfetto.original)] == perfetto.original
@@ -113,7 +113,7 @@ def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
     assert {tid for _, tid in tracks} == names_of(perfetto.own, perfetto.pid).keys()
 
 
-@pytest.mark.parametrize("name", mostly_slow(SOME, str))
+@pytest.mark.parametrize("name", each_recording(SOME, str))
 def test_what_is_shown_adds_up_to_what_was_measured(name: str) -> None:
     perfetto = recorded(name)
     details, withheld = perfetto.analysis.details, perfetto.profile.withheld
@@ -130,7 +130,7 @@ def test_what_is_shown_adds_up_to_what_was_measured(name: str) -> None:
         assert total_ns(slices) == (0 if withheld.busy else lasts[lasts >= SHORT_GAP_NS].sum())
 
 
-@pytest.mark.parametrize("name", mostly_slow(SOME[::4], str))
+@pytest.mark.parametrize("name", each_recording(SOME[::4], str))
 def test_the_export_measures_as_the_trace_does(name: str, tmp_path: Path) -> None:
     perfetto = recorded(name)
     file, made = tmp_path / "again.json", (TRACES / name).stat()

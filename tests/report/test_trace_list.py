@@ -97,7 +97,9 @@ def test_of_several_files_of_which_one_is_a_trace_that_is_reported(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", ["launches", "pairs", "rules"])
+@pytest.mark.parametrize(
+    "folder", ["rules", *(pytest.param(name, marks=pytest.mark.recordings) for name in ("launches", "pairs"))]
+)
 def test_folders_of_recordings_fit_a_hundred_columns(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     result = invoke("report", TRACES / folder)

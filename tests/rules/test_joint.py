@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow
+from recordings import RECORDINGS, TRACES, analysis_of, each_recording
 from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
@@ -19,7 +19,7 @@ def best(findings: Findings) -> Saving:
     return max(savings, key=lambda saving: saving.saving_ns)
 
 
-@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
+@pytest.mark.parametrize("path", each_recording(RECORDINGS))
 def test_all_findings_bring_no_less_than_one_of_them(path: Path) -> None:
     findings = analysis_of(path).findings
     if findings.joint is None:

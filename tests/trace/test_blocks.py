@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recordings import OF_OTHERS, TRACES, WORKLOADS, mostly_slow
+from recordings import OF_OTHERS, TRACES, WORKLOADS, each_recording
 
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
@@ -96,7 +96,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1500)
 
 
-@pytest.mark.parametrize("path", mostly_slow([*WORKLOADS, *OF_OTHERS]))
+@pytest.mark.parametrize("path", each_recording([*WORKLOADS, *OF_OTHERS]))
 def test_recordings_read_the_same_in_blocks_and_in_one_piece(path: Path) -> None:
     expected = in_one_piece(path)
     assert_same(read_trace(path), expected)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recordings import CORPUS, OF_OTHERS, WORKLOADS, mostly_slow, trace_of
+from recordings import CORPUS, OF_OTHERS, WORKLOADS, each_recording, trace_of
 
 from pinprof.errors import TraceError
 from pinprof.trace import read_trace
@@ -31,7 +31,7 @@ TABLES = {
 }
 """Table of each category."""
 
-every_trace = pytest.mark.parametrize("path", mostly_slow([*WORKLOADS, *OF_OTHERS]))
+every_trace = pytest.mark.parametrize("path", each_recording([*WORKLOADS, *OF_OTHERS]))
 with_the_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"{CORPUS.parent.name}/{CORPUS.name} is missing")
 
 

@@ -20,7 +20,7 @@ def test_mutated_traces_are_reported_on_or_refused(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     runs = next(line for line in done.stderr.splitlines() if "number_of_executed_units" in line)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from analysed import analysed
 from detector import WAITS, detector
-from recordings import TRACES, analysis_of, mostly_slow
+from recordings import TRACES, analysis_of, each_recording
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis
@@ -129,7 +129,7 @@ def test_a_trace_without_anything_has_no_tables(tmp_path: Path) -> None:
     assert grids_of(analysis) == []
 
 
-@pytest.mark.parametrize("name", mostly_slow(sorted(path.name for path in TRACES.glob("*.json.gz")), str))
+@pytest.mark.parametrize("name", each_recording(sorted(path.name for path in TRACES.glob("*.json.gz")), str))
 def test_the_sums_are_those_of_the_report(name: str) -> None:
     analysis = analysis_of(TRACES / name)
     profile = analysis.profile

@@ -10,7 +10,7 @@ import pytest
 from analysed import analysed
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import WORKLOADS, analysis_of, mostly_slow
+from recordings import WORKLOADS, analysis_of, each_recording
 from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof import hues
@@ -445,7 +445,7 @@ def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
     assert hovers(analysis, "kernel") == ["<b>k</b><br>5.00 µs, from 0 ns on<br>stream 7 of GPU 0"]
 
 
-@pytest.mark.parametrize("path", mostly_slow(WORKLOADS))
+@pytest.mark.parametrize("path", each_recording(WORKLOADS))
 def test_the_rectangles_of_a_lane_and_kind_never_overlap(path: Path) -> None:
     drawing = lanes_that_fit(analysis_of(path))
     assert drawing.lanes

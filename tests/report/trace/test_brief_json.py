@@ -11,7 +11,7 @@ from command_line import copying_trace, invoke, is_one_line_error
 from fitting import fitting, pointed_at
 from host_builder import host_profile
 from msgspec import to_builtins
-from recordings import RECORDINGS, TRACES, analysis_of, mostly_slow, rank_part_of
+from recordings import RECORDINGS, TRACES, analysis_of, each_recording, rank_part_of
 
 from pinprof.analysis import Analysis
 from pinprof.report.source import Code
@@ -46,7 +46,7 @@ def ids(part: Any) -> Iterator[str]:
             yield from ids(value)
 
 
-@pytest.mark.parametrize("path", mostly_slow(RECORDINGS))
+@pytest.mark.parametrize("path", each_recording(RECORDINGS))
 def test_a_brief_is_small_and_says_what_the_whole_report_says(path: Path) -> None:
     analysis = analysis_of(path)
     brief = brief_of(analysis)["traces"][0]

@@ -1,6 +1,5 @@
 """Opens pages in a real Chromium: what people see, and that a page keeps to itself."""
 
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -8,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from analysed import analysed, host_alone
+from analysed import analysed
 from chromium import Pages, Scheme, box_of, come_to_rest, complaints_of, painted, with_scripts
 from playwright.sync_api import Locator, Page, expect
 from recordings import TRACES, analysis_of
@@ -352,40 +351,6 @@ def test_names_of_the_trace_stay_text(opened: Opened, tmp_path: Path) -> None:
     assert page.locator("img").count() == 0
     assert page.evaluate("document.querySelectorAll('[onerror]').length") == 0
     assert any(HOSTILE in name for name in groups(page))
-
-
-def hostile(folder: Path) -> Path:
-    builder = TraceBuilder()
-    builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE}]
-    builder.event("user_annotation", HOSTILE, 0, 1000)
-    builder.kernel(100, 800, launch=70, name=HOSTILE)
-    return builder.write(folder / "hostile.json")
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        pytest.param(lambda _: TRACES / "pageable_blocking.stack.json.gz", id="recorded"),
-        pytest.param(lambda _: TRACES / "small_kernels.json.gz", id="many"),
-        pytest.param(lambda folder: host_alone().write(folder / "host.json"), id="host"),
-        pytest.param(hostile, id="hostile"),
-    ],
-)
-def test_a_person_can_look_at_a_picture_of_the_timeline(
-    opened: Opened, tmp_path: Path, request: pytest.FixtureRequest, written: Callable[[Path], Path]
-) -> None:
-    page = opened(written(tmp_path))
-    finding = page.locator(".finding .see")
-    if finding.count():
-        finding.first.click()
-        view(page)
-    folder = Path(os.environ.get("PINPROF_SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        picture = folder / f"{request.node.callspec.id}-{scheme}.png"
-        page.locator(".timeline").screenshot(path=picture)
-        assert picture.stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1440, "light")])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fitting import fitting
 from page_reader import Page
-from recordings import OF_A_GPU, TRACES, analysis_of, full_text_of, json_of, mostly_slow, page_of
+from recordings import OF_A_GPU, TRACES, analysis_of, each_recording, full_text_of, json_of, page_of
 from rich.padding import Padding
 from trace_builder import SIDE, TraceBuilder
 
@@ -209,7 +209,7 @@ def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
     assert only.meaning.startswith("not shown (")
 
 
-@pytest.mark.parametrize("path", mostly_slow(OF_A_GPU, lambda path: path.name.removesuffix(".json.gz")))
+@pytest.mark.parametrize("path", each_recording(OF_A_GPU, lambda path: path.name.removesuffix(".json.gz")))
 def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> None:
     analysis = analysis_of(path)
     profile, findings = analysis.profile, analysis.findings
