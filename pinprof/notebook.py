@@ -302,14 +302,12 @@ def analyze_job(
     client: Any = None,
     jobs: int | None = None,
     rank_from: str | None = None,
-    run: int | None = None,
     machine: str | os.PathLike[str] | None = None,
 ) -> JobReport:
     """Return the report on the ranks of a job: a folder, a pattern, a URL of either, or files.
 
     `jobs` processes of this machine measure them, by default one for each core, or the workers of `client`, a
-    `dask.distributed.Client`, which stays open. `rank_from` and `run` are as for `pinprof report`, `machine` is as for
-    `analyze`.
+    `dask.distributed.Client`, which stays open. `rank_from` is as for `pinprof report`, `machine` as for `analyze`.
 
     Raises TraceError if the traces are not the ranks of a job, PinprofError if the cluster or `machine` cannot be used.
     """
@@ -320,7 +318,7 @@ def analyze_job(
     measured, skipped = measure_all(files, jobs, client, pinning)
     if not measured:
         raise TraceError(str(next(iter(skipped.values()), "no traces are given")))
-    of_job, remarks = job_of_files(measured, rank_from, run)
+    of_job, remarks = job_of_files(measured, rank_from)
     ranks = compare_ranks([part for _, part in of_job], remarks)
     reasons = {path: str(error) for path, error in skipped.items()}
     return JobReport(ranks, of_job, pinning, tuple(remarks), reasons)

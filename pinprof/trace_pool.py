@@ -48,16 +48,14 @@ def measure_all(
     return measured, {path: error for path, error in outcome_of.items() if isinstance(error, PinprofError)}
 
 
-def job_of_files(
-    measured: MeasuredFiles, rank_from: str | None = None, run: int | None = None
-) -> tuple[MeasuredFiles, list[str]]:
+def job_of_files(measured: MeasuredFiles, rank_from: str | None = None) -> tuple[MeasuredFiles, list[str]]:
     """Return the files that are the ranks of one job, by rank, and the remarks on this choice.
 
-    `rank_from` is as for `numbered`, `run` and the errors are as for `job_of`.
+    `rank_from` is as for `numbered`, the errors are as for `job_of`.
     """
     parts = numbered([part for _, part in measured], rank_from)
     file_of = {id(part): file for (file, _), part in zip(measured, parts, strict=True)}
-    job = job_of(parts, run)
+    job = job_of(parts)
     return [(file_of[id(part)], part) for part in job.parts], job.remarks
 
 

@@ -54,8 +54,8 @@ OF_JOB = {
     "report": ["report", "{0}", "--jobs=1"],
     "json": ["report", "{0}", "--jobs=1", "--json=-"],
     "page": ["report", "{0}", "--jobs=1", "--html={out}", "--force"],
-    "check": ["check", "{0}", "--jobs=1", *LIMITS],
-    "whatif": ["whatif", "{0}", "--jobs=1"],
+    "check": ["check", "{0}", *LIMITS],
+    "whatif": ["whatif", "{0}"],
 }
 LONG = 100_000
 """A script of a page that has more characters is the plotting library: of it the hash is kept."""

@@ -91,8 +91,8 @@ def test_what_a_table_leaves_out_is_counted(tmp_path: Path) -> None:
     builder = many_sites(50)
     for number in range(40):
         builder.kernel(20 * number + 4, 5, launch=20 * number + 2, device=number)
-    result = invoke("report", str(builder.write(tmp_path / "trace.json")), "--waits-by", "line")
-    assert "and 40 more sites: --all" in result.stdout
+    result = invoke("report", str(builder.write(tmp_path / "trace.json")), "--full")
+    assert "and 35 more sites: --json" in result.stdout
     assert "and 24 more GPUs, all in the JSON report" in result.stdout
 
 

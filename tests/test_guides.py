@@ -182,13 +182,13 @@ def test_what_pinprof_says_to_explain_can_be_explained() -> None:
             assert name in known[command] or name in PLACEHOLDERS, f"{path}: pinprof {command} {name}"
 
 
-@pytest.mark.parametrize("topic", ["PIN201", "pin201", "what-if", "what", "hidden", "recordin", "Reading a report"])
-def test_a_topic_is_found_by_its_name_its_begin_or_nearly(topic: str) -> None:
+@pytest.mark.parametrize("topic", ["PIN201", "pin201", "what-if"])
+def test_a_topic_is_found_by_its_name(topic: str) -> None:
     assert invoke("explain", topic).exit_code == 0
 
 
-@pytest.mark.parametrize("topic", ["PIN2", "xyzzy", "r", ""])
-def test_a_topic_that_is_none_or_several_is_an_error_in_one_line(topic: str) -> None:
+@pytest.mark.parametrize("topic", ["PIN2", "xyzzy", "what", ""])
+def test_a_topic_that_is_none_is_an_error_in_one_line(topic: str) -> None:
     assert is_one_line_error(invoke("explain", topic))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.check.limits import QUANTITIES, Limits, find_config, read_config
-from pinprof.cli.options import jobs_option
 from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
 from pinprof.cli.traces import each_outcome
 
@@ -40,8 +39,7 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--config", metavar="FILE", help="Read limits from [tool.pinprof.check] of this file [pyproject.toml].")
 @click.option("--some-ranks", is_flag=True, help="Accept a job without the traces of all its ranks.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What to write.")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
-@jobs_option
+@click.option("-o", "output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
 @force_option
 def check(
     traces: tuple[str, ...],

@@ -4,16 +4,14 @@ import shlex
 
 import click
 
-from pinprof.cli.options import jobs_option
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
     force_option,
     json_option,
-    page_options,
     progress,
     say,
-    show,
+    show_text,
     write,
 )
 from pinprof.cli.traces import analysing, one_trace, read, refuse_two_inputs
@@ -27,7 +25,6 @@ from pinprof.urls import STANDARD_INPUT
 @click.option("--brief", is_flag=True, help="With --json: only what changed, in at most 6 kB.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
 @click.option("--full", is_flag=True, help="Print all tables: figures, copies, waits and findings.")
-@jobs_option
 @force_option
 def compare(
     before: str, after: str, json_file: str | None, html_file: str | None, *, brief: bool, full: bool, force: bool
@@ -62,8 +59,7 @@ def compare(
     if "-" not in (json_file, html_file):
         from pinprof.report.comparison.text import comparison_to_text, to_brief
 
-        width, color = page_options()
-        show((comparison_to_text if full else to_brief)(comparison, width=width, color=color) + "\n" * (not full))
+        show_text(comparison_to_text if full else to_brief, comparison, end="" if full else "\n")
     if json_file:
         from pinprof.report.comparison.brief_json import comparison_to_brief_json
         from pinprof.report.comparison.json import comparison_to_json

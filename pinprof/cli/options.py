@@ -1,16 +1,14 @@
-"""Options that several commands share: page, text, job, processes that read, and the bench of the machine."""
+"""Options that several commands share: quoted code, and the bench of the machine."""
 
 import os
 import shlex
-from collections.abc import Callable, Iterable
-from functools import wraps
-from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from pinprof.cli.terminal import Command, fail, say
+from pinprof.cli.terminal import fail, say
 
 if TYPE_CHECKING:
     from pinprof.bench.advice import Pinning
@@ -18,148 +16,18 @@ if TYPE_CHECKING:
     from pinprof.trace.info import Info
 
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
-FULL_ROWS = 15
-"""Rows that the full report has of a table."""
-JOBS = "pinprof.jobs"
-"""The key of the number of processes that read traces, in the context of the command."""
-
-
-def grouped(
-    name: str, make: Callable[..., Any], *options: Callable[[Command], Command]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds options to a command; `make` makes one argument of them, called `name`."""
-    names = signature(make).parameters
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def with_group(*args: Any, **given: Any) -> None:
-            group = make(**{option: given.pop(option) for option in names})
-            command(*args, **{name: group}, **given)
-
-        for option in reversed(options):
-            with_group = option(with_group)
-        return with_group
-
-    return add
-
-
-class HtmlPage(NamedTuple):
-    """The page to write, if one is wanted, and how it shows the user's code."""
-
-    file: str | None
-    code: "Code"
 
 
 NO_SOURCE = click.option(
     "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
 )
-html_options = grouped(
-    "html",
-    lambda html_file, no_source, editor: HtmlPage(html_file, code_of(editor, quotes=not no_source)),
-    click.option(
-        "--html", "html_file", metavar="FILE", help="Also write a page with charts and an interactive timeline."
-    ),
-    NO_SOURCE,
-    click.option(
-        "--editor",
-        metavar="NAME",
-        help="Link places in the page to an editor: vscode, cursor, zed, pycharm, ..., or a template such as "
-        f"vscode://file/{{path}}:{{line}}  [env var: {EDITOR_VARIABLE}; default: no links].",
-    ),
-)
-"""Adds the options about the page to a command, as its argument `html`."""
 
 
-class TextOptions(NamedTuple):
-    """Which tables the text of a report has."""
-
-    waits_by: str | None = None
-    """How waits in libraries are added up: by `line` or `library`; None: by line, if there are tables at all."""
-    full: bool = False
-    all_rows: bool = False
-
-    @property
-    def has_tables(self) -> bool:
-        """Whether the text has tables; without, it is the short report."""
-        return bool(self.full or self.all_rows or self.waits_by)
-
-
-text_options = grouped(
-    "text",
-    TextOptions,
-    click.option(
-        "--waits-by",
-        type=click.Choice(["line", "library"]),
-        help="Print the tables. Add up waits in libraries by the line of your code that calls them, as --full does, "
-        "or by the library's function.",
-    ),
-    click.option(
-        "--full",
-        is_flag=True,
-        help="Print the tables: the step, copies, waits, idle time, kernels, ops; of long ones the "
-        f"{FULL_ROWS} largest rows.",
-    ),
-    click.option("--all", "all_rows", is_flag=True, help="Print the tables with all rows."),
-)
-"""Adds the options about the text of a report to a command, as its argument `text`."""
-
-
-class JobOptions(NamedTuple):
-    """The options about the traces of a job."""
-
-    scheduler: str | None
-    rank_from: str | None
-    run: int | None
-
-
-job_options = grouped(
-    "job",
-    JobOptions,
-    click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler."),
-    click.option(
-        "--rank-from",
-        metavar="PATTERN",
-        help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their "
-        "order  [the recorded rank, else the number after rank or worker in the path].",
-    ),
-    click.option(
-        "--run",
-        metavar="N",
-        type=click.IntRange(min=1),
-        help="Report on the Nth of several runs  [the run with the most ranks; of several such, the last recorded].",
-    ),
-)
-"""Adds the options about the traces of a job to a command, as its argument `job`."""
-
-
-def _keep_jobs(context: click.Context, _option: click.Parameter, value: int | None) -> None:
-    context.meta[JOBS] = value
-
-
-jobs_option = click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    expose_value=False,
-    callback=_keep_jobs,
-    help="Processes that read several traces [one per core].",
-)
-
-
-def jobs() -> int | None:
-    """Return the number of processes that the command was given."""
-    chosen: int | None = click.get_current_context().meta.get(JOBS)
-    return chosen
-
-
-def code_of(editor: str | None = None, *, quotes: bool = True) -> "Code":
-    """Return how pages show code: with this editor or, without a name, that of the environment.
-
-    Raises PinprofError if the editor is unknown.
-    """
+def code_of(*, quotes: bool = True) -> "Code":
+    """Return how pages show code, with the editor of the environment. Raises PinprofError if that is unknown."""
     from pinprof.report.source import Code, editor_of
 
-    return Code(quotes, editor_of(os.environ.get(EDITOR_VARIABLE, "") if editor is None else editor))
+    return Code(quotes, editor_of(os.environ.get(EDITOR_VARIABLE, "")))
 
 
 class MachineFile(NamedTuple):

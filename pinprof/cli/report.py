@@ -4,36 +4,25 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
-from pinprof.cli.options import (
-    HtmlPage,
-    JobOptions,
-    MachineFile,
-    TextOptions,
-    html_options,
-    job_options,
-    jobs_option,
-    machine_option,
-    text_options,
-)
+from pinprof.cli.options import EDITOR_VARIABLE, NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
     force_option,
     json_option,
-    page_options,
     progress,
     say,
     say_written,
-    show,
+    show_text,
     write,
 )
 from pinprof.cli.traces import (
+    FULL_ROWS,
     analysing,
-    chosen_job,
     expanded,
     measured_ranks,
     one_trace,
@@ -41,9 +30,7 @@ from pinprof.cli.traces import (
     read,
     read_all,
     say_skipped,
-    say_what_has_no_effect,
     write_page,
-    write_plotly,
 )
 from pinprof.urls import STANDARD_INPUT, redacted, shown
 
@@ -65,43 +52,49 @@ LONGEST_LIST = 60
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
 @json_option("the report")
 @click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
-@html_options
 @click.option(
-    "--plotly", "plotly_file", metavar="FILE", help="Also write the timeline of one trace as a plotly figure."
+    "--html",
+    "html_file",
+    metavar="FILE",
+    help="Also write a page with charts and an interactive timeline. "
+    f"{EDITOR_VARIABLE} names the editor that its places open in: vscode, cursor, zed, pycharm, ..., or a template.",
 )
+@NO_SOURCE
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
-@text_options
+@click.option(
+    "--full",
+    "is_full",
+    is_flag=True,
+    help="Print the tables: the step, copies, waits, idle time, kernels, ops; of long ones the "
+    f"{FULL_ROWS} largest rows.",
+)
 @machine_option
-@job_options
-@jobs_option
+@click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler.")
+@click.option(
+    "--rank-from",
+    metavar="PATTERN",
+    help="Regular expression whose group is the rank in a trace's path, or 'order' to number the files in their order  "
+    "[the recorded rank, else the number after rank or worker in the path].",
+)
+@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Processes that measure traces [one per core].")
 @force_option
-def report(  # noqa: PLR0913  options of one command
-    traces: tuple[str, ...],
-    json_file: str | None,
-    *,
-    brief: bool,
-    html: HtmlPage,
-    plotly_file: str | None,
-    with_hta: bool,
-    text: TextOptions,
-    machine: MachineFile | None,
-    job: JobOptions,
-    force: bool,
+def report(
+    traces: tuple[str, ...], *, no_source: bool, machine: MachineFile | None, force: bool, **options: Any
 ) -> None:
     """Say why the step of a trace is slow, and what to change.
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
     standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
     The report says in a few lines why the step is slow, where it goes, and what to change; --full prints the tables,
-    with the 15 largest rows of each, and --all with all rows.
-    It never shows a time that the profiler inflates as the step's own.
+    with the 15 largest rows of each; the JSON has all rows. It never shows a time that the profiler inflates as the
+    step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
     why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
     Dask cluster, whose workers read the traces themselves; it names and skips a trace that it cannot read. If a folder
-    holds several runs, which their recording times tell apart, it reports on one. The page of a job shows all ranks in
-    one figure. Traces that are no job have a line each: the step, what limits it, the first change, and what that
-    saves; --full prints their reports one after the other.
+    holds several runs, which their recording times tell apart, it reports on the last of those with the most ranks. The
+    page of a job shows all ranks in one figure. Traces that are no job have a line each: the step, what limits it, the
+    first change, and what that saves; --full prints their reports one after the other.
 
     \b
     Examples:
@@ -109,30 +102,30 @@ def report(  # noqa: PLR0913  options of one command
       pinprof report 's3://bucket/run/*.json.gz'
       ssh host cat trace.json.gz | pinprof report -
       pinprof report trace.json.gz --full
-      pinprof report trace.json.gz --html report.html --editor vscode
+      pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json | jq '.traces[0].overlap'
       pinprof report trace.json.gz --json --brief
-      pinprof report trace.json.gz --waits-by library
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
-    _refuse_brief(brief=brief, json_file=json_file, with_hta=with_hta)
-    check_outputs((json_file, html.file, plotly_file), force=force, reads=(*traces, machine and machine.path))
+    code, again = code_of(quotes=not no_source), _arguments(traces, machine)
+    wanted = _Wanted(code=code, machine=machine, again=again, **options)
+    wanted.refuse_brief()
+    check_outputs((wanted.json_file, wanted.html_file), force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
-    if plotly_file and len(files) > 1:
-        fail(f"--plotly draws one trace, and here are {len(files)}; pinprof timeline TRACE -o FILE --plotly draws each")
-    wanted = _Wanted(json_file, html, plotly_file, with_hta, machine, text, brief, _arguments(traces, machine))
     if len(files) > 1 and STANDARD_INPUT not in files:
-        _report_several(*measured_ranks(files, job, machine), job, wanted)
+        _report_several(files, wanted)
     else:
         hta = wanted.hta(files)
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
-        say_what_has_no_effect(job)
+        of_job = {"--scheduler": wanted.scheduler, "--rank-from": wanted.rank_from}
+        if given := [name for name, value in of_job.items() if value is not None]:
+            say(f"{' and '.join(given)}: no effect, as a job has several files")
     say_written(wanted.files)
-    if text.has_tables and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
+    if wanted.is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
         say(f"Next: pinprof report {wanted.again} --html report.html")
 
 
@@ -144,30 +137,33 @@ def _arguments(traces: Sequence[str], machine: MachineFile | None) -> str:
     return redacted(named + (machine.words if machine else ""))
 
 
-def _refuse_brief(*, brief: bool, json_file: str | None, with_hta: bool) -> None:
-    if brief and not json_file:
-        fail("--brief is about the JSON; add --json")
-    if brief and with_hta:
-        fail("--brief has no room for HTA's figures; leave out --hta or --brief")
-
-
 class _Wanted(NamedTuple):
     """The outputs that the user asked for, and how much each has."""
 
     json_file: str | None
-    html: HtmlPage
-    plotly_file: str | None
+    html_file: str | None
+    code: "Code"
     with_hta: bool
     machine: MachineFile | None
-    text_options: TextOptions
+    is_full: bool
     brief: bool
+    scheduler: str | None
+    rank_from: str | None
+    jobs: int | None
     again: str
     """The arguments of `pinprof report` for the same report."""
+
+    def refuse_brief(self) -> None:
+        """End with an error if the brief form is wanted of no JSON, or with HTA's figures."""
+        if self.brief and not self.json_file:
+            fail("--brief is about the JSON; add --json")
+        if self.brief and self.with_hta:
+            fail("--brief has no room for HTA's figures; leave out --hta or --brief")
 
     @property
     def files(self) -> list[str]:
         """The files to write."""
-        return [file for file in (self.json_file, self.html.file, self.plotly_file) if file]
+        return [file for file in (self.json_file, self.html_file) if file]
 
     @property
     def prints_text(self) -> bool:
@@ -193,37 +189,43 @@ class _Wanted(NamedTuple):
 
         entries = [(part.profile, part.findings) for part in measured]
         if self.brief:
-            brief = traces_to_brief_json(entries, ranks, self.html.code, shown)
+            brief = traces_to_brief_json(entries, ranks, self.code, shown)
             write(self.json_file, brief, is_said=False)
         else:
             write(self.json_file, traces_to_json(entries, ranks, hta), is_said=False)
 
     def has_overview(self, traces: int) -> bool:
         """Return whether the text of traces that are no job is a line for each."""
-        return traces > 1 and self.prints_text and not self.text_options.has_tables
+        return traces > 1 and self.prints_text and not self.is_full
 
     def print(self, part: "Analysis | RankPart", again: str) -> None:
         """Print the report on one trace; `again` is as for `to_brief`."""
-        print_report(part, self.text_options, self.html.code, again=again, has_page=bool(self.html.file))
+        print_report(part, self.code, is_full=self.is_full, again=again, has_page=bool(self.html_file))
 
 
-def _report_several(measured: "MeasuredFiles", skipped: dict[str, str], job: JobOptions, wanted: _Wanted) -> None:
+def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
     """Report on several files: as the ranks of a job, or in a line each if they are not."""
-    of_job = chosen_job(measured, job)
-    if of_job:
+    from pinprof.errors import TraceError
+    from pinprof.ranks.runs import checked_pattern
+    from pinprof.trace_pool import job_of_files
+
+    checked_pattern(wanted.rank_from)
+    measured, skipped = measured_ranks(files, wanted.jobs, wanted.scheduler, wanted.machine)
+    try:
+        job, remarks = job_of_files(measured, wanted.rank_from)
+    except TraceError as error:
+        if wanted.rank_from:
+            raise
+        say(f"Not the ranks of one job: {error}")
+    else:
         say_skipped(skipped)
-        _report_job(*of_job, wanted)
+        _report_job(job, remarks, wanted)
         return
     if not wanted.has_overview(len(measured)):
         say_skipped(skipped)
     hta = wanted.hta([path for path, _ in measured])
-    _report_each(
-        [part for _, part in measured],
-        lambda: [_read_again(path, wanted.machine) for path, _ in measured],
-        hta,
-        wanted,
-        skipped,
-    )
+    parts = [part for _, part in measured]
+    _report_each(parts, lambda: [_read_again(path, wanted.machine) for path, _ in measured], hta, wanted, skipped)
 
 
 def _report_each(
@@ -239,25 +241,18 @@ def _report_each(
     with the reason.
     """
     if wanted.has_overview(len(measured)):
-        _print_overview(measured, skipped, wanted.again)
+        from pinprof.report.trace_list import overview_to_text
+
+        reasons = {shown(path): reason for path, reason in skipped.items()}
+        show_text(overview_to_text, measured, reasons, wanted.again, end="\n")
     elif wanted.prints_text:
         for part in measured:
             wanted.print(part, wanted.again if len(measured) == 1 else "")
     if wanted.prints_text:
         print_hta(hta)
     wanted.write_json(measured, hta)
-    if wanted.html.file:
-        write_page(wanted.html.file, analyses(), wanted.html.code, is_said=False)
-    if wanted.plotly_file:
-        write_plotly(wanted.plotly_file, analyses()[0], is_said=False)
-
-
-def _print_overview(measured: "Sequence[Analysis | RankPart]", skipped: Mapping[str, str], again: str) -> None:
-    from pinprof.report.trace_list import overview_to_text
-
-    width, color = page_options()
-    reasons = {shown(path): reason for path, reason in skipped.items()}
-    show(overview_to_text(measured, reasons, again, width=width, color=color) + "\n")
+    if wanted.html_file:
+        write_page(wanted.html_file, analyses(), wanted.code)
 
 
 def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
@@ -274,14 +269,12 @@ def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) 
     slowest = measured[index]
     hta = wanted.hta([path for path, _ in measured], numbers)
     if wanted.prints_text:
-        width, color = page_options()
-        text = job_to_text if wanted.text_options.full or wanted.text_options.all_rows else to_brief
-        show(text(ranks, parts, width=width, color=color) + "\n")
+        show_text(job_to_text if wanted.is_full else to_brief, ranks, parts, end="\n")
         wanted.print(slowest[1], wanted.again)
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, index)
-    if wanted.html.file:
-        write(wanted.html.file, _job_page(ranks, measured, wanted.machine, wanted.html.code), is_said=False)
+    if wanted.html_file:
+        write(wanted.html_file, _job_page(ranks, measured, wanted.machine, wanted.code), is_said=False)
 
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
@@ -309,8 +302,7 @@ def print_hta(figures: "HtaFigures") -> None:
     if figures:
         from pinprof.report.trace.hta import hta_to_text
 
-        width, color = page_options()
-        show(hta_to_text(list(figures.values()), width=width, color=color) + "\n")
+        show_text(hta_to_text, list(figures.values()), end="\n")
 
 
 def _job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
@@ -332,9 +324,8 @@ def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
 
 @click.command(short_help="Draw the interactive timeline of a trace.")
 @click.argument("trace", type=click.Path())
-@click.option("-o", "--output", metavar="FILE", required=True, help="The page to write; - is standard output.")
+@click.option("-o", "output", metavar="FILE", required=True, help="The page to write; - is standard output.")
 @click.option("--plotly", is_flag=True, help="Draw the complete steps as a plotly figure, up to 20,000 bars.")
-@jobs_option
 @force_option
 def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
     """Draw the interactive timeline of a trace: host threads above, GPU streams below.
@@ -352,11 +343,10 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
       pinprof timeline trace.json.gz -o timeline.html --plotly
       pinprof timeline https://host/trace.json.gz -o timeline.html
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.trace.page import timeline_page
+    from pinprof.report.trace.page import plotly_page, timeline_page
 
     check_outputs((output,), force=force, reads=(trace,))
     analysis = read(one_trace(trace), analysing())
-    if plotly:
-        write_plotly(output, analysis)
-    else:
-        write(output, timeline_page(analysis))
+    with progress("drawing the timeline"):
+        page = (plotly_page if plotly else timeline_page)(analysis)
+    write(output, page)

@@ -46,17 +46,18 @@ def report_outcome(
 ) -> None:
     """Report on what was recorded: by this process, or by those that the script started."""
     if only_children_train(outcome) or (not outcome.path and traces_of(outcome.children)):
-        report_children(outcome.children, outputs.page, outputs.again, machine, code)
+        _report_children(outcome.children, outputs, machine, code)
         if outcome.path:
             path = shortest(outcome.path)
             say(f"The script itself trains nothing; its own steps: pinprof report {shlex.quote(path)}")
     elif outcome.path and not outputs.is_first:
-        say_where(outputs.trace, os.environ.get("LOCAL_RANK"))
-    elif outcome.path and (
-        agreement is None or not (job_report and report_job(agreement, outputs.page, outputs.again, machine, code))
-    ):
+        if os.environ.get("LOCAL_RANK") == "0":  # on each other machine once
+            node, trace = platform.node(), outputs.trace
+            say(f"{node}: wrote {trace}, and the other ranks on this machine wrote theirs next to it")
+    elif outcome.path and (agreement is None or not (job_report and report_job(agreement, outputs, machine, code))):
         analysis = _report(outputs, machine, code)
-        say_where_children(outcome.children)
+        _say_others(outcome.children)
+        _say_what_is_missing(outcome.children)
         if agreement is not None and not (job_report and agreement.in_contact):
             say(f"Next, once all ranks have written theirs: {outputs.again}")
         else:
@@ -69,11 +70,10 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
 
     path = outputs.trace
     analysis = read(path, analysing(machine))
-    print_report(analysis, code=code, has_page=True)
-    remark = unsteady(analysis.profile)
-    if remark:
+    print_report(analysis, code, has_page=True)
+    if remark := unsteady(analysis.profile):
         say(remark)
-    write_page(outputs.page, [analysis], code, is_said=False)
+    write_page(outputs.page, [analysis], code)
     marker = analysis.profile.info.step_marker
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another) and {outputs.page}")
     return analysis
@@ -96,13 +96,8 @@ def _say_what_to_do(analysis: "Analysis", page: str) -> None:
     say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))
 
 
-def report_job(
-    agreement: "Agreement", page: str, later: str, machine: MachineFile | None = None, code: "Code | None" = None
-) -> bool:
-    """Report on the traces of all ranks once they are written; return whether there are several.
-
-    `later` is the command that repeats this report.
-    """
+def report_job(agreement: "Agreement", outputs: Outputs, machine: MachineFile | None, code: "Code") -> bool:
+    """Report on the traces of all ranks once they are written; return whether there are several."""
     with progress("waiting for the traces of all ranks") as show:
         written = agreement.traces(TRACES_WITHIN_S, show)
         _await_visible(written)
@@ -110,15 +105,14 @@ def report_job(
     for rank in range(agreement.ranks):
         _say_if_missing(rank, written.get(rank))
     if len(paths) > 1:
-        say(f"Wrote the traces of {counted(len(paths), 'rank')}; to report on them again: {later}")
-        report_ranks(paths, page, machine, code)
+        _report_ranks(paths, outputs, machine, code)
     return len(paths) > 1
 
 
-def report_ranks(paths: "Sequence[str]", page: str, machine: MachineFile | None, code: "Code | None") -> None:
+def _report_ranks(paths: "Sequence[str]", outputs: Outputs, machine: MachineFile | None, code: "Code") -> None:
     """Report on these traces as `pinprof report` does, and write the page."""
-    hidden = code is not None and not code.quotes
-    options = {"html_file": page, "machine": machine, "no_source": hidden, "force": True}
+    say(f"Wrote the traces of {counted(len(paths), 'rank')}; to report on them again: {outputs.again}")
+    options = {"html_file": outputs.page, "machine": machine, "no_source": not code.quotes, "force": True}
     click.get_current_context().invoke(report, traces=tuple(paths), **options)
 
 
@@ -146,47 +140,26 @@ def give_up(agreement: "Agreement", error: "PinprofError") -> NoReturn:
     raise error
 
 
-def say_where(output: str, local_rank: str | None) -> None:
-    """On each machine but the first, say once where its ranks wrote."""
-    if local_rank == "0":
-        say(f"{platform.node()}: wrote {output}, and the other ranks on this machine wrote theirs next to it")
-
-
-def report_children(
-    children: "Sequence[ChildRun]",
-    page: str,
-    of_ranks: str,
-    machine: MachineFile | None = None,
-    code: "Code | None" = None,
+def _report_children(
+    children: "Sequence[ChildRun]", outputs: Outputs, machine: MachineFile | None, code: "Code"
 ) -> None:
-    """Report on the ranks that the script started, as on those of a launcher; without ranks, on each child.
-
-    `of_ranks` is the command that repeats the report on all ranks.
-    """
-    say_what_is_missing(children)
-    ranks = [child for child in children if child.rank is not None]
-    paths = traces_of(ranks)
+    """Report on the ranks that the script started, as on those of a launcher; without ranks, on each child."""
+    _say_what_is_missing(children)
+    paths = traces_of([child for child in children if child.rank is not None])
     if len(paths) > 1:
-        say(f"Wrote the traces of {counted(len(paths), 'rank')}; to report on them again: {of_ranks}")
-        report_ranks(paths, page, machine, code)
+        _report_ranks(paths, outputs, machine, code)
         _say_others([child for child in children if child.rank is None])
         return
     shown = traces_of(sorted(children, key=lambda child: not child.trains))[:MOST_CHILDREN]
     analyses = [read(path, analysing(machine)) for path in shown]
     for analysis in analyses:
-        print_report(analysis, code=code, has_page=True)
-    write_page(page, analyses, code, is_said=False)
-    say_written([*shown, page])
+        print_report(analysis, code, has_page=True)
+    write_page(outputs.page, analyses, code)
+    say_written([*shown, outputs.page])
     _say_others([child for child in children if child.path and shortest(child.path) not in shown])
 
 
-def say_where_children(children: "Sequence[ChildRun]") -> None:
-    """Name the traces that children wrote besides that of the script, and what is missing."""
-    _say_others(children)
-    say_what_is_missing(children)
-
-
-def say_what_is_missing(children: "Sequence[ChildRun]") -> None:
+def _say_what_is_missing(children: "Sequence[ChildRun]") -> None:
     """Name the children that made steps and were not recorded, and the ranks without any process here."""
     for child in children:
         if child.path is None:

@@ -193,8 +193,7 @@ def write(path: str, text: str, *, is_said: bool = True) -> None:
 def print_result(to_text: Callable[..., str], to_json: Callable[[], str], json_file: str | None) -> None:
     """Print the text, as wide as the terminal, and write the JSON to its file; with `-`, print only the JSON."""
     if json_file != outputs.STANDARD:
-        width, color = page_options()
-        show(to_text(width=width, color=color))
+        show_text(to_text)
     if json_file:
         write(json_file, to_json())
 
@@ -215,6 +214,12 @@ def show(text: str | bytes) -> None:
     except OSError as error:
         give_up_output()
         raise PinprofError(f"standard output: cannot be written ({error.strerror or error})") from error
+
+
+def show_text(to_text: Callable[..., str], *args: Any, end: str = "", **options: Any) -> None:
+    """Write what a function returns for standard output, of this width and with or without colours."""
+    width, color = page_options()
+    show(to_text(*args, width=width, color=color, **options) + end)
 
 
 def _encodable(text: str) -> str:

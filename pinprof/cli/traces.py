@@ -6,8 +6,8 @@ from pathlib import PurePath
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from pinprof.cli.options import FULL_ROWS, JobOptions, MachineFile, TextOptions, code_of, jobs, say_if_of_other_gpu
-from pinprof.cli.terminal import fail, page_options, progress, say, show, write
+from pinprof.cli.options import MachineFile, say_if_of_other_gpu
+from pinprof.cli.terminal import fail, progress, say, show_text, write
 from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
 """A function of a trace; it calls its second argument when all is measured, before steps are replayed."""
+FULL_ROWS = 15
+"""Rows that the full report has of a table."""
 
 
 def read(path: str, analyze: "Analyzer[Result]", which: str = "") -> Result:
@@ -117,40 +119,18 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
         fail("standard input can be read once; name the other traces")
 
 
-def say_what_has_no_effect(job: JobOptions) -> None:
-    """Name the given options of a job, which have no effect on a single file."""
-    options = [f"--{name.replace('_', '-')}" for name, value in job._asdict().items() if value is not None]
-    if options:
-        say(f"{' and '.join(options)}: no effect, as a job has several files")
-
-
-def chosen_job(measured: "MeasuredFiles", job: JobOptions) -> "tuple[MeasuredFiles, list[str]] | None":
-    """Return the traces that are the ranks of one job, with the remarks on this choice; None if they are not a job."""
-    from pinprof.errors import TraceError
-    from pinprof.trace_pool import job_of_files
-
-    try:
-        return job_of_files(measured, job.rank_from, job.run)
-    except TraceError as error:
-        if job.rank_from or job.run:
-            raise
-        say(f"Not the ranks of one job: {error}")
-        return None
-
-
 def measured_ranks(
-    paths: Sequence[str], job: JobOptions, machine: MachineFile | None = None
+    paths: Sequence[str], jobs: int | None, scheduler: str | None, machine: MachineFile | None
 ) -> "tuple[MeasuredFiles, dict[str, str]]":
     """Return the traces in this order, each with what was measured of it, and why other files are not traces.
 
-    Raises TraceError if none is a trace.
+    `jobs` processes of this machine measure them, or the Dask cluster with this scheduler. Raises TraceError
+    if none is a trace.
     """
     from pinprof.errors import TraceError
-    from pinprof.ranks.runs import checked_pattern
     from pinprof.trace_pool import cluster, measure_all
 
-    checked_pattern(job.rank_from)
-    client = cluster(job.scheduler) if job.scheduler else None
+    client = cluster(scheduler) if scheduler else None
     with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
         begin = monotonic()
 
@@ -158,7 +138,7 @@ def measured_ranks(
             left_s = (monotonic() - begin) / done * (len(paths) - done)
             update(f"measuring: {done} of {len(paths)} traces, about {left_s:,.0f} s left")
 
-        measured, errors = measure_all(paths, jobs(), client, machine and machine.pinning, tell)
+        measured, errors = measure_all(paths, jobs, client, machine and machine.pinning, tell)
     skipped = {path: str(errors[path]) for path in paths if path in errors}
     if not measured:
         say_skipped(skipped)
@@ -185,51 +165,30 @@ def one_trace(argument: str) -> str:
 
 def print_report(
     measured: "Analysis | RankPart",
-    text: TextOptions = TextOptions(),  # noqa: B008
-    code: "Code | None" = None,
+    code: "Code",
     *,
+    is_full: bool = False,
     again: str = "",
     has_page: bool = False,
 ) -> None:
-    """Print the report on a trace, as wide as the terminal; the short one unless its tables are asked for.
+    """Print the report on a trace, as wide as the terminal: with its tables if `is_full`, else the short one.
 
     `again` and `has_page` are as for `to_brief`.
     """
     from pinprof.report.trace.text import to_brief, trace_to_text
-    from pinprof.report.trace.work import FEW
 
-    width, color = page_options()
-    profile, findings = measured.profile, measured.findings
-    if text.has_tables:
-        waits_by, rows = text.waits_by or "line", None if text.all_rows else FULL_ROWS if text.full else FEW
-        report = trace_to_text(profile, findings, width=width, color=color, waits_by=waits_by, rows=rows)
+    entry = measured.profile, measured.findings
+    if is_full:
+        show_text(trace_to_text, *entry, rows=FULL_ROWS, end="\n")
     else:
-        report = to_brief(
-            profile,
-            findings,
-            width=width,
-            color=color,
-            code=code or code_of(),
-            again=again,
-            has_page=has_page,
-        )
-    show(report + "\n")
+        show_text(to_brief, *entry, code=code, again=again, has_page=has_page, end="\n")
 
 
-def write_page(path: str, measured: "Sequence[Analysis]", code: "Code | None" = None, *, is_said: bool = True) -> None:
-    """Write the page on the traces, and say so if `is_said`."""
+def write_page(path: str, measured: "Sequence[Analysis]", code: "Code") -> None:
+    """Write the page on the traces."""
     from pinprof.processes import without_collections
     from pinprof.report.trace.page import to_html
 
     with without_collections(), progress("drawing the page"):
-        page = to_html(measured, code or code_of())
-    write(path, page, is_said=is_said)
-
-
-def write_plotly(path: str, analysis: "Analysis", *, is_said: bool = True) -> None:
-    """Write the timeline of a trace as a plotly figure, and say so if `is_said`."""
-    from pinprof.report.trace.page import plotly_page
-
-    with progress("drawing the timeline"):
-        page = plotly_page(analysis)
-    write(path, page, is_said=is_said)
+        page = to_html(measured, code)
+    write(path, page, is_said=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.options import MachineFile, jobs_option, machine_option, say_if_of_other_gpu
+from pinprof.cli.options import MachineFile, machine_option, say_if_of_other_gpu
 from pinprof.cli.terminal import check_outputs, fail, force_option, json_option, print_result, progress, say
 from pinprof.cli.traces import expanded, one_trace, read, read_all, refuse_two_inputs
 
@@ -66,7 +66,6 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
     "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without the profiler, if you measured it."
 )
 @json_option("the prediction")
-@jobs_option
 @force_option
 def whatif(
     traces: tuple[str, ...],
@@ -185,7 +184,6 @@ def _next(
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
 @json_option("the comparison")
-@jobs_option
 @force_option
 def verify(before: str, after: str, json_file: str | None, *, force: bool) -> None:
     """Compare the saving that the trace BEFORE a fix predicts with the one measured in the trace AFTER it.

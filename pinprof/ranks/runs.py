@@ -107,8 +107,8 @@ def _pauses(parts: Sequence[RankPart]) -> list[int]:
     return pauses
 
 
-def job_of(parts: Sequence[RankPart], number: int | None = None) -> JobRun:
-    """Return the traces of the run with a number, from 1, or of the last run with the most ranks.
+def job_of(parts: Sequence[RankPart]) -> JobRun:
+    """Return the traces of the last run with the most ranks.
 
     Raises TraceError, with the reason and the remedy, if the traces are not the ranks of a job.
     """
@@ -118,14 +118,12 @@ def job_of(parts: Sequence[RankPart], number: int | None = None) -> JobRun:
     if unknown:
         raise TraceError(f"the rank of {unknown[0]} is unknown; say with --rank-from how to find it")
     every_run = runs(parts)
-    if number and number > len(every_run):
-        raise TraceError(f"there is no run {number}: the traces are of {counted(len(every_run), 'run')}")
-    index = number - 1 if number else max(range(len(every_run)), key=lambda index: (len(every_run[index]), index))
+    index = max(range(len(every_run)), key=lambda index: (len(every_run[index]), index))
     chosen = sorted(every_run[index], key=lambda part: rank_of(part) or 0)
     reason = _why_no_job(chosen if len(chosen) > 1 else parts)
     if reason:
         raise TraceError(f"{reason}; give the traces of one run, or say with --rank-from what the ranks are")
-    return JobRun(chosen, [*_other_runs(every_run, index, is_asked=bool(number)), *_gaps(chosen)])
+    return JobRun(chosen, [*_other_runs(every_run, index), *_gaps(chosen)])
 
 
 def _why_no_job(parts: Sequence[RankPart]) -> str | None:
@@ -140,14 +138,14 @@ def _why_no_job(parts: Sequence[RankPart]) -> str | None:
     return f"they are of jobs of {' and '.join(map(str, sizes))} ranks" if len(sizes) > 1 else None
 
 
-def _other_runs(every_run: Sequence[Sequence[RankPart]], index: int, *, is_asked: bool) -> Iterator[str]:
+def _other_runs(every_run: Sequence[Sequence[RankPart]], index: int) -> Iterator[str]:
     if len(every_run) == 1:
         return
     ranks = len(every_run[index])
     as_many = sum(len(run) == ranks for run in every_run)
     which = "the only one" if as_many == 1 else f"the last recorded of the {as_many}"
-    why = "" if is_asked else f", {which} with {ranks} ranks"
-    yield f"These are {len(every_run)} runs; this is run {index + 1}{why}, and --run N shows another:"
+    this = f"this is run {index + 1}, {which} with {ranks} ranks"
+    yield f"These are {len(every_run)} runs; {this}. For another, give its files or a pattern that only they match:"
     for number, run in enumerate(every_run[:MOST_NAMED], start=1):
         named = run[0].profile.path + (" ..." if len(run) > 1 else "")
         yield f"  run {number}: {counted(len(run), 'rank')}{_recorded(run)}: {named}"

@@ -83,12 +83,9 @@ def _rank(gathered: WaitGroup) -> tuple[int, int]:
     return -sum(cost.idle_ns for cost in costs), -sum(cost.stall_ns for cost in costs)
 
 
-def place_in_group(site: WaitSite, by: str) -> str:
-    """Return what distinguishes a site in its group: the library function, or the user's place that calls it."""
-    if by == LINE:
-        return f"in {place(short_place(site.library))}" if site.library else "by itself"
-    line = f"line {site.library.line}, " if site.library and site.library.line is not None else ""
-    return f"{line}called by {place(site.place)}" if place(site.place) else f"{line}caller not known"
+def place_in_group(site: WaitSite) -> str:
+    """Return what distinguishes a site of one line: the library function that waits."""
+    return f"in {place(short_place(site.library))}" if site.library else "by itself"
 
 
 def called_from_several(sites: Sequence[WaitSite]) -> bool:

@@ -115,7 +115,7 @@ def assemble(
     events = {table: columns.events[categories] for table, categories in TABLES.items()}
     skipped, skipped_kinds = columns.not_usable(malformed)
     missing_end = Cut(cut, columns.last_ns) if cut else None
-    tracks, absurd_sizes = columns.tracks, columns.absurd_sizes
+    absurd_sizes = columns.absurd_sizes
     memory = columns.memory(memory_rows) if memory_rows else no_memory()
     del rows, first, columns  # the tables have what is needed of them; to find links takes as much memory again
     launch = launches(calls, gpu)
@@ -140,7 +140,6 @@ def assemble(
         skipped_kinds=skipped_kinds,
         repaired=repaired,
         cut=missing_end,
-        tracks=tracks,
         absurd_sizes=absurd_sizes,
         run=recorded_run(metadata),
         memory=memory,
@@ -202,10 +201,6 @@ class _Columns:
         self._thread = _inverse(threads, len(keys))
         self._keys: tuple[ThreadKey, ...] = keys
         self._gpu = self._rows(*CATEGORIES)
-        tracks = by_appearance([rows.thread[self._gpu]], len(keys))
-        self._track = _inverse(tracks, len(keys))
-        self.tracks: tuple[ThreadKey, ...] = tuple(keys[code] for code in tracks)
-        """Those of GPU work, in the order in which its table numbers them."""
         size = self._id(self._gpu, "bytes")
         self._is_absurd = (size < NONE) | (size > MOST_BYTES)
         self.absurd_sizes = int(self._is_absurd.sum())
@@ -254,7 +249,6 @@ class _Columns:
             collective=collective,
             group=group,
             message=message,
-            track=self._track[self._file.thread[rows]],
         )
 
     def syncs(self) -> SyncEvents:

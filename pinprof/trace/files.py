@@ -15,7 +15,7 @@ from pinprof.errors import TraceError
 from pinprof.standard_streams import is_terminal
 from pinprof.trace.reader.not_a_trace import START_BYTES, check_start, refused_name
 from pinprof.trace.reader.unpack import is_packed
-from pinprof.trace.remote import WEB, RemoteFiles, open_url
+from pinprof.trace.remote import WEB, RemoteFile, RemoteFiles
 from pinprof.units import listed
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
@@ -101,7 +101,7 @@ def open_trace(path: str) -> Iterator[BinaryIO]:
     if path == STANDARD_INPUT:
         yield _bounded(_standard_input())
         return
-    stream = open_url(path) if is_url(path) else _open_file(path)
+    stream = cast("BinaryIO", RemoteFile(path)) if is_url(path) else _open_file(path)
     try:
         yield stream if is_url(path) and not path.startswith(WEB) else _bounded(stream)
     finally:

@@ -141,8 +141,6 @@ class Activities(Table):
     """The ranks of the process group of a collective's kernel (`[0, 1]`); -1 where not recorded."""
     message: Int32s = field(metadata={"named": True})
     """Type, elements in and out, and ranks of a collective's kernel (`Float 64 64 2`); -1 for other work."""
-    track: Int32s
-    """Index into `Trace.tracks`: the track on which the file shows it."""
 
     @cached_property
     def of_device(self) -> dict[int, Int64s]:
@@ -303,8 +301,6 @@ class Trace:
     """Events that were not JSON and were repaired, because their meaning was clear."""
     cut: Cut | None = None
     """Where the file ended too early, if it did; the trace holds the events before that."""
-    tracks: tuple[tuple[int | float | str | None, int | float | str | None], ...] = ()
-    """The process and thread ids that the file gives GPU work, mostly device and stream."""
     absurd_sizes: int = 0
     """How many recorded sizes are impossible; they count as not recorded."""
     run: RunLog | None = None

@@ -28,6 +28,8 @@ from pinprof.cli import main
 from pinprof.cli.options import MachineFile
 from pinprof.cli.run import run
 from pinprof.cli.run_report import report_job
+from pinprof.cli.script import Outputs
+from pinprof.report.source import Code
 
 TRAINING = """
 import sys
@@ -69,20 +71,11 @@ def test_report_prints_the_numbers_and_the_next_command(trace: Path, tmp_path: P
     assert "PIN101" in short.stdout
     assert short.stdout.endswith(f"All tables: pinprof report {trace} --full; a page: --html FILE\n\n")
     assert not short.stderr
-    assert invoke("report", trace, "--all").stderr == f"Next: pinprof report {trace} --html report.html\n"
+    assert invoke("report", trace, "--full").stderr == f"Next: pinprof report {trace} --html report.html\n"
     page, document = tmp_path / "page.html", tmp_path / "report.json"
     written = invoke("report", trace, "--html", page, "--json", document)
     assert written.stdout.endswith(" --full\n\n")
     assert written.stderr == f"Wrote {document}, {page}\n"
-
-
-def test_report_adds_up_waits_by_line_or_by_library(tmp_path: Path) -> None:
-    trace = detector().write(tmp_path / "detector.json")
-    by_line, by_library = (invoke("report", trace, *words).stdout for words in (("--full",), ("--waits-by", "library")))
-    assert "train.py:30 (main)" in by_line
-    assert "called by" not in by_line
-    assert "called by" in by_library
-    assert invoke("report", trace, "--waits-by", "op").exit_code == 2
 
 
 def test_a_place_of_a_library_is_taken_and_one_that_does_not_wait_is_explained(tmp_path: Path) -> None:
@@ -111,10 +104,12 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
     assert code in plain
     assert 'class="editor"' not in plain
     assert code not in page("--no-source")
-    assert re.search('href="x-ed:///.*/pinprof/workloads/copies.py[?]23"', page("--editor", "x-ed://{path}?{line}"))
+    monkeypatch.setenv("PINPROF_EDITOR", "x-ed://{path}?{line}")
+    assert re.search('href="x-ed:///.*/pinprof/workloads/copies.py[?]23"', page())
     monkeypatch.setenv("PINPROF_EDITOR", "vscode")
     assert "/pinprof/workloads/copies.py:23" in page()
-    failed = invoke("report", trace, "--editor", "javascript:{path}")
+    monkeypatch.setenv("PINPROF_EDITOR", "javascript:{path}")
+    failed = invoke("report", trace)
     assert failed.exit_code == 2
     assert "is not an editor: name one of vscode" in failed.stderr
 
@@ -122,7 +117,6 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("report trace trace --plotly out", "--plotly draws one trace, and here are 2; pinprof timeline TRACE -o FILE"),
         ("timeline without_events -o out --plotly", "has no events on host threads or GPU streams to draw"),
         ("report trace --json none/out", "none"),
         ("report trace --json trace/out", "trace.json.gz is a file"),
@@ -161,21 +155,18 @@ def test_what_cannot_be_done_is_one_line_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_both_commands_write_the_same_plotly_timeline(trace: Path, tmp_path: Path) -> None:
-    alone, with_report = tmp_path / "alone.html", tmp_path / "beside.html"
+def test_the_timeline_may_be_a_plotly_figure(trace: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.html"
     assert invoke("timeline", trace, "-o", alone, "--plotly").exit_code == 0
     assert alone.read_text().count('<figure class="chart wide">') == 1
     assert '<div class="timeline"' not in alone.read_text()
-    result = invoke("report", trace, "--plotly", with_report)
-    assert with_report.read_text() == alone.read_text()
-    assert "per step" in result.stdout
     assert invoke("timeline", trace, "-o", "-", "--plotly").stdout == alone.read_text()
 
 
 @pytest.mark.parametrize(
     ("command", "option"),
     [
-        *(("report", option) for option in ("--json", "--html", "--plotly")),
+        *(("report", option) for option in ("--json", "--html")),
         *(("compare", option) for option in ("--json", "--html")),
         ("whatif", "--json"),
         ("verify", "--json"),
@@ -192,7 +183,7 @@ def test_an_output_that_exists_is_kept_without_force(trace: Path, tmp_path: Path
     assert "--force" in result.stderr
     assert out.read_text() == "precious"
     assert invoke(*words, "--force").exit_code == 0
-    is_page = option in {"--html", "--plotly"} or command == "timeline"
+    is_page = option == "--html" or command == "timeline"
     assert out.read_text().lstrip().lower().startswith("<!doctype html>" if is_page else "{")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.json.gz"]
 
@@ -366,7 +357,8 @@ def test_run_reports_on_a_job_by_the_bench(
     agreement = Agreement(Rank(0, 2), lambda: None)
     with click.Context(run):
         machine = MachineFile(str(bench), read_machine(bench), is_default=False)
-        assert report_job(agreement, str(tmp_path / "job.html"), "pinprof report run/", machine)
+        outputs = Outputs("trace.json.gz", str(tmp_path / "job.html"), is_first=True, again="pinprof report run/")
+        assert report_job(agreement, outputs, machine, Code())
     assert "run at the rates measured on NVIDIA A100" in " ".join(capsys.readouterr().out.split())
 
 
@@ -679,21 +671,20 @@ def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_p
     result = invoke("report", tmp_path, "--json", "-")
     assert result.exit_code == 0
     shown = fitting(result.stdout)
-    why = "These are 3 runs; this is run 3, the last recorded of the 3 with 2 ranks, and --run N shows another:"
+    this = "this is run 3, the last recorded of the 3 with 2 ranks"
+    why = f"These are 3 runs; {this}. For another, give its files or a pattern that only they match:"
     assert f"{why}\n  run 1: 2 ranks, recorded 2026-" in result.stderr
     assert shown["ranks"]["choice"][0] == why
     assert [Path(trace["path"]).name for trace in shown["traces"]] == [
         f"sleeping_rank.rank{rank}.after.json.gz" for rank in (0, 1)
     ]
     assert shown["ranks"]["slowest_rank"] is None
-    page, data = tmp_path / "job.html", tmp_path / "other.txt"
-    text = invoke("report", tmp_path, "--run", 2, "--html", page, "--json", data).stdout
-    other = json.loads(data.read_text())
-    assert other["ranks"]["slowest_rank"] == 1
-    why = "These are 3 runs; this is run 2, and --run N shows another:"
-    assert other["ranks"]["choice"][0] == why
+    page = tmp_path / "job.html"
+    text = invoke("report", tmp_path, "--html", page).stdout
     assert why in " ".join(text.split())
     assert why in Page(page.read_text(encoding="utf-8")).text
+    other = invoke("report", tmp_path / "sleeping_rank.*.before.json.gz", "--json", "-")
+    assert fitting(other.stdout)["ranks"]["slowest_rank"] == 1
 
 
 @pytest.mark.slow
@@ -708,9 +699,8 @@ def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
     assert [trace["rank"] for trace in fitting(result.stdout)["traces"]] == [0, 1]
     assert "is unknown; say with --rank-from how to find it" in invoke("report", tmp_path).stderr
     assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "gpu"))
-    alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order", "--run", 1)
-    assert alone.stderr.startswith("--rank-from and --run: no effect, as a job has several files\n")
-    assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "order", "--run", 2))
+    alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order")
+    assert alone.stderr.startswith("--rank-from: no effect, as a job has several files\n")
 
 
 def test_an_option_of_the_script_in_front_of_it_is_told_where_it_goes() -> None:

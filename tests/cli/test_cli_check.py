@@ -301,7 +301,6 @@ def test_every_format_is_written_to_a_file_that_is_kept_without_force(folder: Pa
         (*KEPT, "--format", "junit", "--format", "xml"),
         (*KEPT, "--format", "html"),
         (*KEPT, "--tolerance", "0.1"),
-        (*KEPT, "--jobs", "0"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(words: tuple[str, ...]) -> None:

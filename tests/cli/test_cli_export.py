@@ -8,6 +8,8 @@ import pytest
 from command_line import invoke, is_one_line_error
 from recordings import TRACES
 
+from pinprof.errors import TraceError
+
 RECORDED = TRACES / "loss_item.stack.json.gz"
 
 
@@ -63,8 +65,11 @@ def test_a_trace_that_was_cut_off_is_closed_and_said(tmp_path: Path) -> None:
 def test_nothing_is_left_behind_if_it_fails_half_way(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinprof.report.perfetto.ROOM", 2)
+    def fail(_: bytes) -> None:
+        raise TraceError("ends in the middle")
+
+    monkeypatch.setattr("pinprof.trace.reader.append._split", fail)
     result = invoke("export", trace, "-o", tmp_path / "out.json.gz")
     assert is_one_line_error(result)
-    assert f"{trace}: needs more than" in result.stderr
+    assert f"{trace}: ends in the middle" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]

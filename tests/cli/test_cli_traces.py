@@ -171,7 +171,7 @@ def test_no_error_says_the_secrets_of_a_url(words: list[str], url: str) -> None:
 
 
 def test_no_report_says_the_secrets_of_a_url(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinprof.trace.files.open_url", lambda _url: io.BytesIO(written(0)))
+    monkeypatch.setattr("pinprof.trace.files.RemoteFile", lambda _url: io.BytesIO(written(0)))
     for url in (
         "https://user:secret@host/t.json?sig=secret",
         "https://user:a'se;cr#secret@host/t.json;a=secret?sig='secret;\"secret#secret",

@@ -175,7 +175,7 @@ def test_the_terminal_lists_some_sites_and_counts_the_rest() -> None:
     text = text_of(analysed(one_after_another(10))).split("What to do")[1]
     assert text.count("(train.py): aten::item, 1 per step, as traced stall ") == MAX_SITES == 5
     assert text.count("alone saves nothing") == 5
-    assert "- and 5 more sites: --all Fix: " in text
+    assert "- and 5 more sites: --json Fix: " in text
     assert text.count("Fix: Keep the value on the GPU") == 1
 
 

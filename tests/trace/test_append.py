@@ -3,30 +3,26 @@
 import gzip
 import io
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recordings import TRACES
 
-from pinprof.errors import TraceError
-from pinprof.trace.reader import append, blocks
-from pinprof.trace.reader.append import NUMBERS_FROM, ROOM, UnusedIds, WithEvents
+from pinprof.trace.reader import blocks
+from pinprof.trace.reader.append import with_events
 from pinprof.trace.reader.unpack import Unpacked
 
 RECORDED = sorted(TRACES.glob("*.json.gz"))[::5]
 ADDED = {"ph": "C", "name": "added", "ts": 1}
 
 
-def put_into(data: bytes, numbers: list[int] | None = None) -> tuple[bytes, bool]:
-    def make(number: int) -> Iterable[bytes]:
-        if numbers is not None:
-            numbers.append(number)
-        return [json.dumps(ADDED).encode()] * 2
-
-    text = WithEvents(Unpacked(io.BytesIO(data)), make)
-    return b"".join(text), text.cut
+def put_into(data: bytes) -> tuple[bytes, bool]:
+    cuts: list[bool] = []
+    text = b"".join(
+        with_events(Unpacked(io.BytesIO(data)), [json.dumps(ADDED).encode()] * 2, lambda: cuts.append(True))
+    )
+    return text, bool(cuts)
 
 
 def events_in(document: Any) -> list[Any]:
@@ -107,20 +103,3 @@ def test_an_event_that_is_no_json_stays_as_it_is() -> None:
 
 def test_a_mark_of_unicode_is_left_out() -> None:
     assert json.loads(put_into(b'\xef\xbb\xbf[{"ph": "X"}]')[0])[-1] == ADDED
-
-
-def test_ids_are_in_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers: list[int] = []
-    put_into(b'[{"ph": "X", "pid": %d}, {"ph": "X", "tid": "%d"}]' % (NUMBERS_FROM + 3, NUMBERS_FROM + ROOM), numbers)
-    assert numbers == [NUMBERS_FROM + 2 * ROOM]
-    monkeypatch.setattr(append, "NUMBERS", ROOM)
-    with pytest.raises(TraceError, match="every process id"):
-        put_into(b'[{"ph": "X", "pid": %d}]' % NUMBERS_FROM)
-
-
-@pytest.mark.parametrize("cut", range(1, 40))
-def test_ids_are_seen_where_pieces_meet(cut: int) -> None:
-    text, unused = b'{"pid": %d, "tid": 0}' % NUMBERS_FROM, UnusedIds()
-    for piece in (text[:cut], text[cut : cut + 3], text[cut + 3 :]):
-        unused.look(piece)
-    assert unused.first() == NUMBERS_FROM + ROOM

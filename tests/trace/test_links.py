@@ -52,7 +52,6 @@ def kernels_of(starts: list[int], correlations: list[int]) -> Activities:
         texts - 1,
         texts - 1,
         texts - 1,
-        texts.copy(),
     )
 
 

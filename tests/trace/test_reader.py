@@ -666,7 +666,7 @@ def test_pandas_has_one_column_per_field_with_texts_as_categoricals(read: Read) 
     frame = trace.gpu.to_pandas()
     assert list(frame.columns) == [
         *("start_ns", "end_ns", "name", "category", "device", "stream", "correlation", "bytes", "direction"),
-        *("host_memory", "collective", "group", "message", "track"),
+        *("host_memory", "collective", "group", "message"),
     ]
     assert frame["start_ns"].dtype == frame["end_ns"].dtype == np.int64
     for column in ("name", "category", "direction", "host_memory"):

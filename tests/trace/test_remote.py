@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 import fsspec
 import pytest
@@ -37,7 +37,7 @@ class Server(BaseHTTPRequestHandler):
         if path in MOVED:
             status, place = MOVED[path]
             self.answer(b"", {"Location": place}, status=status)
-        elif path.partition(".")[0] in {"hang", "close", "drip", "chunks", "noise"}:
+        elif path.partition(".")[0] in {"hang", "close", "chunks"}:
             getattr(self, path.partition(".")[0])()
         elif path.isdigit():
             self.answer(b"", status=int(path))
@@ -56,30 +56,13 @@ class Server(BaseHTTPRequestHandler):
         else:
             self.answer(b"", status=404)
 
-    asked: ClassVar[list[str]] = []
-
     def hang(self) -> None:
         """Send nothing."""
-        Server.asked.append(self.command)
         time.sleep(3)
 
     def close(self) -> None:
         """Hang up."""
         self.connection.close()
-
-    def noise(self) -> None:
-        """Send what is not HTTP."""
-        self.wfile.write(b"no HTTP at all\r\n\r\n")
-
-    def drip(self) -> None:
-        """Send a byte now and then."""
-        self.send_response(200)
-        self.end_headers()
-        with suppress(OSError):
-            for _ in range(100):
-                self.wfile.write(b" ")
-                self.wfile.flush()
-                time.sleep(0.1)
 
     def chunks(self) -> None:
         """Send events without an end, in chunks."""
@@ -114,7 +97,7 @@ class Server(BaseHTTPRequestHandler):
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return the address of the server."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(remote, "SILENCE_S", 0.5)
+    monkeypatch.setattr(remote, "MAX_SILENCE_S", 0.5)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -212,13 +195,11 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
         ("410?sig=secret", "no such file"),
         ("401", "access is denied"),
         ("403?sig=secret", "access is denied"),
-        ("500", "the server answers 500 Internal Server Error"),
+        ("500", "cannot be read (500 Internal Server Error)"),
         ("hang", "the server has sent nothing for 0.5 s; try again"),
         ("close", "cannot be read (Server disconnected)"),
-        ("loop.json", "the server redirects from one address to the next without an end"),
+        ("loop.json", "cannot be read ("),
         ("elsewhere.json", "cannot be read ("),
-        ("drip.json", "the server has sent less than 64 KiB in 0.5 s; try again"),
-        ("noise.json", "what answers there is not a web server"),
         ("404.json;t=secret#secret", "no such file"),
         ("cut.json?sig=secret", "cannot be read (Response payload is not completed"),
         ("none/", "no such file"),
@@ -228,14 +209,6 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
 def test_a_web_server_that_fails_is_one_line_without_secrets(web: str, path: str, reason: str) -> None:
     assert reason in error_of(f"{web}/{path}")
     assert reason in error_of(f"{web.replace('//', '//user:secret@')}/{path}")
-
-
-def test_a_silent_server_is_asked_once(web: str) -> None:
-    Server.asked.clear()
-    assert "has sent nothing for 0.5 s" in error_of(f"{web}/hang.json")
-    assert Server.asked == ["GET"]
-    assert "has sent nothing for 0.5 s" in error_of(f"{web}/hang.*.json")
-    assert len(Server.asked) == 2
 
 
 def test_an_answer_without_an_end_is_read_up_to_a_limit(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,8 +236,8 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch,
         monkeypatch.setitem(sys.modules, module, None)
     for loaded in ("http", "https"):
         monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, loaded, raising=False)
-    scheme = url.partition("://")[0].partition("::")[0]
-    assert error_of(url).endswith(f"{scheme}:// needs packages of its own: pip install 'pinprof[remote]'")
+    assert "needs a package that is not installed (" in error_of(url)
+    assert error_of(url).endswith("pip install 'pinprof[remote]'")
 
 
 def test_fsspec_itself_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +248,7 @@ def test_fsspec_itself_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("url", ["zorg://x/t.json", "zorg://user:secret@x/*.json"])
 def test_an_unknown_scheme_is_refused(url: str) -> None:
-    assert "zorg:// is not a kind of URL that fsspec knows" in error_of(url)
+    assert "cannot be read (Protocol not known: zorg)" in error_of(url)
 
 
 def test_a_package_of_another_scheme_is_named_by_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:

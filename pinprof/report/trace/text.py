@@ -31,7 +31,6 @@ from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, ste
 from pinprof.report.trace.waits import waits_in_short
 from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short, phases_in_short
 from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
-from pinprof.report.wait_groups import LINE
 from pinprof.report.words import (
     capitalized,
     complete_steps,
@@ -51,7 +50,7 @@ from pinprof.units import counted, shortened
 from pinprof.verdict import IRREGULAR
 
 MAX_SITES = 5
-"""Sites of a finding that are listed, unless all are asked for."""
+"""Sites of a finding that are listed."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 INDENT = 5
 LONGEST_EVIDENCE = 220
@@ -62,33 +61,24 @@ LEAST_CODE = 24
 
 
 def trace_to_text(
-    profile: Profile,
-    findings: Findings,
-    *,
-    width: int = 100,
-    color: bool = False,
-    waits_by: str = LINE,
-    rows: int | None = FEW,
+    profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, rows: int = FEW
 ) -> str:
     """Return the full report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    Waits in libraries are grouped by the user's `line` that calls them, or by the `library`'s function. The tables
-    of waits, lines, kernels and ops have their first `rows`, None for all.
+    The tables of waits, lines, kernels and ops have their first `rows`.
     """
-    return laid_out(_full(profile, findings, waits_by, width, rows), width=width, color=color)
+    return laid_out(_full(profile, findings, width, rows), width=width, color=color)
 
 
-def _full(
-    profile: Profile, findings: Findings, waits_by: str, width: int, rows: int | None
-) -> Iterable[RenderableType]:
+def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterable[RenderableType]:
     yield unwrapped(profile.path, "bold")
     yield Text(recording_line(profile))
     yield from _verdict(profile, findings)
     for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict.cause)):
         yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
     if profile.gpus:
-        yield from _findings(profile, findings, rows)
-    for part in (*kind_sections(profile), *event_sections(profile, findings, waits_by, rows=rows)):
+        yield from _findings(profile, findings)
+    for part in (*kind_sections(profile), *event_sections(profile, findings, rows=rows)):
         yield from in_terminal(part)
 
 
@@ -99,7 +89,7 @@ def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     yield from (bullet(f"{line}.") for line in evidence(profile, findings))
 
 
-def _findings(profile: Profile, findings: Findings, rows: int | None) -> Iterable[RenderableType]:
+def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
     remark = why_no_finding(profile, findings)
     if not findings and remark == advice(profile, findings).sentence:
         return
@@ -111,7 +101,7 @@ def _findings(profile: Profile, findings: Findings, rows: int | None) -> Iterabl
         what = (f"{finding.rule.id} {finding.title}", "bold")
         yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
         yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
-        yield from _finding_sites(finding, None if rows is None else MAX_SITES)
+        yield from _finding_sites(finding)
         yield Padding(Text(f"Fix: {finding.fix}"), (0, 0, 0, 6))
         further = then_worth(finding, profile)
         if further:
@@ -121,10 +111,10 @@ def _findings(profile: Profile, findings: Findings, rows: int | None) -> Iterabl
             yield bullet(printable(words))
 
 
-def _finding_sites(finding: Finding, most: int | None) -> Iterable[RenderableType]:
-    lines = [site_line(site) for site in finding.sites[:most]] if finding.evidence.sites else []
+def _finding_sites(finding: Finding) -> Iterable[RenderableType]:
+    lines = [site_line(site) for site in finding.sites[:MAX_SITES]] if finding.evidence.sites else []
     if (more := len(finding.evidence.sites) - len(lines)) > 0:
-        lines.append(f"and {counted(more, 'more site')}: --all")
+        lines.append(f"and {counted(more, 'more site')}: --json")
     rows = Table.grid(padding=(0, 1))
     for line in lines:
         rows.add_row("-", Text(printable(line)))

@@ -25,7 +25,6 @@ from pinprof.report.trace.waits import wait_sections
 from pinprof.report.trace.whole_run import course_sections, precision
 from pinprof.report.trace.work import kernel_sections, op_sections
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
-from pinprof.report.wait_groups import LINE
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
 from pinprof.rules import Findings
 from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
@@ -83,13 +82,10 @@ def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool 
     yield Section(division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS)
 
 
-def event_sections(
-    profile: Profile, findings: Findings, waits_by: str = LINE, *, rows: int | None = None
-) -> Iterator[Section]:
+def event_sections(profile: Profile, findings: Findings, *, rows: int | None = None) -> Iterator[Section]:
     """Yield the sections on the run, copies, waits, input, host, idle time, kernels and ops, and on what is absent.
 
-    Waits in libraries are grouped by the user's `line` that calls them, or by the `library`'s function. A terminal
-    has the first `rows` of waits, lines, kernels and ops, None for all.
+    A terminal has the first `rows` of waits, lines, kernels and ops, None for all.
     """
     if profile.serving:
         yield serving_section(profile)
@@ -97,7 +93,7 @@ def event_sections(
         yield from course_sections(profile.whole_run, profile.step_ns)
     if profile.copies:
         yield _copies(profile)
-    yield from wait_sections(profile, waits_by, rows=rows)
+    yield from wait_sections(profile, rows=rows)
     if profile.loader.waits:
         yield _input(profile)
     host = host_section(profile, rows=rows)

@@ -10,8 +10,6 @@ from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
 from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styled
 from pinprof.report.wait_groups import (
-    LIBRARY,
-    LINE,
     WAIT_PARTS,
     WaitGroup,
     called_from_several,
@@ -19,7 +17,7 @@ from pinprof.report.wait_groups import (
     group_waits,
     place_in_group,
 )
-from pinprof.report.words import NOTHING, not_shown, place, short_place, whole_place
+from pinprof.report.words import NOTHING, not_shown, place, whole_place
 from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 from pinprof.units import counted, duration, how_many, shortened
@@ -28,7 +26,7 @@ LEAST_SITES, MAX_WITHIN, MAX_SEEN = 10, 5, 10
 """The least sites that a terminal lists, the most of a group, and the most lines with waits in other steps."""
 MAX_ROWS = 100
 """The most rows of a table of waits on a page."""
-BY_LIBRARY = "some library functions wait for several of these lines: pinprof report --waits-by library adds them up"
+BY_LIBRARY = "some library functions wait for several of these lines: --html adds them up"
 OFTEN = 0.05
 """The short report does not name waits in a smaller share of the steps."""
 OUTSIDE = "Waits seen outside of the recorded steps"
@@ -48,14 +46,14 @@ DIGITS = 2
 WaitCells = Sequence[Cell]
 
 
-def wait_sections(profile: Profile, by: str, *, rows: int | None) -> Iterator[Section]:
-    """Yield the waits of the recorded steps, grouped by `line` or `library`, and those seen in other steps.
+def wait_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
+    """Yield the waits of the recorded steps, grouped by line, and those seen in other steps.
 
     A terminal has the first `rows`, None for all.
     """
     sites = [site for site in profile.sites if site.verdict != "profiler"]
     if sites:
-        yield _recorded_waits(profile, sites, by, rows)
+        yield _recorded_waits(profile, sites, rows)
     elsewhere = seen_elsewhere(profile)
     for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
         if waits := [wait for wait in elsewhere if wait.is_outside == outside]:
@@ -80,17 +78,17 @@ def waits_in_short(profile: Profile, named: Collection[Place]) -> str:
     return f"Host waits, as traced: {duration(total_ns / count, DIGITS)} {profile.steps.per}{longest}: {where}"
 
 
-def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: int | None) -> Section:
+def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], rows: int | None) -> Section:
     listed = [site for site in sites if some_in_steps([site])]
-    together = group_waits(listed, by)
+    together = group_waits(listed)
     most = len(together) if rows is None else max(rows, LEAST_SITES)
     columns = [Column("wait"), Column("in"), Column("op or call")]
     columns += number_columns("count", "host waits", *(part.label for part in WAIT_PARTS))
-    all_rows = [row for group in together for row in _site_rows(profile, group, by, len(sites))]
-    some_rows = [row for group in together[:most] for row in _site_rows(profile, group, by, MAX_WITHIN)]
+    all_rows = [row for group in together for row in _site_rows(profile, group, len(sites))]
+    some_rows = [row for group in together[:most] for row in _site_rows(profile, group, MAX_WITHIN)]
     outside, more = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
-    left_out = [f"and {counted(more, 'more site')}: --all"] if more else []
-    if by == LINE and called_from_several(listed):
+    left_out = [f"and {counted(more, 'more site')}: --json"] if more else []
+    if called_from_several(listed):
         left_out.append(BY_LIBRARY)
     if outside:
         left_out.append(f"{counted(outside, 'site')} outside of the complete steps: in the JSON and HTML reports")
@@ -108,7 +106,7 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], by: str, rows: 
     )
 
 
-def _site_rows(profile: Profile, gathered: WaitGroup, by: str, most: int) -> Iterator[WaitCells]:
+def _site_rows(profile: Profile, gathered: WaitGroup, most: int) -> Iterator[WaitCells]:
     """Yield the row of a site, or of a group: the sum, up to `most` sites, and the sum of the other sites."""
     first, *others = gathered.sites
     if not others:
@@ -117,12 +115,12 @@ def _site_rows(profile: Profile, gathered: WaitGroup, by: str, most: int) -> Ite
         return
     yield (
         Styled(gathered.cause, "strong"),
-        CodeText(place(short_place(gathered.at) if by == LIBRARY else gathered.at) or NOTHING, gathered.at),
+        CodeText(place(gathered.at) or NOTHING, gathered.at),
         f"{len(gathered.sites)} sites",
         *wait_cells(profile, *gathered.sites),
     )
     for site in gathered.sites[:most]:
-        where = CodeText(f"  {place_in_group(site, by)}", site.place, site.stack)
+        where = CodeText(f"  {place_in_group(site)}", site.place, site.stack)
         yield f"  {cause_with_verdict(site)}", where, site.op or site.call, *wait_cells(profile, site)
     if left_out := gathered.sites[most:]:
         yield "  more", NOTHING, counted(len(left_out), "site"), *wait_cells(profile, *left_out)
@@ -322,7 +320,7 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
                 cells[:most],
             )
         ],
-        left_out=[f"and {counted(left_out, 'more line')}: --all"] if left_out > 0 else [],
+        left_out=[f"and {counted(left_out, 'more line')}: --json"] if left_out > 0 else [],
         brief=[f"{title}: {called}{place(first.place)}, {first.how_often}{also}."] if is_brief else [],
     )
 

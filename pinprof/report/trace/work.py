@@ -216,7 +216,7 @@ def _name_section(
         facts=facts,
         tables=[ReportTable(title, titles, cells, listed, grid=f"{name}s")],
         notes=notes,
-        left_out=[f"and {counted(more, f'more {name}')} by name: --all"] if more else [],
+        left_out=[f"and {counted(more, f'more {name}')} by name: --json"] if more else [],
         name=f"{name}s",
     )
 

@@ -36,7 +36,7 @@ def document(builder: TraceBuilder, folder: Path) -> dict[str, Any]:
     return trace
 
 
-def text(builder: TraceBuilder, folder: Path, rows: int | None = FEW) -> str:
+def text(builder: TraceBuilder, folder: Path, rows: int = FEW) -> str:
     analysis = analysed(builder, folder)
     return trace_to_text(analysis.profile, analysis.findings, rows=rows, width=160)
 
@@ -112,7 +112,7 @@ def test_what_is_withheld_is_nowhere(tmp_path: Path) -> None:
 
 def test_the_terminal_has_the_costliest_five_and_more_or_all_if_asked(tmp_path: Path) -> None:
     builder = training(kernels=7)
-    short, more, whole = text(builder, tmp_path), text(builder, tmp_path, 6), text(builder, tmp_path, None)
+    short, more, whole = text(builder, tmp_path), text(builder, tmp_path, 6), text(builder, tmp_path, 99)
     assert row_of(short, "kernel0(float*)") == [
         "kernel0(float*)",
         "aten::op0",
@@ -124,11 +124,11 @@ def test_the_terminal_has_the_costliest_five_and_more_or_all_if_asked(tmp_path: 
     ]
     assert "kernel4(" in short
     assert "kernel5(" not in short
-    assert "and 2 more kernels by name: --all" in short
+    assert "and 2 more kernels by name: --json" in short
     assert "kernel5(" in more
-    assert "and 1 more kernel by name: --all" in more
+    assert "and 1 more kernel by name: --json" in more
     assert "kernel6(" in whole
-    assert "--all" not in whole
+    assert "--json" not in whole
     assert row_of(whole, "aten::op1")[1:4] == ["1", "50.0 µs", "50.0 µs"]
 
 
@@ -143,9 +143,9 @@ def test_more_waits_or_all_are_there_if_asked(tmp_path: Path) -> None:
     for number in range(12):
         builder.op(f"aten::wait{number}", 1300 + 50 * number, 40)
         builder.call("cudaStreamSynchronize", 1310 + 50 * number, 20)
-    assert "and 2 more sites: --all" in text(builder, tmp_path)
-    assert "and 1 more site: --all" in text(builder, tmp_path, 11)
-    assert "more site" not in text(builder, tmp_path, None)
+    assert "and 2 more sites: --json" in text(builder, tmp_path)
+    assert "and 1 more site: --json" in text(builder, tmp_path, 11)
+    assert "more site" not in text(builder, tmp_path, 99)
 
 
 def test_collectives_stand_apart(tmp_path: Path) -> None:

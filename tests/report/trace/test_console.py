@@ -145,11 +145,3 @@ def test_waits_in_libraries_stand_below_the_line_that_calls_them(
     tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
     golden("console-detector.txt", text_of(detector().write(tmp_path / "detector.json")))
-
-
-def test_waits_in_libraries_are_added_up_by_function_if_asked(tmp_path: Path) -> None:
-    text = text_of(detector().write(tmp_path / "detector.json"), waits_by="library", width=160)
-    (row,) = (line for line in text.splitlines() if "batched_nms" in line and "2 sites" in line)
-    assert row.lstrip().startswith("`nonzero()`")
-    assert " 100 µs " in row
-    assert "--waits-by" not in text

@@ -100,7 +100,7 @@ def test_a_wait_after_the_watched_steps_is_said_to_be_there(tmp_path: Path) -> N
 
 def test_many_lines_are_counted(tmp_path: Path) -> None:
     text = text_of(analysed(tmp_path, [wait(number, [number]) for number in range(20, 35)]))
-    assert "and 5 more lines: --all" in text
+    assert "and 5 more lines: --json" in text
 
 
 def test_names_in_the_trace_are_escaped(tmp_path: Path) -> None:
