@@ -5,6 +5,7 @@ Each process is one of `pinprof worker`, whose task is in a file. Another file g
 
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,6 @@ from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.outputs import unfinished
 from pinprof.processes import exit_status
 from pinprof.program.user_program import HOME
-from pinprof.temporary import temporary_folder
 from pinprof.trace.run_log import RUN_KEY, run_of_metadata
 
 TASK, OUTCOME = "task", "outcome"
@@ -83,7 +83,8 @@ def record_repeatedly(task: WorkerTask, times: int, say: Callable[[str], None]) 
     """
     runs: list[_Run] = []
     output, status = Path(task.output), 0
-    with temporary_folder("repeat") as folder:
+    with tempfile.TemporaryDirectory(prefix="pinprof-") as name:
+        folder = Path(name)
         for number in range(1, times + 1):
             say(f"Run {number} of {times}")
             (folder / str(number)).mkdir()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,9 +15,7 @@ import msgspec
 from torch.utils.data._utils import fetch, worker
 
 from pinprof.capture.observe.sampler import HostSampler
-from pinprof.errors import PinprofError
 from pinprof.program.hooks import contained, replaced
-from pinprof.temporary import temporary_folder
 from pinprof.trace.sampled_stacks import HostProfile, HostStack
 
 INTERVAL_S: Final = 0.005
@@ -36,8 +35,9 @@ class WorkerSamples:
     def sampling(self) -> Iterator[None]:
         """Sample the first worker of each DataLoader that the block starts."""
         with ExitStack() as undo:
-            with suppress(PinprofError, OSError):  # without a folder for the files there are no samples
-                self._folder = undo.enter_context(temporary_folder("workers"))
+            with suppress(OSError):  # without a folder for the files there are no samples
+                folder = tempfile.TemporaryDirectory(prefix="pinprof-", ignore_cleanup_errors=True)
+                self._folder = Path(undo.enter_context(folder))
                 undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, os.getpid())))
             yield
 
