@@ -14,11 +14,10 @@ pinprof.predict(trace, pinprof.Scenario(pin=True))    # the step after a change 
 report = pinprof.load("trace.json.gz")          # all of it, as a report that shows itself in a notebook
 report.step_ms, report.step_range_ms, report.verdict
 report.kernels, report.waits, report.findings   # and ops, copies, steps, phases: as pandas DataFrames, in ms
-report.whatif(drop_syncs="all").saving_ms       # the options of `pinprof whatif`; or pinprof.whatif(path, ...)
+report.whatif(drop_syncs="all").saving_ms       # the options of `pinprof whatif`
 report.scalars()                                # its numbers by name, for a tracker of experiments
 report.save("report.html")                      # or .json
 
-pinprof.analyze("trace.json.gz")                # the same as `load`
 pinprof.analyze_job("run/")                     # the ranks of a job side by side; client=... on a Dask cluster
 pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, the same way
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
@@ -49,13 +48,11 @@ if TYPE_CHECKING:
         ComparisonReport,
         JobReport,
         Report,
-        analyze,
         analyze_job,
         compare,
         load,
         profile_step,
         timeline,
-        whatif,
     )
     from pinprof.prediction import Scenario, predict
     from pinprof.races.guard import Guard, UnsafeCopyWarning, guard
@@ -78,7 +75,6 @@ __all__ = [
     "TraceError",
     "UnsafeCopyError",
     "UnsafeCopyWarning",
-    "analyze",
     "analyze_job",
     "compare",
     "find",
@@ -91,7 +87,6 @@ __all__ = [
     "read_trace",
     "step",
     "timeline",
-    "whatif",
 ]
 
 _NAMES_IN = {
@@ -100,8 +95,8 @@ _NAMES_IN = {
     "pinprof.measurement.measure": ("measure",),
     "pinprof.measurement.profile": ("Profile",),
     "pinprof.notebook": (
-        *("ComparisonReport", "JobReport", "Report", "analyze", "analyze_job", "compare", "load", "profile_step"),
-        *("timeline", "whatif"),
+        *("ComparisonReport", "JobReport", "Report"),
+        *("analyze_job", "compare", "load", "profile_step", "timeline"),
     ),
     "pinprof.prediction": ("Scenario", "predict"),
     "pinprof.races.guard": ("Guard", "UnsafeCopyWarning", "guard"),
@@ -119,6 +114,7 @@ _COMMANDS = {
     "report": "call pinprof.load(path)",
     "run": "call pinprof.profile(path) or pinprof.profile_step(function)",
     "verify": "call pinprof.compare(before, after)",
+    "whatif": "call pinprof.load(path).whatif(drop_syncs='all')",
 }
 """What to call in place of commands that are not functions."""
 

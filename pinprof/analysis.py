@@ -7,11 +7,10 @@ from pinprof.bench.advice import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
-from pinprof.object_repr import one_line
 from pinprof.replay import Replay
 from pinprof.rules import Findings, look
 from pinprof.trace import Trace
-from pinprof.units import counted
+from pinprof.units import counted, one_line
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -134,7 +134,14 @@ class Report(ReportObject):
         return scalars_of(self._document)
 
     def whatif(self, scenario: Scenario | None = None, **changes: Any) -> Prediction:
-        """Return the step after a change of the code; see `pinprof.whatif`."""
+        """Return the step after a change of the code, by replay.
+
+            report.whatif(drop_syncs="all", pin=True).saving_ms
+
+        The `changes` are the fields of `Scenario`, named as the options of `pinprof whatif`, or a `Scenario` itself.
+
+        Raises TraceError as `predict` does, TypeError for a change that is none of these.
+        """
         possible = Scenario.__struct_fields__
         if unknown := [change for change in changes if change not in possible]:
             raise TypeError(f"{', '.join(unknown)}: no such change; there are {', '.join(possible)}")
@@ -172,7 +179,7 @@ class Report(ReportObject):
         )
 
 
-def analyze(source: TraceOrUrl, *, machine: str | os.PathLike[str] | None = None) -> Report:
+def load(source: TraceOrUrl, *, machine: str | os.PathLike[str] | None = None) -> Report:
     """Return the report on a trace, or on the file or URL of one.
 
     `machine` is a file of `pinprof bench --json`: copies that become pinned are predicted at its rates, and the report
@@ -191,23 +198,6 @@ def _file(source: str | os.PathLike[str]) -> str:
     if Path(path).is_dir():
         raise TraceError(f"{path}: is a folder; name a trace in it, or read all ranks of a job by pinprof.analyze_job")
     return path
-
-
-def load(source: TraceOrUrl, *, machine: str | os.PathLike[str] | None = None) -> Report:
-    """Return the report on a trace: another name for `analyze`."""
-    return analyze(source, machine=machine)
-
-
-def whatif(source: TraceOrUrl | Report, scenario: Scenario | None = None, **changes: Any) -> Prediction:
-    """Return the step of a trace, or of its file or URL, after a change of the code, by replay.
-
-        pinprof.whatif("trace.json.gz", drop_syncs="all", pin=True).saving_ms
-
-    The `changes` are the fields of `Scenario`, named as the options of `pinprof whatif`, or a `Scenario` itself.
-
-    Raises TraceError as `predict` does, TypeError for a change that is none of these.
-    """
-    return (source if isinstance(source, Report) else analyze(source)).whatif(scenario, **changes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -248,7 +238,7 @@ def compare(before: TraceOrUrl | Report, after: TraceOrUrl | Report) -> Comparis
 
     Raises TraceError if a file cannot be read as a trace.
     """
-    old, new = (side if isinstance(side, Report) else analyze(side) for side in (before, after))
+    old, new = (side if isinstance(side, Report) else load(side) for side in (before, after))
     return ComparisonReport(old, new, compared(old.analysis, new.analysis))
 
 
@@ -307,7 +297,7 @@ def analyze_job(
     """Return the report on the ranks of a job: a folder, a pattern, a URL of either, or files.
 
     `jobs` processes of this machine measure them, by default one for each core, or the workers of `client`, a
-    `dask.distributed.Client`, which stays open. `rank_from` is as for `pinprof report`, `machine` as for `analyze`.
+    `dask.distributed.Client`, which stays open. `rank_from` is as for `pinprof report`, `machine` as for `load`.
 
     Raises TraceError if the traces are not the ranks of a job, PinprofError if the cluster or `machine` cannot be used.
     """
@@ -341,7 +331,7 @@ def timeline(
 
     Raises PinprofError if the trace has no such step or the range is empty, TraceError if the source is not a trace.
     """
-    return (source if isinstance(source, Report) else analyze(source)).timeline(steps=steps, range_ms=range_ms)
+    return (source if isinstance(source, Report) else load(source)).timeline(steps=steps, range_ms=range_ms)
 
 
 def profile_step(
@@ -374,10 +364,10 @@ def report_on(record: Callable[[Path], Path], path: str | os.PathLike[str] | Non
     `record` returns the path of the trace. `name` stands in the report for the path of a removed trace.
     """
     if path is not None:
-        return analyze(record(Path(path)))
+        return load(record(Path(path)))
     with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
         trace = read_trace(record(Path(folder) / "trace.json"))
-    return analyze(with_fields(trace, path=name))
+    return load(with_fields(trace, path=name))
 
 
 def _say_window(window: str, step: int, of: int) -> None:

@@ -1,6 +1,6 @@
 """Formats numbers as short texts with a fitting unit: times, sizes, rates, shares, counts; and shortens long names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import floor, inf, log10
 from typing import NamedTuple
 
@@ -126,6 +126,11 @@ def counted(count: float, one: str, several: str = "") -> str:
     """Return a number with what it counts: "1 step", "1,200 copies"; `several` where it is not `one` and an "s"."""
     shown = how_many(count)
     return f"{shown} {one if shown == '1' else several or one + 's'}"
+
+
+def one_line(what: str, parts: Iterable[str]) -> str:
+    """Return the repr of an object: what it is, and its main values; empty parts are left out."""
+    return f"<pinprof {what}: {', '.join(filter(None, parts))}>"
 
 
 def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:

@@ -1,5 +1,6 @@
 """The report as an object, and the one call that records a step."""
 
+import gzip
 import json
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +18,7 @@ from trace_builder import TraceBuilder, without_known_events
 import pinprof
 from pinprof.errors import CaptureError, PinprofError, TraceError
 from pinprof.measurement.measure import measure
-from pinprof.notebook import Report, analyze, profile_step
+from pinprof.notebook import Report, load, profile_step
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules import find
@@ -30,7 +31,7 @@ FEW: dict[str, Any] = {"warmup": 1, "plain_steps": 2, "plain_seconds": 0.0, "pla
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return analyze(TRACE)
+    return load(TRACE)
 
 
 def frame_of(report: Report) -> dict[str, str | None]:
@@ -48,20 +49,20 @@ def test_a_report_holds_what_the_single_functions_return(report: Report) -> None
 
 
 def test_a_trace_that_is_read_already_is_not_read_again(report: Report) -> None:
-    assert analyze(report.trace).trace is report.trace
+    assert load(report.trace).trace is report.trace
 
 
 def test_a_report_can_rest_on_the_bench_of_a_machine(tmp_path: Path) -> None:
     file = TRACE.parent / "bench.json"
-    report = analyze(TRACE.parent / "pageable_blocking.json.gz", machine=file)
+    report = load(TRACE.parent / "pageable_blocking.json.gz", machine=file)
     assert report.analysis.findings.machine == "NVIDIA H100 80GB HBM3"
     rates = "opies that become pinned run at the rates measured on NVIDIA H100 80GB HBM3; the trace is of NVIDIA H200"
     assert f"c{rates}" in " ".join(str(report).split())
     assert f"C{rates}." in report._repr_html_()
-    report.json(tmp_path / "report.json")
+    report.save(tmp_path / "report.json")
     assert fitting((tmp_path / "report.json").read_text())["machine"] == {"gpu": "NVIDIA H100 80GB HBM3"}
     with pytest.raises(PinprofError, match="No such file or directory; measure it with: pinprof bench --json"):
-        analyze(TRACE, machine=tmp_path / "missing.json")
+        load(TRACE, machine=tmp_path / "missing.json")
 
 
 def test_in_a_notebook_it_is_the_page_in_a_frame_of_its_own(report: Report) -> None:
@@ -79,7 +80,7 @@ def test_names_cannot_leave_the_frame(tmp_path: Path) -> None:
     builder.call("cudaStreamSynchronize", 50, 60)
     builder.kernel(300, 50, launch=290, name=HOSTILE)
     (tmp_path / "<").mkdir()
-    report = analyze(builder.write(tmp_path / "<" / "iframe>\"'.json"))
+    report = load(builder.write(tmp_path / "<" / "iframe>\"'.json"))
     markup = report._repr_html_()
     assert markup.count("<") == markup.count(">") == 2
     assert HOSTILE not in (frame_of(report)["srcdoc"] or "")
@@ -96,19 +97,19 @@ def test_repr_is_one_line(report: Report) -> None:
     assert repr(report) == f"<pinprof report on {str(TRACE)!r}: {len(report.analysis.findings)} findings; print it>"
 
 
-@pytest.mark.parametrize("write", [Report.html, Report.json])
-def test_files_are_written_but_not_over_others(report: Report, tmp_path: Path, write: Callable[..., None]) -> None:
-    path = tmp_path / "out"
-    write(report, path)
+@pytest.mark.parametrize("name", ["out.html", "out.json"])
+def test_files_are_written_but_not_over_others(report: Report, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    report.save(path)
     text = path.read_text()
     path.write_text("precious")
     with pytest.raises(PinprofError, match=r"exists already.*force=True"):
-        write(report, str(path))
+        report.save(str(path))
     assert path.read_text() == "precious"
-    write(report, path, force=True)
+    report.save(path, force=True)
     assert path.read_text() == text
     with pytest.raises(PinprofError, match="there is no folder"):
-        write(report, tmp_path / "missing" / "out")
+        report.save(tmp_path / "missing" / name)
 
 
 # One call that records a step
@@ -204,24 +205,24 @@ def test_a_comparison_shows_itself_and_writes_what_the_command_writes(report: Re
     assert made.comparison.verdict in repr(made)
     ((tag, frame),) = Page(made._repr_html_()).tags
     assert tag == "iframe"
-    made.html(tmp_path / "page.html")
-    made.json(tmp_path / "made.json")
+    made.save(tmp_path / "page.html")
+    made.save(tmp_path / "made.json")
     assert (tmp_path / "page.html").read_text() == frame["srcdoc"]
     assert fitting((tmp_path / "made.json").read_text())["schema"] == "pinprof.compare/1"
     with pytest.raises(PinprofError, match="exists already"):
-        made.json(tmp_path / "made.json")
+        made.save(tmp_path / "made.json")
 
 
 def test_a_report_is_not_written_over_its_own_trace(report: Report, tmp_path: Path) -> None:
-    trace = tmp_path / "trace.json.gz"
-    trace.write_bytes(Path(report.profile.path).read_bytes())
-    for write in (Report.json, Report.html):
-        with pytest.raises(PinprofError, match="is also an input"):
-            write(pinprof.analyze(trace), trace, force=True)
-    assert trace.read_bytes() == Path(report.profile.path).read_bytes()
+    trace = tmp_path / "trace.json"
+    content = gzip.decompress(Path(report.profile.path).read_bytes())
+    trace.write_bytes(content)
+    with pytest.raises(PinprofError, match="is also an input"):
+        pinprof.load(trace).save(trace, force=True)
+    assert trace.read_bytes() == content
 
 
-def test_traces_profiles_and_findings_say_in_one_line_and_in_a_table_what_they_are(report: Report) -> None:
+def test_traces_profiles_and_findings_say_in_one_line_what_they_are(report: Report) -> None:
     assert repr(report.trace) == (
         f"<pinprof trace {str(TRACE)!r}: 3 complete steps of 3 (profiler_step), 45.7 ms, 1,605 events, annotations 9, "
         "ops 396, functions 959, calls 112, gpu 118, syncs 4, NVIDIA H200, torch 2.11.0+cu130>"
@@ -232,25 +233,17 @@ def test_traces_profiles_and_findings_say_in_one_line_and_in_a_table_what_they_a
     )
     text = "<pinprof findings, 3: PIN102 saves 1.89 ms, PIN101 saves 1.77 ms, PIN701, together 2.81 ms>"
     assert repr(report.analysis.findings) == text
-    table = Page(report.analysis.findings._repr_html_())
-    assert table.text.startswith("3 findings, which together save 2.81 ms rule what where fixing it PIN102 copies")
-    assert table.misnested == []
-    for shown in (report.trace, report.profile):
-        assert "ms" in Page(shown._repr_html_()).text
 
 
 def test_what_is_shown_of_an_empty_or_hostile_trace_is_text(tmp_path: Path) -> None:
     builder = without_known_events()
     builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE + "\x1b[2J"}]
-    report = analyze(builder.write(tmp_path / "empty.json"))
+    report = load(builder.write(tmp_path / "empty.json"))
     assert "GPU activities" in str(report)
     assert frame_of(report)["srcdoc"]
     assert repr(report.analysis.findings) == "<pinprof findings, none>"
-    assert Page(report.analysis.findings._repr_html_()).text.startswith("0 findings")
     for shown in (report.trace, report.profile):
         assert len(repr(shown)) < 500
-        assert not {"script", "iframe"} & {tag for tag, _ in Page(shown._repr_html_()).tags}
-        assert "\x1b" not in shown._repr_html_()
 
 
 def test_a_report_has_the_step_its_range_and_the_verdict_of_its_text(report: Report) -> None:
@@ -296,7 +289,7 @@ def test_the_steps_are_those_of_the_trace_and_their_parts_add_up(report: Report)
 def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.op("aten::add", 0, 10)
-    report = analyze(builder.write(tmp_path / "trace.json"))
+    report = load(builder.write(tmp_path / "trace.json"))
     for table in ("kernels", "copies", "waits", "phases", "findings"):
         assert getattr(report, table).empty, table
     assert report.ops.name.tolist() == ["aten::add"]
@@ -309,7 +302,7 @@ def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:
 def test_what_if_is_asked_of_a_report_or_a_file(report: Report, changes: dict[str, Any]) -> None:
     prediction = report.whatif(**changes)
     assert prediction == pinprof.predict(report.trace, pinprof.Scenario(**changes))
-    assert prediction == pinprof.whatif(TRACE, **changes)
+    assert prediction == pinprof.load(TRACE).whatif(**changes)
     assert prediction.saving_ms == pytest.approx(prediction.baseline_ms - prediction.predicted_ms)
     assert prediction.range_ms[0] <= prediction.predicted_ms <= prediction.range_ms[1]
 

@@ -246,7 +246,7 @@ def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path
     assert [row.rank for row in report.ranks.rows] == [0, 1, 2]
     assert list(report.skipped) == [str(tmp_path / "broken.json")]
     assert client.status == "running"
-    report.json(tmp_path / "job.json")
+    report.save(tmp_path / "job.json")
     assert fitting((tmp_path / "job.json").read_text())["ranks"]["world_size"] == 3
 
 

@@ -17,10 +17,9 @@ from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Stalled, WaitCost
 from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, Known, KnownOrWithheld, WithheldKinds, given
-from pinprof.object_repr import as_table, one_line
 from pinprof.replay import StepEstimate
 from pinprof.trace.info import Info
-from pinprof.units import counted, duration, percent
+from pinprof.units import counted, duration, one_line, percent
 
 TimesByCause = tuple[tuple[str, int], ...]
 """(cause, ns), the longest first."""
@@ -144,15 +143,7 @@ class Profile:
     """Where the host's time goes without the profiler; None where it was not sampled."""
 
     def __repr__(self) -> str:
-        return one_line(f"profile of {self.path!r}", (f"{name} {what}" for name, what in self._at_a_glance))
-
-    def _repr_html_(self) -> str:
-        """Return the step and what it is made of as a table, for a notebook."""
-        return as_table(self.path, self._at_a_glance)
-
-    @property
-    def _at_a_glance(self) -> list[tuple[str, str]]:
-        """What an expert looks for first: how long the step is, what limits it, and where its time goes."""
+        """Say what an expert looks for first: how long the step is, what limits it, and where its time goes."""
         step, traced, divisor = self.estimate.step_ns, self.steps.traced_ns, self.steps.divisor
         rows = [
             ("step", f"{duration(step)} ({self.estimate.source})" if step else "not known"),
@@ -174,7 +165,7 @@ class Profile:
         rows.append(
             ("not given", ", ".join(words for name, words in FIGURE_KINDS.items() if getattr(self.withheld, name)))
         )
-        return [(name, what) for name, what in rows if what]
+        return one_line(f"profile of {self.path!r}", (f"{name} {what}" for name, what in rows if what))
 
     @property
     def step_ns(self) -> float | None:

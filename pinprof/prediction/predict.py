@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from pinprof.details import details_of
 from pinprof.errors import TraceError
-from pinprof.object_repr import one_line
 from pinprof.prediction.edits import Edits, NotedPauses, edited
 from pinprof.prediction.scenarios import Scenario, edits_of, places_in
 from pinprof.replay import Replay, StepEstimate
@@ -16,7 +15,7 @@ from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
 from pinprof.replay.calibration import noise_between_runs
 from pinprof.replay.machine import Pace
 from pinprof.trace import Trace, read_trace
-from pinprof.units import NS_PER_MS, duration
+from pinprof.units import NS_PER_MS, duration, one_line
 
 UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
 """A predicted step is uncertain by `UNSURE_CHANGE` of the change. In addition it is uncertain by `UNSURE_STEP` of

@@ -13,14 +13,13 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.bench.advice import Pinning
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
-from pinprof.object_repr import one_line
 from pinprof.replay import Replay
 from pinprof.replay.calibration import expected, way_of
 from pinprof.replay.machine import pace
 from pinprof.rules import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
-from pinprof.units import counted
+from pinprof.units import counted, one_line
 
 TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""

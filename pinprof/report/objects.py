@@ -41,26 +41,22 @@ class ReportObject(ABC):
         """Print the text where IPython runs in a terminal."""
         printer.text(str(self))
 
-    def json(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the report as JSON. Raises PinprofError if `path` exists and `force` is not set, or is its trace."""
-        self._write(Path(path), self._contents.json, force=force)
-
     def to_json(self) -> str:
         """Return the report as JSON."""
         return self._contents.json()
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the report, as what the path ends with: .html or .json. Raises PinprofError as `json()` does."""
+        """Write the report, as what the path ends with: .html or .json.
+
+        Raises PinprofError for other names, if `path` exists and `force` is not set, or if it is its trace.
+        """
         formats = {".html": self._contents.page, ".json": self._contents.json}
         suffix = Path(path).suffix.lower()
         if suffix not in formats:
             raise PinprofError(f"{os.fspath(path)}: give a name that ends with {' or '.join(formats)}")
-        self._write(Path(path), formats[suffix], force=force)
-
-    def _write(self, path: Path, render: Callable[[], str], *, force: bool) -> None:
         traces = [trace for profile in self._contents.profiles if (trace := local_path(profile.path))]
-        check_outputs([str(path.absolute())], traces, force=force, way="overwrite it with force=True")
-        write_whole(path, render())
+        check_outputs([str(Path(path).absolute())], traces, force=force, way="overwrite it with force=True")
+        write_whole(Path(path), formats[suffix]())
 
     def _repr_html_(self) -> Markup:
         """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
@@ -69,7 +65,3 @@ class ReportObject(ABC):
     def to_html(self) -> str:
         """Return the page with its interactive timelines."""
         return str(self._contents.page())  # not as Markup, which escapes what is compared with it
-
-    def html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the page with its interactive timelines; raises PinprofError as `json()` does."""
-        self._write(Path(path), self._contents.page, force=force)

@@ -7,12 +7,11 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
-from pinprof.object_repr import as_table, one_line
 from pinprof.prediction import Edits
 from pinprof.prediction.edits import NO_EDITS
 from pinprof.prediction.graphs import Blocker
 from pinprof.trace.lines import Placed
-from pinprof.units import counted, duration, uncoded
+from pinprof.units import duration, one_line
 from pinprof.verdict import UNKNOWN_CAUSE, LimitName, Verdict
 
 
@@ -314,20 +313,6 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         rest = f"and {len(self) - MAX_IN_REPR} more" if len(self) > MAX_IN_REPR else ""
         joint = f"together {duration(self.joint.saving_ns)}" if self.joint else ""
         return one_line(f"findings, {len(self)}", (*names, rest, joint)) if self else "<pinprof findings, none>"
-
-    def _repr_html_(self) -> str:
-        """Return the findings as a table, the largest saving first, for a notebook."""
-        rows = [
-            (
-                finding.rule.id,
-                uncoded(finding.title),
-                str(finding.evidence.place),
-                _saves(finding.saving) or "not known",
-            )
-            for finding in self
-        ]
-        together = f", which together save {duration(self.joint.saving_ns)}" if self.joint else ""
-        return as_table(f"{counted(len(self), 'finding')}{together}", rows, ("rule", "what", "where", "fixing it"))
 
     def summary(self) -> "Findings":
         """Return the same without the rows of the trace that the fixes are about."""

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pinprof.intervals import Intervals, union
-from pinprof.object_repr import as_table, one_line
 from pinprof.trace.info import Cut, Info
 from pinprof.trace.model_calls import ModelCalls, no_model_calls
 from pinprof.trace.run_log import RunLog
-from pinprof.units import counted, duration
+from pinprof.units import counted, duration, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -309,31 +308,23 @@ class Trace:
     model_calls: ModelCalls = field(default_factory=no_model_calls)
 
     def __repr__(self) -> str:
-        return one_line(f"trace {self.path!r}", (what for _, what in self._at_a_glance))
-
-    def _repr_html_(self) -> str:
-        """Return a summary of the trace as an HTML table, for a notebook."""
-        return as_table(self.path, self._at_a_glance)
-
-    @property
-    def _at_a_glance(self) -> list[tuple[str, str]]:
-        """What an expert looks for first: how much was recorded of what."""
+        """Say what an expert looks for first: how much was recorded of what."""
         gpus = ", ".join(device.name or f"GPU {device.index}" for device in self.info.devices)
         complete, events = int(self.steps.complete.sum()), sum(self.counts.values())
         left_out = sum(self.skipped.values())
         tables = {name: table for name in SHOWN_TABLES if len(table := getattr(self, name))}
         start = min((int(table.start_ns[0]) for table in tables.values()), default=0)
         end = max((int(table.end_ns.max()) for table in tables.values()), default=start)
-        rows = (
-            ("steps", f"{counted(complete, 'complete step')} of {len(self.steps)} ({self.steps.source})"),
-            ("recorded", f"{duration(end - start)}, {counted(events, 'event')}"),
-            ("tables", ", ".join(f"{name} {len(table):,}" for name, table in tables.items())),
-            ("GPUs", gpus),
-            ("rank", "" if self.info.rank is None else f"rank {self.info.rank} of {self.info.world_size or 'unknown'}"),
-            ("torch", f"torch {self.info.torch_version}" if self.info.torch_version else ""),
-            ("left out", f"{counted(left_out, 'event')} left out" if left_out else ""),
+        parts = (
+            f"{counted(complete, 'complete step')} of {len(self.steps)} ({self.steps.source})",
+            f"{duration(end - start)}, {counted(events, 'event')}",
+            ", ".join(f"{name} {len(table):,}" for name, table in tables.items()),
+            gpus,
+            "" if self.info.rank is None else f"rank {self.info.rank} of {self.info.world_size or 'unknown'}",
+            f"torch {self.info.torch_version}" if self.info.torch_version else "",
+            f"{counted(left_out, 'event')} left out" if left_out else "",
         )
-        return [(name, what) for name, what in rows if what]
+        return one_line(f"trace {self.path!r}", parts)
 
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""

@@ -18,7 +18,7 @@ from job_builder import rank_trace
 from quick import slow_but
 from trace_builder import TraceBuilder
 
-from pinprof import analyze
+from pinprof import load
 from pinprof.cli import terminal
 from pinprof.report.trace.text import trace_to_text
 
@@ -57,7 +57,7 @@ def test_names_are_shown_as_they_are_and_command_nothing(tmp_path: Path, name: s
         assert not RAW.search(result.stdout)
         assert not RAW.search(result.stderr)
     assert is_one_line_error(said[-1])
-    report = analyze(trace)
+    report = load(trace)
     wide = trace_to_text(report.profile, report.analysis.findings, width=400, color=True)
     assert (MARKUP in wide) == (name == MARKUP)
     assert not RAW.search(re.sub(r"\x1b\[[0-9;]*m", "", wide))

@@ -228,7 +228,7 @@ def test_times_add_up_to_those_of_the_report(name: str) -> None:
 
 def test_the_figure_of_the_api_is_that_of_the_page(tmp_path: Path) -> None:
     file = steps(3).write(tmp_path / "trace.json")
-    report = pinprof.analyze(file)
+    report = pinprof.load(file)
     chart = timeline_chart(report.analysis, timeline_title(report.analysis))
     for figure in (report.timeline(), pinprof.timeline(file), report.figures()["timeline"]):
         assert [(series.name, list(series.base), list(series.x), list(series.y)) for series in figure.data] == [

@@ -23,7 +23,7 @@ BAR = 40
 def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Give the page with both timelines drawn."""
     file = tmp_path_factory.mktemp("page") / "compare.html"
-    compare(TRACES / "pageable_blocking.stack.json.gz", TRACES / "prefetch.stack.json.gz").html(file)
+    compare(TRACES / "pageable_blocking.stack.json.gz", TRACES / "prefetch.stack.json.gz").save(file)
     with pages.opened(file) as page:
         page.locator(".timeline").first.scroll_into_view_if_needed()
         page.locator(".timeline").last.scroll_into_view_if_needed()

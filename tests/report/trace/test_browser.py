@@ -14,7 +14,7 @@ from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis
-from pinprof.notebook import analyze
+from pinprof.notebook import load
 from pinprof.report.charts.chart import Chart, chart_html, layout
 from pinprof.report.html import Markup
 from pinprof.report.page import page as page_around
@@ -385,7 +385,7 @@ def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(pages: Pag
     builder = TraceBuilder()
     builder.step(0, 0, 1000)
     builder.kernel(100, 400, launch=1, name="</iframe><img src=x onerror=alert(1)>\"'")
-    shown = analyze(builder.write(tmp_path / "<iframe>\"'.json"))
+    shown = load(builder.write(tmp_path / "<iframe>\"'.json"))
     file = tmp_path / "notebook.html"
     file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{shown._repr_html_()}<p>next cell</p>")
     with pages.opened(file) as page:
@@ -413,7 +413,7 @@ def test_a_notebook_has_plotly_once_and_each_report_its_charts(
     shell = Shell()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setattr("pinprof.report.page._Notebook.cell", None)
-    report = analyze(TRACES / "prefetch.json.gz")
+    report = load(TRACES / "prefetch.json.gz")
     outputs = []
     for shell.cell in ("first", "second", "first"):
         outputs.append(str(report._repr_html_()))

@@ -11,7 +11,7 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.errors import PinprofError, TraceError
-from pinprof.notebook import Report, analyze
+from pinprof.notebook import Report, load
 from pinprof.report.timeline.kinds import KINDS
 
 RECORDED = TRACES / "readback_async.stack.json.gz"
@@ -35,7 +35,7 @@ def trace(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return analyze(RECORDED)
+    return load(RECORDED)
 
 
 def bars(figure: go.Figure, name: str) -> list[tuple[float, float]]:
@@ -97,7 +97,7 @@ def test_it_can_be_restyled(trace: Path) -> None:
 def test_an_empty_trace_has_an_empty_timeline(tmp_path: Path) -> None:
     empty = without_known_events().write(tmp_path / "empty.json")
     assert pinprof.timeline(empty).data == ()
-    assert analyze(empty).figures().keys() == {"timeline"}
+    assert load(empty).figures().keys() == {"timeline"}
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
         if event["cat"] in {"kernel", "cpu_op"}:
             event["name"] = HOSTILE
         event["tid"] = HOSTILE if event["tid"] == 100 else event["tid"]
-    figures = analyze(builder.write(tmp_path / "trace.json")).figures()
+    figures = load(builder.write(tmp_path / "trace.json")).figures()
     texts = [text for figure in figures["timeline"].data for text in figure.hovertext]
     for figure in figures.values():
         texts += [str(text) for text in figure.layout.yaxis.ticktext or ()]
@@ -141,7 +141,7 @@ def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:
     builder = training()
     for number in range(100):
         builder.call("cudaLaunchKernel", 910 + number / 2, 0.2)  # their kernels are lost
-    report = analyze(builder.write(tmp_path / "trace.json"))
+    report = load(builder.write(tmp_path / "trace.json"))
     why = report.profile.withheld
     assert why.overlap
     assert why.busy
@@ -160,7 +160,7 @@ def test_in_a_notebook_it_shows_itself(trace: Path) -> None:
     pytest.importorskip("ipykernel")
     notebook = nbformat.v4.new_notebook()
     lines = [f"import pinprof\ntrace = pinprof.read_trace({str(trace)!r})", "pinprof.timeline(trace)"]
-    lines += ["pinprof.analyze(trace)", "pinprof.analyze(trace).figures()['copies']"]
+    lines += ["pinprof.load(trace)", "pinprof.load(trace).figures()['copies']"]
     notebook.cells = [nbformat.v4.new_code_cell(line) for line in lines]
     client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}})
     client.execute()

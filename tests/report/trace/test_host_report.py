@@ -10,7 +10,7 @@ from host_builder import host_profile
 from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
-from pinprof.notebook import Report, analyze
+from pinprof.notebook import Report, load
 from pinprof.report.charts.flame import host_flame, icicle
 from pinprof.report.trace import text
 from pinprof.report.trace.json import traces_to_json
@@ -44,7 +44,7 @@ def report(folder: Path, host: HostProfile | None, busy: float = 100, step_ms: f
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "clock": "host", **times}}
     if host is not None:
         builder.metadata[HOST_KEY] = to_builtins(host)
-    return analyze(builder.write(folder / "trace.json"))
+    return load(builder.write(folder / "trace.json"))
 
 
 def of_json(shown: Report) -> Any:
