@@ -9,7 +9,8 @@ from fitting import fitting
 from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
-from pinprof.hta.breakdowns import GpuShares, KernelTimes, LaunchTimes, StreamTimes, breakdown_of
+from pinprof.documents.report import Hta, HtaKernel, HtaLaunches, HtaStream, HtaTimes
+from pinprof.hta.breakdowns import Breakdown, breakdown_of
 from pinprof.report.trace.hta import hta_to_text
 
 
@@ -29,27 +30,27 @@ def two_steps() -> TraceBuilder:
     return builder
 
 
-def test_figures_are_those_of_hta_in_nanoseconds(tmp_path: Path) -> None:
-    times = breakdown_of(str(two_steps().write(tmp_path / "rank3.json")))
-    assert times.rank == 3
-    assert times.times == GpuShares(10_000, 70_500, 20_000, 100_500)
+def test_figures_are_those_of_hta_to_the_nanosecond(tmp_path: Path) -> None:
+    rank, times = breakdown_of(str(two_steps().write(tmp_path / "rank3.json")))
+    assert rank == 3
+    assert times.times == HtaTimes(0.01, 0.0705, 0.02, 0.1005)
     assert times.overlapped is None
-    assert times.kernels == (
-        KernelTimes("gemm", "COMPUTATION", 40_000, 40_000, 40_000),
-        KernelTimes("reduce", "COMPUTATION", 30_500, 30_500, 30_500),
-        KernelTimes("Memcpy HtoD (Pinned -> Device)", "MEMORY", 20_000, 20_000, 20_000),
-    )
-    assert times.launches == LaunchTimes(3, longer_than_work=1, slow=1, late=0)
+    assert times.kernels == [
+        HtaKernel("gemm", "COMPUTATION", 0.04, 0.04, 0.04),
+        HtaKernel("reduce", "COMPUTATION", 0.0305, 0.0305, 0.0305),
+        HtaKernel("Memcpy HtoD (Pinned -> Device)", "MEMORY", 0.02, 0.02, 0.02),
+    ]
+    assert times.launches == HtaLaunches(3, longer_than_work=1, slow=1, late=0)
     (stream,) = times.streams
-    assert (stream.stream, stream.host_wait_ns, stream.kernel_wait_ns, stream.longest_queue) == (COMPUTE, 10_000, 0, 1)
-    assert times.failed == ()
+    assert (stream.stream, stream.host_wait_ms, stream.kernel_wait_ms, stream.longest_queue) == (COMPUTE, 0.01, 0, 1)
+    assert times.failed == []
 
 
 def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.op("aten::mm", 0, 10)
     times = breakdown_of(str(builder.write(tmp_path / "trace.json")))
-    assert times.failed == ("figures (no GPU work in its steps)",)
+    assert times.figures.failed == ["figures (no GPU work in its steps)"]
     assert "rank 0: HTA does not give its figures (no GPU work in its steps)" in hta_to_text([times])
 
 
@@ -58,11 +59,11 @@ def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> No
     correlation = builder.call("cudaLaunchKernel", 4, 2)
     name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
     builder.activity("kernel", name, 30, 40, correlation=correlation, device=0, stream=SIDE)
-    assert breakdown_of(str(builder.write(tmp_path / "trace.json"))).overlapped == 0.5
+    assert breakdown_of(str(builder.write(tmp_path / "trace.json"))).figures.overlapped == 0.5
     builder.activity("kernel", "again", 120, 10, correlation=1, device=0, stream=COMPUTE)
     builder.call("cudaLaunchKernel", 100, 2, correlation=1)  # a counter wrapped
-    times = breakdown_of(str(builder.write(tmp_path / "trace.json")))
-    assert times.streams == ()
+    times = breakdown_of(str(builder.write(tmp_path / "trace.json"))).figures
+    assert times.streams == []
     assert [failure.partition(" ")[0] for failure in times.failed] == ["streams"]
     assert times.times is not None
 
@@ -118,15 +119,15 @@ def test_standard_input_cannot_be_read_twice() -> None:
 
 
 def test_many_traces_are_not_all_listed() -> None:
-    stream = StreamTimes(7, 1000, 0, 0, None, None)
-    one = breakdown_of(str(TRACES / "loss_item.json.gz"))
-    many = [type(one)("x", rank, one.times, None, (), (stream,), None, ()) for rank in range(20)]
+    stream = HtaStream(7, 0.001, 0, 0, None, None)
+    times = breakdown_of(str(TRACES / "loss_item.json.gz")).figures.times
+    many = [Breakdown(rank, Hta(times, None, [], [stream], None, [])) for rank in range(20)]
     assert "these are 16 of 20 traces; the JSON report has all" in hta_to_text(many)
 
 
 @pytest.mark.parametrize("name", ["loss_item", "small_kernels", "prefetch.stack"])
 def test_of_recordings_hta_can_tell_all(name: str) -> None:
-    times = breakdown_of(str(TRACES / f"{name}.json.gz"))
-    assert times.failed == ()
-    assert times.times
-    assert times.times.idle_ns + times.times.compute_ns + times.times.other_ns == pytest.approx(times.times.span_ns)
+    figures = breakdown_of(str(TRACES / f"{name}.json.gz")).figures
+    assert figures.failed == []
+    assert (times := figures.times)
+    assert times.idle_ms + times.compute_ms + times.other_ms == pytest.approx(times.span_ms)

@@ -1,14 +1,16 @@
 """HTA's figures on traces, for the terminal."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
 
-from pinprof.hta.breakdowns import LATE_US, SLOW_CALL_US, Breakdown, KernelTimes
+from msgspec.structs import astuple
+
+from pinprof.documents.report import HtaKernel
+from pinprof.hta.breakdowns import LATE_US, SLOW_CALL_US, Breakdown
 from pinprof.report.html import Column, number_columns
 from pinprof.report.terminal import laid_out
 from pinprof.report.view import ReportTable, Section, in_terminal
 from pinprof.report.words import NOTHING
-from pinprof.units import duration, percent, shortened
+from pinprof.units import NS_PER_MS, duration, percent, shortened
 
 MAX_TRACES = 16
 MAX_KERNELS = 8
@@ -26,13 +28,13 @@ def hta_to_text(breakdowns: Sequence[Breakdown], *, width: int = 100, color: boo
 def _section(breakdowns: Sequence[Breakdown]) -> Section:
     chosen, notes = breakdowns[:MAX_TRACES], []
     streams = [row for breakdown in chosen for row in _stream_rows(breakdown)]
-    kernels = [] if len(breakdowns) > 1 else list(map(_kernel_row, breakdowns[0].kernels[:MAX_KERNELS]))
+    kernels = [] if len(breakdowns) > 1 else list(map(_kernel_row, breakdowns[0].figures.kernels[:MAX_KERNELS]))
     if len(breakdowns) > 1:
         notes.append("the JSON report has the kernels of each rank; the report on one trace has those of its rank")
     if len(breakdowns) > len(chosen):
         notes.append(f"these are {len(chosen)} of {len(breakdowns)} traces; the JSON report has all")
     notes.append("all but the last step; compute is all but copies, memsets and communication")
-    notes += [f"rank {one.rank}: HTA does not give its {failure}" for one in chosen for failure in one.failed]
+    notes += [f"rank {one.rank}: HTA does not give its {failure}" for one in chosen for failure in one.figures.failed]
     waits = number_columns("waits for the host", "between kernels", "other", "queue", "longest")
     tables = (
         ReportTable("", [Column("rank"), *number_columns(*TIMES, LATE)], list(map(_shares_row, chosen))),
@@ -42,24 +44,27 @@ def _section(breakdowns: Sequence[Breakdown]) -> Section:
     return Section("HolisticTraceAnalysis", tables=tables, notes=notes)
 
 
-def _kernel_row(kernel: KernelTimes) -> tuple[str, ...]:
-    times = map(duration, (kernel.time_ns, kernel.mean_ns, kernel.max_ns))
+def _durations(*times_ms: float) -> Iterator[str]:
+    return (duration(time * NS_PER_MS) for time in times_ms)
+
+
+def _kernel_row(kernel: HtaKernel) -> tuple[str, ...]:
+    times = _durations(kernel.time_ms, kernel.mean_ms, kernel.max_ms)
     return shortened(kernel.name, MAX_NAME), kernel.kind.lower(), *times
 
 
 def _shares_row(breakdown: Breakdown) -> tuple[str, ...]:
-    times, launches = breakdown.times, breakdown.launches
+    times, overlapped, launches = breakdown.figures.times, breakdown.figures.overlapped, breakdown.figures.launches
     shares = [NOTHING] * 3
-    if times and times.span_ns:
-        shares = [percent(time / times.span_ns) for time in (times.idle_ns, times.compute_ns, times.other_ns)]
-    overlapped = NOTHING if breakdown.overlapped is None else percent(breakdown.overlapped)
+    if times and times.span_ms:
+        shares = [percent(time / times.span_ms) for time in (times.idle_ms, times.compute_ms, times.other_ms)]
     counts = [NOTHING] * 4 if launches is None else map(str, astuple(launches))
-    return (str(breakdown.rank), *shares, overlapped, *counts)
+    return (str(breakdown.rank), *shares, NOTHING if overlapped is None else percent(overlapped), *counts)
 
 
 def _stream_rows(breakdown: Breakdown) -> Iterator[tuple[str, ...]]:
-    for stream in breakdown.streams:
-        waits = map(duration, (stream.host_wait_ns, stream.kernel_wait_ns, stream.other_ns))
+    for stream in breakdown.figures.streams:
+        waits = _durations(stream.host_wait_ms, stream.kernel_wait_ms, stream.other_ms)
         queue = NOTHING if stream.mean_queue is None else f"{stream.mean_queue:.1f}"
         longest = NOTHING if stream.longest_queue is None else str(stream.longest_queue)
         yield str(breakdown.rank), str(stream.stream), *waits, queue, longest

@@ -102,7 +102,7 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         host_memory=filled(by_name.HostMemoryJson, info.host_memory) if info.host_memory else None,
         findings=[finding_of(finding, step_ns) for finding in findings],
         joint=joint_of(findings.joint, step_ns),
-        hta=_hta(hta) if hta else None,
+        hta=hta.figures if hta else None,
         memory=[filled(by_name.MemoryPeakJson, peak) for peak in profile.memory],
         serving=[_serving(phase) for phase in profile.serving],
     )
@@ -355,16 +355,3 @@ def _samples(profile: Profile, sums: HostSums, count: int) -> dict[str, Any]:
 def _serving(phase: ServingPhase) -> by_name.ServingPhaseJson:
     fills = [by_name.FillJson(mark, ms(time)) for mark, time in phase.fills]
     return filled(by_name.ServingPhaseJson, phase, phase=phase.name, fills=fills)
-
-
-def _hta(breakdown: Breakdown) -> documents.Hta:
-    """Return HTA's figures on a trace."""
-    times, launches = breakdown.times, breakdown.launches
-    return filled(
-        documents.Hta,
-        breakdown,
-        times=filled(documents.HtaTimes, times) if times else None,
-        kernels=[filled(documents.HtaKernel, kernel) for kernel in breakdown.kernels],
-        streams=[filled(documents.HtaStream, stream) for stream in breakdown.streams],
-        launches=filled(documents.HtaLaunches, launches) if launches else None,
-    )
