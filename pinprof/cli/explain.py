@@ -4,7 +4,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,9 +11,6 @@ from click.shell_completion import CompletionItem
 from pinprof.cli.terminal import fail, page_options, say, show
 from pinprof.standard_streams import is_terminal
 from pinprof.units import listed
-
-if TYPE_CHECKING:
-    pass
 
 MOST_NAMED = 6
 """The most names that an error suggests."""

@@ -14,10 +14,19 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from pinprof.trace.model_calls import ModelCalls, no_model_calls
 from pinprof.trace.one_time_work import REGION
 from pinprof.trace.phases import BACKWARD_OPS, OPTIMIZER_MARK
-from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s
+from pinprof.trace.tables import (
+    NONE,
+    Activities,
+    Bools,
+    Calls,
+    HostEvents,
+    Int32s,
+    Int64s,
+    ModelCalls,
+    no_model_calls,
+)
 
 LOOKUP: Final = "aten::embedding"
 MARK: Final = "pinprof batch "

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 from pinprof.errors import TraceError
 from pinprof.standard_streams import is_terminal
@@ -40,24 +40,8 @@ def stamp_of(path: str) -> tuple[int, int] | None:
     return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
-class FileSystem(Protocol):
-    """What pinprof asks about the files of this machine or of a server, by the names that the user gave."""
-
-    def is_folder(self, path: str) -> bool:
-        """Return whether this is a folder."""
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is a file of exactly this name."""
-
-    def matching(self, pattern: str) -> list[str]:
-        """Return the files that match a pattern."""
-
-    def below(self, folder: str, depth: int) -> list[str]:
-        """Return the files in a folder and in those up to `depth` levels below it."""
-
-
 class LocalFiles:
-    """The folders of this machine."""
+    """The files of this machine, by the names that the user gave: the same questions as to `RemoteFiles`."""
 
     def is_folder(self, path: str) -> bool:
         """Return whether this is a folder."""
@@ -207,7 +191,7 @@ def trace_files(argument: str) -> list[str]:
 
 
 def _expanded(argument: str) -> list[str]:
-    files: FileSystem = RemoteFiles(argument) if is_url(argument) else LocalFiles()
+    files = RemoteFiles(argument) if is_url(argument) else LocalFiles()
     if files.is_folder(argument):
         return _in_folder(files, argument)
     if not _is_pattern(argument) or files.exists(argument):
@@ -250,7 +234,7 @@ def _is_trace(path: str) -> bool:
     return path.lower().endswith(SUFFIXES)
 
 
-def _in_folder(files: FileSystem, folder: str) -> list[str]:
+def _in_folder(files: LocalFiles | RemoteFiles, folder: str) -> list[str]:
     """Return the traces in a folder; if there are none, those of the only folder below it that has some."""
     for depth in (0, DEPTH):
         traces = [path for path in files.below(folder, depth) if _is_trace(path)]

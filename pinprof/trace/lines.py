@@ -119,11 +119,6 @@ def contexts_of_metadata(entry: object) -> Contexts | None:
     return contexts if are_valid else None
 
 
-def lines_of_metadata(entry: object) -> tuple[RecordedLines, ...]:
-    """Return the recorded lines from pinprof's metadata; none if they are missing or malformed."""
-    return converted(entry, tuple[RecordedLines, ...]) or ()
-
-
 OPS_KEY = "pinprof_ops"
 """Key of the places of ops in the trace file."""
 
@@ -136,11 +131,6 @@ class OpPlace(Placed):
     file: str
     line: int | None
     function: str
-
-
-def ops_of_metadata(entry: object) -> tuple[OpPlace, ...]:
-    """Return the places of ops from pinprof's metadata; none if they are missing or malformed."""
-    return converted(entry, tuple[OpPlace, ...]) or ()
 
 
 MOST_NS = 10**15

@@ -8,10 +8,10 @@ import numpy as np
 from pinprof.document import converted
 from pinprof.trace.info import Device, HostMemory, Info, PlainStep, UnreadGradients
 from pinprof.trace.lines import (
+    OpPlace,
+    RecordedLines,
     backward_of_metadata,
     contexts_of_metadata,
-    lines_of_metadata,
-    ops_of_metadata,
     watched_of_metadata,
 )
 from pinprof.trace.loaders import Made
@@ -39,10 +39,10 @@ def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
         step_marker=_text(pinprof.get("marker")),
         plain_step=converted(pinprof.get("plain"), PlainStep),
         steps_before=_integer(pinprof.get("steps_before")),
-        lines=lines_of_metadata(_decoded(metadata.lines)),
+        lines=converted(_decoded(metadata.lines), tuple[RecordedLines, ...]) or (),
         contexts=contexts_of_metadata(_decoded(metadata.contexts)),
         backward=backward_of_metadata(_decoded(metadata.backward)),
-        op_places=ops_of_metadata(_decoded(metadata.ops)),
+        op_places=converted(_decoded(metadata.ops), tuple[OpPlace, ...]) or (),
         watched=watched_of_metadata(_decoded(metadata.watched)),
         loaders_pin=converted(pinprof.get("loaders_pin"), bool),
         tries_convolutions=converted(pinprof.get("tries_convolutions"), bool),

@@ -1,7 +1,9 @@
 """The log of a whole run: the time of each step, and its irregular work. The trace shows only a few of the steps."""
 
 from dataclasses import dataclass, field
-from itertools import chain
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
 
 from pinprof.document import converted
 from pinprof.trace.lines import Place
@@ -40,6 +42,8 @@ NOWHERE = -1
 """Stands for no place."""
 MOST = 10**17
 """A log with a larger number of steps, or of ns (three years), is corrupt."""
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=MOST)]
+"""Of steps, of ns or of whatever is counted."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class IrregularWork:
 
     step: int
     kind: str
-    ns: int = 0
+    ns: Number = 0
     """How long it took; 0 if only its beginning was noted."""
     place: int = NOWHERE
     """Where the program called it: an index into the places."""
@@ -58,27 +62,27 @@ class IrregularWork:
 class Later:
     """The sums of the steps after those that were noted singly."""
 
-    steps: int = 0
-    ns: int = 0
-    input_ns: int = 0
+    steps: Number = 0
+    ns: Number = 0
+    input_ns: Number = 0
 
 
 @dataclass(frozen=True)
 class Collections:
     """Collections of one generation by Python's garbage collector, in the steps that `HostStops` counts."""
 
-    generation: int
-    count: int
-    ns: int
-    longest_ns: int
+    generation: Number
+    count: Number
+    ns: Number
+    longest_ns: Number
 
 
 @dataclass(frozen=True)
 class HostStops:
     """What kept the host's thread from running, in steps without a profiler."""
 
-    steps: int = 0
-    off_cpu_ns: int = 0
+    steps: Number = 0
+    off_cpu_ns: Number = 0
     """The time in which it was ready to run and others had its CPU; 0 if the system does not count it."""
     collections: tuple[Collections, ...] = ()
     asked_at: Place | None = None
@@ -91,27 +95,27 @@ class CompilerNote:
 
     place: Place
     reason: str
-    count: int
+    count: Number
 
 
 @dataclass(frozen=True)
 class RunLog:
     """All steps of a run, in order, from its beginning to its end; times in ns by the host's clock."""
 
-    start_up_ns: int
+    start_up_ns: Number
     """From the beginning of the script to the first step."""
-    windows: tuple[tuple[str, int], ...]
+    windows: tuple[tuple[str, Number], ...]
     """The windows of pinprof in order, each with its number of steps."""
-    step_ns: tuple[int, ...]
-    own_ns: tuple[int, ...]
+    step_ns: tuple[Number, ...]
+    own_ns: tuple[Number, ...]
     """pinprof's own time before each step: to start a profiler, or to write the trace."""
-    input_ns: tuple[int, ...]
+    input_ns: tuple[Number, ...]
     """The time of each step in a DataLoader."""
-    gpu_ns: tuple[int, ...]
+    gpu_ns: tuple[Number, ...]
     """The GPU's time of each step in the current stream, between the ends of work; 0 where it was not timed."""
-    after_ns: int
+    after_ns: Number
     """From the end of the last step to the end of the run, without `own_after_ns`."""
-    own_after_ns: int = 0
+    own_after_ns: Number = 0
     """pinprof's own time after the last step."""
     work: tuple[IrregularWork, ...] = ()
     places: tuple[Place, ...] = ()
@@ -124,7 +128,7 @@ class RunLog:
     graph_breaks: tuple[CompilerNote, ...] = ()
     recompiled: tuple[CompilerNote, ...] = ()
     """What torch.compile kept of its work, the most frequent first; the line of compiled code is where it begins."""
-    runs_ns: tuple[float, ...] = ()
+    runs_ns: tuple[Annotated[float, Meta(gt=0, le=MOST)], ...] = ()
     """The regular step of each run of `pinprof run --repeat`, in order and with this run; empty for a single run."""
 
     def noted_in(self, window: str) -> list[set[str]]:
@@ -155,22 +159,8 @@ class RunLog:
     def is_sound(self) -> bool:
         """Whether its parts fit each other."""
         steps = len(self.step_ns)
-        times = (self.step_ns, self.own_ns, self.input_ns, self.gpu_ns)
-        numbers = (
-            *(self.start_up_ns, self.after_ns, self.own_after_ns),
-            *vars(self.later).values(),
-            *(count for _, count in self.windows),
-            *(work.ns for work in self.work),
-            *(self.stops.steps, self.stops.off_cpu_ns),
-            *(note.count for note in (*self.graph_breaks, *self.recompiled)),
-            *chain.from_iterable(vars(collections).values() for collections in self.stops.collections),
-            *self.runs_ns,
-            *chain.from_iterable(times),
-        )
         return (
-            all(0 <= number <= MOST for number in numbers)
-            and all(self.runs_ns)
-            and all(len(column) == steps for column in times)
+            all(len(column) == steps for column in (self.own_ns, self.input_ns, self.gpu_ns))
             and sum(count for _, count in self.windows) == steps
             and all(0 <= step < steps for step in self.filling)
             and all(0 <= work.step <= steps and NOWHERE <= work.place < len(self.places) for work in self.work)

@@ -73,10 +73,8 @@ def _is_sound(profile: HostProfile) -> bool:
     counts = [*(stack.count for stack in profile.stacks), profile.folded]
     return (
         all(isfinite(time) and time >= 0 for time in times)
-        and profile.steps >= 0
         and len(profile.stacks) <= MOST_STACKS
         and all(stack.count > 0 and 0 < len(stack.frames) <= DEEPEST for stack in profile.stacks)
         and all(0 <= index < len(profile.frames) for stack in profile.stacks for index in stack.frames)
-        and profile.folded >= 0
         and sum(counts) == profile.samples <= MOST_SAMPLES
     )

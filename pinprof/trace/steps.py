@@ -9,7 +9,6 @@ import numpy as np
 
 from pinprof.trace.decoding import of_busiest, outer
 from pinprof.trace.links import follow, step_at
-from pinprof.trace.model_calls import ModelCalls
 from pinprof.trace.one_time_work import COMPILED_CODE, is_marked_capture
 from pinprof.trace.tables import (
     KERNEL,
@@ -21,6 +20,7 @@ from pinprof.trace.tables import (
     HostEvents,
     Int32s,
     Int64s,
+    ModelCalls,
     Steps,
     StepSource,
 )

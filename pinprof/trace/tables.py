@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from pinprof.intervals import Intervals, union
 from pinprof.trace.info import Cut, Info
-from pinprof.trace.model_calls import ModelCalls, no_model_calls
 from pinprof.trace.run_log import RunLog
 from pinprof.units import counted, duration, one_line
 
@@ -260,6 +259,33 @@ class Links:
     """Per call: the step in which it began."""
     activity_step: Int32s
     """Per activity: the step in which it was launched."""
+
+
+@dataclass(frozen=True)
+class ModelCalls:
+    """The calls of a language model that answers requests, one per token of an answer, in order.
+
+    They are those of the thread that makes most.
+    """
+
+    start_ns: Int64s
+    end_ns: Int64s
+    """The end of what shows the call, not of the call."""
+    decodes: Bools
+    """Whether a call makes one further token per request; otherwise it takes in prompts."""
+    requests: Int64s
+    """-1 where unknown."""
+    tokens: Int64s
+    """Tokens that all requests put in; -1 where unknown."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+def no_model_calls() -> ModelCalls:
+    """Return what a trace has of a program that does not run a language model, or trains one."""
+    numbers = np.zeros(0, np.int64)
+    return ModelCalls(numbers, numbers, np.zeros(0, bool), numbers, numbers)
 
 
 class FileEvents(NamedTuple):
