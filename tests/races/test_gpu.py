@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from pinprof.errors import UnsafeCopyError
 from pinprof.races.guard import Guard
-from pinprof.workloads.catalogue import WORKLOADS, Workload
+from pinprof.workloads import WORKLOADS, Workload
 from pinprof.workloads.prefetcher import Prefetcher
 from pinprof.workloads.readback import LateReader
 

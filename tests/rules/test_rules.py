@@ -12,10 +12,10 @@ from trace_parts import Scene, all_of, call, copy, event, function, kernel, on_t
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs import CAUSES
-from pinprof.bench.advice import Pinning
 from pinprof.bench.advice import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.pinning import Pinning
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import RULES, Finding, Findings, find

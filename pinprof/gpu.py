@@ -1,10 +1,20 @@
-"""Check that torch can use a GPU here, and that torch and the driver fit."""
+"""Check that torch can use a GPU here, that torch and the driver fit, and what GPU, link and CPU the machine has."""
 
+import csv
 import ctypes
+import platform
+import shutil
+import subprocess
 import warnings
+from pathlib import Path
 
 MAJOR, MINOR = 1000, 10
 """CUDA numbers its versions with these factors: 12040 is 12.4."""
+SMI_FIELDS = ("driver_version", "pcie.link.gen.max", "pcie.link.width.max")
+"""The fastest link that GPU and slot support: the present one is slower while the GPU is idle."""
+PAGEABLE_MEMORY_ACCESS = 88
+"""`CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS` of cuda.h, which torch does not have."""
+CPU_INFO = Path("/proc/cpuinfo")
 
 
 def why_no_gpu() -> str | None:
@@ -77,3 +87,49 @@ def _records_kernels() -> bool:
         torch.ones(1, device="cuda").add_(1)
         torch.cuda.synchronize()
     return any(event.device_type.name == "CUDA" for event in profiler.events() or ())
+
+
+def link_and_driver() -> tuple[str | None, int | None, int | None]:
+    """Return driver, PCIe generation and PCIe width of the current GPU, as far as nvidia-smi says."""
+    import torch  # noqa: PLC0415
+
+    identity = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
+    chosen = [f"--id=GPU-{identity}"] if identity else []  # an index would be wrong where some are hidden
+    command = [
+        shutil.which("nvidia-smi") or "",
+        *chosen,
+        f"--query-gpu={','.join(SMI_FIELDS)}",
+        "--format=csv,noheader",
+    ]
+    try:
+        return parsed_link(subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None, None, None
+
+
+def parsed_link(smi: str) -> tuple[str | None, int | None, int | None]:
+    """Return the same out of an answer of nvidia-smi."""
+    cells = [cell.strip() for cell in next(csv.reader(smi.splitlines()), [])]
+    if len(cells) != len(SMI_FIELDS):
+        return None, None, None
+    generation, width = (int(cell) if cell.isdecimal() else None for cell in cells[1:])
+    return cells[0] or None, generation, width
+
+
+def name_of_cpu() -> str | None:
+    """Return the processor's name, or None."""
+    info = CPU_INFO.read_text(errors="replace") if CPU_INFO.exists() else ""
+    names = (line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name"))
+    return next(filter(None, names), platform.processor()) or None
+
+
+def can_access_pageable(device: int = 0) -> bool | None:
+    """Return whether kernels may read pageable memory in place, as the driver says; None if it does not say."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    handle, answer = ctypes.c_int(), ctypes.c_int()
+    failed = driver.cuDeviceGet(ctypes.byref(handle), device)
+    failed = failed or driver.cuDeviceGetAttribute(ctypes.byref(answer), PAGEABLE_MEMORY_ACCESS, handle)
+    return None if failed else bool(answer.value)
