@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
-from pinprof.analyses.syncs import Site
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, encoded, filled, one_of
 from pinprof.documents.fields import (
     BlockerJson,
@@ -16,8 +15,6 @@ from pinprof.documents.fields import (
     PlacedJson,
     Source,
     WaitCause,
-    blockers,
-    library,
 )
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.options import OPTIONS, OptionChange
@@ -108,9 +105,7 @@ def prediction_to_json(
     `ranks` are the traces that were replayed together, each with what changes in it.
     """
     paths = [trace.path for trace, _ in ranks]
-    changes = [
-        filled(RankChange, _change(change), rank=trace.info.rank) for trace, changes in ranks for change in changes
-    ]
+    changes = [filled(RankChange, change, trace.info) for trace, changes in ranks for change in changes]
     usual = [
         UsualJson(**_step_fields(after), name=name, options=options, scenario=after.scenario)
         for name, options, after in named or ()
@@ -132,15 +127,6 @@ def _step_fields(prediction: Prediction) -> dict[str, Any]:
     return asdict(filled(Predicted, prediction, baseline_step_ms=before, predicted_step_ms=after))
 
 
-def _change(change: OptionChange) -> ChangeJson:
-    sites = [_wait(site) for site in change.sites]
-    return filled(ChangeJson, change, sites=sites, blockers=blockers(change.blockers))
-
-
-def _wait(site: Site) -> WaitJson:
-    return filled(WaitJson, site, library=library(site.library))
-
-
 def verification_to_json(verified: Verification) -> str:
     """Return a prediction and the measured step as JSON text."""
     document = filled(
@@ -152,7 +138,5 @@ def verification_to_json(verified: Verification) -> str:
         measured_step_ms=ms(verified.measured_ns),
         error_fraction=verified.error,
         same_program=verified.is_same_program,
-        changes=[_change(change) for change in verified.changes],
-        new_waits=[_wait(site) for site in verified.new_waits],
     )
     return encoded(document)
