@@ -13,7 +13,7 @@ from markupsafe import escape
 from pinprof.analysis import Analysis
 from pinprof.hues import HATCHES, PURPLE, see_through
 from pinprof.report.html import Markup, note
-from pinprof.report.timeline.argument_text import INPUTS
+from pinprof.report.timeline.arguments import INPUTS
 from pinprof.report.timeline.drawn_lanes import MAX_EVENTS, PageDrawing, lanes_of_page
 from pinprof.report.timeline.lane import FRAMES, OPS, Lane
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn

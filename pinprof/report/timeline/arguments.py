@@ -1,16 +1,176 @@
-"""The args of events for the page: texts that many events share are stored once, ids of single events in columns."""
+"""The args of events for the page: sentences on those that pinprof knows, and the others as recorded.
 
-from collections.abc import Iterable
-from typing import Any
+A value that torch did not write in its usual form is shown as recorded. Texts that many events share are stored once,
+ids of single events in columns.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 import numpy as np
 
 from pinprof.errors import TraceError
-from pinprof.report.timeline.argument_text import EventTexts, event_texts
 from pinprof.report.timeline.lane import Columns, Lane, Rising
+from pinprof.report.words import cut
 from pinprof.trace.reader.arguments import look_up
 from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.units import counted, how_many, listed, size
+
+ArgsByName: TypeAlias = Mapping[str, Any]
+
+INPUTS = "inputs"
+"""The beginning of the line on an op's inputs, which the op's GPU work also shows."""
+MAX_INPUTS, MAX_TENSORS = 16, 4
+"""The most inputs of an op that are shown, and tensors in a list of them."""
+MAX_LINE, MAX_KEY, MAX_VALUE, MAX_OTHERS = 600, 60, 200, 60
+"""Characters of a line, of a key and of a value, and how many others are listed."""
+DIMENSIONS, IMAGES = 3, 4
+"""The dimensions of a grid and of a block, and of a batch of images."""
+LARGEST_SIZE = 1 << 62
+
+DIMS, TYPES, STRIDES, CONCRETE = "Input Dims", "Input type", "Input Strides", "Concrete Inputs"
+BYTES = {
+    **dict.fromkeys(("byte", "char", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long"), 8),
+}
+"""The size of an element by torch's name for its type, in lower case."""
+
+
+class EventTexts(NamedTuple):
+    """The texts on an event."""
+
+    lines: tuple[str, ...]
+    others: tuple[tuple[str, str], ...]
+    """Keys and values as recorded, cut if they are long."""
+
+
+def event_texts(args: ArgsByName) -> EventTexts:
+    """Return the texts on args: sentences on those that pinprof knows, and the others as recorded."""
+    lines: list[str] = []
+    in_lines: set[str] = set()
+    for tell, keys in LINE_WRITERS:
+        line = tell(args)
+        if line:
+            lines.append(cut(line, MAX_LINE))
+            in_lines.update(keys)
+    others = [(cut(key, MAX_KEY), value_in_words(value)) for key, value in args.items() if key not in in_lines]
+    left_out = len(others) - MAX_OTHERS
+    more = [("…", f"{left_out:,} more")] if left_out > 0 else []
+    return EventTexts(tuple(lines), (*others[:MAX_OTHERS], *more))
+
+
+def value_in_words(value: object) -> str:
+    """Return a value of JSON as recorded, cut if it is long."""
+    return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MAX_VALUE)
+
+
+def _inputs(args: ArgsByName) -> str:
+    """Return shapes and types of input tensors, and the values of other inputs."""
+    dims, types = args.get(DIMS), args.get(TYPES)
+    if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(types) != len(dims):
+        return ""
+    strides, concrete = (_beside(args.get(key), dims) for key in (STRIDES, CONCRETE))
+    if CONCRETE in args and concrete is not args[CONCRETE]:
+        return ""
+    columns = zip(dims[:MAX_INPUTS], types, strides, concrete, strict=False)
+    shown = ", ".join(_input(*column) for column in columns)
+    more = f" and {len(dims) - MAX_INPUTS:,} more" if len(dims) > MAX_INPUTS else ""
+    return f"{INPUTS}: {shown}{more}"
+
+
+def _beside(values: object, dims: list[Any]) -> list[Any]:
+    return values if isinstance(values, list) and len(values) == len(dims) else [None] * len(dims)
+
+
+def _input(dims: object, kind: object, strides: object, concrete: object) -> str:
+    name = kind.removeprefix("c10::") if isinstance(kind, str) else ""
+    value = concrete if isinstance(concrete, str) else ""
+    if value:
+        return value_in_words(value)
+    if _is_shape(dims):
+        if dims or name not in {"", "Scalar", "ScalarList", "GenericList"}:
+            return f"{_plain(dims)} {value_in_words(name)}".rstrip() + _form(dims, strides)
+        return value_in_words(name).lower() or "None"
+    if isinstance(dims, list) and all(map(_is_shape, dims)):
+        return f"{counted(len(dims), 'tensor')} ({listed(list(map(_plain, dims)), MAX_TENSORS)})"
+    return value_in_words(dims)
+
+
+def _is_shape(dims: object) -> TypeGuard[list[int]]:
+    return isinstance(dims, list) and all(map(_is_size, dims))
+
+
+def _is_size(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_SIZE
+
+
+def _form(dims: Any, strides: Any) -> str:
+    """Return the memory layout of a tensor that is not contiguous; empty for others."""
+    if not isinstance(strides, list) or len(strides) != len(dims) or not all(map(_is_size, strides)):
+        return ""
+    outwards = range(len(dims) - 1, -1, -1)
+    if _is_dense(dims, strides, outwards):
+        return ""
+    if len(dims) == IMAGES and _is_dense(dims, strides, (1, 3, 2, 0)):
+        return " channels last"
+    return f" with strides {_plain(strides)}"
+
+
+def _is_dense(dims: list[int], strides: list[int], outwards: Iterable[int]) -> bool:
+    """Return whether a tensor has no gaps, given its dimensions from the innermost in memory outwards."""
+    behind = 1
+    for dimension in outwards:
+        if dims[dimension] > 1 and strides[dimension] != behind:
+            return False
+        behind *= max(dims[dimension], 1)
+    return True
+
+
+def _plain(value: object) -> str:
+    return cut(json.dumps(value, ensure_ascii=False), MAX_VALUE)
+
+
+def _grid(args: ArgsByName) -> str:
+    """Return grid and block of a kernel, with its numbers of blocks and threads."""
+    grid, block = args.get("grid"), args.get("block")
+    if not _is_shape(grid) or not _is_shape(block) or {len(grid), len(block)} != {DIMENSIONS}:
+        return ""
+    blocks, threads = math.prod(grid), math.prod(grid) * math.prod(block)
+    sizes = f"grid {_product(grid)}, block {_product(block)}"
+    return f"{sizes}: {counted(blocks, 'block')}, {counted(threads, 'thread')}"
+
+
+def _product(sizes: list[int]) -> str:
+    return " \N{MULTIPLICATION SIGN} ".join(map(how_many, sizes))
+
+
+def _collective(args: ArgsByName) -> str:
+    """Return what a collective sends and receives."""
+    name, sent, received = args.get("Collective name"), args.get("In msg nelems"), args.get("Out msg nelems")
+    if not isinstance(name, str) or not _is_size(sent) or not _is_size(received):
+        return ""
+    kind = str(args.get("dtype", "")).lower()
+    amounts = [
+        how_many(number) + (f" ({size(number * BYTES[kind])})" if kind in BYTES else "") for number in (sent, received)
+    ]
+    what = amounts[0] if sent == received else f"{amounts[0]} in, {amounts[1]} out"
+    return f"{value_in_words(name)}: elements {what}{f', {value_in_words(kind)}' if kind else ''}"
+
+
+LINE_WRITERS: tuple[tuple[Callable[[ArgsByName], str], frozenset[str]], ...] = (
+    (_inputs, frozenset((DIMS, TYPES, CONCRETE))),
+    (_grid, frozenset(("grid", "block"))),
+    (_collective, frozenset(("Collective name", "In msg nelems", "Out msg nelems", "dtype"))),
+)
+"""Functions that write a line, each with the args that it uses; the line is empty where these are missing."""
+
+
+# The args of all events of a page
 
 OWN = ("External id", "correlation", "Ev Idx", "Record function id", "Sequence number", "Python id", "Python parent id")
 """Args whose number differs in each event."""
