@@ -71,16 +71,7 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         verdicts=costs_of(findings),
         steps=_steps(profile),
         per_step=_per_step(profile),
-        step_parts=[
-            filled(
-                documents.StepPart,
-                mean,
-                step_ms=ms(mean.length_ns),
-                overlapped_ms=ms(mean.both_ns),
-                exposed_ms=ms(mean.copy_ns),
-            )
-            for mean in profile.parts
-        ],
+        step_parts=[filled(documents.StepPart, mean) for mean in profile.parts],
         gpu=[filled(documents.GpuJson, gpu, given(gpu.time)) for gpu in profile.gpus],
         copies=[_copies_json(group) for group in profile.copies],
         overlap=_overlap(profile),
@@ -128,10 +119,7 @@ def _steps(profile: Profile) -> documents.StepsJson:
         step_source=step.source,
         regular=filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE) if timed else None,
         runs=filled(documents.RunsJson, runs, confidence=CONFIDENCE) if runs else None,
-        irregular=[
-            filled(documents.IrregularJson, row, sites=[documents.Point(*place) for place in row.places])
-            for row in profile.unlike
-        ],
+        irregular=[filled(documents.IrregularJson, row) for row in profile.unlike],
         ledger=[filled(documents.Entry, entry, fraction=entry.ns / course.wall_ns) for entry in course.ledger]
         if course
         else None,
@@ -302,7 +290,6 @@ def _launches(launches: Launches, findings: Findings) -> by_name.LaunchesJson:
         findings,
         median_kernel_us=launches.median_kernel_ns / NS_PER_US,
         host_us_per_launch=launches.host_ns / NS_PER_US,
-        phases=[filled(by_name.Phase, phase, phase=phase.name) for phase in launches.phases],
     )
 
 
