@@ -82,12 +82,12 @@ def _document(comparison: Comparison, document: whole.Compare, room: int) -> Com
     of_step = [index for index, figure in enumerate(document.figures) if not index or figure.within_noise is False]
     waits, copies = differing(comparison.waits), differing(comparison.copies)
     findings = differing(comparison.findings)
-    return CompareBrief(
+    return filled(
+        CompareBrief,
+        document,
         before=filled(whole.BriefSide, document.before, path=cut(document.before.path, LONGEST)),
         after=filled(whole.BriefSide, document.after, path=cut(document.after.path, LONGEST)),
-        verdict=document.verdict,
         sentence=cut(document.sentence, LONGEST),
-        same_program=document.same_program,
         figures=[filled(BriefStepFigure, document.figures[index], id=f"/figures/{index}") for index in of_step[:room]],
         waits=[_brief_wait(index, document.waits[index]) for index in waits[:room]],
         copies=[filled(BriefCopies, document.copies[index], id=f"/copies/{index}") for index in copies[:room]],
