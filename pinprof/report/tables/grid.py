@@ -107,8 +107,7 @@ class EventGroups:
     def sums(self, values: np.ndarray) -> Scopes:
         """Return the sums of the values of the events of each group."""
         size = len(self) + 1
-        which = np.minimum(self.which, len(self))
-        sums = (np.bincount(which[rows], values[rows], minlength=size) for rows in (self.inside, slice(None)))
+        sums = (np.bincount(self.which[rows], values[rows], minlength=size) for rows in (self.inside, slice(None)))
         inside, whole = (scope[: len(self)].astype(np.int64).tolist() for scope in sums)
         return inside, whole
 
@@ -116,9 +115,8 @@ class EventGroups:
     def timed(self) -> dict[str, Scopes]:
         """The figures of `timed()`: how many events each group has, their time, and that of the longest."""
         inside, whole = np.zeros((2, len(self) + 1), np.int64)
-        which = np.minimum(self.which, len(self))
-        np.maximum.at(inside, which[self.inside], self.time_ns[self.inside])
-        np.maximum.at(whole, which, self.time_ns)
+        np.maximum.at(inside, self.which[self.inside], self.time_ns[self.inside])
+        np.maximum.at(whole, self.which, self.time_ns)
         return {
             "count": self.sums(np.ones(len(self.which), np.int64)),
             "total": self.sums(self.time_ns),

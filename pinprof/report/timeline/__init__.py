@@ -161,9 +161,8 @@ def _inside(detail: PageDrawing) -> Iterator[str]:
     inner = [lane for lane in detail.lanes if lane.folded]
     if not inner:
         return
-    frames = any(lane.source is FRAMES for lane in inner)
-    ops = any(lane.source is OPS for lane in inner)
-    named = " and ".join([*(["Python frames"] if frames else []), *(["ops further inside"] if ops else [])])
+    sources = {FRAMES.name: "Python frames", OPS.name: "ops further inside"}
+    named = " and ".join(words for name, words in sources.items() if any(lane.source.name == name for lane in inner))
     but = " outside of the steps shown at first" if detail.folded_full else ""
     blocks = in_blocks(inner, f"of them that are shorter than {duration(detail.folded_narrow_ns)}{but}")
     yield f"Folded at first: {named}{f'; {blocks}' if blocks else ''}."
