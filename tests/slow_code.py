@@ -62,7 +62,7 @@ class Program(NamedTuple):
     @property
     def text(self) -> str:
         """The whole program."""
-        imports = "import contextlib, copy, functools, hashlib, inspect, json, logging, math, time"
+        imports = "import contextlib, copy, functools, math, time"
         head = f"{imports}\nimport numpy as np\nimport torch\nfrom torch import nn\n{MODEL}\n{dedent(self.before)}\n"
         return (
             head + self.loop.replace("EACH", indent(dedent(self.each).strip("\n") + "\n", " " * 8)) + "\ntrain(STEPS)\n"
@@ -71,11 +71,7 @@ class Program(NamedTuple):
 
 COUNT = "sum(k for k in range({}))  # slow"
 PROGRAMS = {
-    "a loop of its own": Program("train", "total = 0\nfor k in range(40000):\n    total += k % 7  # slow"),
     "sleep": Program("train", "time.sleep(0.003)  # slow"),
-    "a helper": Program(
-        "weights", "weights()", "def weights():\n    return [math.exp(-k) for k in range(15000)]  # slow"
-    ),
     "a helper of a helper": Program(
         "inner",
         "outer(step)",
@@ -83,35 +79,11 @@ PROGRAMS = {
         helper=f"def outer(step):\n    return inner(step + 1)\n\ndef inner(n):\n    return {COUNT.format(60000)}\n",
     ),
     "numpy": Program("train", "np.sort(data)  # slow", "data = np.random.rand(400000)", "numpy"),
-    "json": Program(
-        "report",
-        "report()",
-        "STATE = {str(k): [k, k / 3] for k in range(1500)}\ndef report():\n    json.dumps(STATE, indent=1)  # slow",
-        "json",
-    ),
     "deepcopy": Program(
         "keep",
         "keep()",
         "CONFIG = {str(k): {'a': [1, 2], 'b': k} for k in range(500)}\ndef keep():\n    copy.deepcopy(CONFIG)  # slow",
         "copy",
-    ),
-    "signature": Program(
-        "call", "call()", "def call():\n    for _ in range(100): inspect.signature(call)  # slow", "inspect"
-    ),
-    "hash": Program(
-        "digest", "digest()", "DATA = bytes(4_000_000)\ndef digest():\n    hashlib.sha256(DATA).hexdigest()  # slow"
-    ),
-    "a handler of logging": Program(
-        "emit",
-        "log.warning('step')",
-        f"""
-        class Handler(logging.Handler):
-            def emit(self, record):
-                {COUNT.format(60000)}
-        log = logging.getLogger("slow code")
-        log.propagate = False
-        log.addHandler(Handler())
-        """,
     ),
     "a forward hook": Program(
         "watch",
@@ -120,15 +92,6 @@ PROGRAMS = {
         def watch(module, args, output):
             {COUNT.format(20000)}
         for block in model: block.register_forward_hook(watch)
-        """,
-    ),
-    "a forward pre-hook": Program(
-        "check",
-        "",
-        f"""
-        def check(n):
-            {COUNT.format(20000)}
-        for block in model: block.register_forward_pre_hook(lambda module, args: check(1))
         """,
     ),
     "in forward": Program(
@@ -154,15 +117,6 @@ PROGRAMS = {
         for block in model: block.fc.weight.register_hook(clip)
         """,
     ),
-    "a hook behind a gradient": Program(
-        "note",
-        "",
-        f"""
-        def note(parameter):
-            {COUNT.format(20000)}
-        for block in model: block.fc.weight.register_post_accumulate_grad_hook(note)
-        """,
-    ),
     "a backward of its own": Program(
         "backward",
         "",
@@ -183,17 +137,6 @@ PROGRAMS = {
         model.append(Scaled())
         """,
     ),
-    "an optimizer of its own": Program(
-        "step",
-        "",
-        f"""
-        class Descent(torch.optim.SGD):
-            def step(self, closure=None):
-                super().step()
-                {COUNT.format(60000)}
-        optimizer = Descent(model.parameters(), lr=0.01)
-        """,
-    ),
     "a hook of the optimizer": Program(
         "after_step",
         "",
@@ -201,16 +144,6 @@ PROGRAMS = {
         def after_step(optimizer, args, kwargs):
             sorted(range(40000), key=lambda k: -k)  # slow
         optimizer.register_step_post_hook(after_step)
-        """,
-    ),
-    "a schedule": Program(
-        "rate",
-        "scheduler.step()",
-        f"""
-        def rate(epoch):
-            {COUNT.format(60000)}
-            return 1.0
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
         """,
     ),
     "a callback": Program(
@@ -257,17 +190,6 @@ PROGRAMS = {
         @logged
         def metric():
             return max(math.cos(k) for k in range(20000))  # slow
-        """,
-    ),
-    "a property": Program(
-        "size",
-        "config.size",
-        """
-        class Config:
-            @property
-            def size(self):
-                return len([k for k in range(60000) if k % 3])  # slow
-        config = Config()
         """,
     ),
 }

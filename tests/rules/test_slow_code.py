@@ -1,4 +1,4 @@
-"""PIN603 names the slow line of programs in which one was put: 24 places, recorded with stacks."""
+"""PIN603 names the slow line of programs in which one was put: 13 places, recorded with stacks."""
 
 import json
 import os
