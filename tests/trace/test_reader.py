@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from packed import zstd
 from trace_builder import COMPUTE, MAIN, TraceBuilder
 
 from pinprof.errors import TraceError
@@ -66,18 +64,6 @@ def test_gzip_is_told_by_content_not_by_name(tmp_path: Path, name: str, *, compr
     assert trace.path == str(tmp_path / name)
 
 
-def test_zstd_is_read_like_gzip(tmp_path: Path) -> None:
-    packed = zstd.compress(json.dumps(small().document()).encode())
-    (tmp_path / "trace.json.zst").write_bytes(packed)
-    assert len(read_trace(tmp_path / "trace.json.zst").gpu) == 2
-    assert "zstd data ends too early" in refusal(tmp_path, packed[:-1])
-
-
-def test_gzip_of_several_members_is_read_whole(read: Read) -> None:
-    data = json.dumps(small().document()).encode()
-    assert len(read(gzip.compress(data[:100]) + gzip.compress(data[100:])).gpu) == 2
-
-
 def test_a_bare_list_of_events_reads_like_an_object(read: Read) -> None:
     bare, whole = read(small().events), read(small().document())
     assert bare.counts == whole.counts
@@ -109,10 +95,6 @@ def test_a_file_without_events_is_refused(tmp_path: Path, written: bytes) -> Non
 def test_names_of_threads_alone_are_no_recording(tmp_path: Path) -> None:
     name = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "main"}}
     assert "nothing was recorded" in refusal(tmp_path, json.dumps([name]).encode())
-
-
-def test_a_trace_of_the_host_alone_is_read(read: Read) -> None:
-    assert len(read(document(event(cat="cpu_op"))).ops) == 1
 
 
 def test_a_trace_without_known_events_has_empty_tables(read: Read) -> None:
@@ -289,13 +271,6 @@ def test_times_are_exact_at_absolute_epoch_microseconds(read: Read) -> None:
     assert gpu.end_ns.tolist() == [1_754_000_000_123_457_205]
 
 
-def test_kernels_shorter_than_a_microsecond_keep_their_length(read: Read) -> None:
-    builder = TraceBuilder()
-    builder.kernel(10.1, 0.352, launch=1)
-    builder.kernel(10.5, 0.001, launch=4)
-    assert read(builder.document()).gpu.duration_ns.tolist() == [352, 1]
-
-
 def test_the_display_unit_does_not_scale(read: Read) -> None:
     for unit in ("ms", "ns"):
         assert read(document(event(), displayTimeUnit=unit)).gpu.start_ns.tolist() == [5250]
@@ -444,15 +419,6 @@ def refusal(folder: Path, data: bytes) -> str:
     return error_of(folder / "trace.json")
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    assert error_of(tmp_path / "absent.json") == "no such file"
-    assert error_of(tmp_path / "absent" / "trace.json") == "no such file"
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    assert "is a folder" in error_of(tmp_path)
-
-
 def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "cannot be read" in error_of(tmp_path / "file" / "trace.json")
@@ -573,24 +539,6 @@ def test_a_cut_anywhere_in_a_trace_leaves_its_whole_events(tmp_path: Path, inden
     assert read > len(data) / 6
 
 
-@pytest.mark.slow
-def test_a_cut_anywhere_in_a_compressed_trace_leaves_its_whole_events(tmp_path: Path) -> None:
-    data = gzip.compress(json.dumps(small().document()).encode(), compresslevel=0)
-    path = tmp_path / "trace.json.gz"
-    read = 0
-    for size in range(2, len(data), 3):
-        path.write_bytes(data[:size])
-        try:
-            trace = read_trace(path)
-        except TraceError as error:
-            assert "truncated" in str(error)  # noqa: PT017
-            continue
-        read += 1
-        assert trace.cut is not None
-        assert trace.cut.why == "the gzip data ends too early; the file is truncated, copy it again"
-    assert read > len(data) / 12
-
-
 def test_steps_behind_the_end_of_a_cut_file_are_not_complete(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number in range(4):
@@ -604,26 +552,6 @@ def test_steps_behind_the_end_of_a_cut_file_are_not_complete(tmp_path: Path) -> 
     assert trace.steps.complete.tolist() == [True, True, True, False]
     assert trace.cut is not None
     assert trace.cut.last_ns == trace.calls.start_ns.max()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compressed", [False, True])
-def test_flipped_bytes_never_end_in_another_exception(tmp_path: Path, *, compressed: bool) -> None:
-    written = json.dumps(small().document() | {"pinprof": {"plain": None}, "deviceProperties": [{"id": 0}]}).encode()
-    written = gzip.compress(written) if compressed else written
-    chance = random.Random(7)
-    path = tmp_path / "trace.json"
-    for _ in range(500):
-        data = bytearray(written)
-        for _ in range(chance.randint(1, 3)):
-            data[chance.randrange(len(data))] = chance.randrange(256)
-        path.write_bytes(data)
-        try:
-            read_trace(path)
-        except TraceError as error:
-            text = str(error)
-            assert text.startswith(f"{path}: ")
-            assert "\n" not in text
 
 
 def test_corrupt_gzip_is_refused(tmp_path: Path) -> None:
