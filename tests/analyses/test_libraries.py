@@ -30,19 +30,6 @@ def test_each_library_function_that_a_line_calls_is_a_site() -> None:
     assert {site.total.count for site in sites} == {STEPS}
 
 
-def test_the_path_leads_from_the_users_line_to_the_library() -> None:
-    paths = {(site.line, str(site.library)): site.path for site in sites_of(detector())}
-    forward = f"{FOLDER}/generalized_rcnn.py:104:forward"
-    assert paths[30, "torchvision/ops/boxes.py:83"] == (
-        "train.py:30:main",
-        forward,
-        f"{FOLDER}/rpn.py:287:filter_proposals",
-        NMS,
-    )
-    assert paths[60, "torchvision/ops/boxes.py:83"][0] == "train.py:60:evaluate"
-    assert paths[32, "None"] == ()
-
-
 def test_one_library_line_that_is_reached_in_two_ways_is_one_site() -> None:
     ways = [in_detector("aten::nonzero", "nonzero", NMS, f"{FOLDER}/{file}") for file in ("rpn.py:1:f", "ssd.py:2:g")]
     (site,) = sites_of(detector(ways))
