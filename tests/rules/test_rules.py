@@ -476,17 +476,7 @@ def test_the_cost_is_per_step_and_the_largest_saving_comes_first() -> None:
     savings = [finding.saving.saving_ns for finding in findings if finding.saving]
     assert len(savings) == 2
     assert savings[0] > 100_000 > savings[1] == 0
-
-
-def test_severity_is_of_what_the_fix_saves_and_not_of_what_goes_with_it() -> None:
-    def both(builder: TraceBuilder, start: float) -> None:
-        item(builder, start)
-        same_stream(builder, start)
-
-    findings = findings_of(both)
-    assert [finding.evidence.cost_ns for finding in findings] == [98_000, 260_000]  # of a step of 1000 µs
-    assert [finding.saving.saving_ns for finding in findings if finding.saving] == pytest.approx([100_000, 0], rel=0.02)
-    assert [finding.severity for finding in findings] == ["high", "low"]
+    assert [finding.severity for finding in findings] == ["high", "low"]  # of what the fix saves
 
 
 def test_severity_is_of_the_cost_where_no_replay_tells() -> None:

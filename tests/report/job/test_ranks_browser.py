@@ -66,10 +66,6 @@ def point_at(page: Page, column: int, line: str) -> str:
     return " ".join(label.locator("tspan").all_text_contents())
 
 
-def test_the_headline_names_the_rank(page: Page) -> None:
-    assert page.locator("#job .headline").inner_text().startswith(f"Rank {SLOW} holds up the others by 595")
-
-
 def test_nothing_is_wider_than_the_screen(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 

@@ -146,19 +146,6 @@ def test_keys_work_on_a_page_that_nobody_has_touched(opened: Opened) -> None:
     assert not hands.page.locator("dialog.help").is_visible()
 
 
-def test_keys_work_after_a_click_on_a_bar_on_nothing_and_after_a_drag(opened: Opened) -> None:
-    hands = opened()
-    whole = hands.press("0")
-    for touch in (
-        lambda: hands.page.mouse.click(*hands.place("host", 1.5)),
-        lambda: hands.page.mouse.click(*hands.place("host", 9.995)),
-        lambda: hands.drag(hands.place("ops", 2), hands.place("ops", 3)),
-    ):
-        touch()
-        assert hands.press("+")[1] - hands.view()[0] < whole[1] - whole[0]
-        assert hands.press("0") == pytest.approx(whole)
-
-
 def test_a_held_key_moves_on_until_it_is_let_go(opened: Opened) -> None:
     hands = opened()
     hands.press("0")

@@ -364,13 +364,6 @@ def test_the_page_fits_its_window(opened: Opened, width: int, scheme: str) -> No
     assert tip["x"] + tip["width"] <= width
 
 
-def test_several_timelines_are_drawn_when_they_come_into_sight(opened: Opened) -> None:
-    page = opened(*(TRACES / f"{name}.json.gz" for name in ("clean", "prefetch", "loss_item")))
-    assert page.locator(".timeline").count() == 3
-    page.locator(".timeline").last.scroll_into_view_if_needed()
-    page.wait_for_selector("#trace-3 .timeline[data-drawn]")
-
-
 @pytest.mark.parametrize("host", [True, False])
 def test_traces_that_lack_something_have_a_page(opened: Opened, tmp_path: Path, host: bool) -> None:
     builder = TraceBuilder() if host else without_known_events()
