@@ -111,21 +111,6 @@ def test_batches_of_validation_are_no_steps(
     assert "validation ran between timed or recorded steps" in capsys.readouterr().err
 
 
-def test_validation_before_the_first_step_is_not_in_it(
-    fit: Fit, models: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fit(models.Validated(), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=NEEDED + 1, validate=3)
-    assert "validation ran" not in capsys.readouterr().err
-
-
-def test_too_short_a_training_is_said_and_does_not_fail(
-    fit: Fit, models: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fit(models.Model(), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=4)
-    assert "ended after 3 steps, before one was recorded; 7 are needed" in capsys.readouterr().err
-    assert list(tmp_path.glob("*.json")) == []
-
-
 def test_a_failing_training_keeps_what_was_recorded(fit: Fit, models: Any, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fit(models.Model(fail_at=NEEDED - 1), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=20)

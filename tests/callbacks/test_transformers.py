@@ -113,14 +113,6 @@ def test_batches_of_evaluation_are_no_steps(
     assert "validation ran between timed or recorded steps" in capsys.readouterr().err
 
 
-def test_too_short_a_training_is_said_and_does_not_fail(
-    trainer: Make, library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trainer(library.PinprofCallback(tmp_path / "out.json", **SHORT), count=4).train()
-    assert "ended after 3 steps, before one was recorded; 7 are needed" in capsys.readouterr().err
-    assert list(tmp_path.glob("*.json")) == []
-
-
 def test_a_failing_training_keeps_what_was_recorded(trainer: Make, library: Any, tmp_path: Path) -> None:
     callback = library.PinprofCallback(tmp_path / "out.json", **SHORT)
     training = trainer(callback, count=20)
@@ -129,11 +121,3 @@ def test_a_failing_training_keeps_what_was_recorded(trainer: Make, library: Any,
         training.train()
     callback.end()  # as the end of the program would
     assert steps_of(tmp_path / "out.json", "batch")["ProfilerStep#2"] == 1
-
-
-def test_an_existing_trace_is_refused_before_the_first_batch(trainer: Make, library: Any, tmp_path: Path) -> None:
-    (tmp_path / "out.json").write_text("precious")
-    training = trainer(library.PinprofCallback(tmp_path / "out.json"), count=20)
-    with pytest.raises(CaptureError, match="exists already"):
-        training.train()
-    assert training.batches == 0
