@@ -37,16 +37,6 @@ def test_one_library_line_that_is_reached_in_two_ways_is_one_site() -> None:
     assert site.path[-1] == NMS
 
 
-def test_a_place_is_taken_by_line_or_function_of_the_user_or_the_library() -> None:
-    (site,) = sites_of(detector(WAITS[3:4]))
-    assert site.names == (
-        "train.py:30",
-        "train.py:main",
-        f"{FOLDER}/roi_heads.py:32",
-        f"{FOLDER}/roi_heads.py:fastrcnn_loss",
-    )
-
-
 def test_a_line_that_moved_is_the_same_wait_and_another_function_is_not() -> None:
     moved = in_detector("aten::nonzero", "nonzero", LOSS.replace(":32:", ":99:"), line=31)
     other = in_detector("aten::nonzero", "nonzero", LOSS.replace("fastrcnn", "maskrcnn"))
