@@ -13,6 +13,8 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 Scheme = Literal["light", "dark"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE_MS = 120_000
+"""How long what comes at once may take on a machine that others use."""
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -30,7 +32,7 @@ def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("needs Chromium (apt-get install chromium)")
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS), timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
@@ -56,6 +58,7 @@ class Pages:
         """Give a file's page, at an address in it; in the end it must have kept to itself and complained of nothing."""
         is_new = bool(options) or not self._idle
         page = self.browser.new_page(**options) if is_new else self._idle.pop()
+        page.set_default_timeout(PATIENCE_MS)
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(media="null", color_scheme=scheme)
         with complaints_of(page, file) as complaints:
@@ -103,7 +106,7 @@ def come_to_rest(page: Page) -> None:
     """Wait until timelines stand still and what a key or a click asks for is painted, however slow the machine is."""
     page.evaluate("""async () => {
       const states = () => [...document.querySelectorAll(".plot")].map(({ dataset }) => dataset);
-      const end = performance.now() + 30_000;
+      const end = performance.now() + 120_000;
       for (let still = 0, before; still < 3; ) {
         await new Promise(requestAnimationFrame);
         const views = states().map(({ view }) => view).join();
@@ -124,7 +127,7 @@ class Hands:
         self.page = page
         if self.page.locator(".timeline").count():
             self.page.locator(".timeline").first.scroll_into_view_if_needed()
-            self.page.wait_for_selector(".timeline[data-drawn]", timeout=20_000)
+            self.page.wait_for_selector(".timeline[data-drawn]")
             self.view()
 
     def view(self) -> tuple[float, float]:

@@ -36,7 +36,7 @@ def page(pages: Pages, file: Path, request: pytest.FixtureRequest) -> Iterator[P
     """Give the page with the heat map drawn; each test leaves it as it was."""
     with pages.opened(file, width=request.param) as page:
         page.locator("#job .chart").scroll_into_view_if_needed()
-        page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached", timeout=20_000)
+        page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached")
         yield page
 
 
