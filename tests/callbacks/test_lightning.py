@@ -64,13 +64,6 @@ def fit(models: Any, tmp_path: Path) -> Callable[..., Any]:
 Fit = Callable[..., Any]
 
 
-def test_steps_are_recorded_and_the_training_goes_on(fit: Fit, models: Any, tmp_path: Path) -> None:
-    model = models.Model()
-    fit(model, models.PinprofCallback(tmp_path / "out.json", **SHORT), count=12)
-    assert model.batches == 12
-    assert steps_of(tmp_path / "out.json", "batch") == {"ProfilerStep#2": 1, "ProfilerStep#3": 1}
-
-
 def test_stop_ends_the_training_once_the_steps_are_recorded(fit: Fit, models: Any, tmp_path: Path) -> None:
     model = models.Model()
     fit(model, models.PinprofCallback(tmp_path / "out.json", stop=True, **SHORT), count=30, max_epochs=5)

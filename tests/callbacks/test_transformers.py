@@ -56,16 +56,11 @@ def trainer(library: Any, tmp_path: Path) -> Callable[..., Any]:
 Make = Callable[..., Any]
 
 
-def test_steps_are_recorded_and_the_training_goes_on(trainer: Make, library: Any, tmp_path: Path) -> None:
+def test_the_trainer_logs_the_figures_after_the_training(trainer: Make, library: Any, tmp_path: Path) -> None:
     training = trainer(library.PinprofCallback(tmp_path / "out.json", **SHORT), count=12)
     training.train()
     assert training.batches == 12
     assert steps_of(tmp_path / "out.json", "batch") == {"ProfilerStep#2": 1, "ProfilerStep#3": 1}
-
-
-def test_the_trainer_logs_the_figures_after_the_training(trainer: Make, library: Any, tmp_path: Path) -> None:
-    training = trainer(library.PinprofCallback(tmp_path / "out.json", **SHORT), count=12)
-    training.train()
     figures = pinprof.load(tmp_path / "out.json").scalars()
     training.log({**figures})
     assert figures.items() <= training.state.log_history[-1].items()
