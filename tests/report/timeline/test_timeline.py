@@ -141,12 +141,6 @@ def test_narrow_neighbours_of_one_kind_become_a_block() -> None:
     assert thin.row.tolist() == [0, 3, 4]  # of the block the longest
 
 
-def test_kinds_are_not_merged_with_each_other() -> None:
-    thin = merge_narrow(lane_of(start=[0, 4, 2], end=[1, 5, 3], kind=[1, 1, 2]), 10)
-    assert thin.kind.tolist() == [1, 2]
-    assert thin.count.tolist() == [2, 1]
-
-
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30), st.integers(0, 2)), max_size=60), st.integers(1, 50))
 def test_thinning_keeps_count_and_time(events: list[tuple[int, int, int]], narrow: int) -> None:
     end = np.cumsum([length + gap for length, gap, _ in events], dtype=np.int64)
@@ -160,6 +154,7 @@ def test_thinning_keeps_count_and_time(events: list[tuple[int, int, int]], narro
     assert ((thin.end_ns - thin.start_ns)[thin.count > 1] <= 2 * narrow).all()
     for code in range(3):
         of_kind = thin.kind == code
+        assert thin.busy_ns[of_kind].sum() == lane.busy_ns[lane.kind == code].sum()
         assert (thin.start_ns[of_kind][1:] >= thin.end_ns[of_kind][:-1]).all()
 
 
