@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pinprof.bench.advice import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.rules import Findings, look
 from pinprof.trace import Trace

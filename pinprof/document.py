@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar
+from functools import cache
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -96,10 +97,33 @@ def filled(document: type[Filled], *sources: object, **fields: Any) -> Filled:
     """Return a document of these fields; each other field is taken from the first source with that name.
 
     `x_ms` is a source's `x_ns` in milliseconds, `ms` its `ns`, and file, line and function are those of its `place`.
-    Fields that no source has are null where a source is None.
+    A record, or each of a sequence, becomes the document that the field holds, filled in the same way. Fields that no
+    source has are null where a source is None.
     """
+    held = _documents_in(document)
     others = (name for name in document.__struct_fields__ if name not in fields)
-    return document(**fields, **{name: _from_first(sources, name) for name in others})
+    return document(**fields, **{name: _as_held(_from_first(sources, name), held.get(name)) for name in others})
+
+
+@cache
+def _documents_in(document: type[Struct]) -> dict[str, type[Document]]:
+    """Return the kind of document that each field holds, by itself or in a sequence."""
+    kinds = ((field.name, _document_in(field.type)) for field in msgspec.structs.fields(document))
+    return {name: kind for name, kind in kinds if kind}
+
+
+def _document_in(kind: Any) -> type[Document] | None:
+    if parts := get_args(kind):
+        return next(filter(None, map(_document_in, parts)), None)
+    return kind if isinstance(kind, type) and issubclass(kind, Document) else None
+
+
+def _as_held(value: Any, kind: type[Document] | None) -> Any:
+    if kind is None or value is None or type(value) is kind:
+        return value
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):  # a named tuple is a record
+        return [_as_held(entry, kind) for entry in value]
+    return filled(kind, value)
 
 
 def _from_first(sources: Sequence[object], name: str) -> Any:

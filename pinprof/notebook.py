@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.bench.advice import Pinning, read_machine
+from pinprof.bench.advice import read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
 from pinprof.documents.report import TraceJson as Document
 from pinprof.errors import TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Prediction, Scenario, predict
+from pinprof.prediction.pinning import Pinning
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart, Ranks, rank_of
 from pinprof.ranks.runs import checked_pattern

@@ -5,8 +5,8 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from pinprof.bench.advice import Pinning
 from pinprof.errors import PinprofError, TraceError
+from pinprof.prediction.pinning import Pinning
 from pinprof.processes import available_cores, in_processes, without_collections
 from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.ranks.runs import job_of, numbered

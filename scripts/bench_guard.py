@@ -15,7 +15,7 @@ import click
 import torch
 
 import pinprof
-from pinprof.workloads.catalogue import WORKLOADS, Workload
+from pinprof.workloads import WORKLOADS, Workload
 from scripts.recordings import machine_of, warmed, window
 
 WARM_UP_STEPS = 10

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pinprof.bench.catalogue import verdicts
-from pinprof.bench.figures import shown, spread
-from pinprof.bench.results import Bench, Figure, from_json
+from pinprof.bench import verdicts
+from pinprof.bench.results import Bench, Measured, from_json, shown, spread
 from pinprof.report.bench.page import to_html
 from pinprof.report.bench.view import (
     OUTCOMES,
@@ -37,8 +36,8 @@ class Repeat(NamedTuple):
     """A figure that two benches have."""
 
     number: str
-    first: Figure
-    second: Figure
+    first: Measured
+    second: Measured
 
     @property
     def is_within(self) -> bool:
@@ -115,14 +114,14 @@ def _markdown(bench: Bench) -> Iterator[str]:
     figures = [
         (experiment.number, *row)
         for experiment, result in experiments_run(bench)
-        for row in figure_rows(bench, experiment, result)
+        for row in figure_rows(experiment, result)
         if row[-1] != NOTHING
     ]
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)
     for experiment, result in experiments_run(bench):
         published = other_published(experiment, result)
-        for grid in tables_by_size(bench, result):
+        for grid in tables_by_size(result):
             yield f"\n{experiment.number} {experiment.name}" + (f" (published: {published})" if published else "")
             yield ""
             yield from _table([column.title for column in grid.columns], [list(map(str, row)) for row in grid.rows])

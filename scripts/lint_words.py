@@ -27,12 +27,12 @@ class Phrase:
 
 PHRASES = (
     Phrase(r"\bso many\b", "N, or the name of the number", 5),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 31),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 30),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 11),
-    Phrase(r"\bis no\b", "is not a", 34),
+    Phrase(r"\bis no\b", "is not a", 30),
     Phrase(r"\btells\b", "shows, says, reports; distinguishes", 9),
-    Phrase(r"\bhas it\b", "the noun", 6),
+    Phrase(r"\bhas it\b", "the noun", 5),
     Phrase(r"\bof which\b", "a clause of its own, or `whose`", 15),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),

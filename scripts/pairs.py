@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
 from pinprof.errors import PinprofError
-from pinprof.workloads.catalogue import workload
+from pinprof.workloads import workload
 from pinprof.workloads.model import Build, device_batch, sizes, trainer
 from pinprof.workloads.model import Step as PlainStep
 from pinprof.workloads.waits import HOST_WORK_MS, WORKSPACE_ROWS, work_on_host

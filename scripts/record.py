@@ -30,7 +30,7 @@ import torch
 from torch import distributed
 
 from pinprof.capture.window.recording import profile
-from pinprof.workloads.catalogue import WORKLOADS, Workload, workload
+from pinprof.workloads import WORKLOADS, Workload, workload
 from scripts.launch_programs import rules, sides
 from scripts.launch_programs.models import PROGRAMS, Program, program
 from scripts.launch_programs.sides import COMPILED, EAGER, FUSED, GRAPH_MODEL, GRAPH_STEP, LOOPED, REDUCED

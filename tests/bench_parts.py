@@ -4,14 +4,17 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
 
-from pinprof.bench.results import Bar, Figure, Picture
+from pinprof.bench import EXPERIMENTS
+from pinprof.bench.results import Bar, Measured, Picture
+
+NUMBERS = {experiment.name: experiment.number for experiment in EXPERIMENTS}
 
 
-def part(number: str, sizes: dict[str, int], quick: bool) -> Iterator[Figure | Picture]:
+def part(name: str, sizes: dict[str, int], quick: bool) -> Iterator[Measured | Picture]:
     """Yield one figure, then fail as the experiment's number says; E1 and E5 do not."""
-    yield Figure("process", "ms", os.getpid(), sizes.get("floats", 0), quick, 1)
+    number = NUMBERS[name]
+    yield Measured("process", "ms", os.getpid(), sizes.get("floats", 0), quick, 1)
     if number == "E2":
         raise RuntimeError("CUDA error: out of memory\nand more lines")
     if number == "E3":
@@ -20,28 +23,21 @@ def part(number: str, sizes: dict[str, int], quick: bool) -> Iterator[Figure | P
         time.sleep(600)
 
 
-def pictures(number: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Figure | Picture]:
+def pictures(name: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Measured | Picture]:
     """Yield a figure and a picture."""
-    yield Figure("late", "%", os.getpid(), 0, 0, 1)
-    yield Picture(number, (Bar("host", "copy", 0.0, 1.0),), "because")
+    yield Measured("late", "%", os.getpid(), 0, 0, 1)
+    yield Picture(NUMBERS[name], (Bar("host", "copy", 0.0, 1.0),), "because")
 
 
-def six_times(_number: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Figure]:
+def six_times(_name: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Measured]:
     """Yield six times, each as many milliseconds as the number of the process."""
     for number in range(6):
-        yield Figure(f"time {number}", "ms", os.getpid(), os.getpid(), os.getpid(), 1)
+        yield Measured(f"time {number}", "ms", os.getpid(), os.getpid(), os.getpid(), 1)
 
 
-def fails(rank: int, _answers: object) -> None:
+def fails(rank: int, _queue: object, _lab: object) -> None:
     """Fail as a spawned process may."""
     raise ValueError(f"process {rank} has no GPU")
-
-
-def says_when(_rank: int, answers: Any, name: str) -> None:
-    """Put into the queue when it begins and when it ends."""
-    begin = time.monotonic()
-    time.sleep(0.2)
-    answers.put((name, begin, time.monotonic()))
 
 
 def echo(*values: object) -> Iterator[object]:
@@ -62,7 +58,7 @@ def start_method() -> Iterator[str]:
 
 def batches_of_workers() -> Iterator[str]:
     """Yield the kind of each batch of a loader with workers, started here."""
-    from pinprof.workloads.custom_batch import PlainBatch, loader_of  # noqa: PLC0415  the others need no torch
+    from pinprof.bench.custom_batch import PlainBatch, loader_of  # noqa: PLC0415  the others need no torch
 
     yield from (type(batch).__name__ for batch in loader_of(PlainBatch, 2, workers=2))
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,24 +134,6 @@ def test_nothing_in_nothing_out() -> None:
     assert covered(something, none, none).tolist() == []
     assert contains(nothing, np.array([0])).tolist() == [False]
     assert contains(something, none).tolist() == []
-
-
-@pytest.mark.parametrize(
-    ("pairs", "expected"),
-    [
-        ([(1, 2), (2, 3)], [(1, 3)]),
-        ([(2, 3), (1, 2)], [(1, 3)]),
-        ([(1, 2), (3, 4)], [(1, 2), (3, 4)]),
-        ([(1, 9), (2, 3)], [(1, 9)]),
-        ([(5, 5)], []),
-        ([(5, 2)], []),
-        ([(1, 4), (6, 3)], [(1, 4)]),
-        ([(1, 4), (4, 4), (4, 6)], [(1, 6)]),
-        ([(7, 8), (7, 8)], [(7, 8)]),
-    ],
-)
-def test_union_by_eye(pairs: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
-    assert pairs_of(united(pairs)) == expected
 
 
 def test_intervals_are_half_open() -> None:

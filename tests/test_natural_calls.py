@@ -4,8 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import plotly.graph_objects as go
 import pytest
 from recordings import TRACES
 
@@ -34,29 +32,15 @@ def c() -> Any:
     return pinprof.compare(TRACE, AFTER)
 
 
-def is_in_ms(table: pd.DataFrame, column: str) -> bool:
-    return 0 < table[column].max() < 1000
-
-
 WORK: dict[str, Callable[[Any], object]] = {
-    "pinprof.load(TRACE)": lambda value: value.step_ms > 12,
     "pinprof.load(pinprof.read_trace(TRACE))": lambda value: value.step_ms > 12,
     "pinprof.measure(TRACE)": lambda value: value.step_ns > 12e6,
-    "r.verdict": lambda value: value.startswith("Copy-bound: "),
-    "r.kernels.sort_values('ms', ascending=False).head(3)": lambda value: is_in_ms(value, "ms"),
     "r.kernels.groupby('kind').ms.sum()": lambda value: value.idxmax() == "matrix products",
-    "r.ops.nlargest(3, 'ms')": lambda value: value.name.iloc[0] == "aten::copy_",
-    "r.steps": lambda value: is_in_ms(value, "host_ms"),
     "r.phases.set_index('phase').kernel_ms": lambda value: value["backward"] > value["optimizer"],
     "r.findings[['rule', 'line', 'saving_ms']]": lambda value: value.rule.iloc[0] == "PIN102",
     "r.whatif(pinprof.Scenario(drop_syncs=True))": lambda value: value.saving_ms > 0,
     "pinprof.predict(TRACE, pinprof.Scenario(drop_syncs=['all']))": lambda value: value.saving_ms > 0,
-    "pinprof.Scenario(drop_syncs='all')": lambda value: value.drop_syncs == ("all",),
-    "r.timeline()": lambda value: isinstance(value, go.Figure),
-    "pinprof.timeline(TRACE, steps=2)": lambda value: isinstance(value, go.Figure),
-    "str(r)": lambda value: "Why the step takes so long" in value,
     "r.trace.gpu.to_pandas()": lambda value: len(value) == 118,
-    "pinprof.compare(r, AFTER).verdict": lambda value: "saves" in value,
     "c.save(tmp / 'c.html')": lambda value: value is None,
     "job.verdict": lambda value: value.startswith("Rank 1 holds up the others by 20"),
     "job.ranks": lambda value: repr(value) == "<pinprof ranks: 2 ranks, rank 1 holds up the others>",

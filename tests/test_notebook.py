@@ -140,8 +140,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_step_is_called_until_recorded_and_nothing_is_left_behind(temporary: Path) -> None:
-    step = Step()
-    report = profile_step(step.run, "batch", steps=3, **FEW)
+    step, windows = Step(), []
+    report = profile_step(step.run, "batch", steps=3, on_progress=lambda window, *_: windows.append(window), **FEW)
+    assert windows[0] == "warm-up"
     assert step.seen == ["batch"] * 8  # 1 to warm up, 2 plain, 2 for the profiler to warm up, 3 recorded
     assert len(report.trace.steps) == 3
     assert report.profile.estimate.source == "measured"
@@ -163,18 +164,11 @@ def test_a_trace_with_a_path_is_kept(temporary: Path, tmp_path: Path) -> None:
         profile_step(Step().run, 0, path=path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fail_at", [0, 2, 6])
-def test_what_the_step_raises_passes_and_nothing_is_left_behind(temporary: Path, fail_at: int) -> None:
-    with pytest.raises(ZeroDivisionError):
-        profile_step(Step(fail_at).run, 0, steps=3, **FEW)
-    assert list(temporary.iterdir()) == []
-    profile_step(Step().run, 0, steps=1, **FEW)  # the profiler is not left running
-
-
-def test_steps_recorded_before_a_failure_are_kept_at_the_path(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        profile_step(Step(fail_at=6).run, 0, path=tmp_path / "out.json", steps=3, **FEW)
+def test_what_the_step_raises_passes_and_its_steps_are_kept_at_a_path_alone(temporary: Path, tmp_path: Path) -> None:
+    for path in (None, tmp_path / "out.json"):  # the profiler is not left running
+        with pytest.raises(ZeroDivisionError):
+            profile_step(Step(fail_at=6).run, 0, path=path, steps=3, **FEW)
+        assert list(temporary.iterdir()) == []
     assert read_trace(tmp_path / "out.json").steps.complete.any()
 
 
@@ -189,12 +183,6 @@ def test_progress_is_for_terminals(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "pinprof: warm-up (1 step)"
     assert lines[-1] == "pinprof: recorded (1 step)"
-
-
-def test_progress_can_be_taken_over(temporary: Path) -> None:
-    seen: list[str] = []
-    profile_step(Step().run, 0, steps=1, on_progress=lambda window, *_: seen.append(window), **FEW)
-    assert seen[0] == "warm-up"
 
 
 def test_a_comparison_shows_itself_and_writes_what_the_command_writes(report: Report, tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from command_line import invoke
 from packaging.requirements import Requirement
 from recordings import ROOT, TRACES
 
+from pinprof import gpu
+from pinprof.gpu import parsed_link, why_not
 from pinprof.packages import PACKAGES, Package, missing
 from pinprof.program.machine import sees_gpu
-from pinprof.workloads.gpu import why_not
 
 READING = ROOT / "pinprof" / "reading.txt"
 PROJECT = (ROOT / "pyproject.toml").read_text()
@@ -183,3 +184,26 @@ def test_a_warning_of_torch_about_the_driver_is_not_ours(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(torch.cuda, "device_count", count)
     assert not sees_gpu()  # pytest makes an error of each warning
+
+
+# ---------------------------------------------------------------- the machine
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("570.86.15, 5, 16\n", ("570.86.15", 5, 16)),
+        ("570.86.15, [N/A], [Not Supported]\n", ("570.86.15", None, None)),
+        ("570.86.15, 5, 16\n570.86.15, 4, 8\n", ("570.86.15", 5, 16)),
+        ("", (None, None, None)),
+        ("NVIDIA-SMI has failed\n", (None, None, None)),
+    ],
+)
+def test_link_of_the_gpu(answer: str, expected: tuple[str | None, int | None, int | None]) -> None:
+    assert parsed_link(answer) == expected
+
+
+def test_name_of_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "CPU_INFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Xeon : 8480\nmodel name : other\n")
+    assert gpu.name_of_cpu() == "Xeon : 8480"

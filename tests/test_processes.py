@@ -83,15 +83,15 @@ def test_collections_are_left_off_only_meanwhile() -> None:
 STARTS = """
 import signal, subprocess, time
 signal.signal(signal.SIGTERM, signal.{handler})
-subprocess.Popen(["sleep", "60"], start_new_session=True)
+subprocess.Popen(["sleep", "600"], start_new_session=True)
 print("started", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
 @pytest.mark.parametrize(("handler", "status"), [("SIG_DFL", -signal.SIGTERM), ("SIG_IGN", -signal.SIGKILL)])
 def test_a_process_ends_with_what_it_has_started(handler: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "ENDS_WITHIN_S", 60 if handler == "SIG_DFL" else 0.1)
+    monkeypatch.setattr(processes, "ENDS_WITHIN_S", 600 if handler == "SIG_DFL" else 0.1)
     command = [sys.executable, "-IS", "-c", STARTS.format(handler=handler)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -117,7 +117,7 @@ INTERRUPTED = """
 import signal, sys, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 print("begun", flush=True)
-signal.sigtimedwait([signal.SIGINT], 60)
+signal.sigtimedwait([signal.SIGINT], 600)
 print("interrupted", flush=True)
 """
 """Says when it is ready for Ctrl-C, and when that has come."""
@@ -161,14 +161,14 @@ def press_ctrl_c(process: "subprocess.Popen[str]", *after: str) -> None:
 def test_ctrl_c_lets_the_program_end_by_itself(terminal: Terminal) -> None:
     process = terminal("sys.exit(7)")
     press_ctrl_c(process, "begun", "ready")
-    assert process.wait(60) == 7
+    assert process.wait(600) == 7
 
 
 def test_a_second_ctrl_c_ends_it(terminal: Terminal) -> None:
-    process = terminal("time.sleep(60)")
+    process = terminal("time.sleep(600)")
     press_ctrl_c(process, "begun", "ready")
     press_ctrl_c(process, "interrupted", "ready")
-    _, error = process.communicate(timeout=60)  # it ends when the program, too, has closed its output
+    _, error = process.communicate(timeout=600)  # it ends when the program, too, has closed its output
     assert process.returncode == -signal.SIGINT
     assert error.splitlines()[-1] == "KeyboardInterrupt"
 

@@ -17,22 +17,6 @@ def test_other_names_are_not() -> None:
         pinprof.nothing  # noqa: B018
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import pinprof.measurement.profile; print(pinprof.measure.__name__)",
-        "import pinprof, pinprof.rules; print(pinprof.measure.__name__)",
-        "from pinprof import measure; print(measure.__name__)",
-        "from pinprof import *; print(measure.__name__)",
-        "from pinprof.measurement.measure import measure; import pinprof; print(pinprof.measure.__name__)",
-    ],
-)
-def test_measure_is_the_function_however_it_is_imported(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "measure"
-
-
 EVERY_MODULE = """
 import importlib, pkgutil, sys
 import pinprof

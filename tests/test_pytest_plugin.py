@@ -346,7 +346,7 @@ def test_the_package_may_be_there_before_pytest_begins(pytester: pytest.Pytester
     assert pytester.run(sys.executable, "-c", code).ret == 0
 
 
-PREPARED = """import threading, time, warnings, pytest, torch
+PREPARED = """import warnings, pytest, torch
 
 @pytest.fixture(scope="module", autouse=True)
 def prepared():
@@ -474,51 +474,6 @@ def test_two_allowed():
         *args,
     )
     result.assert_outcomes(passed=5)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("args", [(), ("-W", "error")], ids=["plain", "-W error"])
-def test_a_thread_that_waits_in_the_background_fails_no_other_test(run_on_gpu: Run, args: tuple[str, ...]) -> None:
-    result = run_on_gpu(
-        """
-@pytest.fixture
-def background():
-    failures, turns, stop = [], [], threading.Event()
-    def loop():
-        value = torch.ones(4, device="cuda")
-        try:
-            while not stop.is_set():
-                value.sum().item()
-                torch.cuda.current_stream().synchronize()
-                turns.append(1)
-        except BaseException as exc:
-            failures.append(exc)
-    thread = threading.Thread(target=loop)
-    thread.start()
-    yield turns
-    stop.set()
-    thread.join()
-    assert not failures
-
-@pytest.mark.no_gpu_sync
-@pytest.mark.parametrize("turn", range(10))
-def test_passes(background, turn):
-    deadline = time.monotonic() + 20
-    while len(background) < 20 and time.monotonic() < deadline:
-        (a @ a).sum()
-        time.sleep(0.001)
-    assert len(background) >= 20
-
-@pytest.mark.no_gpu_sync
-def test_fails(background):
-    a.sum().item()
-""",
-        *args,
-    )
-    result.assert_outcomes(passed=10, failed=1)
-    result.stdout.fnmatch_lines(["the host waited for the GPU once; *"])
-    result.stdout.no_fnmatch_line("*synchronizing CUDA operation*")
-    result.stderr.no_fnmatch_line("*synchronizing CUDA operation*")
 
 
 @pytest.mark.gpu

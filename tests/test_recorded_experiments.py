@@ -1,12 +1,9 @@
 """What the reports say of the recorded experiments is what their texts say, or what the bench found instead."""
 
-from dataclasses import replace
-
 import pytest
 from quick import slow_but
 from recordings import TRACES, analysis_of
 
-from pinprof.analysis import analyse
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction import Scenario, predict
@@ -90,31 +87,6 @@ def test_a_recorded_experiment_shows_what_it_is_about(
     )
     rules = {finding.rule.id for finding in findings} - {"PIN701"}  # some experiments multiply float32 as it is
     assert (rule in rules) if rule else not rules
-
-
-def test_batches_of_a_class_are_told_from_those_of_a_loader_that_does_not_pin() -> None:
-    """E8's DataLoader does not pin; E9's does, but a class of batches without pin_memory() stays pageable."""
-    trace = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz").trace
-    forgotten = replace(trace, info=replace(trace.info, loaders_pin=None))  # as of a DataLoader that nothing reports
-    for analysis, pins, rule, said in (
-        (
-            analysis_of(RECORDED / "e8.pageable-blocking.json.gz"),
-            False,
-            "PIN104",
-            "the DataLoader has no pin_memory=True",
-        ),
-        (analyse(trace), True, "PIN105", "has pin_memory=True, but this memory is not pinned"),
-        (
-            analyse(forgotten),
-            None,
-            "PIN104",
-            "the trace does not show whether the DataLoader has pin_memory=True: if so",
-        ),
-    ):
-        assert analysis.trace.info.loaders_pin is pins
-        (finding,) = (finding for finding in analysis.findings if finding.rule.id in {"PIN104", "PIN105"})
-        assert (finding.rule.id, said in finding.evidence.text) == (rule, True)
-    assert to_do(finding, analysis.findings).startswith("Add pin_memory=True to the DataLoader, or")
 
 
 def test_batches_of_a_class_with_pin_memory_are_pinned() -> None:

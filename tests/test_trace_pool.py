@@ -28,7 +28,7 @@ from pinprof.ranks.rank import RankPart
 from pinprof.trace_pool import measure_files
 
 RANKS = 24
-WAIT_SECONDS = 30
+WAIT_SECONDS = 300
 PAGEABLE = "HtoD (Pageable -> Device)"
 
 

@@ -59,6 +59,8 @@ rights = _socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files)
 server.sendmsg([len(asked).to_bytes(4, "little")], [rights])
 server.sendall(asked)
 child = int.from_bytes(server.recv(4), "little")
+if not child:
+    sys.exit("warm_python: the process that forks is gone")
 while came:
     forward(came.pop(0), None)
 answer = server.recv(4)

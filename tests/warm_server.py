@@ -53,12 +53,16 @@ class Asked:
     """The same files here."""
 
     @staticmethod
-    def by(connection: socket.socket) -> "Asked":
-        """Read what the command asks for."""
+    def by(connection: socket.socket) -> "Asked | None":
+        """Read what the command asks for; None if it was killed before it had asked."""
         size, files, _, _ = socket.recv_fds(connection, 4, 250)
-        data = b""
-        while len(data) < int.from_bytes(size, "little"):
-            data += connection.recv(1 << 16)
+        data, more = b"", size
+        while more and len(data) < int.from_bytes(size, "little"):
+            data += (more := connection.recv(1 << 16))
+        if not more:
+            for file in files:
+                os.close(file)
+            return None
         options, words, environment, folder, numbers = marshal.loads(data)
         return Asked(options, words, environment, folder, numbers, files)
 
@@ -101,6 +105,9 @@ class Server:
         """Return what a fork is asked to be in the fork, and None in the process that goes on serving."""
         connection, _ = self._listening.accept()
         asked = Asked.by(connection)
+        if asked is None:
+            connection.close()
+            return None
         child = os.fork()
         if child == 0:
             return asked
@@ -108,7 +115,8 @@ class Server:
             os.setpgid(child, child)  # so that it can be killed before it has done so itself
         for file in asked.files:
             os.close(file)
-        connection.sendall(child.to_bytes(4, "little"))
+        with suppress(OSError):  # who asked is gone, which the selector tells, too
+            connection.sendall(child.to_bytes(4, "little"))
         self._asking[child] = connection
         self._selector.register(connection, EVENT_READ, child)
         return None

@@ -1,5 +1,80 @@
-"""The seed experiments as data: what each claims, what was measured of it on a machine, and what that says."""
+"""The experiments, each a module by the name of its subject, and what the figures of a machine say of their claims."""
 
-from pinprof.bench.results import recorded
+from pinprof.bench.bandwidth import BANDWIDTH
+from pinprof.bench.copy_overlap import COPY_OVERLAP
+from pinprof.bench.custom_batch import CUSTOM_BATCH
+from pinprof.bench.early_read import EARLY_READ
+from pinprof.bench.early_write import EARLY_WRITE
+from pinprof.bench.experiment import Experiment
+from pinprof.bench.judge import Claim, ClaimVerdict, Readings, judged
+from pinprof.bench.loader import LOADER
+from pinprof.bench.pinned_in_object import PINNED_IN_OBJECT
+from pinprof.bench.pinned_limits import PINNED_LIMITS
+from pinprof.bench.pinning_cost import PINNING_COST
+from pinprof.bench.prefetching import PREFETCHING
+from pinprof.bench.processes import PROCESSES
+from pinprof.bench.results import Bench, Measured, amount, shown, spread
+from pinprof.bench.six_strategies import SIX_STRATEGIES
+from pinprof.bench.small_tensors import SMALL_TENSORS
+from pinprof.bench.threaded_pinning import THREADED_PINNING
+from pinprof.bench.training_loop import TRAINING_LOOP
+from pinprof.errors import PinprofError
+from pinprof.units import size
 
-__all__ = ["recorded"]
+EXPERIMENTS = (
+    *(PINNING_COST, SMALL_TENSORS, SIX_STRATEGIES, COPY_OVERLAP, EARLY_READ, EARLY_WRITE, THREADED_PINNING, LOADER),
+    *(CUSTOM_BATCH, PREFETCHING, PROCESSES, PINNED_IN_OBJECT, BANDWIDTH, TRAINING_LOOP, PINNED_LIMITS),
+)
+"""All experiments, E1 to E15."""
+MOST_SHOWN = 8
+"""A claim on more figures than these shows none with its verdict: they are in the experiment's own tables."""
+
+
+class UnknownExperimentError(PinprofError, ValueError):
+    """No experiment has this name or number."""
+
+
+def experiment_of(name: str) -> Experiment:
+    """Return the experiment of this name or number, in capitals or not. Raises UnknownExperimentError."""
+    for candidate in EXPERIMENTS:
+        if name.strip().lower() in (candidate.name, candidate.number.lower()):
+            return candidate
+    names = ", ".join(f"{candidate.number} {candidate.name}" for candidate in EXPERIMENTS)
+    raise UnknownExperimentError(f"no experiment is named {name!r}; there are {names}")
+
+
+def verdicts(bench: Bench) -> list[ClaimVerdict]:
+    """Return a verdict on each claim: `unknown` where its figures were not measured or say nothing."""
+    return [_verdict(bench, experiment, claim) for experiment in EXPERIMENTS for claim in experiment.claims]
+
+
+def _verdict(bench: Bench, experiment: Experiment, claim: Claim) -> ClaimVerdict:
+    read, result = Readings(bench), bench.result(experiment.number)
+    outcome, text = judged(claim.holds, read)
+    if outcome == "unknown":
+        problem = f" ({result.problem})" if result and result.problem else ""
+        text = f"{text}{problem}" if result else "the experiment did not run"
+    asked = {(measured.name, measured.size) for measured in read.asked}
+    published = [
+        f"{figure.name}: {amount(figure.unit, value)}"
+        for figure, value in (experiment.published or {}).items()
+        if (figure.name, figure.size) in asked
+    ]
+    shows = "; ".join((*published, *filter(None, (claim.shows,))))
+    other_sizes = experiment.texts_sizes(result.sizes) if result and shows else {}
+    sizes = ", ".join(f"{name} {value:,}" for name, value in other_sizes.items())
+    return ClaimVerdict(
+        experiment.number,
+        claim.text,
+        outcome,
+        text,
+        tuple(claim.sources.split("; ")),
+        f"{shows} (for {sizes})" if sizes else shows,
+        "; ".join(map(_with_spread, read.asked)) if len(read.asked) <= MOST_SHOWN else "",
+        claim.differs if outcome in {"refuted", "depends"} else "",
+    )
+
+
+def _with_spread(measured: Measured) -> str:
+    at = f" at {size(measured.size)}" if measured.size is not None else ""
+    return f"{measured.name}{at}: {shown(measured)}" + (f" ({spread(measured)})" if spread(measured) else "")

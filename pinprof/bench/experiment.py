@@ -1,10 +1,27 @@
-"""The parts of an experiment: its sizes and cases, the figures that its text publishes, and the claims to judge."""
+"""What an experiment is made of: its rows, the clocks that it runs with, and what it reads in traces of its cases."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from pinprof.bench.judging import Judge, NotJudged
+import numpy as np
+from msgspec import structs
+
+from pinprof.analyses.copies import EXPOSED
+from pinprof.analyses.syncs import CAUSES
+from pinprof.bench.judge import Claim
+from pinprof.bench.results import Bar, Figure, Measured, Picture
+from pinprof.details import Details
+from pinprof.intervals import divided, union
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
+from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, Int64s, Table, Trace
+from pinprof.units import ms, percent
+
+if TYPE_CHECKING:
+    import torch
 
 SOURCES = {
     "tutorial": "the PyTorch tutorial on pin_memory() and non_blocking",
@@ -15,10 +32,140 @@ SOURCES = {
     "pinprof": "pinprof; no text says so",
 }
 """The texts that make claims, by a short name."""
-TUTORIAL, ARTICLE, QUESTION, ANSWER, PROCESSES, OURS = SOURCES
+MIB, GIB = 1 << 20, 1 << 30
+ONE_SYNCHRONIZE = ", one synchronize"
+"""A part of a case's name that the names of what its trace shows leave out."""
+ROUNDS = 7
+"""Rounds of a bench. The median of seven draws lies within the range of seven others in 93 % of cases, whatever the
+spread within a round; the median of three in 60 %."""
+SOME_ROUNDS = 3
+"""Rounds of experiments that take seconds; further ones follow if there is time. A bench runs three in any case."""
 
-MIB = 1024**2
-GIB = 1024**3
+CASE_S = 0.1
+"""After a run that does not count and the least number of runs, a case runs again until this time is up. A full bench
+has many rounds: a few runs in each say more than many in one."""
+
+CaseRun: TypeAlias = Callable[[], object]
+"""A step of a case."""
+CaseRuns: TypeAlias = tuple[CaseRun, ...]
+"""The steps of an experiment's cases, in their order."""
+Stopwatch: TypeAlias = Callable[[CaseRun], float]
+"""Runs a step once and returns its milliseconds."""
+TurnMs: TypeAlias = Sequence[tuple[float, ...]]
+"""Milliseconds of cases that ran in turn; each tuple has one run of each case."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What an experiment runs with: a device, its sizes, and clocks. It imports torch only when it runs."""
+
+    device: "torch.device"
+    sizes: Mapping[str, int]
+    quick: bool = False
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the device is a GPU; in tests it need not be one."""
+        return self.device.type == "cuda"
+
+    def pinned(self, tensor: "torch.Tensor") -> "torch.Tensor":
+        """Return the tensor in pinned memory, if there is a GPU."""
+        return tensor.pin_memory() if self.on_gpu else tensor
+
+    def wait(self) -> None:
+        """Wait until the device has done all its work."""
+        import torch
+
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+    def time(self, run: CaseRun, steps: int = 1, before: CaseRun | None = None) -> float:
+        """Return the milliseconds of a step, until its work is done; some steps run between two synchronizes."""
+        if before is not None:
+            before()
+        self.wait()
+        start = time.perf_counter()
+        for _ in range(steps):
+            run()
+        self.wait()
+        return (time.perf_counter() - start) * 1e3 / steps
+
+    def hold(self, run: CaseRun, before: CaseRun | None = None) -> float:
+        """Return for how many ms a call holds the host, on an idle device; freeing its result is not timed."""
+        if before is not None:
+            before()
+        self.wait()
+        start = time.perf_counter()
+        result = run()
+        held_ms = (time.perf_counter() - start) * 1e3
+        self.wait()
+        del result
+        return held_ms
+
+    def between_events(self, run: CaseRun) -> float:
+        """Return the milliseconds of a step between two CUDA events of the current stream."""
+        import torch
+
+        if not self.on_gpu:
+            return self.time(run)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        self.wait()
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end)
+
+    def times(self, run: CaseRun, clock: Stopwatch | None = None) -> list[float]:
+        """Return the milliseconds of each run of a step that counts."""
+        return [one for (one,) in self.turns([run], clock)]
+
+    def turns(self, runs: Sequence[CaseRun], clock: Stopwatch | None = None) -> TurnMs:
+        """Return those of several steps that run in turn, so that what slows the machine slows all alike."""
+        clock = clock or self.time
+        for run in runs:
+            clock(run)
+        taken: list[tuple[float, ...]] = []
+        least, most = (3, 20) if self.quick else (1, 40)
+        end = time.perf_counter() + len(runs) * CASE_S
+        while len(taken) < least or (len(taken) < most and time.perf_counter() < end):
+            taken.append(tuple(clock(run) for run in runs))
+        return taken
+
+    def tensors(self) -> "list[torch.Tensor]":
+        """Return the tensors that an experiment copies: ones, because fresh zeros all share one page of memory."""
+        import torch
+
+        return [torch.ones(self.sizes["floats"]) for _ in range(self.sizes["tensors"])]
+
+    def each(
+        self, cases: Iterable[Figure], runs: Iterable[CaseRun], clock: Stopwatch | None = None
+    ) -> Iterator[Measured]:
+        """Yield what the step of each case takes."""
+        return (case.of(self.times(run, clock)) for case, run in zip(cases, runs, strict=True))
+
+    def with_sizes(self, **sizes: int) -> "Lab":
+        """Return the lab with some other sizes."""
+        return replace(self, sizes={**self.sizes, **sizes})
+
+
+def of_turns(figures: Iterable[Figure], turns: TurnMs) -> Iterator[Measured]:
+    """Yield what each of the cases that ran in turn took."""
+    return (figure.of(times) for figure, times in zip(figures, zip(*turns, strict=True), strict=True))
+
+
+def free_pinned() -> None:
+    """Free the pinned memory that torch keeps for later and that no copy uses any more, if this torch can."""
+    import torch
+
+    getattr(torch._C, "_host_emptyCache", lambda: None)()  # noqa: SLF001  no public name
+
+
+def long_kernel() -> None:
+    """Queue a kernel that does nothing for about 5 ms: work behind it has not begun when the host goes on."""
+    import torch
+
+    torch.cuda._sleep(10_000_000)  # type: ignore[no-untyped-call]  # noqa: SLF001  no public name
 
 
 @dataclass(frozen=True)
@@ -36,26 +183,29 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Published:
-    """One figure that the text gives: its name and unit are those of `pinprof.bench.results.Figure`."""
+class InTrace:
+    """A figure that the trace of a case shows."""
 
-    figure: str
-    value: float
-    size: int | None = None
+    what: str
+    unit: str
+    values: Callable[[Trace, Details], Iterable[float]]
+    """Returns those of the steps, or of the copies; none if the trace does not show it."""
+
+    def __call__(self, case: Figure) -> Figure:
+        """Return the figure of a case."""
+        return Figure(case.number, f"{self.what}, {case.name.removesuffix(ONE_SYNCHRONIZE)}", self.unit)
+
+    def read(self, case: Figure, trace: Trace, details: Details) -> Iterator[Measured]:
+        """Yield what the trace shows of it, if anything."""
+        if values := list(self.values(trace, details)):
+            yield self(case).of(values)
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One statement of a text, in other words, with its judge or the reason why figures cannot judge it."""
-
-    text: str
-    sources: tuple[str, ...]
-    """Which texts claim it: keys of SOURCES."""
-    judge: Judge | NotJudged
-    shows: str = ""
-    """The text's own evidence, besides the experiment's figures."""
-    differs: str = ""
-    """Why the outcome may differ from that of the text."""
+Measuring: TypeAlias = Callable[[Lab], Iterator[Measured]]
+Recorder: TypeAlias = Callable[[CaseRun, Path], None]
+"""Records some steps to a file; it must be picklable."""
+ProcessesRecorder: TypeAlias = Callable[[Lab, int, Sequence[Path], Recorder], object]
+"""Records a case, by its number, in several processes: each to one of the files."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +217,23 @@ class Experiment:
     name: str
     summary: str
     claims: tuple[Claim, ...]
-    published: tuple[Published, ...] = ()
+    cases: tuple[Figure, ...]
+    """Its cases, each a step that can be recorded as a trace."""
+    steps: Callable[[Lab], CaseRuns]
+    """The steps of the cases; no loader is at work before its case runs."""
+    measure: Measuring
     sizes: tuple[Size, ...] = ()
-    cases: tuple[str, ...] = ()
-    """Its cases that can be recorded, each as a trace."""
+    published: Mapping[Figure, float] | None = None
     changed: str = ""
     """How the experiment differs from the text, and why."""
+    traced: Mapping[Figure, tuple[InTrace, ...]] | None = None
+    """The cases whose traces are drawn, with the figures that they show."""
+    once: Measuring | None = None
+    """Measures what takes long, once after the rounds."""
+    record: ProcessesRecorder | None = None
+    """Records a case, if that takes several processes."""
+    rounds: int = ROUNDS
+    """The number of rounds: one where the answer is yes or no; fewer than `ROUNDS` where a round takes seconds."""
 
     def defaults(self, *, quick: bool = False) -> dict[str, int]:
         """Return the sizes that it runs with by default."""
@@ -80,32 +241,142 @@ class Experiment:
 
     def texts_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return those of the text's own sizes that differ from these."""
-        return {
-            size.name: size.default
-            for size in self.sizes
-            if size.of_text and sizes.get(size.name, size.default) != size.default
-        }
+        of_text = (size for size in self.sizes if size.of_text)
+        return {size.name: size.default for size in of_text if sizes.get(size.name, size.default) != size.default}
 
     def published_at(self, sizes: Mapping[str, int]) -> dict[str, float]:
         """Return the published values by figure; none where these sizes differ from the text's own."""
-        return {} if self.texts_sizes(sizes) else {figure.figure: figure.value for figure in self.published}
+        if self.texts_sizes(sizes):
+            return {}
+        return {figure.name: value for figure, value in (self.published or {}).items()}
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The texts of its claims, without pinprof's own."""
-        return tuple(dict.fromkeys(source for claim in self.claims for source in claim.sources if source != OURS))
+    def resized(self, chosen: Mapping[str, int]) -> "Experiment":
+        """Return the experiment with the chosen sizes in place of its own, quick or not."""
+        sizes = [
+            replace(size, default=chosen[size.name], quick=None) if size.name in chosen else size for size in self.sizes
+        ]
+        return replace(self, sizes=tuple(sizes))
+
+    def traces(self, path: Path) -> list[Path]:
+        """Return the traces of a case: one, or one of each process: `e12.process0.json.gz` and so on."""
+        if self.record is None:
+            return [path]
+        stem, dot, suffix = path.name.partition(".json")
+        numbers = range(next(size.default for size in self.sizes if size.name == "processes"))
+        return [path.with_name(f"{stem}.process{number}{dot}{suffix}") for number in numbers]
 
 
-def traces_of(path: Path, processes: int) -> list[Path]:
-    """Return the path of the trace of each process of a case that several record: `e12.process0.json.gz` and so on."""
-    stem, dot, suffix = path.name.partition(".json")
-    return [path.with_name(f"{stem}.process{number}{dot}{suffix}") for number in range(processes)]
+def calls_that_wait(_trace: Trace, details: Details) -> Iterable[float]:
+    """Return how many calls of each step wait for the GPU, except those of a loader's own thread, as their mean."""
+    sites = [site for site in details.syncs.sites if site.is_wait and site.thread != "pin_memory"]
+    return per_step(sum(site.in_steps.count for site in sites), details)
 
 
-def resized(experiment: Experiment, chosen: Mapping[str, int]) -> Experiment:
-    """Return the experiment with the chosen sizes in place of its own, quick or not."""
-    sizes = (
-        replace(size, default=chosen[size.name], quick=None) if size.name in chosen else size
-        for size in experiment.sizes
-    )
-    return replace(experiment, sizes=tuple(sizes))
+def per_step(total: int, details: Details) -> list[float]:
+    """Return the mean count of each step."""
+    return [total / max(1, details.steps.count)] * details.steps.count
+
+
+def shares_under_kernels(trace: Trace, details: Details) -> Iterator[float]:
+    """Yield which share of the time of each step's copies to the GPU kernels overlap, in percent."""
+    to_gpu = trace.gpu.direction[details.overlap.row] == HTOD
+    rows, exposed_ns = details.overlap.row[to_gpu], details.overlap.exposed_ns[to_gpu]
+    steps = trace.links.activity_step[rows]
+    for step in np.unique(steps[steps != NONE]):
+        if time_ns := trace.gpu.duration_ns[rows[steps == step]].sum():
+            yield 100 * (1 - float(exposed_ns[steps == step].sum()) / float(time_ns))
+
+
+def copies_of_steps(trace: Trace) -> Iterator[Int64s]:
+    """Yield the rows of the copies of each complete step."""
+    for step in np.flatnonzero(trace.steps.complete):
+        yield np.flatnonzero((trace.links.activity_step == step) & (trace.gpu.category == MEMCPY))
+
+
+def shares_at_once(trace: Trace, _details: Details) -> Iterator[float]:
+    """Yield in which share of the time with copies several run at once, in percent of each step."""
+    for rows in copies_of_steps(trace):
+        times = np.concatenate((trace.gpu.start_ns[rows], trace.gpu.end_ns[rows]))
+        changes = np.repeat((1, -1), len(rows))
+        order = np.lexsort((changes, times))  # a copy that ends when another begins does not overlap it
+        running, lasts_ns = np.cumsum(changes[order])[:-1], np.diff(times[order])
+        if any_ns := int(lasts_ns[running > 0].sum()):
+            yield 100 * int(lasts_ns[running > 1].sum()) / any_ns
+
+
+def shares_asked_early(trace: Trace, _details: Details) -> Iterator[float]:
+    """Yield which share of a step's copies, without the first, the host queues before the copy before has ended."""
+    for copies in copies_of_steps(trace):
+        rows = copies[trace.links.launch[copies] != NONE]
+        queued_ns = trace.calls.start_ns[trace.links.launch[rows]]
+        order = np.argsort(queued_ns, kind="stable")
+        if len(rows) > 1:
+            yield 100 * float(np.mean(queued_ns[order][1:] < trace.gpu.end_ns[rows][order][:-1]))
+
+
+WAITS = InTrace("waits", "waits", calls_that_wait)
+OVERLAPPED = InTrace("overlapped", "%", shares_under_kernels)
+AT_ONCE = InTrace("copies at once", "%", shares_at_once)
+ASKED_EARLY = InTrace("copies asked for early", "%", shares_asked_early)
+
+
+HOST_BARS = {COPY: "copy", ASYNC_COPY: "copy", STREAM: "wait", DEVICE: "wait", EVENT: "wait"}
+"""The name of a call's bar, by what it may wait for; that of a launch is `launch`, other calls have none."""
+MOST_BARS = 150
+"""Bars of a picture: the beginning of a step with thousands of copies shows how they follow each other."""
+BAR_DIGITS = 4
+"""Digits of milliseconds: a tenth of a microsecond is less than any picture shows."""
+
+
+def picture(case: Figure, trace: Trace, details: Details) -> Picture:
+    """Return one step in the middle of a trace, or its beginning, with what the report says about its copies."""
+    share, reasons = details.overlap.fraction, details.overlap.by_reason
+    rest = f"; otherwise: {EXPOSED[reasons[0][0]].sentence}" if reasons else ""
+    why = "no copy was recorded" if share is None else f"{percent(share)} of the copy time overlapped{rest}"
+    complete = np.flatnonzero(trace.steps.complete)
+    if len(complete) == 0:
+        return Picture(case.name, (), why)
+    step = int(complete[len(complete) // 2])
+    begin_ns = int(trace.steps.start_ns[step])
+    bar = partial(_bar, begin_ns)
+    all_bars = (*_host_bars(trace, details, step, bar), *_stream_bars(trace, step, bar))
+    bars = sorted(all_bars, key=lambda bar: bar.start_ms)
+    if len(bars) <= MOST_BARS:
+        return Picture(case.name, tuple(bars), why)
+    cut_ms = bars[MOST_BARS].start_ms
+    first = (structs.replace(bar, end_ms=min(bar.end_ms, cut_ms)) for bar in bars if bar.start_ms < cut_ms)
+    return Picture(case.name, tuple(first), why, ms(int(trace.steps.end_ns[step]) - begin_ns))
+
+
+def _bar(begin_ns: int, row: str, name: str, start_ns: int, end_ns: int) -> Bar:
+    return Bar(row, name, *(round(ms(int(time_ns) - begin_ns), BAR_DIGITS) for time_ns in (start_ns, end_ns)))
+
+
+def _host_bars(trace: Trace, details: Details, step: int, bar: Callable[..., Bar]) -> Iterator[Bar]:
+    """Yield the calls of the host, and its waits, each named after its cause."""
+    calls, stalls = trace.calls, details.syncs.stalls
+    kinds, launches = call_kinds(calls), set(trace.links.launch[trace.gpu.category == KERNEL].tolist())
+    for row in np.flatnonzero(trace.links.call_step == step).tolist():
+        if name := HOST_BARS.get(int(kinds[row])) or ("launch" if row in launches else None):
+            yield bar("host", name, *_times_of(calls, row))
+    for row in np.flatnonzero((stalls.call_step == step) & ~stalls.profiler).tolist():
+        yield bar("stalls", CAUSES[int(details.syncs.cause[row])], *_times_of(calls, int(stalls.call[row])))
+
+
+def _stream_bars(trace: Trace, step: int, bar: Callable[..., Bar]) -> Iterator[Bar]:
+    """Yield the kernels and the copies that the step launched; a copy as its overlapped and its exposed parts."""
+    gpu, of_step = trace.gpu, trace.links.activity_step == step
+    for row in np.flatnonzero(of_step & (gpu.category == KERNEL)).tolist():
+        yield bar(f"stream {gpu.stream[row]}", "kernel", *_times_of(gpu, row))
+    for device, rows in gpu.of_device.items():
+        kernels = rows[gpu.category[rows] == KERNEL]
+        busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
+        copies = np.flatnonzero(of_step & (gpu.category == MEMCPY) & (gpu.device == device))
+        parts = divided(busy, gpu.start_ns[copies], gpu.end_ns[copies])
+        for start, end, is_overlapped, copy in zip(*(column.tolist() for column in parts), strict=True):
+            name = "overlapped copy" if is_overlapped else "exposed copy"
+            yield bar(f"stream {gpu.stream[copies[copy]]}", name, start, end)
+
+
+def _times_of(table: Table, row: int) -> tuple[int, int]:
+    return int(table.start_ns[row]), int(table.end_ns[row])

@@ -1,20 +1,20 @@
-"""The figures that experiments measured on a machine, and their JSON."""
+"""Figures, what was measured of them on a machine in several rounds, and the JSON of a bench."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import exp, log, sqrt
+from dataclasses import dataclass, replace
+from math import exp, log
 from pathlib import Path
-from statistics import mean, median, stdev, variance
+from statistics import mean, median, quantiles, stdev, variance
 from typing import Annotated
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from pinprof.document import Count, Ms, Seconds, Words, doc, one_of
 from pinprof.errors import PinprofError
 from pinprof.pci_express import Link, pcie
+from pinprof.units import NS_PER_MS, between, duration, rate
 
 NAME = "bench.json"
 BENCH_FILES = (Path(__file__).parent / NAME, Path(__file__).parents[2] / "traces" / NAME)
@@ -25,16 +25,15 @@ class BenchError(PinprofError):
     """A file is not a result of `pinprof bench`."""
 
 
-class Figure(Struct, frozen=True):
-    """One thing that was measured: its median, and its spread from `low` to `high`.
+class Measured(Struct, frozen=True):
+    """What was measured of a figure: its median, and its spread from `low` to `high`.
 
     It is measured in rounds spread over the bench, each in a process of its own: some conditions, such as the place of
     its memory, last for the life of a process. The median is that of the rounds' medians. `low` is the 10th percentile
-    of the runs of the lowest round, `high` the 90th of the highest, so that a single outlier does not widen the spread.
-    Of five rounds or more, the lowest and the highest are left out, so that a disturbed round does not widen it either.
-
-    The spread of a time or a rate holds the median of another bench in nine of ten cases, judged by how much the rounds
-    of this figure and of the bench's other figures differ. The spread of a single round, as with `--quick`, holds less.
+    of the runs of the lowest round, `high` the 90th of the highest; of five rounds or more, the lowest and the highest
+    are left out, so that a disturbed round does not widen the spread. The spread of a time or a rate holds the median
+    of another bench in nine of ten cases, judged by how much the rounds of this figure and of the others differ. The
+    spread of a single round, as with `--quick`, holds less.
     """
 
     name: Annotated[str, doc("what; the same on every machine")]
@@ -52,11 +51,43 @@ class Figure(Struct, frozen=True):
     ] = None
 
 
-NINE_OF_TEN = {2: 6.314, 3: 2.920, 4: 2.353}
-"""Student's t by number of rounds, with one degree of freedom less: 90 % lie between -t and t."""
-OF_THE_MIDDLE = {5: 4.85, 6: 2.97, 7: 2.40, 8: 1.94}
-"""By number of rounds: a multiple of the standard deviation of all rounds but the lowest and the highest. The median of
-as many other rounds lies within it in 93 of 100 cases, by a million draws of normal numbers."""
+LEAST, MOST = "least", "most"
+"""The smallest and the largest of the sizes at which a figure was measured."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What an experiment measures: experiments yield it with values, claims name it."""
+
+    number: str
+    """The experiment, `E1` to `E15`."""
+    name: str
+    unit: str = "ms"
+    size: int | str | None = None
+    """At which size a claim asks for it: LEAST, MOST or a number; None where it has no size."""
+
+    def at(self, size: int | str) -> "Figure":
+        """Return the figure at one of its sizes."""
+        return replace(self, size=size)
+
+    def of(self, values: Sequence[float], size: int | None = None) -> Measured:
+        """Return the median of the values, with the 10th and 90th percentile: a single outlier does not widen them.
+
+        An answer is 1 if all values are true.
+        """
+        if self.unit == "yes":
+            middle, tenths = float(all(values)), [float(min(values)), float(max(values))]
+        else:
+            middle = median(values)
+            tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else list(values)
+        return Measured(self.name, self.unit, middle, tenths[0], tenths[-1], len(values), size)
+
+
+def figures(number: str, unit: str, names: str) -> tuple[Figure, ...]:
+    """Return several figures of an experiment with one unit; semicolons part their names."""
+    return tuple(Figure(number, name, unit) for name in names.split("; "))
+
+
 LOG_DEVIATION = {
     2: (-0.634, 1.234),
     3: (-0.289, 0.412),
@@ -66,8 +97,8 @@ LOG_DEVIATION = {
     7: (-0.560, 0.187),
     8: (-0.490, 0.141),
 }
-"""By number of rounds: mean and variance of the logarithm of that standard deviation, where the true one is 1."""
-POOLED_FROM = 10
+"""By number of rounds: mean and variance of the logarithm of `_deviation`, where the true one is 1."""
+POOLED_FROM_FIGURES = 10
 """Fewer figures of one unit do not show how much the rounds of a figure usually differ."""
 POOLED_REACH = {2: 2.3, 3: 2.0, 4: 1.9, 5: 1.9, 6: 1.7, 7: 1.6}
 """By number of rounds: the multiple of the pooled standard deviation within which the median of another bench lies.
@@ -77,9 +108,10 @@ It does so in nine of ten simulated pairs of benches (with two rounds in 86 %): 
 """
 LEAST_VARIANCE = 0.5
 """The least variance of the logarithms of true standard deviations: figures always differ in how much they scatter."""
+ROUNDS_WITHOUT_EXTREMES = 5
 TIMES_AND_RATES = {"ms", "GB/s"}
 DIGITS = 7
-"""Significant digits of stored values."""
+"""Significant digits of stored values: no clock gives more."""
 
 
 @dataclass(frozen=True)
@@ -103,18 +135,21 @@ class Usual:
         return exp(self.mean + own * (estimate - self.mean))
 
 
-def usual_by_unit(figures: Iterable[Sequence[Figure]]) -> dict[str, Usual]:
-    """Return how much rounds usually differ, by unit, given the rounds of all figures of a bench.
+ON_AN_H100 = Usual(log(0.1), 1.0)
+"""What is usual where too few figures of a bench show it."""
 
-    It leaves out a unit if too few of its figures have rounds that differ.
-    """
+
+def usual_by_unit(rounds_of_figures: Iterable[Sequence[Measured]]) -> dict[str, Usual]:
+    """Return how much rounds usually differ, by unit; it leaves out a unit of which too few figures show it."""
     deviations: dict[str, list[tuple[float, float]]] = {}
-    for rounds in figures:
-        medians = [figure.median for figure in rounds]
+    for rounds in rounds_of_figures:
+        medians = [measured.median for measured in rounds]
         if rounds[0].unit in TIMES_AND_RATES and _differ(medians):
             deviations.setdefault(rounds[0].unit, []).append(_log_deviation(medians))
     return {
-        unit: _usual(*zip(*of_unit, strict=True)) for unit, of_unit in deviations.items() if len(of_unit) >= POOLED_FROM
+        unit: _usual(*zip(*of_unit, strict=True))
+        for unit, of_unit in deviations.items()
+        if len(of_unit) >= POOLED_FROM_FIGURES
     }
 
 
@@ -122,58 +157,30 @@ def _usual(estimates: Sequence[float], uncertainties: Sequence[float]) -> Usual:
     return Usual(median(estimates), max(LEAST_VARIANCE, variance(estimates) - mean(uncertainties)))
 
 
-def of_rounds(rounds: Sequence[Figure], usual: Usual | None = None) -> Figure:
-    """Return one figure from those of several rounds.
-
-    `usual` says how much rounds differ in this bench, if enough figures show it.
-    """
-    if len(rounds) == 1:
-        return rounds[0]
-    middle = median(figure.median for figure in rounds)
-    runs = sum(figure.runs for figure in rounds)
-    lows, highs = sorted(figure.low for figure in rounds), sorted(figure.high for figure in rounds)
-    if rounds[0].unit not in TIMES_AND_RATES:
-        return replace(rounds[0], median=middle, low=lows[0], high=highs[-1], runs=runs)
-    factor = _factor_of_another([figure.median for figure in rounds], usual)
-    left_out = 1 if _leaves_out(len(rounds)) else 0
-    return replace(
-        rounds[0],
-        median=middle,
-        low=min(lows[left_out], middle / factor),
-        high=max(highs[-1 - left_out], middle * factor),
-        runs=runs,
-    )
+def of_rounds(rounds: Sequence[Measured], usual: Mapping[str, Usual]) -> Measured:
+    """Return what several rounds measured of a figure; `usual` is how much the rounds of this bench differ, by unit."""
+    middle = median(measured.median for measured in rounds)
+    lows, highs = sorted(measured.low for measured in rounds), sorted(measured.high for measured in rounds)
+    if rounds[0].unit in TIMES_AND_RATES and len(rounds) > 1:
+        medians = [measured.median for measured in rounds]
+        reach = POOLED_REACH[min(len(rounds), max(POOLED_REACH))]
+        pooled = usual.get(rounds[0].unit, ON_AN_H100).pooled
+        factor = exp(reach * pooled(medians)) if _differ(medians) else 1.0
+        left_out = int(_leaves_out(len(rounds)))
+        lows = [min(lows[left_out], middle / factor)]
+        highs = [max(highs[-1 - left_out], middle * factor)]
+    middle, low, high = (float(f"{value:.{DIGITS}g}") for value in (middle, lows[0], highs[-1]))
+    runs = sum(measured.runs for measured in rounds)
+    return structs.replace(rounds[0], median=middle, low=low, high=high, runs=runs)
 
 
-def shortened(figure: Figure) -> Figure:
-    """Return a figure without the digits that no clock gives."""
-    middle, low, high = (float(f"{value:.{DIGITS}g}") for value in (figure.median, figure.low, figure.high))
-    return replace(figure, median=middle, low=low, high=high)
-
-
-def _leaves_out(count: int) -> bool:
-    """Return whether the lowest and the highest of `count` rounds are left out.
+def _leaves_out(rounds: int) -> bool:
+    """Return whether the lowest and the highest of several rounds are left out.
 
     If one round in five is disturbed, three of five are so in 6 % of benches, and two of four in 18 %: of four rounds,
     a disturbed one has to widen the spread.
     """
-    return count >= min(OF_THE_MIDDLE)
-
-
-def _factor_of_another(medians: Sequence[float], usual: Usual | None) -> float:
-    """Return the factor within which the median of another bench lies from that of these in nine of ten cases.
-
-    It is made of the pooled standard deviation where one is known. Otherwise, of a few rounds, it is the prediction
-    interval of one more value of a normal distribution, of the logarithms: `t s sqrt(1 + 1/n)`.
-    """
-    if not _differ(medians):
-        return 1.0
-    if usual is not None:
-        return exp(POOLED_REACH[min(len(medians), max(POOLED_REACH))] * usual.pooled(medians))
-    count, deviation = len(medians), _deviation(medians)
-    if _leaves_out(count):
-        return exp(OF_THE_MIDDLE[min(count, max(OF_THE_MIDDLE))] * deviation)
-    return exp(NINE_OF_TEN[count] * deviation * sqrt(1 + 1 / count))
+    return rounds >= ROUNDS_WITHOUT_EXTREMES
 
 
 def _differ(medians: Sequence[float]) -> bool:
@@ -182,10 +189,7 @@ def _differ(medians: Sequence[float]) -> bool:
 
 
 def _deviation(medians: Sequence[float]) -> float:
-    """Return the standard deviation of the logarithms.
-
-    Of five rounds or more it leaves out the lowest and the highest, so that a disturbed round does not widen it.
-    """
+    """Return the standard deviation of the logarithms, without the lowest and the highest of five rounds or more."""
     logarithms = sorted(map(log, medians))
     return stdev(logarithms[1:-1] if _leaves_out(len(medians)) else logarithms)
 
@@ -225,12 +229,12 @@ class Result(Struct, frozen=True):
 
     number: Annotated[str, doc("`E1` to `E15`")]
     sizes: Annotated[Mapping[str, Count], doc("the options it ran with")]
-    figures: Annotated[Sequence[Figure], doc("what was measured")]
+    figures: Annotated[Sequence[Measured], doc("what was measured")]
     seconds: Annotated[Seconds, doc("how long it took")]
     pictures: Annotated[Sequence[Picture], doc("steps of its cases")] = ()
     problem: Annotated[Words | None, doc("why figures are absent")] = None
 
-    def figure(self, name: str, size: int | None = None) -> Figure | None:
+    def figure(self, name: str, size: int | None = None) -> Measured | None:
         """Return the figure of this name, None if it was not measured."""
         return next((figure for figure in self.figures if figure.name == name and figure.size == size), None)
 
@@ -266,6 +270,47 @@ class Bench(Struct, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.
     def result(self, number: str) -> Result | None:
         """Return the result of an experiment, None if it did not run."""
         return next((result for result in self.results if result.number == number), None)
+
+
+def times(more: float, less: float) -> str:
+    """Return how many times one number is another: "1.17 times", "6,820 times"."""
+    return f"{float(f'{more / less:.3g}'):,g} times" if less > 0 else "many times"
+
+
+def amount(unit: str, value: float, runs: int = 0) -> str:
+    """Return a value with the unit of a figure; `runs` is the number of tries, where wrong values are counted."""
+    if unit == "ms":
+        return duration(value * NS_PER_MS)
+    if unit == "GB/s":
+        return rate(value)
+    if unit == "wrong":
+        return f"{value:g} of {runs} wrong"
+    if unit == "yes":
+        return "yes" if value else "no"
+    return {"%": "{:.0f} %", "times": "{:.3g} times"}.get(unit, "{:.4g}").format(value)
+
+
+def shown(measured: Measured) -> str:
+    """Return the median with its unit."""
+    return amount(measured.unit, measured.median, measured.runs)
+
+
+def spread(measured: Measured) -> str:
+    """Return the range; empty if it is not a median of several runs."""
+    low, high = measured.low, measured.high
+    if measured.runs < 2 or measured.unit in {"wrong", "yes"} or low == high:  # noqa: PLR2004
+        return ""
+    if measured.unit == "ms":
+        return between(low * NS_PER_MS, high * NS_PER_MS)
+    return f"{amount(measured.unit, low)} to {amount(measured.unit, high)}"
+
+
+def against(first: Measured, second: Measured) -> str:
+    """Return two figures, and how the first compares with the second."""
+    pair = f"{shown(first)} ({first.name}) against {shown(second)} ({second.name})"
+    smaller, larger = sorted((first.median, second.median))
+    less, more = ("as fast", "the time") if first.unit == "ms" else ("less", "as much")
+    return f"{pair}, {times(larger, smaller)} {less if first.median < second.median else more}" if smaller > 0 else pair
 
 
 STRING_OR_OBJECT = re.compile(r'"(?:[^"\\]|\\.)*"|\{')

@@ -1,17 +1,15 @@
-"""`pinprof bench` and `pinprof workload`: run all seed experiments on this machine, or run or record one."""
+"""`pinprof bench` and `pinprof workload`: run all experiments on this machine, or run or record one."""
 
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.bench.catalogue import EXPERIMENTS, experiment_of
-from pinprof.bench.experiment import SOURCES, Claim, Experiment, Size, resized, traces_of
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
@@ -25,8 +23,10 @@ from pinprof.cli.terminal import (
 )
 
 if TYPE_CHECKING:
+    from pinprof.bench.experiment import Experiment, Size
+    from pinprof.bench.judge import Claim
     from pinprof.bench.results import Bench
-    from pinprof.workloads.runner import OnProgress
+    from pinprof.bench.runner import OnProgress
 
 RECORDING_TIMEOUT_S = 300.0
 SUFFIXES = (".json.gz", ".json")
@@ -39,10 +39,13 @@ SUFFIXES = (".json.gz", ".json")
     is_flag=True,
     help="Run smaller sizes in one round: in a quarter of the time, but with a less reliable spread.",
 )
+@click.option("--rates", is_flag=True, help="Measure only what predictions use, in half a minute.")
 @json_option("the results")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
 @force_option
-def bench(only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, force: bool) -> None:
+def bench(
+    only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, rates: bool, force: bool
+) -> None:
     """Check published claims about copies with fifteen experiments on this machine's GPU.
 
     pinprof times each experiment repeatedly after a warm-up, in up to seven rounds, each in a new process; then it
@@ -55,11 +58,18 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
       pinprof bench
       pinprof bench --quick --only E1,E4
       pinprof bench --json bench.json --html bench.html
+      pinprof bench --rates --json rates.json  # for pinprof report --machine rates.json
       pinprof bench --only copy_overlap --json | jq '.results[0].figures'
       pinprof workload --list                # what the experiments are
     """  # noqa: D301  click looks for the backspace itself
+    from pinprof.bench import EXPERIMENTS, experiment_of
+    from pinprof.bench.bandwidth import RATES
+
+    if rates and (only is not None or quick):
+        fail("--rates measures what predictions use, and no experiment: leave out --only and --quick")
     chosen = [experiment_of(name) for name in only.split(",")] if only is not None else list(EXPERIMENTS)
-    if len(set(chosen)) < len(chosen):
+    chosen = [RATES] if rates else chosen
+    if len({experiment.number for experiment in chosen}) < len(chosen):
         fail(f"--only {only}: names an experiment twice")
     check_outputs((json_file, html_file), force=force)
     need_gpu(chosen, to_people="-" not in (json_file, html_file))
@@ -82,9 +92,9 @@ def bench(only: str | None, json_file: str | None, html_file: str | None, *, qui
         fail("none of the experiments gave a figure")
 
 
-def measured(experiments: Sequence[Experiment], *, quick: bool) -> "Bench":
+def measured(experiments: Sequence["Experiment"], *, quick: bool) -> "Bench":
     """Return what the experiments measure on this machine."""
-    from pinprof.workloads.runner import run_bench
+    from pinprof.bench.runner import run_bench
 
     with _progress() as tell:
         return run_bench(experiments, quick=quick, on_progress=tell)
@@ -94,7 +104,7 @@ def measured(experiments: Sequence[Experiment], *, quick: bool) -> "Bench":
 def _progress() -> "Iterator[OnProgress]":
     with progress("starting the GPU") as tell:
 
-        def show(far: str, experiment: Experiment, last: str) -> None:
+        def show(far: str, experiment: "Experiment", last: str) -> None:
             tell(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
 
         yield show
@@ -108,14 +118,14 @@ def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
     show(bench_to_text(bench, width=width, color=color, recorded=recorded))
 
 
-def need_gpu(experiments: Sequence[Experiment], *, to_people: bool = True) -> None:
+def need_gpu(experiments: Sequence["Experiment"], *, to_people: bool = True) -> None:
     """Without a GPU, print the recorded figures of another machine, marked as such, and exit.
 
     The exit status is that of unusable input, so that no script takes these figures for its own. `to_people` is false
     if a program reads standard output.
     """
     from pinprof.bench.results import BenchError
-    from pinprof.workloads.gpu import why_no_gpu
+    from pinprof.gpu import why_no_gpu
 
     why = why_no_gpu()
     if why is None:
@@ -129,7 +139,7 @@ def need_gpu(experiments: Sequence[Experiment], *, to_people: bool = True) -> No
 def _show_recorded(numbers: AbstractSet[str]) -> None:
     from msgspec.structs import replace
 
-    from pinprof.bench import recorded
+    from pinprof.bench.results import recorded
 
     bench = recorded()
     shown = replace(bench, results=[result for result in bench.results if result.number in numbers])
@@ -141,10 +151,14 @@ class Experiments(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's own signature
         """Return the numbers, in order."""
+        from pinprof.bench import EXPERIMENTS
+
         return [experiment.number for experiment in EXPERIMENTS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:  # noqa: ARG002
         """Return the command of an experiment. Raises UnknownExperimentError."""
+        from pinprof.bench import experiment_of
+
         return _command(experiment_of(cmd_name))
 
 
@@ -159,7 +173,7 @@ class Experiments(click.Group):
 def workload(context: click.Context, *, listed: bool) -> None:
     """Run one of the experiments by its NAME or number and print its figures, or record its cases as traces.
 
-    Each is a few lines to copy from pinprof/workloads. `pinprof workload NAME --help` says what one does, what its text
+    Each is a module of pinprof/bench. `pinprof workload NAME --help` says what one does, what its text
     claims, and which sizes it takes.
 
     \b
@@ -169,6 +183,8 @@ def workload(context: click.Context, *, listed: bool) -> None:
       pinprof workload copy_overlap --record e4.json.gz
       pinprof report e4.side-stream-pinned.json.gz
     """  # noqa: D301  click looks for the backspace itself
+    from pinprof.bench import EXPERIMENTS
+
     if listed:
         width = max(len(experiment.name) for experiment in EXPERIMENTS)
         for experiment in EXPERIMENTS:
@@ -177,7 +193,7 @@ def workload(context: click.Context, *, listed: bool) -> None:
         fail("name an experiment; pinprof workload --list lists them")
 
 
-def _command(experiment: Experiment) -> click.Command:
+def _command(experiment: "Experiment") -> click.Command:
     options = [
         click.Option(["--case"], metavar="NAME", help="Record only this case."),
         click.Option(
@@ -195,7 +211,7 @@ def _command(experiment: Experiment) -> click.Command:
     )
 
 
-def _option(size: Size) -> click.Option:
+def _option(size: "Size") -> click.Option:
     return click.Option(
         [f"--{size.name}"],
         type=click.IntRange(min=1),
@@ -205,14 +221,16 @@ def _option(size: Size) -> click.Option:
     )
 
 
-def _help(experiment: Experiment) -> str:
+def _help(experiment: "Experiment") -> str:
+    from pinprof.bench.experiment import SOURCES
+
     number, name = experiment.number, experiment.name
-    figures = "; ".join(f"{published.figure} {published.value:g}" for published in experiment.published)
-    texts = dict.fromkeys(source for claim in experiment.claims for source in claim.sources)
+    figures = "; ".join(f"{figure.name} {value:g}" for figure, value in (experiment.published or {}).items())
+    texts = dict.fromkeys(source.split(":")[0] for claim in experiment.claims for source in claim.sources.split("; "))
     examples = (
         number,
         f"{name} --record {name}.json.gz",
-        f"{number} --record one.json.gz --case {shlex.quote(experiment.cases[-1])}",
+        f"{number} --record one.json.gz --case {shlex.quote(experiment.cases[-1].name)}",
     )
     parts = (
         f"{number}: {experiment.summary}.",
@@ -220,14 +238,14 @@ def _help(experiment: Experiment) -> str:
         _paragraph("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {experiment.changed}." if experiment.changed else "",
-        _paragraph("Cases that --record records:", experiment.cases),
+        _paragraph("Cases that --record records:", [case.name for case in experiment.cases]),
         _paragraph("Examples:", [f"pinprof workload {example}" for example in examples]),
     )
     return "\n\n".join(part for part in parts if part)
 
 
-def _claim(claim: Claim) -> str:
-    return f"Claim ({', '.join(claim.sources)}): {claim.text}." + (f" Shown: {claim.shows}." if claim.shows else "")
+def _claim(claim: "Claim") -> str:
+    return f"Claim ({claim.sources}): {claim.text}." + (f" Shown: {claim.shows}." if claim.shows else "")
 
 
 def _paragraph(title: str, lines: Sequence[str]) -> str:
@@ -236,42 +254,38 @@ def _paragraph(title: str, lines: Sequence[str]) -> str:
 
 
 def _run_experiment(
-    experiment: Experiment, *, case: str | None, record: str | None, quick: bool, force: bool, **sizes: int | None
+    experiment: "Experiment", *, case: str | None, record: str | None, quick: bool, force: bool, **sizes: int | None
 ) -> None:
-    chosen = resized(experiment, {name: value for name, value in sizes.items() if value is not None})
+    chosen = experiment.resized({name: value for name, value in sizes.items() if value is not None})
     if chosen.number == "E13" and chosen.defaults(quick=quick)["least"] > chosen.defaults(quick=quick)["most"]:
         fail("--least is more than --most")
     if case is not None and record is None:
         fail("--case needs --record; without it pinprof times all cases")
     files = _files(chosen, case, record) if record is not None else {}
-    check_outputs([trace for file in files.values() for trace in _traces(chosen, file)], force=force)
+    traces = [str(trace) for file in files.values() for trace in chosen.traces(Path(file))]
+    check_outputs(traces, force=force)
     need_gpu([experiment])
     if record is None:
         print_bench(measured([chosen], quick=quick))
         say(f"Next: pinprof workload {experiment.number} --record {experiment.name}.json.gz")
         return
-    for name, file in files.items():
-        _record(chosen, name, file, quick=quick)
-    say(f"Next: pinprof report {shlex.quote(_traces(chosen, file)[0])}")
+    for number, file in files.items():
+        _record(chosen, number, file, quick=quick)
+    say(f"Next: pinprof report {shlex.quote(traces[-1])}")
 
 
-def _files(experiment: Experiment, case: str | None, record: str) -> dict[str, str]:
-    """Return the file to which to record each case."""
+def _files(experiment: "Experiment", case: str | None, record: str) -> dict[int, str]:
+    """Return the file to which to record each case, by its number."""
     suffix = next((suffix for suffix in SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
         fail(f"{record}: a trace's name must end in {' or '.join(SUFFIXES)}")
     if case is not None:
-        if case not in experiment.cases:
-            fail(f"{experiment.number} has no case {case!r}; its cases are {'; '.join(experiment.cases)}")
-        return {case: record}
+        names = [each.name for each in experiment.cases]
+        if case not in names:
+            fail(f"{experiment.number} has no case {case!r}; its cases are {'; '.join(names)}")
+        return {names.index(case): record}
     stem = record.removesuffix(suffix)
-    return {name: f"{stem}.{_slug(name)}{suffix}" for name in experiment.cases}
-
-
-def _traces(experiment: Experiment, file: str) -> list[str]:
-    """Return the files of a case: one for each process that records it."""
-    processes = next((size.default for size in experiment.sizes if size.name == "processes"), None)
-    return [file] if processes is None else [str(path) for path in traces_of(Path(file), processes)]
+    return {number: f"{stem}.{_slug(each.name)}{suffix}" for number, each in enumerate(experiment.cases)}
 
 
 def _slug(case: str) -> str:
@@ -279,17 +293,17 @@ def _slug(case: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
 
 
-def _record(experiment: Experiment, case: str, file: str, *, quick: bool) -> None:
+def _record(experiment: "Experiment", case: int, file: str, *, quick: bool) -> None:
     """Record a case in a new process: a process that has recorded one cannot time the next."""
+    from pinprof.bench.runner import OtherProcess, OtherProcessError, recorded_case
     from pinprof.errors import CaptureError
-    from pinprof.workloads.experiments import record_case
-    from pinprof.workloads.spawned_process import SpawnedProcess, SpawnedProcessError
 
-    with progress(f"recording {experiment.number}: {case}"), SpawnedProcess() as process:
+    name = experiment.cases[case].name
+    with progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:
+        arguments = experiment.name, experiment.defaults(quick=quick), case, str(Path(file).absolute())
         try:
-            sizes, path = experiment.defaults(quick=quick), str(Path(file).absolute())
-            list(process.call(record_case, experiment.number, sizes, case, path, timeout_s=RECORDING_TIMEOUT_S))
-        except SpawnedProcessError as error:
-            raise CaptureError(f"{experiment.number}, {case}: {error}") from error
-    for written in _traces(experiment, file):
+            list(process.call(recorded_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
+        except OtherProcessError as error:
+            raise CaptureError(f"{experiment.number}, {name}: {error}") from error
+    for written in experiment.traces(Path(file)):
         say(f"Wrote {written}")

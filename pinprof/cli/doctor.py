@@ -36,6 +36,6 @@ def _package_line(package: Package) -> str:
 
 
 def _gpu() -> str:
-    from pinprof.workloads.gpu import gpu_of_torch, why_no_gpu
+    from pinprof.gpu import gpu_of_torch, why_no_gpu
 
     return why_no_gpu() or gpu_of_torch()

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from pinprof.cli.terminal import fail, say
 
 if TYPE_CHECKING:
-    from pinprof.bench.advice import Pinning
+    from pinprof.prediction.pinning import Pinning
     from pinprof.report.source import Code
     from pinprof.trace.info import Info
 

@@ -102,10 +102,10 @@ class Launched(Document):
     kernel_ms: Annotated[Ms, doc("how long the kernels run")]
 
 
-class Phase(Launched):
+class Phase(Launched, rename={"name": "phase"}):
     """The launches of one phase, per step."""
 
-    phase: Annotated[str, one_of(PHASES), doc("the phase")]
+    name: Annotated[str, one_of(PHASES), doc("the phase")]
 
 
 class Launcher(Launched):

@@ -1,13 +1,11 @@
 """Fields that several JSON documents have: places, causes, savings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of, range_ms
-from pinprof.prediction import graphs
 from pinprof.rules.rule import FAMILIES, Saving
-from pinprof.trace.lines import Place
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 from pinprof.units import ms
 
@@ -68,16 +66,6 @@ class Saved(Document):
     saving_ms: SavingMs
     saving_fraction: SavingFraction
     range_ms: SavingRange
-
-
-def library(place: Place | None) -> Library | None:
-    """Return the place in a library, if there is one."""
-    return None if place is None else Library(*place)
-
-
-def blockers(of_graph: Iterable[graphs.Blocker]) -> list[BlockerJson]:
-    """Return what prevents the capture of a region as a CUDA graph."""
-    return [BlockerJson(*blocker.place, blocker.what, blocker.per_step) for blocker in of_graph]
 
 
 def saving_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:

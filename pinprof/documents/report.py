@@ -76,7 +76,7 @@ class Point(PlacedJson):
     """A place in the code."""
 
 
-class IrregularJson(Document):
+class IrregularJson(Document, rename={"places": "sites"}):
     """Steps that are unlike the others for one reason."""
 
     reason: Annotated[str, one_of(IRREGULAR_REASONS), doc("what makes them longer")]
@@ -84,7 +84,7 @@ class IrregularJson(Document):
     every: Annotated[Count | None, doc("their period in steps; null without one")]
     ms: Annotated[Ms, doc("the sum of what it adds to them")]
     per_step_ms: Annotated[Ms, doc("the same, divided by all steps")]
-    sites: Annotated[Sequence[Point], doc("where the program calls such work, as far as that is known")]
+    places: Annotated[Sequence[Point], doc("where the program calls such work, as far as that is known")]
 
 
 class Regular(Document):
@@ -164,14 +164,14 @@ def per_step(values: Mapping[str, float | None]) -> PerStep:
     return convert(values, PerStep)
 
 
-class StepPart(Document):
+class StepPart(Document, rename={"length_ms": "step_ms", "both_ms": "overlapped_ms", "copy_ms": "exposed_ms"}):
     """How a mean step divides on a GPU; all but `device` and `step_ms` add up to `step_ms`."""
 
     device: Annotated[Count, doc("the GPU")]
-    step_ms: Annotated[Ms | None, doc("the step, or the GPU's work if that is longer")]
+    length_ms: Annotated[Ms | None, doc("the step, or the GPU's work if that is longer")]
     compute_ms: Annotated[Ms | None, doc("time with kernels and without copies")]
-    overlapped_ms: Annotated[Ms | None, doc("time with kernels and copies")]
-    exposed_ms: Annotated[Ms | None, doc("time with copies and without kernels")]
+    both_ms: Annotated[Ms | None, doc("time with kernels and copies")]
+    copy_ms: Annotated[Ms | None, doc("time with copies and without kernels")]
     memset_ms: Annotated[Ms | None, doc("time with memsets only")]
     idle_ms: Annotated[Ms | None, doc("time without work")]
 

@@ -31,7 +31,7 @@ READS = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 class Scenario(Struct, frozen=True, repr_omit_defaults=True):
     """The changes to predict, as the options of `pinprof whatif`.
 
-    Pinned copies run at `pinned_gbps`; otherwise at the rates of `machine`, which `pinprof.bench.advice.pinned_rates`
+    Pinned copies run at `pinned_gbps`; otherwise at the rates of `machine`, which `pinprof.bench.advice.pinning`
     takes from a bench; otherwise at the best rate in the trace; otherwise at the usual rate of the GPU's link.
     """
 

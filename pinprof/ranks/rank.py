@@ -10,9 +10,9 @@ import numpy as np
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.step_parts import step_windows
 from pinprof.analysis import Analysis, analyse
-from pinprof.bench.advice import Pinning
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.replay.calibration import expected, way_of
 from pinprof.replay.machine import pace

@@ -192,7 +192,7 @@ def _counts(verdicts: Sequence[LimitVerdict]) -> dict[str, str]:
 
 def _case(suite: Element, verdict: LimitVerdict) -> None:
     case = SubElement(suite, "testcase", classname="pinprof.check", name=verdict.name)
-    lines = [verdict.sentence, *(_line(verdict, number) for number in range(len(verdict.places)))]
+    lines = [verdict.sentence, *map(_line, verdict.places)]
     if verdict.failed:
         tag = "failure" if verdict.broken else "error"
         failure = SubElement(case, tag, message=printable(verdict.sentence), type=verdict.status)
@@ -201,8 +201,7 @@ def _case(suite: Element, verdict: LimitVerdict) -> None:
         SubElement(case, "system-out").text = "\n".join(map(printable, lines))
 
 
-def _line(verdict: LimitVerdict, number: int) -> str:
-    at = verdict.places[number]
+def _line(at: CodePlace) -> str:
     where = place(at.place)
     return " ".join(part for part in (where and f"{where}:", at.rule, at.message) if part)
 

@@ -72,11 +72,10 @@ def note(text: str) -> Markup:
     return Markup('<p class="note">{}</p>').format(inline_html(text))
 
 
-def remarks(title: str, sentences: Iterable[str]) -> Markup:
-    """Return a list of sentences below its title, if it has one; empty without sentences."""
-    heading = Markup("<h3>{}</h3>\n").format(title) if title else ""
+def remarks(sentences: Iterable[str]) -> Markup:
+    """Return a list of sentences; empty without any."""
     items = Markup().join(map(Markup("<li>{}</li>").format, map(inline_html, sentences)))
-    return Markup('{}<ul class="missing">{}</ul>').format(heading, items) if items else Markup()
+    return Markup('<ul class="missing">{}</ul>').format(items) if items else Markup()
 
 
 def number_columns(*titles: str) -> list[Column]:

@@ -148,8 +148,9 @@ def _frame(html: str, title: str) -> Markup:
 
 def _running_cell() -> str | None:
     """Return what identifies the running cell of a notebook; None elsewhere, and where cells cannot see each other."""
-    shell = _shell()
-    if shell is None or "google.colab" in sys.modules:  # there each output has a page of its own
+    ipython = sys.modules.get("IPython")
+    shell: Any = ipython.get_ipython() if ipython else None
+    if getattr(shell, "kernel", None) is None or "google.colab" in sys.modules:  # there each output has its own page
         return None
     parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
     cell_id = parent.get("metadata", {}).get("cellId")
@@ -157,10 +158,3 @@ def _running_cell() -> str | None:
         return str(cell_id)
     inputs = shell.history_manager.input_hist_raw
     return str(inputs[-1]) if inputs else ""
-
-
-def _shell() -> Any | None:
-    """Return IPython's shell of a notebook; None without one."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell if getattr(shell, "kernel", None) is not None else None

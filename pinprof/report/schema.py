@@ -1,5 +1,7 @@
 """The JSON Schemas of the documents."""
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +27,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 DEFINED = "#/$defs/"
+REFERENCE = re.compile(rf'"{re.escape(DEFINED)}([^"]+)"')
 NOTES = ("unit", "forPeople")
 """Annotations that validators ignore. They stand in a field itself, not in the type of its items."""
 
@@ -101,17 +104,11 @@ def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
     """Return the names of the objects within an object, each once, in order of appearance."""
     names: dict[str, None] = {}
 
-    def visit(value: Any) -> None:
-        if isinstance(value, dict):
-            inner = str(value.get("$ref", "")).removeprefix(DEFINED)
-            if inner and inner not in names:
+    def visit(name: str) -> None:
+        for inner in REFERENCE.findall(json.dumps(objects[name])):
+            if inner not in names:
                 names[inner] = None
-                visit(objects[inner])
-            for inner in value.values():
-                visit(inner)
-        elif isinstance(value, list):
-            for inner in value:
                 visit(inner)
 
-    visit(objects[name])
+    visit(name)
     return list(names)

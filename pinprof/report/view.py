@@ -157,10 +157,10 @@ def on_page(section: Section, drawn: Markup | str = "", shown: PageContext | Non
             Markup("<h3{}>{}</h3>").format(title, section.title),
             *(Markup('<p class="note">{}</p>').format(sentence_html(sentence)) for sentence in section.sentences),
             html.facts(fact[:3] for fact in cards) if cards else "",
-            html.remarks("", map(sentence_html, listed)),
+            html.remarks(map(sentence_html, listed)),
             drawn,
             *(_page_table(table, shown) for table in section.tables if table.rows),
-            html.remarks("", map(sentence_html, map(capitalized_sentence, section.notes))),
+            html.remarks(map(sentence_html, map(capitalized_sentence, section.notes))),
         )
     )
 

@@ -7,8 +7,8 @@ from operator import or_
 
 import numpy as np
 
-from pinprof.bench.advice import Pinning
 from pinprof.prediction import Edits
+from pinprof.prediction.pinning import Pinning
 from pinprof.prediction.predict import NOISE, pace_after, saving_range, unsure_ns
 from pinprof.replay import Replay
 from pinprof.rules.rule import Evidence, Finding, Joint, Rule, Saving

@@ -7,11 +7,11 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from pinprof.analyses.syncs import CAUSES
-from pinprof.bench.advice import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
 from pinprof.prediction.graphs import Blocker, capture_of
+from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.rules import catalogue
 from pinprof.rules.catalogue import pin104_unpinned_batches, pin105_batches_without_pin_memory

@@ -1,6 +1,6 @@
 """The small network that the workloads train, and sizes with which a step takes several milliseconds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -90,3 +90,8 @@ def forever(batches: list[Tensor]) -> Iterator[Tensor]:
     """Yield the batches in turn, without end."""
     while True:
         yield from batches
+
+
+def model_sizes(chosen: Mapping[str, int]) -> ModelSizes:
+    """Return the sizes of a network for batches of such rows and features."""
+    return ModelSizes(chosen["rows"], chosen["features"], CLASSES)

@@ -557,21 +557,6 @@ def test_a_pageable_copy_to_the_host_blocks_however_small() -> None:
     assert causes(built(staged(TO_HOST, 4))) == {"pageable_copy"}
 
 
-@pytest.mark.parametrize(
-    ("cause", "names"),
-    [
-        ("stream_synchronize", ["cudaStreamSynchronize", "hipStreamSynchronize", "cuStreamSynchronize"]),
-        ("device_synchronize", ["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"]),
-        ("event_synchronize", ["cudaEventSynchronize", "hipEventSynchronize", "cuEventSynchronize"]),
-        ("device_malloc", ["cudaMalloc", "hipMalloc", "cuMemAlloc_v2", "cudaMallocManaged", "cuMemCreate"]),
-        ("device_free", ["cudaFree", "hipFree", "cuMemFree_v2", "cuMemUnmap"]),
-        ("host_alloc", ["cudaHostAlloc", "hipHostMalloc", "cuMemHostAlloc", "cudaHostRegister", "hipHostFree"]),
-    ],
-)
-def test_cuda_hip_and_the_driver_are_alike(cause: str, names: list[str]) -> None:
-    assert {name: causes(built(calls(name))) for name in names} == {name: {cause} for name in names}
-
-
 @pytest.mark.parametrize(("op", "expected"), [("Torch-Compiled Region: 0/0", "other"), ("train", "device_synchronize")])
 def test_what_torch_compiled_synchronizes_by_its_own_doing(op: str, expected: str) -> None:
     assert causes(built(calls("cudaDeviceSynchronize", op))) == {expected}
@@ -607,28 +592,6 @@ def test_hip_records_a_value_that_is_read_as_a_copy_on_the_gpu(duration: int, ex
     name = "Memcpy DtoD (Device -> Device)"
     builder.activity("gpu_memcpy", name, 125, duration, correlation=correlation, device=0, stream=COMPUTE, bytes=1)
     assert causes(builder) == expected
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cudaEventQuery",
-        "cudaStreamQuery",
-        "cudaStreamWaitEvent",
-        "hipStreamWaitEvent",
-        "cuStreamWaitEvent",
-        "cudaEventRecord",
-        "cudaEventRecordWithFlags",
-        "cudaMallocAsync",
-        "cuMemFreeAsync",
-        "cudaMemsetAsync",
-        "cudaGraphLaunch",
-        "cudaStreamIsCapturing",
-        "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
-    ],
-)
-def test_calls_that_only_look_alike_are_no_waits(name: str) -> None:
-    assert causes(built(calls(name))) == set()
 
 
 @pytest.mark.parametrize(

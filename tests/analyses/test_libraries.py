@@ -30,34 +30,11 @@ def test_each_library_function_that_a_line_calls_is_a_site() -> None:
     assert {site.total.count for site in sites} == {STEPS}
 
 
-def test_the_path_leads_from_the_users_line_to_the_library() -> None:
-    paths = {(site.line, str(site.library)): site.path for site in sites_of(detector())}
-    forward = f"{FOLDER}/generalized_rcnn.py:104:forward"
-    assert paths[30, "torchvision/ops/boxes.py:83"] == (
-        "train.py:30:main",
-        forward,
-        f"{FOLDER}/rpn.py:287:filter_proposals",
-        NMS,
-    )
-    assert paths[60, "torchvision/ops/boxes.py:83"][0] == "train.py:60:evaluate"
-    assert paths[32, "None"] == ()
-
-
 def test_one_library_line_that_is_reached_in_two_ways_is_one_site() -> None:
     ways = [in_detector("aten::nonzero", "nonzero", NMS, f"{FOLDER}/{file}") for file in ("rpn.py:1:f", "ssd.py:2:g")]
     (site,) = sites_of(detector(ways))
     assert site.total.count == 2 * STEPS
     assert site.path[-1] == NMS
-
-
-def test_a_place_is_taken_by_line_or_function_of_the_user_or_the_library() -> None:
-    (site,) = sites_of(detector(WAITS[3:4]))
-    assert site.names == (
-        "train.py:30",
-        "train.py:main",
-        f"{FOLDER}/roi_heads.py:32",
-        f"{FOLDER}/roi_heads.py:fastrcnn_loss",
-    )
 
 
 def test_a_line_that_moved_is_the_same_wait_and_another_function_is_not() -> None:

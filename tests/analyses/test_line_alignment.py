@@ -8,7 +8,7 @@ import pytest
 from pinprof.analyses.syncs.lines.watched import Slot, align
 
 Aligned = list[frozenset[int] | None] | None
-A, B, C = range(3)
+A, B = range(2)
 
 
 def slot(*fits: int, noticed: bool = True) -> Slot:
@@ -49,38 +49,6 @@ def test_it_is_what_a_search_of_all_alignments_leaves(first: int) -> None:
         sequences = [random.choices(waits, k=random.randint(0, 6)) for _ in range(random.randint(1, 3))]
         shown = frozenset(wait for wait in waits if random.random() < 0.6)
         assert align(slots, sequences, shown) == searched(slots, sequences, shown), f"seed {seed}"
-
-
-ALL = frozenset({A, B, C})
-
-
-@pytest.mark.parametrize(
-    ("slots", "sequences", "expected"),
-    [
-        ([slot(A, B)] * 3, [[A, A, B]], [{A}, {A}, {B}]),
-        ([slot(A, B)] * 3, [[A, A, B], [A, B, B, C]], [{A}, {A}, {B}]),  # a step with another wait is another step
-        ([slot(A, B)] * 2, [[A, B], [B, A]], [{A, B}, {A, B}]),
-        ([slot(A, B)] * 3, [[A, B, A], [A, A, B]], [{A}, {A, B}, {A, B}]),
-        ([slot(A), slot(A, B), slot(C)], [[A, C]], None),
-        ([slot(A), slot(A, B, noticed=False), slot(C)], [[A, C]], [{A}, None, {C}]),
-        ([slot(A), slot(A, noticed=False)], [[A]], [{A}, None]),
-        ([slot(A, noticed=False)] * 2, [[A]], [None, None]),
-        ([], [[]], []),
-        ([], [[A]], None),
-        ([slot(A)], [], None),
-    ],
-)
-def test_a_wait_is_certain_only_where_all_alignments_agree(
-    slots: list[Slot], sequences: list[list[int]], expected: list[set[int] | None] | None
-) -> None:
-    aligned = align(slots, sequences, ALL)
-    certain = None if expected is None else [None if waits is None else frozenset(waits) for waits in expected]
-    assert aligned == certain
-
-
-def test_what_a_trace_need_not_show_may_be_left_out() -> None:
-    assert align([slot(A, C), slot(C)], [[A, B, C]], frozenset({A, C})) == [frozenset({A}), frozenset({C})]
-    assert align([slot(A, B)], [[A, B]], frozenset()) == [frozenset({A, B})]
 
 
 def test_many_waits_take_no_long_time() -> None:

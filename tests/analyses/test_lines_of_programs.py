@@ -174,11 +174,6 @@ EACH_STEP = Statement("aten::item")
 EVERY_TEN = Statement("aten::item", 10, 7)  # step 37 is recorded; lines are learned in steps 42 to 44
 
 
-def test_a_read_every_ten_steps_has_the_line_that_was_watched() -> None:
-    pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:]])
-    assert pairs == [(8, 8)]
-
-
 def test_a_read_every_ten_steps_beside_another_of_each_step_has_its_line() -> None:
     pairs = given([*OPS[:8], EVERY_TEN, EACH_STEP, *OPS[8:]])
     assert pairs == [(9, 9), (9, 9), (8, 8), (9, 9), (9, 9), (9, 9)]

@@ -71,6 +71,7 @@ def test_a_function_that_runs_the_step_has_only_its_own_time(tmp_path: Path) -> 
     paused = code(
         tmp_path,
         (f"{TRAINER}(5): train", 0, 990),
+        *((f"{TRAINER}(9): training_step", at, 90) for at in (1, 892)),  # what it launches, train launches too
         (f"{TRAINER}(20): log", 120, 300),
         ("json/encoder.py(9): encode", 500, 300),
     )

@@ -173,24 +173,14 @@ def two_items(builder: TraceBuilder) -> TraceBuilder:
     return builder
 
 
-def test_recorded_lines_go_to_the_waits_in_order() -> None:
-    recorded = [RecordedLines("aten::item", "main", (LINES[0], LINES[1]))]
-    assert sites_of(two_items(TraceBuilder()), recorded) == [(10, 3), (20, 3)]
-
-
-def test_another_number_of_waits_gets_a_line_only_if_all_are_one() -> None:
-    recorded = [RecordedLines("aten::item", "main", (LINES[0], LINES[0], LINES[0]))]
-    assert sites_of(two_items(TraceBuilder()), recorded) == [(10, 6)]
-
-
-def test_another_number_of_waits_at_several_lines_gets_none() -> None:
-    recorded = [RecordedLines("aten::item", "main", (LINES[0], LINES[1], LINES[2]))]
-    trace = two_items(TraceBuilder())
-    trace.metadata["pinprof_lines"] = [
-        {"op": entry.op, "thread": entry.thread, "at": [line and vars(line) for line in entry.at]} for entry in recorded
-    ]
-    (site,) = measure_syncs(trace.read()).sites
-    assert (site.line, site.total.count) == (None, 6)
+@pytest.mark.parametrize(
+    ("at", "sites"), [((0, 1), [(10, 3), (20, 3)]), ((0, 0, 0), [(10, 6)]), ((0, 1, 2), [(None, 6)])]
+)
+def test_recorded_lines_go_to_the_waits_in_order_and_to_another_number_only_if_all_are_one(
+    at: tuple[int, ...], sites: list[tuple[int | None, int]]
+) -> None:
+    recorded = [RecordedLines("aten::item", "main", tuple(LINES[place] for place in at))]
+    assert sites_of(two_items(TraceBuilder()), recorded) == sites
 
 
 def test_a_recorded_line_brings_cause_function_and_stack() -> None:

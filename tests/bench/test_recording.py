@@ -7,9 +7,8 @@ import pytest
 from bench_example import example
 from recordings import TRACES
 
-from pinprof.bench import recorded, results
-from pinprof.bench.figures import shown
-from pinprof.bench.results import BenchError, by_line
+from pinprof.bench import results
+from pinprof.bench.results import BenchError, by_line, recorded, shown
 
 
 def test_it_is_read_from_the_first_place_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from bench_builder import BenchBuilder, count, gbps, ms
 
-from pinprof.bench.catalogue import verdicts
+from pinprof.bench import verdicts
 from pinprof.bench.results import Bench, by_line
 from pinprof.units import percent
 from scripts.bench_results import flips, print_repeats, repeats

@@ -64,13 +64,6 @@ def fit(models: Any, tmp_path: Path) -> Callable[..., Any]:
 Fit = Callable[..., Any]
 
 
-def test_steps_are_recorded_and_the_training_goes_on(fit: Fit, models: Any, tmp_path: Path) -> None:
-    model = models.Model()
-    fit(model, models.PinprofCallback(tmp_path / "out.json", **SHORT), count=12)
-    assert model.batches == 12
-    assert steps_of(tmp_path / "out.json", "batch") == {"ProfilerStep#2": 1, "ProfilerStep#3": 1}
-
-
 def test_stop_ends_the_training_once_the_steps_are_recorded(fit: Fit, models: Any, tmp_path: Path) -> None:
     model = models.Model()
     fit(model, models.PinprofCallback(tmp_path / "out.json", stop=True, **SHORT), count=30, max_epochs=5)
@@ -109,21 +102,6 @@ def test_batches_of_validation_are_no_steps(
     fit(models.Validated(), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=4, validate=30, max_epochs=3)
     assert list(steps_of(tmp_path / "out.json", "batch").values()) == [1, 1]
     assert "validation ran between timed or recorded steps" in capsys.readouterr().err
-
-
-def test_validation_before_the_first_step_is_not_in_it(
-    fit: Fit, models: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fit(models.Validated(), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=NEEDED + 1, validate=3)
-    assert "validation ran" not in capsys.readouterr().err
-
-
-def test_too_short_a_training_is_said_and_does_not_fail(
-    fit: Fit, models: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fit(models.Model(), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=4)
-    assert "ended after 3 steps, before one was recorded; 7 are needed" in capsys.readouterr().err
-    assert list(tmp_path.glob("*.json")) == []
 
 
 def test_a_failing_training_keeps_what_was_recorded(fit: Fit, models: Any, tmp_path: Path) -> None:

@@ -56,16 +56,11 @@ def trainer(library: Any, tmp_path: Path) -> Callable[..., Any]:
 Make = Callable[..., Any]
 
 
-def test_steps_are_recorded_and_the_training_goes_on(trainer: Make, library: Any, tmp_path: Path) -> None:
+def test_the_trainer_logs_the_figures_after_the_training(trainer: Make, library: Any, tmp_path: Path) -> None:
     training = trainer(library.PinprofCallback(tmp_path / "out.json", **SHORT), count=12)
     training.train()
     assert training.batches == 12
     assert steps_of(tmp_path / "out.json", "batch") == {"ProfilerStep#2": 1, "ProfilerStep#3": 1}
-
-
-def test_the_trainer_logs_the_figures_after_the_training(trainer: Make, library: Any, tmp_path: Path) -> None:
-    training = trainer(library.PinprofCallback(tmp_path / "out.json", **SHORT), count=12)
-    training.train()
     figures = pinprof.load(tmp_path / "out.json").scalars()
     training.log({**figures})
     assert figures.items() <= training.state.log_history[-1].items()
@@ -113,14 +108,6 @@ def test_batches_of_evaluation_are_no_steps(
     assert "validation ran between timed or recorded steps" in capsys.readouterr().err
 
 
-def test_too_short_a_training_is_said_and_does_not_fail(
-    trainer: Make, library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trainer(library.PinprofCallback(tmp_path / "out.json", **SHORT), count=4).train()
-    assert "ended after 3 steps, before one was recorded; 7 are needed" in capsys.readouterr().err
-    assert list(tmp_path.glob("*.json")) == []
-
-
 def test_a_failing_training_keeps_what_was_recorded(trainer: Make, library: Any, tmp_path: Path) -> None:
     callback = library.PinprofCallback(tmp_path / "out.json", **SHORT)
     training = trainer(callback, count=20)
@@ -129,11 +116,3 @@ def test_a_failing_training_keeps_what_was_recorded(trainer: Make, library: Any,
         training.train()
     callback.end()  # as the end of the program would
     assert steps_of(tmp_path / "out.json", "batch")["ProfilerStep#2"] == 1
-
-
-def test_an_existing_trace_is_refused_before_the_first_batch(trainer: Make, library: Any, tmp_path: Path) -> None:
-    (tmp_path / "out.json").write_text("precious")
-    training = trainer(library.PinprofCallback(tmp_path / "out.json"), count=20)
-    with pytest.raises(CaptureError, match="exists already"):
-        training.train()
-    assert training.batches == 0

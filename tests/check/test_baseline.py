@@ -231,6 +231,7 @@ def test_a_baseline_with_an_impossible_figure_is_refused_by_its_name(
 @pytest.mark.parametrize(
     "changes",
     [
+        *({"overlap": {"fraction": float(text)}} for text in ("NaN", "Infinity", "-Infinity")),
         {"per_step": {"hidden_syncs": 1e300}},
         {"per_step": {"exposed_ms": -1}},
         {"per_step": {"hidden_syncs": "1"}},
@@ -241,7 +242,7 @@ def test_a_baseline_with_an_impossible_figure_is_refused_by_its_name(
     ],
 )
 def test_a_baseline_whose_figures_are_none_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(PinprofError, match=r"baseline.json: is not a report of pinprof that a check can use"):
+    with pytest.raises(PinprofError, match=r"baseline.json: is not (JSON|a report of pinprof that a check can use)"):
         read_baseline(report_of(plain(), tmp_path, **changes))
 
 
@@ -252,14 +253,6 @@ def test_a_baseline_of_an_older_pinprof_may_lack_a_sum_per_step(tmp_path: Path) 
     report.write_text(json.dumps(document))
     (baseline,) = read_baseline(report).traces
     assert outcome([judge(measured(with_waits(), tmp_path), Limits(), baseline)]) == KEPT
-
-
-@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
-def test_a_baseline_with_what_is_no_number_is_refused(tmp_path: Path, text: str) -> None:
-    path = report_of(plain(), tmp_path, overlap={"fraction": "HERE"})
-    path.write_text(path.read_text().replace('"HERE"', text))
-    with pytest.raises(PinprofError, match="is not JSON"):
-        read_baseline(path)
 
 
 def remarks_of(now: TraceBuilder, before: TraceBuilder, folder: Path, **changes: Any) -> str:

@@ -102,24 +102,6 @@ def test_a_trace_without_copies_keeps_the_overlap_and_explicit_waits_are_not_hid
     assert "no copies" in overlap.sentence
 
 
-def test_the_sites_behind_a_limit_are_named_the_longest_stall_first(tmp_path: Path) -> None:
-    first, second = verdict_of(with_waits(), tmp_path, max_stall_ms=0).places
-    assert (first.file, first.line, first.function, first.rule) == ("train.py", None, "train", "PIN101")
-    assert second.rule == "PIN201"
-    assert second.message == (
-        "`.item()` (aten::item): 1 per step; as traced, the host waits 60.0 µs and the GPU is idle for 198 µs after it"
-    )
-
-
-def test_the_copies_behind_a_limit_are_named_by_who_made_them(tmp_path: Path) -> None:
-    first, second = verdict_of(with_waits(), tmp_path, max_exposed_ms=0).places
-    assert (first.file, first.function, first.rule) == ("train.py", "train", "PIN101")
-    assert first.message == (
-        "HtoD copies of pageable memory: 1 per step, 977 KiB, exposed for 200 µs of 200 µs (the memory is not pinned)"
-    )
-    assert (second.rule, second.subject) == (None, "DtoH pinned same_stream copies")
-
-
 @pytest.mark.parametrize("limit", ["max_hidden_syncs", "max_exposed_ms", "max_pageable_bytes", "max_step_ms"])
 def test_a_wait_for_a_batch_has_the_rule_of_its_finding_under_every_limit(tmp_path: Path, limit: str) -> None:
     builder = plain()

@@ -294,7 +294,7 @@ def test_a_machine_without_rates_is_one_line(trace: Path, tmp_path: Path) -> Non
         assert str(file) in broken.stderr
     file.write_text(by_line(BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 0.0)).build()))
     assert is_one_line_error(empty := invoke("whatif", trace, "--pin", "--machine", file))
-    assert "pinprof bench --only E13" in empty.stderr
+    assert "pinprof bench --rates" in empty.stderr
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from command_line import invoke, is_one_line_error
 from fitting import fitting
 from recordings import TRACES
 
-from pinprof.bench.catalogue import EXPERIMENTS
+from pinprof.bench import EXPERIMENTS
+from pinprof.bench.advice import read_machine
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import from_json
 
@@ -29,8 +30,23 @@ def test_help_of_an_experiment_has_claim_sizes_and_cases(known: Experiment) -> N
     assert all(claim.text in flowing for claim in known.claims)
     assert known.changed in flowing
     assert all(f"--{size.name}" in text and str(size.default) in text for size in known.sizes)
-    assert all(case in text for case in known.cases)
+    assert all(case.name in text for case in known.cases)
     assert text == invoke("workload", known.name.upper(), "--help").stdout.replace(known.name.upper(), known.number)
+
+
+@pytest.mark.parametrize("words", [("--quick",), ("--only", "E13")])
+def test_what_predictions_use_is_not_an_experiment(words: tuple[str, ...]) -> None:
+    result = invoke("bench", "--rates", *words)
+    assert is_one_line_error(result)
+    assert "--rates measures what predictions use" in result.stderr
+
+
+@pytest.mark.gpu
+def test_rates_are_read_as_those_of_a_machine(tmp_path: Path) -> None:
+    file = tmp_path / "rates.json"
+    assert invoke("bench", "--rates", "--json", file).exit_code == 0
+    assert read_machine(file).rates.htod
+    assert fitting(file.read_text())["results"][0]["number"] == "E13"
 
 
 def test_unknown_experiment_is_a_line_with_the_known_ones() -> None:
@@ -83,7 +99,6 @@ def test_without_a_gpu_the_recorded_result_is_shown_and_nothing_succeeds(words: 
     assert is_one_line_error(result)
     assert "nothing was measured: torch" in result.stderr
     assert "Recorded on an NVIDIA H100" in result.stdout
-    assert "What to do on that machine" in result.stdout
     assert "copy_overlap" in result.stdout
     assert "pinning_cost" not in result.stdout
 

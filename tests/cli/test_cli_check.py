@@ -16,8 +16,8 @@ from quick import slow_but
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.bench.advice import Pinning
 from pinprof.check.limits import QUANTITIES
+from pinprof.prediction.pinning import Pinning
 from pinprof.version import VERSION
 
 KEPT, BROKEN = ("--max-hidden-syncs", "2"), ("--max-hidden-syncs", "1")

@@ -216,27 +216,6 @@ def recorded(before: str, after: str) -> Comparison:
     return compare(analysis_of(TRACES / f"{before}.json.gz"), analysis_of(TRACES / f"{after}.json.gz"))
 
 
-def test_prefetch_brings_what_the_workloads_say() -> None:
-    result = recorded("pageable_blocking", "prefetch")
-    assert result.verdict == "faster"
-    assert result.kernels_alike == 1
-    assert {change.status for change in result.waits} == {"gone"}
-    assert {change.status for change in result.findings if change.before[0].rule.family != "gpu"} == {"gone"}
-    assert values(named(result, "overlap_fraction")) == (0, 1, False)
-    (change,) = result.repinned
-    assert (change.direction, change.after, change.bytes) == ("HtoD", "pinned", 48 * 2**20)
-
-
-def test_the_mask_goes_with_its_waits() -> None:
-    result = recorded("mask_loss", "clean")
-    assert result.verdict == "faster"
-    assert {change.before[0].cause for change in result.waits} == {"mask_index"}
-    assert {change.status for change in result.waits} == {"gone"}
-    changes = {(change.status, change.before[0].rule.id) for change in result.findings}
-    assert changes == {("gone", "PIN205"), ("same", "PIN701")}
-    assert not result.is_same_program  # the mask has kernels of its own
-
-
 @pytest.mark.parametrize(
     "name", slow_but(["clean"], ["clean", "loss_item", "pageable_blocking", "small_kernels", "loader_pinned"])
 )

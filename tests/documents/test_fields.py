@@ -2,13 +2,14 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
 from msgspec import UNSET, UnsetType
 
-from pinprof.document import Ms, RangeMs, doc, encoded, encoded_briefly, filled
+from pinprof.document import Document, Ms, RangeMs, doc, encoded, encoded_briefly, filled
 from pinprof.documents.fields import PlacedJson
 from pinprof.trace.lines import Place
 
@@ -30,6 +31,21 @@ class Measured:
     time_ns: float | None
     range_ns: tuple[float, float] | None
     note: str = "long"
+    place: Place = PLACE
+
+
+class Day(Document, rename={"works": "tasks"}):
+    """Some works."""
+
+    works: Annotated[Sequence[Work], doc("all of them")]
+    longest: Annotated[Work | None, doc("the longest")]
+    place: Annotated[PlacedJson | UnsetType, doc("where they are")] = UNSET
+
+
+@dataclass
+class MeasuredDay:
+    works: tuple[Measured, ...]
+    longest: Measured | None
     place: Place = PLACE
 
 
@@ -62,6 +78,23 @@ def test_without_a_source_fields_are_null() -> None:
 def test_a_document_is_filled_from_another_by_name() -> None:
     work = Work("train.py", 3, "train", "add", 2.5, [2.0, 3.0])
     assert filled(Work, work, name="mul") == Work("train.py", 3, "train", "mul", 2.5, [2.0, 3.0])
+
+
+def test_records_within_a_record_become_the_documents_of_their_fields() -> None:
+    add, as_written = Measured("add", 2_500_000, None), Work("train.py", 3, "train", "add", 2.5, None, "long")
+    place = PlacedJson("train.py", 3, "train")
+    assert filled(Day, MeasuredDay((add, add), add)) == Day([as_written, as_written], as_written, place)
+    assert filled(Day, MeasuredDay((), None)) == Day([], None, place)
+    with_other_name = json.loads(encoded(filled(Day, MeasuredDay((add,), None))))
+    assert [task["time_ms"] for task in with_other_name["tasks"]] == [2.5]
+
+
+def test_a_document_within_another_is_kept_or_cut_to_the_fields_of_the_other() -> None:
+    whole = Work("train.py", 3, "train", "add", 2.5, None)
+    day = filled(Day, None, works=[], longest=whole, place=filled(PlacedJson, whole))
+    again = filled(Day, day)
+    assert again.longest is whole
+    assert again.place == PlacedJson("train.py", 3, "train")
 
 
 def test_a_field_that_the_source_lacks_is_an_error() -> None:

@@ -1,4 +1,7 @@
-"""Every public method of TraceAnalysis, on what pinprof loads and on what HTA's own loader loads of the same files."""
+"""Every public method of TraceAnalysis, on what pinprof loads of a job and on what HTA's own loader loads of it.
+
+Of recordings `test_loading` compares what both load, which is all that a method sees.
+"""
 
 import gzip
 import inspect
@@ -6,28 +9,19 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from hta.common import trace_parser
 from hta.trace_analysis import TraceAnalysis
-from hta_loaders import ONLY_OF_TRACEINSIGHT, round_times
-from recordings import TRACES
+from hta_loaders import ONLY_OF_TRACEINSIGHT
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 import pinprof
 from pinprof.hta.analysis import Pandas2Frame
 
-FILES = {
-    "copies": {0: TRACES / "prefetch.json.gz"},
-    "stacks": {0: TRACES / "loss_item.stack.json.gz"},
-    "ranks": {rank: TRACES / f"ranks/pageable_ranks.rank{rank}.before.json.gz" for rank in (0, 1)},
-}
 pytestmark = pytest.mark.filterwarnings("ignore:::hta", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
 
@@ -139,21 +133,6 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.getLogger("hta").setLevel(logging.INFO)
 
 
-def without_negative_durations(events: pd.DataFrame) -> None:
-    """Round as HTA does, but leave what the GPU does within a microsecond as it is, and of what the host does 0."""
-    if events["ts"].dtype != np.float64:
-        return
-    start, duration = events["ts"].copy(), events["dur"].copy()
-    round_down(events)
-    short = events["dur"] < 0
-    on_gpu = short & events["cat"].isin(["kernel", "gpu_memcpy", "gpu_memset"])
-    events.loc[short, "dur"] = 0.0
-    events["ts"] = events["ts"].astype(float)
-    events.loc[on_gpu, "ts"] = start[on_gpu]
-    events.loc[on_gpu, "dur"] = duration[on_gpu]
-
-
-round_down = trace_parser.round_down_time_stamps
 TOLERANCE_US = 2e-3
 """Times of a file are doubles in HTA, which are exact to about a nanosecond."""
 
@@ -161,12 +140,6 @@ TOLERANCE_US = 2e-3
 def own(files: dict[int, Path]) -> Any:
     """Return the analysis on what HTA's own loader loads."""
     return TraceAnalysis({rank: str(path) for rank, path in files.items()})
-
-
-@cache
-def recorded(files: str, exact: bool) -> tuple[Any, Any]:
-    """Return the analyses of recordings on what HTA's own loader loads and on what ours does, to be copied."""
-    return own(FILES[files]), pinprof.hta.trace_analysis(FILES[files])
 
 
 def drop_syncs(analysis: Any) -> None:
@@ -244,18 +217,6 @@ def built_rank(rank: int) -> TraceBuilder:
 def test_every_public_method_is_compared() -> None:
     methods = {name for name, _ in inspect.getmembers(TraceAnalysis, inspect.isfunction) if not name.startswith("_")}
     assert set(CALLS) == methods
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exact", [False, True], ids=["rounded", "exact"])
-@pytest.mark.parametrize("files", FILES)
-@pytest.mark.parametrize("method", CALLS)
-def test_a_method_gives_what_it_gives_on_what_htas_loader_loads(
-    method: str, files: str, exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trace_parser, "round_down_time_stamps", without_negative_durations)
-    round_times(monkeypatch, exact=exact)
-    compare(method, *deepcopy(recorded(files, exact)), tmp_path)
 
 
 @pytest.mark.parametrize("method", CALLS)

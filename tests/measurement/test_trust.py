@@ -393,7 +393,7 @@ def test_who_recorded_with_pinprof_is_not_told_to_do_so() -> None:
     host = TraceBuilder()
     host.op("aten::add", 0, 10)
     assert "ProfilerActivity.CUDA" in remedies(host)["no_gpu"]
-    host.metadata["pinprof"] = builder.metadata["pinprof"]
+    host.metadata["pinprof"] = {"pinprof_version": "0", "marker": "step()", "plain": None}
     assert "ProfilerActivity" not in remedies(host)["no_gpu"]
 
 

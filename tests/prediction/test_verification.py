@@ -76,12 +76,6 @@ def test_other_kernels_are_of_another_program() -> None:
     assert result.kernels_alike < 0.05
 
 
-def test_a_wait_that_only_the_trace_after_has_is_named_and_not_predicted() -> None:
-    result = recorded("clean", "loss_item")
-    assert [site.cause for site in result.new_waits] == ["item"]
-    assert result.changes == ()
-
-
 def program(path: Path, *, waits: float = 0, function: str = "train.py(3): train", stream: int = 7) -> Path:
     """Write four steps: a pinned copy, two kernels, and waits for the device in N of the steps."""
     builder = TraceBuilder()

@@ -13,31 +13,12 @@ STREAMS = (A, B, C)
 EVENTS = ("e", "f")
 
 
-def test_a_copy_is_not_over_before_the_host_has_waited_for_its_stream() -> None:
-    clocks = VectorClocks()
-    copy = clocks.submit(A)
-    assert not clocks.is_over(copy)
-    assert clocks.host_learns(clocks.behind_stream(A))
-    assert clocks.is_over(copy)
-    assert not clocks.host_learns(clocks.behind_stream(A))
-    assert not clocks.is_over(clocks.submit(A))
-
-
 def test_default_streams_of_two_devices_are_two() -> None:
     clocks = VectorClocks()
     here, there = clocks.submit(A), clocks.submit(C)
     clocks.host_learns(clocks.behind_device(0))
     assert (clocks.is_over(here), clocks.is_over(there)) == (True, False)
     assert clocks.devices() == {0, 1}
-
-
-def test_what_is_queued_after_a_snapshot_is_no_part_of_it() -> None:
-    clocks = VectorClocks()
-    clocks.submit(A)
-    known = clocks.behind_stream(A)
-    late = clocks.submit(A)
-    clocks.host_learns(known)
-    assert not clocks.is_over(late)
 
 
 @dataclass

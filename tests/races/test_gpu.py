@@ -5,20 +5,14 @@ In a program with a race the line of the copy ends with `# copy`, that of the ac
 
 import contextlib
 import inspect
-import io
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.errors import UnsafeCopyError
 from pinprof.races.guard import Guard
-from pinprof.workloads.catalogue import WORKLOADS, Workload
-from pinprof.workloads.prefetcher import Prefetcher
-from pinprof.workloads.readback import LateReader
+from pinprof.workloads import WORKLOADS, Workload
 
 pytestmark = pytest.mark.gpu
 
@@ -53,35 +47,6 @@ def race_write_to_a_source() -> None:
     source.zero_()  # access: PIN503
 
 
-def race_ring_refilled_too_early() -> None:
-    slots = [pinned(256, 256) for _ in range(2)]
-    sleep()
-    for step in range(4):
-        slot = slots[step % 2]
-        slot.fill_(step)  # access: PIN503
-        slot.to("cuda", non_blocking=True)  # copy
-
-
-def race_copy_on_a_second_stream() -> None:
-    x, side = torch.ones(1024, 1024, device="cuda"), cuda.Stream()
-    side.wait_stream(cuda.current_stream())
-    with cuda.stream(side):
-        sleep()
-        host = x.to("cpu", non_blocking=True)  # copy
-    cuda.current_stream().synchronize()
-    host.sum()  # access: PIN502
-
-
-def race_item_on_the_wrong_stream() -> None:
-    x, side = torch.ones(1024, 1024, device="cuda"), cuda.Stream()
-    side.wait_stream(cuda.current_stream())
-    with cuda.stream(side):
-        sleep()
-        host = x.to("cpu", non_blocking=True)  # copy
-    x[0, 0].item()
-    host.sum()  # access: PIN502
-
-
 def race_event_on_the_wrong_stream() -> None:
     x, side, copied = torch.ones(1024, 1024, device="cuda"), cuda.Stream(), cuda.Event()
     side.wait_stream(cuda.current_stream())
@@ -89,15 +54,6 @@ def race_event_on_the_wrong_stream() -> None:
         sleep()
         host = x.to("cpu", non_blocking=True)  # copy
     copied.record()
-    copied.synchronize()  # another wait
-    host.sum()  # access: PIN502
-
-
-def race_event_recorded_too_early() -> None:
-    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
-    sleep()
-    copied.record()
-    host = x.to("cpu", non_blocking=True)  # copy
     copied.synchronize()
     host.sum()  # access: PIN502
 
@@ -111,59 +67,11 @@ def race_torch_event_recorded_too_early() -> None:
     host.sum()  # access: PIN502
 
 
-def race_numpy_of_a_destination() -> None:
-    x = torch.ones(1024, 1024, device="cuda")
-    host = x.to("cpu", non_blocking=True)  # copy
-    host.numpy().sum()  # access: PIN506
-
-
-def race_item_of_a_destination() -> None:
-    loss = torch.ones((), device="cuda")
-    host = loss.to("cpu", non_blocking=True)  # copy
-    float(host)  # access: PIN502
-
-
-def race_read_in_inference_mode() -> None:
-    with torch.inference_mode():
-        x = torch.ones(1024, 1024, device="cuda")
-        host = x.to("cpu", non_blocking=True)  # copy
-        host.sum()  # access: PIN502
-
-
-def race_copy_on_another_stream() -> None:
-    x, host, side = torch.ones(64, 64, device="cuda"), pinned(64, 64), cuda.Stream()
-    side.wait_stream(cuda.current_stream())
-    with cuda.stream(side):
-        sleep()
-        host.copy_(x, non_blocking=True)  # copy
-    host.to("cuda", non_blocking=True)  # access: PIN502
-
-
-def race_read_in_backward() -> None:
-    x, result = torch.ones(64, device="cuda", requires_grad=True), torch.ones(64, device="cuda")
-    sleep()
-    host = result.to("cpu", non_blocking=True)  # copy
-
-    def hook(grad: torch.Tensor) -> torch.Tensor:
-        return grad * float(host[0])  # access: PIN502
-
-    y = x * 2
-    y.register_hook(hook)  # type: ignore[no-untyped-call]
-    y.sum().backward()  # type: ignore[no-untyped-call]
-
-
 def race_read_under_autocast() -> None:
     x = torch.ones(64, 64, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):
         host = (x @ x).to("cpu", non_blocking=True)  # copy
         host.float().sum()  # access: PIN502
-
-
-def race_copies_of_a_list() -> None:
-    results, hosts = [torch.ones(64, device="cuda") for _ in range(2)], [pinned(64) for _ in range(2)]
-    sleep()
-    torch._foreach_copy_(hosts, results, non_blocking=True)  # copy
-    hosts[1].sum()  # access: PIN502
 
 
 def race_unregistered_too_early() -> None:
@@ -220,110 +128,47 @@ def test_the_report_says_whether_the_copy_had_ended_and_how_long_it_took() -> No
     assert 5e6 < early.copy_ns < 5e9
 
 
-def test_the_report_names_the_wait_that_was_for_something_else() -> None:
-    with Guard("collect") as guard:
-        race_event_on_the_wrong_stream()
-    (violation,) = guard.violations
-    assert violation.latest_wait is not None
-    line = line_of(race_event_on_the_wrong_stream, "another wait")
-    assert (violation.latest_wait.how, violation.latest_wait.place.line) == ("Event.synchronize", line), str(guard)
-
-
 def marks(guard: Guard) -> list[Any]:
     assert guard._watch is not None
     return [copy.mark for copy in guard._watch._pending]
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
-def test_the_indices_and_the_values_of_a_sparse_result_count(layout: torch.layout) -> None:
-    x = torch.eye(512, device="cuda").to_sparse(layout=layout)
-    with Guard("collect") as guard:
-        host = x.to("cpu", non_blocking=True)
-        host.to_dense()
-    assert {violation.rule.id for violation in guard.violations} == {"PIN502"}, str(guard)
-    cuda.synchronize()
-    assert torch.equal(host.to_dense(), torch.eye(512))
-
-
-def test_raised_before_the_access_the_write_does_not_happen() -> None:
-    source = pinned(1024)
-    with Guard("raise"):
-        sleep()
-        device = source.to("cuda", non_blocking=True)
-        with pytest.raises(UnsafeCopyError, match="PIN503"):
-            source.zero_()
-    assert device.sum().item() == 1024
-
-
 # Programs without one
 
 
-def right_result_after_synchronize() -> None:
-    host = torch.ones(100, 999_999, dtype=torch.float64, device="cuda").to("cpu", non_blocking=True)
-    cuda.synchronize()
-    assert host.mean() == 1
+def record_and_await(event: Any) -> None:
+    event.record()
+    event.synchronize()
 
 
-def right_result_after_event() -> None:
-    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
-    sleep()
-    host = x.to("cpu", non_blocking=True)
-    copied.record()
-    copied.synchronize()
-    assert host.numpy().sum() == 1024 * 1024
+def poll(stream: Any) -> None:
+    while not stream.query():
+        pass
 
 
-def right_result_after_stream() -> None:
-    side, x = cuda.Stream(), torch.ones(1024, 1024, device="cuda")
-    side.wait_stream(cuda.current_stream())
-    with cuda.stream(side):
+ENDS: dict[str, Callable[[torch.Tensor], object]] = {
+    "synchronize": lambda _: cuda.synchronize(),
+    "the accelerator's synchronize": lambda _: torch.accelerator.synchronize(),
+    "the stream": lambda _: cuda.current_stream().synchronize(),
+    "an event": lambda _: record_and_await(cuda.Event()),
+    "a generic event": lambda _: record_and_await(torch.Event("cuda")),
+    "polling": lambda _: poll(cuda.current_stream()),
+    "an item": lambda x: x[0, 0].item(),
+    "nonzero": lambda x: x.nonzero(),
+    "a blocking copy": lambda x: x[0].cpu(),
+    "a blocking copy to the device": lambda _: torch.ones(5).cuda(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_what_makes_sure_that_a_copy_has_ended(end: Callable[[torch.Tensor], object]) -> None:
+    x = torch.ones(1024, 1024, device="cuda")
+    with Guard("collect") as guard:
+        sleep()
         host = x.to("cpu", non_blocking=True)
-    side.synchronize()
-    host.sum()
-
-
-def right_result_after_query() -> None:
-    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
-    host = x.to("cpu", non_blocking=True)
-    copied.record()
-    while not copied.query():
-        pass
-    host.sum()
-
-
-def right_result_after_stream_query() -> None:
-    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
-    while not cuda.current_stream().query():
-        pass
-    host.sum()
-
-
-def right_result_after_item() -> None:
-    x = torch.ones(1024, 1024, device="cuda")
-    host = x.to("cpu", non_blocking=True)
-    x[0, 0].item()
-    host.sum()
-
-
-def right_result_after_nonzero() -> None:
-    x = torch.ones(1024, 1024, device="cuda")
-    host = x.to("cpu", non_blocking=True)
-    x.nonzero()
-    host.sum()
-
-
-def right_result_after_blocking_copy() -> None:
-    x = torch.ones(1024, 1024, device="cuda")
-    host = x.to("cpu", non_blocking=True)
-    x[0].cpu()
-    host.sum()
-
-
-def right_result_after_blocking_copy_to_the_device() -> None:
-    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
-    torch.ones(5).cuda()
-    host.sum()
+        end(x)
+        assert host.sum() == 1024 * 1024
+    assert guard.violations == (), str(guard)
 
 
 def right_result_after_a_chain() -> None:
@@ -335,39 +180,6 @@ def right_result_after_a_chain() -> None:
     last.wait_event(done)
     cuda.current_stream().wait_stream(last)
     cuda.current_stream().synchronize()
-    host.sum()
-
-
-def right_copy_behind_another_stream() -> None:
-    x, host, side = torch.ones(64, 64, device="cuda"), pinned(64, 64), cuda.Stream()
-    side.wait_stream(cuda.current_stream())
-    with cuda.stream(side):
-        host.copy_(x, non_blocking=True)
-    cuda.current_stream().wait_stream(side)
-    host.to("cuda", non_blocking=True)
-
-
-def right_result_after_timing() -> None:
-    first, last = (cuda.Event(enable_timing=True) for _ in range(2))
-    first.record()
-    host = torch.ones(1024, device="cuda").to("cpu", non_blocking=True)
-    last.record()
-    last.synchronize()
-    first.elapsed_time(last)
-    host.sum()
-
-
-def right_result_after_accelerator_synchronize() -> None:
-    host = torch.ones(1024, 1024, device="cuda").to("cpu", non_blocking=True)
-    torch.accelerator.synchronize()
-    host.sum()
-
-
-def right_result_after_torch_event() -> None:
-    x, copied = torch.ones(1024, 1024, device="cuda"), torch.Event("cuda")
-    host = x.to("cpu", non_blocking=True)
-    copied.record()
-    copied.synchronize()
     host.sum()
 
 
@@ -391,16 +203,6 @@ def right_result_after_a_chain_of_torch_streams() -> None:
     host.sum()
 
 
-def right_source_that_is_read() -> None:
-    source = pinned(1024, 1024)
-    sleep()
-    source.to("cuda", non_blocking=True)
-    source.sum()
-    source.tolist()
-    print(source)  # noqa: T201
-    torch.save(source, io.BytesIO())
-
-
 def right_pageable_memory() -> None:
     source, host = torch.ones(1024, 1024), torch.ones(1024, 1024)
     x = source.to("cuda", non_blocking=True)
@@ -417,83 +219,11 @@ def right_dropped_sources() -> None:
         del source
 
 
-def right_pinning_loader() -> None:
-    loader = DataLoader(TensorDataset(torch.ones(512, 1000)), 8, pin_memory=True, num_workers=2)
-    total = torch.zeros((), device="cuda")
-    for (batch,) in loader:
-        total += batch.to("cuda", non_blocking=True).sum()
-    assert total.item() == 512_000
-
-
-def right_double_buffered_loader() -> None:
-    slots = [pinned(512, 512) for _ in range(2)]
-    copied = [cuda.Event() for _ in slots]
-    side = cuda.Stream()
-    for step in range(20):
-        slot, done = slots[step % 2], copied[step % 2]
-        done.synchronize()
-        slot.fill_(step)
-        side.wait_stream(cuda.current_stream())
-        with cuda.stream(side):
-            batch = slot.to("cuda", non_blocking=True)
-            done.record(side)
-        cuda.current_stream().wait_stream(side)
-        batch.record_stream(cuda.current_stream())
-        assert batch.sum().item() == step * 512 * 512
-
-
-def right_own_prefetcher() -> None:
-    for batch in Prefetcher([pinned(512, 512) for _ in range(20)], "cuda"):
-        batch.sum()
-
-
-def right_prefetcher_as_in_timm() -> None:
-    side = cuda.Stream()
-
-    def batches() -> Iterator[torch.Tensor]:
-        first, batch = True, torch.empty(0)
-        for (source,) in DataLoader(TensorDataset(torch.ones(256, 1000)), 8, pin_memory=True, num_workers=1):
-            with cuda.stream(side):
-                following = source.to("cuda", non_blocking=True).sub_(0.5).div_(2)
-            if first:
-                first = False
-            else:
-                yield batch
-            cuda.current_stream().wait_stream(side)
-            batch = following
-        yield batch
-
-    for batch in batches():
-        batch.sum()
-
-
-def right_late_reader() -> None:
-    reader = LateReader(torch.empty(512, 512, device="cuda"))
-    for step in range(20):
-        earlier = reader.exchange(torch.full((512, 512), float(step), device="cuda"))
-        assert earlier is None or earlier[0, 0].item() == step - 1
-
-
 def right_activations_on_the_host() -> None:
     x = torch.ones(512, 512, device="cuda", requires_grad=True)
     with torch.autograd.graph.save_on_cpu(pin_memory=True):
         y = (x @ x).tanh().sum()
     y.backward()  # type: ignore[no-untyped-call]
-
-
-def right_reader_thread_with_an_event() -> None:
-    x, copied = torch.ones(1024, 1024, device="cuda"), cuda.Event()
-    sleep()
-    host = x.to("cpu", non_blocking=True)
-    copied.record()
-
-    def read() -> None:
-        copied.synchronize()
-        host.sum()
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    thread.join()
 
 
 def right_scaled_training() -> None:
@@ -577,18 +307,6 @@ def test_compiled_code_runs_and_is_said_not_to_be_seen(compiler: Any) -> None:
         host.sum()
     assert [violation.rule.id for violation in guard.violations] == ["PIN502"], str(guard)
     assert any("torch.compile" in note for note in guard.notes)
-
-
-def test_synchronizes_without_need_are_told() -> None:
-    source, x = pinned(1024), torch.ones(1024, device="cuda")
-    with Guard("raise", report_unneeded=True) as guard:
-        source.to("cuda", non_blocking=True)
-        cuda.synchronize()  # unneeded
-        host = x.to("cpu", non_blocking=True)
-        cuda.synchronize()
-        host.sum()
-    line = line_of(test_synchronizes_without_need_are_told, "unneeded")
-    assert [wait.place.line for wait in guard.unneeded] == [line], str(guard)
 
 
 def test_torch_is_as_before_afterwards() -> None:

@@ -374,145 +374,108 @@ def test_memory_that_numpy_shares_is_the_same_memory(gpu: FakeGpu) -> None:
     assert rules(guard) == ["PIN503"]
 
 
-def end_by_event(gpu: FakeGpu) -> None:
-    event = gpu.cuda.Event()
-    event.record()
-    event.synchronize()
+def record(event: Any, *stream: Any) -> Any:
+    event.record(*stream)
+    return event
 
 
-def end_by_event_query(gpu: FakeGpu) -> None:
-    event = gpu.cuda.Event()
-    event.record()
-    gpu.current.run()
-    assert event.query()
-
-
-def end_by_stream_query(gpu: FakeGpu) -> None:
-    gpu.current.run()
-    assert gpu.current.query()
-
-
-def join_job() -> None:
-    if not torch.distributed.is_initialized():
-        store: Any = vars(torch.distributed)["HashStore"]()
-        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-
-
-def end_by_barrier(gpu: FakeGpu) -> None:
-    join_job()
-    torch.distributed.barrier()
-
-
-def end_by_chain(gpu: FakeGpu) -> None:
-    later = gpu.stream()
-    later.wait_stream(gpu.current)
-    later.synchronize()
-
-
-def end_by_longer_chain(gpu: FakeGpu) -> None:
+def chain(gpu: FakeGpu) -> None:
     second, third = gpu.stream(), gpu.stream()
     second.wait_stream(gpu.current)
-    event = gpu.cuda.Event()
-    event.record(second)
-    event.wait(third)
+    record(gpu.cuda.Event(), second).wait(third)
     third.synchronize()
 
 
-def end_by_elapsed_time(gpu: FakeGpu) -> None:
-    first, last = gpu.cuda.Event(), gpu.cuda.Event()
-    first.record()
-    last.record()
-    first.elapsed_time(last)
-
-
-def end_by_generic_event(gpu: FakeGpu) -> None:
-    event = gpu.generic.Event()
-    event.record()
-    event.synchronize()
-
-
-def end_by_generic_event_query(gpu: FakeGpu) -> None:
-    event = gpu.generic.Event()
-    event.record(gpu.current)
-    gpu.current.run()
-    assert event.query()
-
-
-def end_by_chain_of_generic_streams(gpu: FakeGpu) -> None:
+def chain_of_generic_streams(gpu: FakeGpu) -> bool:
     second, third = FakeGenericStream(gpu.stream()), FakeGenericStream(gpu.stream())
     second.wait_stream(gpu.current)
     third.wait_event(second.record_event())
-    assert third.query()
+    return third.query()
 
 
-def no_end_by_an_event_of_the_host(gpu: FakeGpu) -> None:
-    event = gpu.generic.Event("cpu")
-    event.record(gpu.current)
-    event.synchronize()
+def is_over(gpu: FakeGpu, event_or_stream: Any) -> None:
+    """Ask once the stream has run."""
+    gpu.current.run()
+    assert event_or_stream.query()
 
 
-def no_end_by_a_generic_event_recorded_before(gpu: FakeGpu) -> None:
+def time_between(gpu: FakeGpu) -> None:
+    first, last = record(gpu.cuda.Event()), record(gpu.cuda.Event())
+    first.elapsed_time(last)
+
+
+def barrier(*, async_op: bool = False) -> None:
+    if not torch.distributed.is_initialized():
+        store: Any = vars(torch.distributed)["HashStore"]()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    torch.distributed.barrier(async_op=async_op)
+
+
+def item_on_another_stream(gpu: FakeGpu) -> None:
+    with gpu.on(gpu.stream()):
+        gpu.item()
+
+
+def chain_the_other_way(gpu: FakeGpu) -> None:
+    earlier = gpu.stream()
+    gpu.current.wait_stream(earlier)
+    earlier.synchronize()
+
+
+def event_recorded_before(gpu: FakeGpu) -> None:
     second = FakeGenericStream(gpu.stream())
     event = second.record_event()
     second.wait_stream(gpu.current)
     event.synchronize()
 
 
-def no_end_by_an_asynchronous_barrier(gpu: FakeGpu) -> None:
-    join_job()
-    torch.distributed.barrier(async_op=True)
-
-
-def no_end_by_query_that_says_no(gpu: FakeGpu) -> None:
-    event = gpu.cuda.Event()
-    event.record()
-    assert not event.query()
-    assert not gpu.current.query()
-
-
-def no_end_by_an_event_on_another_stream(gpu: FakeGpu) -> None:
-    event = gpu.cuda.Event()
-    event.record(gpu.stream())
-    event.synchronize()
-
-
-def no_end_by_item_on_another_stream(gpu: FakeGpu) -> None:
-    with gpu.on(gpu.stream()):
-        gpu.item()
-
-
-def no_end_by_a_chain_the_other_way(gpu: FakeGpu) -> None:
-    earlier = gpu.stream()
-    gpu.current.wait_stream(earlier)
-    earlier.synchronize()
-
-
-def no_end_by_an_event_never_recorded(gpu: FakeGpu) -> None:
+def event_never_recorded(gpu: FakeGpu) -> None:
     event = gpu.cuda.Event()
     event.synchronize()
     assert event.query()
 
 
-ENDS: list[Callable[[FakeGpu], object]] = [
-    *(value for name, value in list(globals().items()) if name.startswith("end_by_")),
-    lambda gpu: gpu.synchronize(),
-    lambda gpu: gpu.current.synchronize(),
-    lambda gpu: gpu.item(),
-    lambda gpu: torch.zeros(2).copy_(gpu.device_tensor(2)),
-    lambda gpu: FakeGenericStream(gpu.current).synchronize(),
-    lambda gpu: FakeGenericStream(gpu.current).record_event().synchronize(),
-]
-NO_ENDS: list[Callable[[FakeGpu], object]] = [
-    *(value for name, value in list(globals().items()) if name.startswith("no_end_by_")),
-    lambda _: None,
-    lambda gpu: gpu.stream().synchronize(),
-    lambda gpu: torch.zeros(2).copy_(gpu.device_tensor(2), non_blocking=True),
-    lambda gpu: FakeGenericStream(gpu.current, "cpu").synchronize(),
-]
+def too_early(gpu: FakeGpu) -> None:
+    assert not record(gpu.cuda.Event()).query()
+    assert not gpu.current.query()
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_what_makes_sure_that_a_copy_has_ended(gpu: FakeGpu, end: Callable[[FakeGpu], object]) -> None:
+End = Callable[[FakeGpu], object]
+ENDS: dict[str, End] = {
+    "an event": lambda gpu: record(gpu.cuda.Event()).synchronize(),
+    "a generic event": lambda gpu: record(gpu.generic.Event()).synchronize(),
+    "an event that is over": lambda gpu: is_over(gpu, record(gpu.cuda.Event())),
+    "a generic event that is over": lambda gpu: is_over(gpu, record(gpu.generic.Event(), gpu.current)),
+    "a stream that is over": lambda gpu: is_over(gpu, gpu.current),
+    "a barrier": lambda _: barrier(),
+    "a chain": chain,
+    "a chain of generic streams": chain_of_generic_streams,
+    "the time between events": time_between,
+    "the device": lambda gpu: gpu.synchronize(),
+    "its stream": lambda gpu: gpu.current.synchronize(),
+    "an item": lambda gpu: gpu.item(),
+    "a blocking copy": lambda gpu: torch.zeros(2).copy_(gpu.device_tensor(2)),
+    "its generic stream": lambda gpu: FakeGenericStream(gpu.current).synchronize(),
+    "an event of its generic stream": lambda gpu: FakeGenericStream(gpu.current).record_event().synchronize(),
+}
+NO_ENDS: dict[str, End] = {
+    "an event of the host": lambda gpu: record(gpu.generic.Event("cpu"), gpu.current).synchronize(),
+    "a generic event recorded before": event_recorded_before,
+    "an asynchronous barrier": lambda _: barrier(async_op=True),
+    "a stream that says no": too_early,
+    "an event on another stream": lambda gpu: record(gpu.cuda.Event(), gpu.stream()).synchronize(),
+    "an item on another stream": item_on_another_stream,
+    "a chain the other way": chain_the_other_way,
+    "an event never recorded": event_never_recorded,
+    "nothing": lambda _: None,
+    "another stream": lambda gpu: gpu.stream().synchronize(),
+    "another copy": lambda gpu: torch.zeros(2).copy_(gpu.device_tensor(2), non_blocking=True),
+    "a generic stream of the host": lambda gpu: FakeGenericStream(gpu.current, "cpu").synchronize(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_what_makes_sure_that_a_copy_has_ended(gpu: FakeGpu, end: End) -> None:
     result, host = gpu.device_tensor(4), torch.zeros(4)
     with Guard("raise", gpu=gpu):
         host.copy_(result, non_blocking=True)
@@ -520,8 +483,8 @@ def test_what_makes_sure_that_a_copy_has_ended(gpu: FakeGpu, end: Callable[[Fake
         host.mean()
 
 
-@pytest.mark.parametrize("end", NO_ENDS)
-def test_what_does_not(gpu: FakeGpu, end: Callable[[FakeGpu], object]) -> None:
+@pytest.mark.parametrize("end", NO_ENDS.values(), ids=NO_ENDS)
+def test_what_does_not(gpu: FakeGpu, end: End) -> None:
     result, host = gpu.device_tensor(4), torch.zeros(4)
     with Guard("collect", gpu=gpu) as guard:
         host.copy_(result, non_blocking=True)

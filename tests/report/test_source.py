@@ -116,19 +116,10 @@ def test_a_file_changed_since_is_named_and_not_quoted(here: Path) -> None:
     assert quoted(5).text == "train.py was changed after the recording, so it is not quoted."
 
 
-def test_what_is_not_at_hand_too_large_or_not_wanted_is_not_quoted(here: Path) -> None:
+def test_what_is_not_at_hand_or_not_wanted_is_not_quoted(here: Path) -> None:
     assert quoted(5, code=Code(quotes=False)).tags == []
-    (here / "train.py").write_text(PROGRAM + "#" * 1_000_000)
-    os.utime("train.py", (RECORDED, RECORDED))
-    assert quoted(5).tags == []
     (here / "train.py").unlink()
     assert quoted(5).tags == []
-
-
-def test_only_python_is_read(here: Path) -> None:
-    (here / "secrets.env").write_text("KEY=1\n")
-    os.utime("secrets.env", (RECORDED, RECORDED))
-    assert Quoting(Sources("trace.json")).quoted(Place("secrets.env", 1, "<module>")) == ""
 
 
 def test_a_place_is_a_link_only_if_there_is_an_editor_and_the_file(here: Path) -> None:

@@ -18,16 +18,6 @@ def sites_of(builder: TraceBuilder, folder: Path) -> tuple[WaitSite, ...]:
     return measure(read_trace(builder.write(folder / "trace.json"))).sites
 
 
-def test_waits_of_one_line_stand_together_the_costliest_line_first(tmp_path: Path) -> None:
-    gathered = group_waits(sites_of(detector(), tmp_path))
-    assert [(str(group.at), len(group.sites)) for group in gathered] == [
-        ("train.py:30", 6),  # idle for six times 140 µs
-        ("train.py:60", 1),  # 320 µs
-        ("train.py:32", 1),  # 140 µs
-    ]
-    assert [group.cause for group in gathered] == ["3 causes", "`nonzero()`", "`.item()`"]
-
-
 def test_by_library_each_function_stands_with_all_that_call_it(tmp_path: Path) -> None:
     gathered = group_waits(sites_of(detector(), tmp_path), LIBRARY)
     nms = next(group for group in gathered if group.at.function == "batched_nms")

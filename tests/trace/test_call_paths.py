@@ -38,32 +38,27 @@ PATH = (
 )
 
 
-def test_the_path_leads_from_the_users_line_to_the_innermost_frame_outside_of_torch() -> None:
-    assert call_path(DETECTOR, USER, certain=True) == CallPath(LOSS, PATH)
-
-
-def test_a_wait_that_the_user_calls_has_no_library() -> None:
-    for stack in ((), ("train.py:30:main",), ("torch/_tensor.py:100:tolist", "train.py:30:main")):
-        assert call_path(stack, USER, certain=True) == CallPath()
-
-
-def test_frames_around_the_users_line_are_no_library() -> None:
-    stack = ("train.py:30:main", "lightning/pytorch/loops/optimization.py:9:run", "train.py:80:<module>")
-    assert call_path(stack, USER, certain=True) == CallPath()
-
-
-def test_where_functions_begin_is_no_line_of_a_library() -> None:
-    library, path = call_path(DETECTOR, Place("train.py", None, "main"), certain=False)
-    assert library == LOSS._replace(line=None)
-    assert path == PATH  # as in the stack
-
-
-def test_a_stack_that_was_cut_tells_the_path_as_far_as_it_reaches() -> None:
-    assert call_path(DETECTOR[:3], USER, certain=True) == CallPath(LOSS, (PATH[0], *PATH[2:]))
-
-
-def test_without_a_place_of_the_user_the_path_has_the_frames_of_libraries() -> None:
-    assert call_path(DETECTOR[:-2], Place(), certain=True) == CallPath(LOSS, PATH[1:])
+@pytest.mark.parametrize(
+    ("stack", "place", "expected"),
+    [
+        (DETECTOR, USER, CallPath(LOSS, PATH)),
+        (DETECTOR, USER._replace(line=None), CallPath(LOSS._replace(line=None), PATH)),  # where functions begin
+        (DETECTOR[:3], USER, CallPath(LOSS, (PATH[0], *PATH[2:]))),  # cut
+        (DETECTOR[:-2], Place(), CallPath(LOSS, PATH[1:])),  # without a place of the user
+        ((), USER, CallPath()),
+        (("train.py:30:main",), USER, CallPath()),
+        (("torch/_tensor.py:100:tolist", "train.py:30:main"), USER, CallPath()),
+        (
+            ("train.py:30:main", "lightning/pytorch/loops/optimization.py:9:run", "train.py:80:<module>"),
+            USER,
+            CallPath(),
+        ),
+    ],
+)
+def test_the_path_leads_from_the_users_line_to_the_innermost_frame_outside_of_torch(
+    stack: tuple[str, ...], place: Place, expected: CallPath
+) -> None:
+    assert call_path(stack, place, certain=place.line is not None or not place.file) == expected
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,6 @@ def test_a_lambda_on_a_line_without_one_spoils_it(program: Path) -> None:
     assert place(builder, program) == ("train.py", None, "train")
 
 
-@pytest.mark.parametrize("source", ["", "def train(", "\0", "print 'old'"])
-def test_a_source_that_is_no_python_gives_no_line(program: Path, source: str) -> None:
-    (program / "train.py").write_text(source)
-    assert place(called_from("train.py(3): train", ITEM), program) == ("train.py", None, "train")
-
-
 def in_backward(*functions: str, start: float = 100, end: float = 200) -> TraceBuilder:
     """A wait of the autograd thread from 105 to 125 µs, while or not while the main thread is in some functions."""
     builder = TraceBuilder()

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from recordings import CORPUS, OF_OTHERS, WORKLOADS, each_recording, trace_of
 
-from pinprof.errors import TraceError
-from pinprof.trace import read_trace
 from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE
 
 NO_TRACES = sorted(CORPUS.glob("not_a_trace_*.json.gz"))
@@ -47,21 +45,10 @@ def in_ns(microseconds: Any) -> int:
     return int((Decimal(microseconds) * 1000).to_integral_value(ROUND_HALF_UP))
 
 
-def test_there_are_recordings() -> None:
-    assert len(WORKLOADS) >= 20
-
-
 @with_the_corpus
 def test_the_corpus_is_whole() -> None:
     assert len(OF_OTHERS) == 15
     assert len(NO_TRACES) == 2
-
-
-@with_the_corpus
-@pytest.mark.parametrize(("kind", "reason"), [("execution_graph", "execution graph"), ("memory_timeline", "timeline")])
-def test_what_is_no_trace_is_refused_by_its_name(kind: str, reason: str) -> None:
-    with pytest.raises(TraceError, match=rf"not_a_trace_{kind}\.json\.gz: is JSON but no trace .*{reason}"):
-        read_trace(CORPUS / f"not_a_trace_{kind}.json.gz")
 
 
 @every_trace

@@ -188,15 +188,6 @@ def test_a_row_lies_in_the_innermost_range(outer: list[Range], inner: list[Range
 # ---------------------------------------------------------------- launches
 
 
-def test_a_graph_launch_has_many_activities() -> None:
-    assert launches(calls_of([0, 10], [1, 2]), kernels_of([20, 30, 40, 50], [2, 2, 1, 2])).tolist() == [1, 1, 0, 1]
-
-
-def test_of_several_calls_with_one_correlation_the_last_before_the_activity_launched_it() -> None:
-    calls = calls_of([0, 100, 200, 300], [7, 7, 5, 7])
-    assert launches(calls, kernels_of([50, 100, 250, 350], [7, 7, 7, 7])).tolist() == [0, 1, 1, 3]
-
-
 def test_many_calls_with_one_correlation_take_no_longer_than_others() -> None:
     count = 100_000  # took minutes: each activity went back call by call
     starts, correlations = list(range(0, 10 * count, 10)), [7] * count
@@ -214,26 +205,6 @@ def test_of_several_calls_with_one_correlation_that_of_the_devices_own_thread_la
     assert launches(calls, gpu).tolist() == [0, 1, 2, 3]
     alone = replace(gpu, device=np.array([0, 0, 0, 0], np.int32))
     assert launches(calls, alone).tolist() == [0, 1, 3, 3]  # both launch to it: time decides
-
-
-def test_a_kernel_that_starts_before_its_launch_is_linked_all_the_same() -> None:
-    calls = calls_of([100, 200], [1, 2])
-    assert launches(calls, kernels_of([99, 198], [1, 2])).tolist() == [0, 1]
-
-
-def test_before_all_calls_with_its_correlation_an_activity_belongs_to_the_first() -> None:
-    assert launches(calls_of([100, 200, 300], [4, 4, 4]), kernels_of([50], [4])).tolist() == [0]
-
-
-@pytest.mark.parametrize("correlation", [0, -1, -5])
-def test_correlations_that_mean_none_link_nothing(correlation: int) -> None:
-    assert launches(calls_of([0, 1], [correlation, 3]), kernels_of([9, 9], [correlation, 3])).tolist() == [NONE, 1]
-
-
-def test_an_activity_without_launch_in_the_trace_has_none() -> None:
-    assert launches(calls_of([0, 1], [2, 9]), kernels_of([5, 5, 5], [1, 5, 10])).tolist() == [NONE] * 3
-    assert launches(calls_of([], []), kernels_of([5], [1])).tolist() == [NONE]
-    assert launches(calls_of([1], [1]), kernels_of([], [])).tolist() == []
 
 
 @given(

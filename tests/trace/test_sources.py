@@ -44,15 +44,13 @@ def text(traces: Path, file: str) -> str | None:
 
 
 @pytest.mark.parametrize("file", ["train.py", "mypackage/models/net.py"])
-def test_a_file_is_found_from_the_working_directory(here: Path, traces: Path, file: str) -> None:
-    written(here / file, "here")
-    assert text(traces, file) == "here"
-
-
-@pytest.mark.parametrize("file", ["train.py", "mypackage/models/net.py"])
-def test_a_file_is_found_from_the_folder_of_the_trace(here: Path, traces: Path, file: str) -> None:
+def test_a_file_is_found_from_the_folder_of_the_trace_and_first_from_the_working_directory(
+    here: Path, traces: Path, file: str
+) -> None:
     written(traces / file, "there")
     assert text(traces, file) == "there"
+    written(here / file, "here")
+    assert text(traces, file) == "here"
 
 
 @pytest.mark.parametrize("top", ["", "src"])
@@ -62,12 +60,6 @@ def test_a_package_is_found_from_the_top_of_the_project_too(here: Path, traces: 
     written(tmp_path / top / "train.py", "another program")
     assert text(traces, "mypackage/net.py") == "above"
     assert text(traces, "train.py") is None, "a script without a package may be another one"
-
-
-def test_the_working_directory_comes_first(here: Path, traces: Path) -> None:
-    written(here / "train.py", "here")
-    written(traces / "train.py", "there")
-    assert text(traces, "train.py") == "here"
 
 
 def test_an_edited_file_in_the_working_directory_gives_way_to_one_that_was_not(here: Path, traces: Path) -> None:
@@ -111,13 +103,6 @@ def test_what_is_no_file_is_none_and_not_waited_for(here: Path, traces: Path, ma
     make(here / "train.py")
     if (here / "train.py").exists():
         os.utime(here / "train.py", (RECORDED, RECORDED))
-    assert text(traces, "train.py") is None
-
-
-@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"\x80abc", b"\xc3("])
-def test_what_is_no_text_is_none(here: Path, traces: Path, data: bytes) -> None:
-    written(here / "train.py", "").write_bytes(data)
-    os.utime(here / "train.py", (RECORDED, RECORDED))
     assert text(traces, "train.py") is None
 
 
@@ -169,10 +154,15 @@ def test_a_file_is_read_once(here: Path, traces: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "expected"),
-    [(b"a\r\nb\n", "a\nb\n"), (b"\xef\xbb\xbfx = 1\n", "x = 1\n")],
-    ids=["ends of lines", "a mark of UTF-8"],
+    [
+        (b"a\r\nb\n", "a\nb\n"),
+        (b"\xef\xbb\xbfx = 1\n", "x = 1\n"),
+        *((data, None) for data in (b"\xff\xfe\x00", b"\x80abc", b"\xc3(")),
+    ],
 )
-def test_the_text_is_the_same_whatever_wrote_it(here: Path, traces: Path, data: bytes, expected: str) -> None:
+def test_the_text_is_the_same_whatever_wrote_it_and_none_where_it_is_no_text(
+    here: Path, traces: Path, data: bytes, expected: str | None
+) -> None:
     written(here / "train.py", "").write_bytes(data)
     os.utime(here / "train.py", (RECORDED, RECORDED))
     assert text(traces, "train.py") == expected

@@ -92,11 +92,14 @@ def test_marks_without_any_launch_are_steps_of_the_host(builder: TraceBuilder) -
     assert trace.steps.on_host
 
 
-def test_marks_of_another_thread_are_left_out(builder: TraceBuilder) -> None:
+def test_marks_of_another_thread_are_left_out_and_come_before_those_of_a_server(builder: TraceBuilder) -> None:
+    serve(builder, ["step[DECODE bs=16]"] * 3)
     for number in range(3):
         builder.step(number, number * STEP_US, STEP_US)
     builder.on_thread(555, "user_annotation", "ProfilerStep#1", 300, 2000)
-    assert ranges(builder.read()) == [(0, 1000), (1000, 2000), (2000, 3000)]
+    trace = builder.read()
+    assert trace.steps.source == "profiler_step"
+    assert ranges(trace) == [(0, 1000), (1000, 2000), (2000, 3000)]
 
 
 def test_marks_on_the_gpu_are_none(builder: TraceBuilder) -> None:
@@ -160,18 +163,17 @@ def test_sglang_makes_marks_of_vllms_name(builder: TraceBuilder, own: str) -> No
     assert is_serving(steps)
 
 
-def test_what_a_server_captures_at_its_start_is_no_step(builder: TraceBuilder) -> None:
-    builder.event("user_annotation", "capture_8192_PIECEWISE", 0, 10 * STEP_US)
+@pytest.mark.parametrize(
+    ("around", "name", "kernels"),
+    [("capture_8192_PIECEWISE", "some code", 9), ("start", "## Call CompiledFxGraph fb3en3pm ##", 2)],
+)
+def test_neither_what_a_server_captures_at_its_start_nor_compiled_code_is_a_step(
+    builder: TraceBuilder, around: str, name: str, kernels: int
+) -> None:
+    builder.event("user_annotation", around, 0, 10 * STEP_US)
     for number in range(8):
-        builder.event("user_annotation", "some code", number * STEP_US, 400)
-        launch(builder, number * STEP_US + 5, NAMES)
-    assert builder.read().steps.source == "whole_trace"
-
-
-def test_compiled_code_is_no_mark_of_a_step(builder: TraceBuilder) -> None:
-    for number in range(8):
-        builder.event("user_annotation", "## Call CompiledFxGraph fb3en3pm ##", number * STEP_US, 400)
-        launch(builder, number * STEP_US + 5, NAMES[:2])
+        builder.event("user_annotation", name, number * STEP_US, 400)
+        launch(builder, number * STEP_US + 5, NAMES[:kernels])
     assert builder.read().steps.source == "whole_trace"
 
 
@@ -203,13 +205,6 @@ def test_a_servers_marks_of_another_thread_are_left_out(builder: TraceBuilder) -
     serve(builder, ["scheduler.run_batch"] * 3)
     builder.on_thread(555, "user_annotation", "scheduler.run_batch", 300, 2000)
     assert ranges(builder.read()) == [(0, 1000), (1000, 2000), (2000, 2400)]
-
-
-def test_the_profilers_marks_come_before_those_of_a_server(builder: TraceBuilder) -> None:
-    serve(builder, ["step[DECODE bs=16]"] * 3)
-    for number in range(3):
-        builder.step(number, number * STEP_US, STEP_US)
-    assert builder.read().steps.source == "profiler_step"
 
 
 @pytest.mark.parametrize("name", ["step", "step[3]", "forward", "execute", "run_batch", "execute_context"])
@@ -316,14 +311,11 @@ def test_a_loop_of_few_kernels_is_no_step_nor_are_several_of_its_rounds(builder:
     assert builder.read().steps.source == "whole_trace"
 
 
-def test_a_sequence_that_repeats_once_is_no_evidence(builder: TraceBuilder) -> None:
-    for number in range(2):
-        launch(builder, number * STEP_US, NAMES)
-    assert builder.read().steps.source == "whole_trace"
-
-
-def test_kernels_in_no_order_are_no_steps(builder: TraceBuilder) -> None:
-    launch(builder, 0, random.Random(5).choices(NAMES, k=200))
+@pytest.mark.parametrize("names", [NAMES * 2, random.Random(5).choices(NAMES, k=200)])
+def test_a_sequence_that_repeats_once_and_kernels_in_no_order_are_no_steps(
+    builder: TraceBuilder, names: list[str]
+) -> None:
+    launch(builder, 0, names)
     assert builder.read().steps.source == "whole_trace"
 
 

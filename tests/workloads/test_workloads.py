@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from pinprof.workloads.catalogue import WORKLOADS, UnknownWorkloadError, Workload, workload
+from pinprof.workloads import WORKLOADS, UnknownWorkloadError, Workload, workload
 
 SMALL = 1 / 64
 

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyses.syncs import CAUSES
+from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
-from pinprof.bench.catalogue import verdicts
+from pinprof.bench.bandwidth import CASES
 from pinprof.bench.experiment import Experiment
-from pinprof.bench.figures import amount, by_size, shown, spread
-from pinprof.bench.results import Bar, Bench, Figure, Picture, Result
+from pinprof.bench.judge import by_size
+from pinprof.bench.results import Bar, Bench, Measured, Picture, Result, amount, shown, spread
 from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
 from pinprof.pci_express import Link
 from pinprof.report.bench.view import (
@@ -55,10 +56,10 @@ PUBLISHED = Key("published, on another machine", SLATE, symbol="diamond")
 OF_LINES = 16
 """The factor between labelled sizes."""
 BENCHED = {
-    "HtoD pageable": Key("HtoD pageable", VERMILLION, "x"),
-    "HtoD pinned": Key("HtoD pinned", ORANGE, "circle"),
-    "DtoH pageable": Key("DtoH pageable", PURPLE, "x-open"),
-    "DtoH pinned": Key("DtoH pinned", GREEN, "circle-open"),
+    case: Key(case.name, colour, symbol)
+    for case, colour, symbol in zip(
+        CASES, (VERMILLION, ORANGE, PURPLE, GREEN), ("x", "circle", "x-open", "circle-open"), strict=False
+    )
 }
 """Rates that the bench measures at many sizes."""
 HOST, STALLS = "host", "stalls"
@@ -130,7 +131,7 @@ def _charts(bench: Bench, experiment: Experiment, result: Result) -> Iterator[Ch
     times = times_chart(result.figures, published)
     if times:
         yield times
-    rates = bandwidth_chart(result, bench.machine.link)
+    rates = bandwidth_chart(bench) if result.number == CASES[0].number else None
     if rates:
         yield rates
     end = max((bar.end_ms for picture in result.pictures for bar in picture.bars), default=0.0)
@@ -138,7 +139,7 @@ def _charts(bench: Bench, experiment: Experiment, result: Result) -> Iterator[Ch
         yield picture_chart(picture, 1.02 * end)
 
 
-def times_chart(figures: Sequence[Figure], published: dict[str, float]) -> Chart | None:
+def times_chart(figures: Sequence[Measured], published: dict[str, float]) -> Chart | None:
     """Return a chart of times, each with its spread and the published one; None if there are fewer than two."""
     times = [figure for figure in figures if figure.unit == "ms" and figure.size is None]
     if len(times) < 2:  # noqa: PLR2004
@@ -168,7 +169,7 @@ def _memory(name: str) -> Key:
     return PAGEABLE if "pageable" in name else PINNED if "pinned" in name else OTHER
 
 
-def _time_bars(times: Sequence[Figure], places: Sequence[int], key: Key) -> dict[str, Any]:
+def _time_bars(times: Sequence[Measured], places: Sequence[int], key: Key) -> dict[str, Any]:
     figures = [times[number] for number in places]
     error = {
         "type": "data",
@@ -223,9 +224,10 @@ def _kind_of_bar(bar: Bar) -> int:
     return CALL if bar.row == HOST else STREAM_KINDS.get(bar.name, KERNEL_KIND)
 
 
-def bandwidth_chart(result: Result, link: Link | None) -> Chart | None:
+def bandwidth_chart(bench: Bench) -> Chart | None:
     """Return a chart of the rates that the bench measured, with those of the link; None if there are none."""
-    lines = {key: figures for name, key in BENCHED.items() if (figures := by_size(result, name))}
+    link = bench.machine.link
+    lines = {key: figures for case, key in BENCHED.items() if (figures := by_size(bench, case))}
     if not lines:
         return None
     figures = [figure for line in lines.values() for figure in line]
@@ -251,7 +253,7 @@ def _link_lines(link: Link | None) -> dict[str, Any]:
     return {part: theory[part] + usual[part] for part in theory}
 
 
-def _rates_line(key: Key, figures: Sequence[Figure]) -> dict[str, Any]:
+def _rates_line(key: Key, figures: Sequence[Measured]) -> dict[str, Any]:
     x, y = [figure.size for figure in figures], [round(figure.median, 4) for figure in figures]
     hover = [f"{key.label}, {size(figure.size or 0)}: {shown(figure)}; {spread(figure)}" for figure in figures]
     line = {"color": key.colour, "width": 2, "dash": "dot" if key.symbol.startswith("x") else "solid"}

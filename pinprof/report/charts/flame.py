@@ -299,13 +299,11 @@ def fragment(graph: FlameGraph) -> Markup:
 
 
 def _content(graph: FlameGraph) -> dict[str, Any]:
-    frames = {box.frame: 0 for box in graph.boxes}
-    numbers = {frame: number for number, frame in enumerate(frames)}
-    kinds = {frame.kind: 0 for frame in frames}
-    codes = {kind: number for number, kind in enumerate(kinds)}
+    numbers = {frame: number for number, frame in enumerate(dict.fromkeys(box.frame for box in graph.boxes))}
+    codes = {kind: number for number, kind in enumerate(dict.fromkeys(frame.kind for frame in numbers))}
     return {
-        "frames": [[frame.name, frame.place, codes[frame.kind]] for frame in frames],
-        "kinds": [[kind.label, kind.colour, hues.ink(kind.colour)] for kind in kinds],
+        "frames": [[frame.name, frame.place, codes[frame.kind]] for frame in numbers],
+        "kinds": [[kind.label, kind.colour, hues.ink(kind.colour)] for kind in codes],
         "measures": [measure._asdict() for measure in graph.measures],
         "frame": [numbers[box.frame] for box in graph.boxes],
         "parent": [box.parent for box in graph.boxes],

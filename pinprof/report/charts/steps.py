@@ -87,7 +87,7 @@ def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Char
         lengths_ns = measure_steps(trace).host_lengths_ns
         parts = parts and next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == parts.device), None)
     lines = []
-    host, numbered = _host_steps(trace, len(lengths_ns)), shown_numbers(trace)
+    host, numbered = timed(trace.steps)[: len(lengths_ns)], shown_numbers(trace)
     if trace.steps.on_host and len(host):
         lines.append((HOST, numbered[host], lengths_ns))
     if parts is not None and len(parts.step) > 1:
@@ -117,11 +117,6 @@ def outliers(lengths: Int64s) -> Bools:
         return np.zeros(len(lengths), bool)
     away = np.abs(lengths - np.median(lengths))
     return np.asarray((away > UNLIKE * np.median(lengths)) & (away > DEVIATIONS * np.median(away)))
-
-
-def _host_steps(trace: Trace, count: int) -> Int64s:
-    """Return the `count` steps of `host_lengths_ns`: complete ones that another step follows, or the only one."""
-    return timed(trace.steps)[:count]
 
 
 def _line_chart(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, Any]:

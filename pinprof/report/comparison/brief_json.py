@@ -82,18 +82,15 @@ def _document(comparison: Comparison, document: whole.Compare, room: int) -> Com
     of_step = [index for index, figure in enumerate(document.figures) if not index or figure.within_noise is False]
     waits, copies = differing(comparison.waits), differing(comparison.copies)
     findings = differing(comparison.findings)
-    return CompareBrief(
+    return filled(
+        CompareBrief,
+        document,
         before=filled(whole.BriefSide, document.before, path=cut(document.before.path, LONGEST)),
         after=filled(whole.BriefSide, document.after, path=cut(document.after.path, LONGEST)),
-        verdict=document.verdict,
         sentence=cut(document.sentence, LONGEST),
-        same_program=document.same_program,
         figures=[filled(BriefStepFigure, document.figures[index], id=f"/figures/{index}") for index in of_step[:room]],
         waits=[_brief_wait(index, document.waits[index]) for index in waits[:room]],
-        copies=[
-            filled(BriefCopies, copy, id=f"/copies/{index}", time_ms=filled(whole.BriefFigure, copy.time_ms))
-            for index, copy in ((index, document.copies[index]) for index in copies[:room])
-        ],
+        copies=[filled(BriefCopies, document.copies[index], id=f"/copies/{index}") for index in copies[:room]],
         findings=[_brief_finding(index, document.findings[index]) for index in findings[:room]],
         more_changes=sum(max(len(indices) - room, 0) for indices in (of_step, waits, copies, findings)),
         cannot_tell=[cut(sentence, LONGEST) for sentence in _not_known(comparison)][:room],
@@ -101,14 +98,12 @@ def _document(comparison: Comparison, document: whole.Compare, room: int) -> Com
 
 
 def _brief_wait(index: int, wait: whole.WaitChangeJson) -> BriefWait:
-    stall = filled(whole.BriefFigure, wait.stall_ms)
-    return filled(BriefWait, wait, id=f"/waits/{index}", **_place_fields(wait), stall_ms=stall)
+    return filled(BriefWait, wait, id=f"/waits/{index}", **_place_fields(wait))
 
 
 def _brief_finding(index: int, finding: whole.FindingChangeJson) -> BriefFindingChange:
-    title, saving = cut(finding.title, LONGEST), filled(whole.BriefFigure, finding.saving_ms)
-    at = _place_fields(finding)
-    return filled(BriefFindingChange, finding, id=f"/findings/{index}", title=title, **at, saving_ms=saving)
+    title, at = cut(finding.title, LONGEST), _place_fields(finding)
+    return filled(BriefFindingChange, finding, id=f"/findings/{index}", title=title, **at)
 
 
 def _place_fields(change: whole.WaitChangeJson | whole.FindingChangeJson) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from pinprof.documents.fields import (
     ThreadRole,
     WaitCause,
     WaitVerdict,
-    library,
 )
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.words import verdict
@@ -184,9 +183,7 @@ def compared(comparison: Comparison) -> Compare:
         after=_side(comparison.after),
         sentence=verdict(comparison),
         same_program=comparison.is_same_program,
-        figures=[
-            filled(StepFigure, _figure(figure), name=figure.name, device=figure.device) for figure in comparison.figures
-        ],
+        figures=[filled(StepFigure, _figure(figure), figure) for figure in comparison.figures],
         waits=[_wait_change(change) for change in comparison.waits],
         waits_reason=comparison.reasons.get("waits"),
         copies=[_copy_change(change) for change in comparison.copies],
@@ -201,7 +198,6 @@ def _side(profile: Profile) -> SideJson:
         SideJson,
         profile.info,
         path=profile.path,
-        devices=[filled(DeviceJson, device) for device in profile.info.devices],
         steps=profile.steps.count,
         step_source=profile.estimate.source,
         bound=profile.bound,
@@ -239,13 +235,7 @@ def _range(unit: str, value: Value) -> list[float] | None:
 
 
 def _wait_change(change: changes.WaitChange) -> WaitChangeJson:
-    before, after = (
-        [filled(WaitSiteJson, site, library=library(site.library)) for site in sites]
-        for sites in (change.before, change.after)
-    )
-    return filled(
-        WaitChangeJson, change.members[0], change=change.status, before=before, after=after, **_figures(change.figures)
-    )
+    return filled(WaitChangeJson, change.members[0], change, change=change.status, **_figures(change.figures))
 
 
 def _copy_change(change: changes.CopyChange) -> CopyChangeJson:

@@ -18,7 +18,7 @@ from pinprof.report.comparison.view import DISTRUST_BOTH, events, summary
 from pinprof.report.comparison.words import ARROW, amount, before_to_after, step_of, verdict
 from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.page import report_page, top
-from pinprof.report.timeline import SharedTimeline, Zero, fragment, framed, kinds
+from pinprof.report.timeline import SharedTimeline, fragment, framed, kinds
 from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.kinds import short
 from pinprof.report.timeline.lane import CHANGES, Lane, levels
@@ -98,11 +98,11 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
         view = typical_step(analysis.trace)
         per = "per step in the trace" if profile.steps.whole == "step" else "in the whole trace"
         step = "" if length is None else f", {duration(length)} {per}"
-        shared = SharedTimeline("comparison", side, f"{side.capitalize()}: {PurePath(profile.path).name}{step}")
+        title = f"{side.capitalize()}: {PurePath(profile.path).name}{step}"
         more = changed_lanes(comparison, sides, number)
-        most = MAX_EVENTS // len(sides)
-        zero = Zero(view.start_ns, "the compared step of each")
-        timelines.append(fragment(analysis, most, shared=shared, first_ns=first, view=view, more=more, zero=zero))
+        since = "the compared step of each"
+        shared = SharedTimeline("comparison", side, title, first, view, view.start_ns, since, more)
+        timelines.append(fragment(analysis, MAX_EVENTS // len(sides), shared=shared))
     yield framed(lines(timelines))
 
 

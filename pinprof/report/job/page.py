@@ -37,7 +37,7 @@ from pinprof.report.job.view import (
 )
 from pinprof.report.page import report_page, top
 from pinprof.report.source import PLAIN, Code
-from pinprof.report.timeline import SharedTimeline, Zero, fragment, framed
+from pinprof.report.timeline import SharedTimeline, fragment, framed
 from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.steps import choose_window, step_names
 from pinprof.report.trace.page import section
@@ -198,19 +198,19 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
         return Markup()
     rows = {row.rank: row for row in ranks.rows}
     shown = analyses[ranks.shown_rank]
-    window = choose_window(shown.trace)
+    window, clock = choose_window(shown.trace), _clock_ns(shown, rows[ranks.shown_rank])
     first = (-MARGIN * window.span_ns, (1 + MARGIN) * window.span_ns)
     aligned = clocks_line(ranks) is not None
     named = dict(enumerate(step_names(shown.trace))).get(window.first, "the trace")
-    since = f"{named} of rank {ranks.shown_rank}"
+    of_shown = f"{named} of rank {ranks.shown_rank}"
     most = MAX_EVENTS // (len(analyses) + 1)  # the report on the shown rank has one, too
     drawn = []
     for rank, analysis in analyses.items():
-        ahead = _clock_ns(analysis, rows[rank]) - _clock_ns(shown, rows[ranks.shown_rank])
-        zero = Zero(window.start_ns - ahead, since) if aligned else None
+        view, ahead = choose_window(analysis.trace), _clock_ns(analysis, rows[rank]) - clock
+        zero_ns, since = (window.start_ns - ahead, of_shown) if aligned else (view.start_ns, "")
         title = f"Rank {rank}" + (", which holds up the others" if rank == ranks.slowest_rank else "")
-        shared = SharedTimeline("ranks", f"rank {rank}", title)
-        drawn.append((rank, fragment(analysis, most, shared=shared, first_ns=first, zero=zero)))
+        shared = SharedTimeline("ranks", f"rank {rank}", title, first, view, zero_ns, since)
+        drawn.append((rank, fragment(analysis, most, shared=shared)))
     button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
     region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
     buttons = (button.format(rank, "true" if index < SHOWN_FIRST else "false") for index, (rank, _) in enumerate(drawn))

@@ -16,7 +16,6 @@ from pinprof.report.tables import gpu, host
 from pinprof.report.tables.grid import Grid
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.words import not_shown, printable
-from pinprof.trace.lines import Place
 
 TABLES = (host.ops, gpu.kernels, gpu.copies, host.waits, gpu.collectives)
 LEVEL = 6
@@ -83,6 +82,7 @@ def _grid(grid: Grid, zero_ns: int, quoting: Quoting) -> dict[str, Any]:
     if "starts" in events:
         events["starts"] = [[start - zero_ns for start in starts] for starts in events["starts"]]
     start, end = ((times - zero_ns).tolist() for times in grid.longest_ns)
+    links = [quoting.link(place) for place in grid.places]  # empty where an editor or a file is not known
     return {
         "name": grid.name,
         "title": grid.title,
@@ -94,13 +94,7 @@ def _grid(grid: Grid, zero_ns: int, quoting: Quoting) -> dict[str, Any]:
         "source": grid.source,
         "seen": events,
         "longest": [start, end],
-        "links": _links(grid.places, quoting),
+        "links": links if any(links) else [],
         "stacks": [[list(map(printable, stack))] if stack else [] for stack in grid.stacks],
         "together": grid.together,
     }
-
-
-def _links(places: list[Place], quoting: Quoting) -> list[str]:
-    """Return the addresses of the places in the editor, if there is one; a place without its file has an empty one."""
-    links = [quoting.link(place) for place in places]
-    return links if any(links) else []

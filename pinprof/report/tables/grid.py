@@ -104,28 +104,24 @@ class EventGroups:
     def __len__(self) -> int:
         return len(self.first)
 
-    def sums(self, values: np.ndarray | None = None) -> Scopes:
-        """Return the sums of values, by default of times."""
-        return self._of_scopes(self.time_ns if values is None else values)
-
-    @property
-    def count(self) -> Scopes:
-        """The number of events of each group."""
-        return self._of_scopes(np.ones(len(self.which), np.int64))
-
-    @property
-    def most(self) -> Scopes:
-        """The longest event of each group."""
-        inside, whole = np.zeros((2, len(self) + 1), np.int64)
-        which = np.minimum(self.which, len(self))
-        np.maximum.at(inside, which[self.inside], self.time_ns[self.inside])
-        np.maximum.at(whole, which, self.time_ns)
-        return inside[: len(self)].tolist(), whole[: len(self)].tolist()
+    def sums(self, values: np.ndarray) -> Scopes:
+        """Return the sums of the values of the events of each group."""
+        size = len(self) + 1
+        sums = (np.bincount(self.which[rows], values[rows], minlength=size) for rows in (self.inside, slice(None)))
+        inside, whole = (scope[: len(self)].astype(np.int64).tolist() for scope in sums)
+        return inside, whole
 
     @property
     def timed(self) -> dict[str, Scopes]:
-        """The figures of `timed()`."""
-        return {"count": self.count, "total": self.sums(), "most": self.most}
+        """The figures of `timed()`: how many events each group has, their time, and that of the longest."""
+        inside, whole = np.zeros((2, len(self) + 1), np.int64)
+        np.maximum.at(inside, self.which[self.inside], self.time_ns[self.inside])
+        np.maximum.at(whole, self.which, self.time_ns)
+        return {
+            "count": self.sums(np.ones(len(self.which), np.int64)),
+            "total": self.sums(self.time_ns),
+            "most": (inside[: len(self)].tolist(), whole[: len(self)].tolist()),
+        }
 
     @cached_property
     def longest(self) -> Int64s:
@@ -139,13 +135,6 @@ class EventGroups:
         """The groups as rows of names, to find the leading value of each."""
         total = np.bincount(self.which, self.time_ns, minlength=len(self))[: len(self)].astype(np.int64)
         return NamedRows(np.arange(len(self)), self.which, np.zeros(0, np.int64), total, MOST_ROWS)
-
-    def _of_scopes(self, values: np.ndarray) -> Scopes:
-        size = len(self) + 1
-        which = np.minimum(self.which, len(self))
-        sums = (np.bincount(which[rows], values[rows], minlength=size) for rows in (self.inside, slice(None)))
-        inside, whole = (scope[: len(self)].astype(np.int64).tolist() for scope in sums)
-        return inside, whole
 
     def origins(self, origins: Origins) -> tuple[dict[str, list[str]], list[Place]]:
         """Return the columns on where most of each group comes from, and the places."""

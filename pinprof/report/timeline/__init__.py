@@ -13,7 +13,7 @@ from markupsafe import escape
 from pinprof.analysis import Analysis
 from pinprof.hues import HATCHES, PURPLE, see_through
 from pinprof.report.html import Markup, note
-from pinprof.report.timeline.argument_text import INPUTS
+from pinprof.report.timeline.arguments import INPUTS
 from pinprof.report.timeline.drawn_lanes import MAX_EVENTS, PageDrawing, lanes_of_page
 from pinprof.report.timeline.lane import FRAMES, OPS, Lane
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
@@ -57,17 +57,11 @@ TOOLBAR = Markup("""\
 """The toolbar of a timeline; if timelines share a view, all but the first hide what is `common`."""
 
 
-class Zero(NamedTuple):
-    """The time from which an axis counts, if it is not the start of the shown step."""
-
-    ns: int
-    """On the clock of the trace."""
-    since: str
-    """The name of the step that starts then."""
-
-
 class SharedTimeline(NamedTuple):
-    """A timeline that shares axis, selection and toolbar with others below each other."""
+    """A timeline that shares axis, selection and toolbar with others below each other.
+
+    It folds all host threads but the main one at first, so that all timelines fit below each other.
+    """
 
     axis: str
     """The name of the axis, the same in all of them."""
@@ -75,6 +69,16 @@ class SharedTimeline(NamedTuple):
     """The short name of this timeline."""
     title: str
     """Its full name."""
+    first_ns: tuple[float, float] | None
+    """What is shown at first, from the time 0 of the axis."""
+    view: Window
+    """The steps that matter."""
+    zero_ns: int
+    """The time 0 of the axis on the clock of the trace."""
+    since: str = ""
+    """The name of the step that starts then; empty where the axis counts from the step in view."""
+    more: Sequence[Lane] = ()
+    """Lanes below the steps."""
 
 
 def constants() -> str:
@@ -96,28 +100,22 @@ def fragment(
     max_events: int = MAX_EVENTS,
     findings: Iterable[Finding] = (),
     shared: SharedTimeline | None = None,
-    first_ns: tuple[float, float] | None = None,
-    view: Window | None = None,
-    more: Sequence[Lane] = (),
-    zero: Zero | None = None,
 ) -> Markup:
     """Return the timeline of a trace as HTML; the page around it brings the scripts that draw it.
 
-    The worst instance of each finding is kept in full. `shared` timelines fold all host threads but the main one at
-    first, so that all fit below each other. The axis counts from `zero`, or from the start of the first step in view;
-    `first_ns` is what is shown at first, counted from there. `view` are the steps that matter, by default some from the
-    middle. `more` lanes stand below the steps.
+    The worst instance of each finding is kept in full. A timeline that is not `shared` shows some steps from the middle
+    at first, and counts from their start.
     """
-    view = view or choose_window(analysis.trace)
+    view = shared.view if shared else choose_window(analysis.trace)
     instances = (worst_instance(analysis, finding) for finding in findings)
     times = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
-    counted = replace(view, start_ns=zero.ns) if zero else view
-    detail = lanes_of_page(analysis, view, max_events, times, more)
+    detail = lanes_of_page(analysis, view, max_events, times, shared.more if shared else ())
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
+    first_ns = shared.first_ns if shared else None
     first = Markup(' data-first="[{:.0f}, {:.0f}]"').format(*first_ns) if first_ns else ""
-    own_view = view if zero is None or zero.ns == view.start_ns else None
     named = Markup('<h4 class="title">{}</h4>\n').format(shared.title) if shared else ""
+    counted = replace(view, start_ns=shared.zero_ns) if shared else view
     return Markup("""<div class="timeline" data-shared="{}" data-name="{}"{}>
 {}
 {}<div class="plot" tabindex="0" role="application" aria-label="Timeline"></div>
@@ -135,8 +133,8 @@ def fragment(
         first,
         TOOLBAR,
         named,
-        note(in_words(analysis, detail, own_view, first_ns)),
-        escape(packed(analysis, detail, counted, since=zero.since if zero else "", is_shared=bool(shared))),
+        note(in_words(analysis, detail, view if counted == view else None, first_ns)),
+        escape(packed(analysis, detail, counted, since=shared.since if shared else "", is_shared=bool(shared))),
     )
 
 
@@ -163,9 +161,8 @@ def _inside(detail: PageDrawing) -> Iterator[str]:
     inner = [lane for lane in detail.lanes if lane.folded]
     if not inner:
         return
-    frames = any(lane.source is FRAMES for lane in inner)
-    ops = any(lane.source is OPS for lane in inner)
-    named = " and ".join([*(["Python frames"] if frames else []), *(["ops further inside"] if ops else [])])
+    sources = {FRAMES.name: "Python frames", OPS.name: "ops further inside"}
+    named = " and ".join(words for name, words in sources.items() if any(lane.source.name == name for lane in inner))
     but = " outside of the steps shown at first" if detail.folded_full else ""
     blocks = in_blocks(inner, f"of them that are shorter than {duration(detail.folded_narrow_ns)}{but}")
     yield f"Folded at first: {named}{f'; {blocks}' if blocks else ''}."

@@ -1,34 +1,184 @@
-"""The args of events for the page: texts that many events share are stored once, ids of single events in columns."""
+"""The args of events for the page: sentences on those that pinprof knows, and the others as recorded.
 
-import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache, partial
-from operator import attrgetter
-from typing import Any, NamedTuple
+A value that torch did not write in its usual form is shown as recorded. Texts that many events share are stored once,
+ids of single events in columns.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 import numpy as np
 
 from pinprof.errors import TraceError
-from pinprof.report.timeline.argument_text import EventTexts, event_texts
 from pinprof.report.timeline.lane import Columns, Lane, Rising
-from pinprof.trace.reader.arguments import EventArgs, look_up
-from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
+from pinprof.report.words import cut
+from pinprof.trace.reader.arguments import look_up
+from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.units import counted, how_many, listed, size
+
+ArgsByName: TypeAlias = Mapping[str, Any]
+
+INPUTS = "inputs"
+"""The beginning of the line on an op's inputs, which the op's GPU work also shows."""
+MAX_INPUTS, MAX_TENSORS = 16, 4
+"""The most inputs of an op that are shown, and tensors in a list of them."""
+MAX_LINE, MAX_KEY, MAX_VALUE, MAX_OTHERS = 600, 60, 200, 60
+"""Characters of a line, of a key and of a value, and how many others are listed."""
+DIMENSIONS, IMAGES = 3, 4
+"""The dimensions of a grid and of a block, and of a batch of images."""
+LARGEST_SIZE = 1 << 62
+
+DIMS, TYPES, STRIDES, CONCRETE = "Input Dims", "Input type", "Input Strides", "Concrete Inputs"
+BYTES = {
+    **dict.fromkeys(("byte", "char", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long"), 8),
+}
+"""The size of an element by torch's name for its type, in lower case."""
+
+
+class EventTexts(NamedTuple):
+    """The texts on an event."""
+
+    lines: tuple[str, ...]
+    others: tuple[tuple[str, str], ...]
+    """Keys and values as recorded, cut if they are long."""
+
+
+def event_texts(args: ArgsByName) -> EventTexts:
+    """Return the texts on args: sentences on those that pinprof knows, and the others as recorded."""
+    lines: list[str] = []
+    in_lines: set[str] = set()
+    for tell, keys in LINE_WRITERS:
+        line = tell(args)
+        if line:
+            lines.append(cut(line, MAX_LINE))
+            in_lines.update(keys)
+    others = [(cut(key, MAX_KEY), value_in_words(value)) for key, value in args.items() if key not in in_lines]
+    left_out = len(others) - MAX_OTHERS
+    more = [("…", f"{left_out:,} more")] if left_out > 0 else []
+    return EventTexts(tuple(lines), (*others[:MAX_OTHERS], *more))
+
+
+def value_in_words(value: object) -> str:
+    """Return a value of JSON as recorded, cut if it is long."""
+    return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MAX_VALUE)
+
+
+def _inputs(args: ArgsByName) -> str:
+    """Return shapes and types of input tensors, and the values of other inputs."""
+    dims, types = args.get(DIMS), args.get(TYPES)
+    if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(types) != len(dims):
+        return ""
+    strides, concrete = (_beside(args.get(key), dims) for key in (STRIDES, CONCRETE))
+    if CONCRETE in args and concrete is not args[CONCRETE]:
+        return ""
+    columns = zip(dims[:MAX_INPUTS], types, strides, concrete, strict=False)
+    shown = ", ".join(_input(*column) for column in columns)
+    more = f" and {len(dims) - MAX_INPUTS:,} more" if len(dims) > MAX_INPUTS else ""
+    return f"{INPUTS}: {shown}{more}"
+
+
+def _beside(values: object, dims: list[Any]) -> list[Any]:
+    return values if isinstance(values, list) and len(values) == len(dims) else [None] * len(dims)
+
+
+def _input(dims: object, kind: object, strides: object, concrete: object) -> str:
+    name = kind.removeprefix("c10::") if isinstance(kind, str) else ""
+    value = concrete if isinstance(concrete, str) else ""
+    if value:
+        return value_in_words(value)
+    if _is_shape(dims):
+        if dims or name not in {"", "Scalar", "ScalarList", "GenericList"}:
+            return f"{_plain(dims)} {value_in_words(name)}".rstrip() + _form(dims, strides)
+        return value_in_words(name).lower() or "None"
+    if isinstance(dims, list) and all(map(_is_shape, dims)):
+        return f"{counted(len(dims), 'tensor')} ({listed(list(map(_plain, dims)), MAX_TENSORS)})"
+    return value_in_words(dims)
+
+
+def _is_shape(dims: object) -> TypeGuard[list[int]]:
+    return isinstance(dims, list) and all(map(_is_size, dims))
+
+
+def _is_size(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_SIZE
+
+
+def _form(dims: Any, strides: Any) -> str:
+    """Return the memory layout of a tensor that is not contiguous; empty for others."""
+    if not isinstance(strides, list) or len(strides) != len(dims) or not all(map(_is_size, strides)):
+        return ""
+    outwards = range(len(dims) - 1, -1, -1)
+    if _is_dense(dims, strides, outwards):
+        return ""
+    if len(dims) == IMAGES and _is_dense(dims, strides, (1, 3, 2, 0)):
+        return " channels last"
+    return f" with strides {_plain(strides)}"
+
+
+def _is_dense(dims: list[int], strides: list[int], outwards: Iterable[int]) -> bool:
+    """Return whether a tensor has no gaps, given its dimensions from the innermost in memory outwards."""
+    behind = 1
+    for dimension in outwards:
+        if dims[dimension] > 1 and strides[dimension] != behind:
+            return False
+        behind *= max(dims[dimension], 1)
+    return True
+
+
+def _plain(value: object) -> str:
+    return cut(json.dumps(value, ensure_ascii=False), MAX_VALUE)
+
+
+def _grid(args: ArgsByName) -> str:
+    """Return grid and block of a kernel, with its numbers of blocks and threads."""
+    grid, block = args.get("grid"), args.get("block")
+    if not _is_shape(grid) or not _is_shape(block) or {len(grid), len(block)} != {DIMENSIONS}:
+        return ""
+    blocks, threads = math.prod(grid), math.prod(grid) * math.prod(block)
+    sizes = f"grid {_product(grid)}, block {_product(block)}"
+    return f"{sizes}: {counted(blocks, 'block')}, {counted(threads, 'thread')}"
+
+
+def _product(sizes: list[int]) -> str:
+    return " \N{MULTIPLICATION SIGN} ".join(map(how_many, sizes))
+
+
+def _collective(args: ArgsByName) -> str:
+    """Return what a collective sends and receives."""
+    name, sent, received = args.get("Collective name"), args.get("In msg nelems"), args.get("Out msg nelems")
+    if not isinstance(name, str) or not _is_size(sent) or not _is_size(received):
+        return ""
+    kind = str(args.get("dtype", "")).lower()
+    amounts = [
+        how_many(number) + (f" ({size(number * BYTES[kind])})" if kind in BYTES else "") for number in (sent, received)
+    ]
+    what = amounts[0] if sent == received else f"{amounts[0]} in, {amounts[1]} out"
+    return f"{value_in_words(name)}: elements {what}{f', {value_in_words(kind)}' if kind else ''}"
+
+
+LINE_WRITERS: tuple[tuple[Callable[[ArgsByName], str], frozenset[str]], ...] = (
+    (_inputs, frozenset((DIMS, TYPES, CONCRETE))),
+    (_grid, frozenset(("grid", "block"))),
+    (_collective, frozenset(("Collective name", "In msg nelems", "Out msg nelems", "dtype"))),
+)
+"""Functions that write a line, each with the args that it uses; the line is empty where these are missing."""
+
+
+# The args of all events of a page
 
 OWN = ("External id", "correlation", "Ev Idx", "Record function id", "Sequence number", "Python id", "Python parent id")
 """Args whose number differs in each event."""
 LARGEST = 1 << 52
 """JavaScript does not keep larger numbers exactly; these stay in the texts."""
 
-SEPARATOR = b"\0"
-"""A byte that JSON does not contain."""
-NUMBER = re.compile(
-    rb'": (?:%b)(\d+)(?=[,}\s])' % b"|".join(b'(?<="%b": )' % key.encode() for key in OWN)
-)  # begins with what is the same for all: a search for that is fast
-PLACEHOLDER = b'": 0'
-KEY = re.compile(rb'"(%b)": 0(?=[,}\s])' % "|".join(OWN).encode())
-
-SIZE, RATE = "bytes", "memory bandwidth (GB/s)"
+SIZE = "bytes"
+IN_COLUMNS = (SIZE, "memory bandwidth (GB/s)")
 """Args of GPU work that the page has in other columns: the rate is the size by the length."""
 LONGEST = 1 << 20
 """Longer args are not read; those of an op on a thousand tensors have 50,000 characters."""
@@ -39,42 +189,8 @@ CODE_CHARACTERS = 6
 TOO_LONG = EventTexts(("its args are too long for this page",), ())
 TOO_MANY = EventTexts(("its args are not in this page: too many events have different ones",), ())
 UNREADABLE = EventTexts(("its args cannot be read",), ())
-MOST_SHARED = 20_000
-"""The number of texts of args that are kept for events that share them; copies have one for each rate."""
+JSON = msgspec.json.Decoder()
 UNREADABLE_ARGS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
-
-
-class Split(NamedTuple):
-    """The args of some events."""
-
-    texts: list[bytes]
-    """JSON, with 0 in place of each id."""
-    numbers: Int64s
-    """The ids, in the order of the events and their texts."""
-
-
-def split(args: Sequence[bytes | msgspec.Raw]) -> Split:
-    """Split args, which are JSON. Raises ValueError if they are of an unusual form."""
-    pieces = NUMBER.split(SEPARATOR.join(args))
-    texts = PLACEHOLDER.join(pieces[::2]).split(SEPARATOR)
-    try:
-        numbers = np.array(msgspec.json.decode(b"[%b]" % b",".join(pieces[1::2]), type=list[int]), np.int64)
-    except (msgspec.DecodeError, OverflowError) as error:
-        raise ValueError(str(error)) from error
-    if len(texts) != len(args) or numbers.max(initial=0) >= LARGEST:
-        raise ValueError("bytes that are not JSON, or a number that is too large")
-    return Split(texts, numbers)
-
-
-def own_keys(text: bytes, args: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return the keys of the ids that `split` took from a text, None if some of them lie deeper in the args."""
-    keys = tuple(key.decode() for key in KEY.findall(text))
-    return keys if keys == tuple(key for key, value in args.items() if key in OWN and type(value) is int) else None
-
-
-def count_of_numbers(text: bytes) -> int:
-    """Return how many ids `split` took from a text."""
-    return len(KEY.findall(text))
 
 
 class Interned:
@@ -117,18 +233,6 @@ class Interned:
         return numbers
 
 
-class SharedKeys(NamedTuple):
-    """What events share whose args differ only in the ids of single events."""
-
-    number: int
-    """The number of their texts, -1 if each event must be read by itself."""
-    keys: tuple[str, ...]
-    """The keys of the ids; empty texts if each event must be read by itself."""
-
-
-SHARED_NUMBER, SHARED_KEYS = map(attrgetter, SharedKeys._fields)
-
-
 class Arguments:
     """The args of the events of some lanes, read from the trace's file."""
 
@@ -141,54 +245,15 @@ class Arguments:
             if table := lane.source.table:
                 wanted.setdefault(table, np.zeros(len(getattr(trace, table)), bool))[lane.row[lane.count == 1]] = True
         self._sets = {table: np.zeros(len(rows), np.int32) for table, rows in wanted.items()}
-        self._own: dict[str, dict[str, Int32s | Int64s]] = {table: {} for table in wanted}
+        self._own: dict[str, dict[str, Int64s]] = {table: {} for table in wanted}
         """The ids of each table by key, plus one; 0 is none."""
-        self._shared = {table: lru_cache(MOST_SHARED)(partial(self._look_at, table)) for table in wanted}
-        """Of each table what events share by the text that `split` leaves of their args."""
         try:
             for events in look_up(trace, wanted):
-                self._take(events)
+                sets = self._sets[events.table]
+                for row, text in zip(events.row.tolist(), map(bytes, events.args), strict=True):
+                    sets[row] = self._number(events.table, row, text)
         except TraceError as error:
             self.why = str(error)
-
-    def _take(self, events: EventArgs) -> None:
-        """Keep the number of the texts of each event, and its ids."""
-        try:
-            texts, numbers = split(events.args)
-        except ValueError:
-            texts, numbers = [], np.empty(0, np.int64)
-        of_text, unusual = self._shared[events.table], SharedKeys(NONE, ())
-        shared = list(map(of_text, texts)) or [unusual] * len(events.args)
-        keys_of = list(map(SHARED_KEYS, shared))
-        kinds = {keys: code for code, keys in enumerate(dict.fromkeys(keys_of))}
-        kind = np.fromiter(map(kinds.__getitem__, keys_of), np.int64, len(shared))
-        count = np.array(list(map(len, kinds)))[kind]
-        first = np.cumsum(count) - count
-        for keys, code in kinds.items():
-            of_kind = np.flatnonzero(kind == code)
-            for index, key in enumerate(filter(None, keys)):
-                of_key = numbers[first[of_kind] + index] + 1
-                self._column(events.table, key, int(of_key.max()))[events.row[of_kind]] = of_key
-        number = np.fromiter(map(SHARED_NUMBER, shared), np.int64, len(shared))
-        for alone in np.flatnonzero(number == NONE).tolist():
-            number[alone] = self._number(events.table, int(events.row[alone]), bytes(events.args[alone]))
-        self._sets[events.table][events.row] = number
-
-    def _look_at(self, table: str, text: bytes) -> SharedKeys:
-        """Return what the events of a table share whose args were split into this text and numbers."""
-        unusual = SharedKeys(NONE, ("",) * count_of_numbers(text))
-        if not text:
-            return SharedKeys(0, ())
-        if len(text) > LONGEST:
-            return unusual
-        try:
-            args = msgspec.json.decode(text, type=dict[str, Any])
-            keys = own_keys(text, args)
-            if keys is None:
-                return unusual
-            return SharedKeys(self._interned.args(_without_size(table, _without(args, keys))), keys)
-        except UNREADABLE_ARGS:
-            return unusual
 
     def _number(self, table: str, row: int, text: bytes) -> int:
         """Return the number of the texts on an event, and keep its ids."""
@@ -197,22 +262,22 @@ class Arguments:
         if len(text) > LONGEST:
             return self._interned.number(TOO_LONG)
         try:
-            decoded = msgspec.json.decode(text)
+            decoded = JSON.decode(text)
             args = decoded if isinstance(decoded, dict) else {"args": decoded}
-            keys = [key for key in OWN if type(args.get(key)) is int and 0 <= args[key] < LARGEST]
-            for key in keys:
-                self._column(table, key, args[key] + 1)[row] = args[key] + 1
-            return self._interned.args(_without_size(table, _without(args, keys)))
+            own = [key for key, value in args.items() if key in OWN and type(value) is int and 0 <= value < LARGEST]
+            for key in own:
+                self._ids(table, key)[row] = args.pop(key) + 1
+            if table == "gpu" and type(args.get(SIZE)) is int:
+                args = {key: value for key, value in args.items() if key not in IN_COLUMNS}
+            return self._interned.args(args)
         except UNREADABLE_ARGS:
             return self._interned.number(UNREADABLE)
 
-    def _column(self, table: str, key: str, most: int) -> Int32s | Int64s:
-        """Return the column of a key, for numbers up to `most`."""
+    def _ids(self, table: str, key: str) -> Int64s:
+        """Return the column of the ids of a key."""
         own = self._own[table]
         if key not in own:
-            own[key] = np.zeros(len(self._sets[table]), np.int32)
-        if most > np.iinfo(own[key].dtype).max:
-            own[key] = own[key].astype(np.int64)
+            own[key] = np.zeros(len(self._sets[table]), np.int64)
         return own[key]
 
     def columns(self, lane: Lane) -> Columns:
@@ -221,10 +286,7 @@ class Arguments:
         if not table:
             return {}
         alone = lane.count == 1
-        own = {
-            f"own {OWN.index(key)}": numbers[lane.row].astype(np.int64) * alone
-            for key, numbers in self._own[table].items()
-        }
+        own = {f"own {OWN.index(key)}": numbers[lane.row] * alone for key, numbers in self._own[table].items()}
         columns: Columns = {name: Rising(numbers) for name, numbers in own.items() if numbers.any()}
         sets = self._sets[table][lane.row] * alone
         return {"set": sets, **columns} if sets.any() else columns
@@ -233,12 +295,3 @@ class Arguments:
     def header(self) -> dict[str, Any]:
         """The meaning of the numbers in the columns."""
         return {"why": self.why, "own": OWN, "texts": list(self._interned.texts), "sets": self._interned.sets}
-
-
-def _without(args: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    return {key: value for key, value in args.items() if key not in keys}
-
-
-def _without_size(table: str, args: dict[str, Any]) -> dict[str, Any]:
-    """Return args without the size and the rate of GPU work, which the page has already."""
-    return _without(args, (SIZE, RATE)) if table == "gpu" and type(args.get(SIZE)) is int else args

@@ -20,8 +20,8 @@ from pinprof.report.timeline.lane import (
     Drawing,
     HiddenEvents,
     Lane,
+    first_of_blocks,
     lane_at,
-    length_merged,
     merge_narrow,
 )
 from pinprof.report.timeline.lanes import in_blocks, lay_out, what_is_drawn, why_no_band
@@ -141,7 +141,7 @@ def _merge(
     """
     narrow = finest_ns
     while narrow < window.span_ns and limit < sum(
-        length_merged(lanes[number], narrow, kept, mixed=mixed) for number, kept in keep.items()
+        len(first_of_blocks(lanes[number], narrow, kept, mixed=mixed)) for number, kept in keep.items()
     ):
         narrow *= 2
     for number, kept in keep.items():

@@ -210,11 +210,6 @@ class Drawing:
     left_out: tuple[HiddenEvents, ...]
 
 
-def length_merged(lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False) -> int:
-    """Return the number of rectangles that `merge_narrow` leaves."""
-    return len(_first_of_blocks(lane, narrow, keep, mixed=mixed))
-
-
 def merge_narrow(
     lane: Lane, narrow: int, keep: Bools | None = None, *, mixed: bool = False, shares: Iterable[int] = ()
 ) -> Lane:
@@ -226,7 +221,7 @@ def merge_narrow(
     """
     if len(lane) == 0:
         return lane
-    first = _first_of_blocks(lane, narrow, keep, mixed=mixed)
+    first = first_of_blocks(lane, narrow, keep, mixed=mixed)
     block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
     longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
     return replace(
@@ -239,7 +234,7 @@ def merge_narrow(
     )
 
 
-def _first_of_blocks(lane: Lane, narrow: int, keep: Bools | None, *, mixed: bool) -> Int64s:
+def first_of_blocks(lane: Lane, narrow: int, keep: Bools | None, *, mixed: bool) -> Int64s:
     """Return the index of the first event of each block, which `merge_narrow` makes a rectangle."""
     if len(lane) == 0:
         return np.zeros(0, np.int64)

@@ -76,7 +76,8 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
     `since` names that start if the axis counts from it in all views. A timeline that shares its axis (`is_shared`)
     folds all host threads but the main one at first.
     """
-    trace, block, names = analysis.trace, PackedColumns(), _Interned()
+    trace, block = analysis.trace, PackedColumns()
+    names: dict[str, int] = {}  # numbered in the order of their first use
     context, args = LaneContext(analysis), Arguments(trace, drawing.lanes)
     numbers = {table: _numbers(drawing.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
     lanes = []
@@ -86,8 +87,8 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
         lanes.append({**_header_of(trace, lane, is_shared=is_shared), "columns": added})
     header = {
         **({"since": cut(since)} if since else {}),
-        "names": [cut(name) for name in names.numbers],
-        "shorts": [short(name) for name in names.numbers],
+        "names": list(map(cut, names)),
+        "shorts": list(map(short, names)),
         "around": context.around.lines,
         "args": args.header,
         "kinds": _kinds(drawing),
@@ -105,17 +106,11 @@ def folded(values: np.ndarray) -> Int64s:
     return np.where(values < 0, -2 * values - 1, 2 * values)
 
 
-class _Interned:
-    """The names that are used, numbered in the order of their first use."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def codes(self, column: Names) -> Int64s:
-        """Return the number of each name of a column."""
-        distinct, inverse = np.unique(column.codes, return_inverse=True)
-        numbers = [self.numbers.setdefault(column.names[code], len(self.numbers)) for code in distinct.tolist()]
-        return np.array(numbers, np.int64)[inverse.ravel()]
+def _codes(names: dict[str, int], column: Names) -> Int64s:
+    """Return the number of each name of a column; names get numbers as they come."""
+    distinct, inverse = np.unique(column.codes, return_inverse=True)
+    numbers = [names.setdefault(column.names[code], len(names)) for code in distinct.tolist()]
+    return np.array(numbers, np.int64)[inverse.ravel()]
 
 
 def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
@@ -137,10 +132,10 @@ def _times(lane: Lane, zero_ns: int) -> Columns:
     return {**columns, "count": lane.count, "busy": lane.busy_ns} if (lane.count > 1).any() else columns
 
 
-def _add_column(block: PackedColumns, names: _Interned, numbers: dict[str, Int64s], column: LaneColumn) -> Packed:
+def _add_column(block: PackedColumns, names: dict[str, int], numbers: dict[str, Int64s], column: LaneColumn) -> Packed:
     """Add a column and return its place; links rise as their lanes do, so that their differences are small."""
     if isinstance(column, Names):
-        return block.add(names.codes(column))
+        return block.add(_codes(names, column))
     if isinstance(column, RowLinks):
         return block.add_differences(numbers[column.table][column.rows])
     return block.add_differences(column.values) if isinstance(column, Rising) else block.add(column)

@@ -40,14 +40,14 @@ class Window:
         return (start < self.end_ns) & ((end > self.start_ns) | (start >= self.start_ns))
 
 
-def choose_window(trace: Trace, limit: int = MAX_STEPS) -> Window:
-    """Return the window of up to `limit` complete steps from the middle of a trace."""
+def choose_window(trace: Trace) -> Window:
+    """Return the window of up to `MAX_STEPS` complete steps from the middle of a trace."""
     steps = trace.steps
     if steps.source == WHOLE_TRACE:
         return whole_window(trace)
     usable = usable_steps(trace)
-    skipped = max(len(usable) - limit + 1, 0) // 2
-    chosen = usable[skipped : skipped + limit]
+    skipped = max(len(usable) - MAX_STEPS + 1, 0) // 2
+    chosen = usable[skipped : skipped + MAX_STEPS]
     return window_of_steps(trace, int(chosen[0]), int(chosen[-1]))
 
 

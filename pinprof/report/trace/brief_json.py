@@ -7,7 +7,6 @@ from pinprof import urls
 from pinprof.analyses.host_samples import CalledLine
 from pinprof.document import encoded_within, filled, maybe_ms, range_ms
 from pinprof.documents import brief as documents
-from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import given
@@ -16,7 +15,7 @@ from pinprof.report.job.view import longest_alone_first
 from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, brief_actions, whatif_command
-from pinprof.report.trace.findings_json import joint_of, verdict_of
+from pinprof.report.trace.findings_json import finding_of, joint_of, verdict_of
 from pinprof.report.trace.host import input_remedy, named_lines, running_code, share_of
 from pinprof.report.trace.verdict import range_of_step, verdict_sentence
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
@@ -143,20 +142,17 @@ def _brief_verdict(profile: Profile, findings: Findings, trace_id: str) -> docum
 
 
 def _finding(action: Action, trace: BriefedTrace) -> documents.BriefFinding:
-    finding, step_ns = action.finding, trace.profile.step_ns
+    finding = action.finding
     return filled(
         documents.BriefFinding,
-        finding,
+        finding_of(finding, trace.profile.step_ns),
         finding.rule,
         id=f"{trace.id}/findings/{action.number}",
-        rule=finding.rule.id,
         title=_short(finding.title),
         **_place_fields(finding.evidence.place),
         code=trace.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
         says=capitalized(action.saves),
-        **saving_fields(finding.saving if step_ns else None, step_ns),
-        at_most_ms=maybe_ms(finding.most_ns),
         do=_short(capitalized(action.do)),
         evidence=list(_evidence_ids(finding, trace)),
     )

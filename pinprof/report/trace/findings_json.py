@@ -89,9 +89,7 @@ def ranks_of(ranks: Ranks) -> documents.RanksJson:
             filled(documents.RankRowJson, row, stalls=_by_cause(row.stalls), idle=_by_cause(row.idle))
             for row in ranks.rows
         ],
-        collectives=[filled(documents.Collective, row) for row in ranks.collectives],
         findings=[_shared(shared) for shared in ranks.findings],
-        traffic=[filled(documents.TrafficJson, row) for row in ranks.traffic],
     )
 
 

@@ -15,13 +15,11 @@ from pinprof.analyses.syncs import Stalled
 from pinprof.document import encoded, filled, maybe_ms
 from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
-from pinprof.documents.fields import DeviceJson, blockers, library
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, LOADER, SYNCS, TraceFigure
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, given
-from pinprof.prediction.graphs import Blocker
 from pinprof.ranks.rank import Ranks
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
 from pinprof.report.trace.host import MOST_PARTS, measured_step_ns
@@ -64,7 +62,6 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         info,
         profile,
         path=profile.path,
-        devices=[filled(DeviceJson, device) for device in info.devices],
         events=_events(profile),
         missing=[
             filled(documents.Missing, doubt, invalidates=[kind for kind in FIGURE_KINDS if kind in doubt.withholds])
@@ -74,23 +71,13 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         verdicts=costs_of(findings),
         steps=_steps(profile),
         per_step=_per_step(profile),
-        step_parts=[
-            filled(
-                documents.StepPart,
-                mean,
-                step_ms=ms(mean.length_ns),
-                overlapped_ms=ms(mean.both_ns),
-                exposed_ms=ms(mean.copy_ns),
-            )
-            for mean in profile.parts
-        ],
+        step_parts=[filled(documents.StepPart, mean) for mean in profile.parts],
         gpu=[filled(documents.GpuJson, gpu, given(gpu.time)) for gpu in profile.gpus],
         copies=[_copies_json(group) for group in profile.copies],
         overlap=_overlap(profile),
         syncs=_syncs(profile),
         idle=[row for gpu in profile.gpus for row in _idle(gpu)],
-        pause=filled(by_name.PauseJson, profile.pause) if profile.pause else None,
-        launches=_launches(profile.launches, findings.blockers) if profile.launches else None,
+        launches=_launches(profile.launches, findings) if profile.launches else None,
         loader=filled(waits.Loader, profile.loader, per_step_ms=maybe_ms(given(LOADER.of(profile)))),
         kernels=[_kernel(profile, kernels, row) for row in kernels.rows] if kernels else [],
         kernel_sums=_kernel_sums(profile, kernels) if kernels else None,
@@ -99,11 +86,9 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         if ops
         else None,
         host_profile=_host_profile(profile),
-        host_memory=filled(by_name.HostMemoryJson, info.host_memory) if info.host_memory else None,
         findings=[finding_of(finding, step_ns) for finding in findings],
         joint=joint_of(findings.joint, step_ns),
         hta=hta.figures if hta else None,
-        memory=[filled(by_name.MemoryPeakJson, peak) for peak in profile.memory],
         serving=[_serving(phase) for phase in profile.serving],
     )
 
@@ -134,10 +119,7 @@ def _steps(profile: Profile) -> documents.StepsJson:
         step_source=step.source,
         regular=filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE) if timed else None,
         runs=filled(documents.RunsJson, runs, confidence=CONFIDENCE) if runs else None,
-        irregular=[
-            filled(documents.IrregularJson, row, sites=[documents.Point(*place) for place in row.places])
-            for row in profile.unlike
-        ],
+        irregular=[filled(documents.IrregularJson, row) for row in profile.unlike],
         ledger=[filled(documents.Entry, entry, fraction=entry.ns / course.wall_ns) for entry in course.ledger]
         if course
         else None,
@@ -183,7 +165,6 @@ def _site(profile: Profile, site: WaitSite) -> waits.SiteJson:
         site,
         given(site.total),
         cost,
-        library=library(site.library),
         per_step=in_steps.count / count if in_steps and count and not profile.withheld.per_step else None,
         bubble_ms=ms(cost.idle_ns) if cost else None,
     )
@@ -301,17 +282,14 @@ def _ms(profile: Profile, time_ns: int) -> float:
     return ms(time_ns / profile.steps.divisor)
 
 
-def _launches(launches: Launches, forbids: Sequence[Blocker] | None) -> by_name.LaunchesJson:
-    """Return how kernels are launched, as traced; `forbids` is what a CUDA graph of the step cannot hold."""
+def _launches(launches: Launches, findings: Findings) -> by_name.LaunchesJson:
+    """Return how kernels are launched, as traced."""
     return filled(
         by_name.LaunchesJson,
         launches,
+        findings,
         median_kernel_us=launches.median_kernel_ns / NS_PER_US,
         host_us_per_launch=launches.host_ns / NS_PER_US,
-        phases=[filled(by_name.Phase, phase, phase=phase.name) for phase in launches.phases],
-        ops=[filled(by_name.Launcher, op) for op in launches.ops],
-        modules=[filled(by_name.Launcher, module) for module in launches.modules],
-        blockers=None if forbids is None else blockers(forbids),
     )
 
 

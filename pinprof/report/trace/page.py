@@ -137,7 +137,7 @@ def _doubts(profile: Profile) -> Iterator[Markup]:
     is_open = Markup(" open") if any(doubt.withholds for doubt in all_doubts) else ""
     what = "; ".join(doubt.what for doubt in all_doubts)
     for part in doubt_sections(profile):
-        reasons = remarks("", map(sentence_html, map(capitalized_sentence, part.notes)))
+        reasons = remarks(map(sentence_html, map(capitalized_sentence, part.notes)))
         line = Markup('<details class="trust"{}><summary><strong>{}:</strong> {}</summary>{}</details>')
         yield line.format(is_open, part.title, inline_html(what), reasons)
 

@@ -1,12 +1,10 @@
 """`pinprof whatif --json` and `pinprof verify --json`: predictions, and their comparison with measured steps."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict
 
-from pinprof.analyses.syncs import Site
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, encoded, filled, one_of
 from pinprof.documents.fields import (
     BlockerJson,
@@ -16,14 +14,11 @@ from pinprof.documents.fields import (
     PlacedJson,
     Source,
     WaitCause,
-    blockers,
-    library,
 )
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.options import OPTIONS, OptionChange
 from pinprof.prediction.verification import Verification
 from pinprof.trace.tables import Trace
-from pinprof.units import ms
 
 
 class WaitJson(PlacedJson):
@@ -51,12 +46,12 @@ class RankChange(ChangeJson):
     rank: Annotated[Count | None, doc("the rank")]
 
 
-class Predicted(Document):
+class Predicted(Document, rename={"baseline_ms": "baseline_step_ms", "predicted_ms": "predicted_step_ms"}):
     """The step before and after a change."""
 
-    baseline_step_ms: Annotated[Ms, doc("the step before the change, without the profiler")]
+    baseline_ms: Annotated[Ms, doc("the step before the change, without the profiler")]
     baseline_source: Annotated[Source, doc("how that is known")]
-    predicted_step_ms: Annotated[Ms, doc("the step after it")]
+    predicted_ms: Annotated[Ms, doc("the step after it")]
     range_ms: Annotated[RangeMs, doc("where that lies")]
     speedup: Annotated[float, doc("before by after")]
     bound_before: Annotated[Bound | None, doc("what sets the pace before")]
@@ -81,18 +76,23 @@ class Whatif(Predicted, kw_only=True, tag_field="schema", tag="pinprof.whatif/1"
     scenarios: Annotated[Sequence[UsualJson] | UnsetType, doc("the usual changes, where none was asked for")] = UNSET
 
 
-class Verify(Predicted, tag_field="schema", tag="pinprof.verify/1"):
+class Verify(
+    Predicted,
+    tag_field="schema",
+    tag="pinprof.verify/1",
+    rename={"measured_ms": "measured_step_ms", "error": "error_fraction", "is_same_program": "same_program"},
+):
     """What `pinprof verify --json` writes."""
 
     before: Annotated[str, doc("the trace before the fix")]
     after: Annotated[str, doc("the trace after it")]
-    measured_step_ms: Annotated[Ms, doc("the step of the trace after the fix")]
+    measured_ms: Annotated[Ms, doc("the step of the trace after the fix")]
     measured_source: Annotated[Source, doc("how that is known")]
     measured_range_ms: Annotated[RangeMs, doc("where it lies")]
-    error_fraction: Annotated[Share, doc("how far the prediction lies above the measured step")]
+    error: Annotated[Share, doc("how far the prediction lies above the measured step")]
     predicted_saving_ms: Annotated[Ms, doc("what the fix was predicted to save")]
     measured_saving_ms: Annotated[Ms, doc("what it saved")]
-    same_program: Annotated[bool, doc("whether the traces seem to be of one program")]
+    is_same_program: Annotated[bool, doc("whether the traces seem to be of one program")]
     kernels_alike: Annotated[Share, doc("kernels per step that both have, by name")]
     changes: Annotated[Sequence[ChangeJson], doc("what the fix changed, as far as a replay can apply it")]
     new_waits: Annotated[Sequence[WaitJson], doc("waits that only the trace after has")]
@@ -108,51 +108,14 @@ def prediction_to_json(
     `ranks` are the traces that were replayed together, each with what changes in it.
     """
     paths = [trace.path for trace, _ in ranks]
-    changes = [
-        filled(RankChange, _change(change), rank=trace.info.rank) for trace, changes in ranks for change in changes
-    ]
-    usual = [
-        UsualJson(**_step_fields(after), name=name, options=options, scenario=after.scenario)
-        for name, options, after in named or ()
-    ]
-    document = Whatif(
-        **_step_fields(prediction),
-        path=paths[0],
-        paths=paths,
-        scenario=prediction.scenario,
-        changes=changes,
-        scenarios=UNSET if named is None else usual,
-    )
+    changes = [filled(RankChange, change, trace.info) for trace, changes in ranks for change in changes]
+    usual = [filled(UsualJson, after, name=name, options=options) for name, options, after in named or ()]
+    scenarios = UNSET if named is None else usual
+    document = filled(Whatif, prediction, path=paths[0], paths=paths, changes=changes, scenarios=scenarios)
     return encoded(document)
-
-
-def _step_fields(prediction: Prediction) -> dict[str, Any]:
-    """Return the fields of `Predicted`."""
-    before, after = ms(prediction.baseline_ns), ms(prediction.predicted_ns)
-    return asdict(filled(Predicted, prediction, baseline_step_ms=before, predicted_step_ms=after))
-
-
-def _change(change: OptionChange) -> ChangeJson:
-    sites = [_wait(site) for site in change.sites]
-    return filled(ChangeJson, change, sites=sites, blockers=blockers(change.blockers))
-
-
-def _wait(site: Site) -> WaitJson:
-    return filled(WaitJson, site, library=library(site.library))
 
 
 def verification_to_json(verified: Verification) -> str:
     """Return a prediction and the measured step as JSON text."""
-    document = filled(
-        Verify,
-        verified,
-        **_step_fields(verified.prediction),
-        before=verified.before.path,
-        after=verified.after.path,
-        measured_step_ms=ms(verified.measured_ns),
-        error_fraction=verified.error,
-        same_program=verified.is_same_program,
-        changes=[_change(change) for change in verified.changes],
-        new_waits=[_wait(site) for site in verified.new_waits],
-    )
-    return encoded(document)
+    before, after = verified.before.path, verified.after.path
+    return encoded(filled(Verify, verified, verified.prediction, before=before, after=after))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bench_builder import H200, BenchBuilder, gbps, ms
+from bench_builder import H200, BenchBuilder, ms
 from bench_example import example
 from chromium import Pages
 from msgspec.structs import replace
@@ -13,8 +13,8 @@ from page_reader import Page
 from playwright.sync_api import Page as OpenPage
 
 from pinprof import hues
+from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
-from pinprof.bench.catalogue import verdicts
 from pinprof.bench.results import Bar, Picture
 from pinprof.report.bench.page import bandwidth_chart, picture_chart, times_chart, to_html
 from pinprof.report.bench.view import ADVICE, OUTCOMES, advice_value, claimed_by, experiments, reason_of
@@ -64,14 +64,6 @@ def test_experiments_that_failed_or_did_not_run_are_named() -> None:
     assert "Not run: E7, E15." in text
 
 
-def test_a_rate_that_is_not_used_is_marked_and_the_reason_told() -> None:
-    wild = BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 30, 54, 13, 207)).build()
-    text = words(Page(to_html(wild)).text)
-    assert "54.0 GB/s (13.0 GB/s to 207 GB/s) (not used)" in text
-    assert "Not used: the rounds differ too much: HtoD pinned at 1.00 GiB 54.0 GB/s" in text
-    assert "(not used)" not in words(Page(to_html(example())).text)
-
-
 def test_recorded_results_are_marked_as_such() -> None:
     mark = "Recorded on an NVIDIA H200, 2026-09-30; not this machine."
     assert mark in Page(to_html(example(), recorded=True)).text
@@ -102,14 +94,12 @@ def test_a_bar_is_a_time_with_its_spread_and_the_published_one() -> None:
 
 
 def test_rates_are_drawn_with_those_of_the_link() -> None:
-    result = example().result("E13")
-    assert result is not None
-    chart = bandwidth_chart(result, H200.link)
+    chart = bandwidth_chart(example())
     assert chart is not None
     assert [len(line["x"]) for line in chart.data] == [10] * 4
     assert chart.layout["xaxis"]["type"] == "log"
     assert [shape["y0"] for shape in chart.layout["shapes"]] == pytest.approx([63.0, 55.0], rel=1e-3)
-    without = bandwidth_chart(result, None)
+    without = bandwidth_chart(replace(example(), machine=replace(H200, pcie_generation=None)))
     assert without is not None
     assert "shapes" not in without.layout
 

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from analysed import analysed
 from page_reader import Page
-from recordings import TRACES
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import TraceBuilder
 
 from pinprof.analyses.step_parts import StepParts, measure_parts
 from pinprof.analysis import analyse
 from pinprof.details import details_of
-from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind, Known
@@ -34,7 +32,7 @@ from pinprof.report.charts.steps import (
 from pinprof.report.html import Markup
 from pinprof.report.timeline.steps import shown_numbers, step_names
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.verdict import advice, verdict_sentence, why_no_finding
+from pinprof.report.trace.verdict import why_no_finding
 from pinprof.rules import find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import Trace
@@ -126,10 +124,6 @@ def test_many_copies_are_gathered_and_the_chart_says_so(tmp_path: Path) -> None:
     assert chart.data[0]["x"] == [1000]
     assert "2,001 like this" in chart.data[0]["hovertext"][0]
     assert "A mark stands for all copies of about the same size and rate" in chart.caption
-
-
-def test_without_copies_there_is_no_chart_of_them(tmp_path: Path) -> None:
-    assert copies_chart(measured(without_known_events(), tmp_path)[0]) is None
 
 
 def test_the_bars_of_a_site_are_its_stall_and_its_bubble(tmp_path: Path) -> None:
@@ -258,46 +252,6 @@ def test_what_the_trace_is_not_fit_for_is_not_drawn(
 
 
 # the headline
-
-
-def said(trace: Trace, profile: Profile, bound_by: str | None = None) -> str:
-    profile = replace(profile, bound=bound_by) if bound_by else profile
-    findings = find(profile, trace)
-    return f"{verdict_sentence(profile, findings.verdict)}. {advice(profile, findings).sentence}"
-
-
-def test_the_headline_says_where_the_time_goes_and_what_to_do_first(tmp_path: Path) -> None:
-    text = said(*measured(waiting(), tmp_path))
-    assert re.match(
-        r"Python-bound: \d+ µs per step \(estimated; .*\); the GPU waits for Python code, which costs \d+ µs of it",
-        text,
-    )
-    assert re.search(r"\. First: copies of pageable memory \(PIN101\)(; fixing it|.*at most)", text)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        (
-            "loss_item_host_work.stack",
-            (
-                "Sync-bound: 12.7 ms per step; the GPU runs out of work while the host waits for it, which costs "
-                "3.2 ms of it (25 %; 2.1 to 3.4). First: `.item()` waits for the GPU at pinprof/workloads/waits.py:58 "
-                "(PIN201); fixing it saves 3.2 ms (2.1 to 3.4), 25 %."
-            ),
-        ),
-        (
-            "prefetch",
-            (
-                "GPU-bound: 9.53 ms per step; the GPU works for >99 % of it. First: float32 products without TF32 "
-                "(PIN701); 9.16 ms of the GPU's work could run faster."
-            ),
-        ),
-    ],
-)
-def test_the_headline_of_a_recording(name: str, expected: str) -> None:
-    trace = read_trace(TRACES / f"{name}.json.gz")
-    assert said(trace, measure(trace)) == expected
 
 
 def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:

@@ -38,13 +38,12 @@ def arrived(page: Page, rank: int) -> None:
     page.wait_for_function(
         f"() => document.activeElement.closest('.of-rank')?.dataset.rank === '{rank}' && "
         "document.activeElement.closest('.timeline').dataset.drawn === 'true'",
-        timeout=20_000,
     )
 
 
 def test_a_click_in_the_heat_map_leads_to_the_rank(page: Page) -> None:
     page.locator("#job .canvas").scroll_into_view_if_needed()
-    page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached", timeout=20_000)
+    page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached")
     page.evaluate("document.querySelector('#job .canvas').scrollIntoView()")
     page.wait_for_timeout(300)
     page.mouse.click(*page.evaluate(CELL, 0))

@@ -32,7 +32,7 @@ def opened(opened_text: Callable[..., Page]) -> Callable[..., Page]:
         analysis = analysis_of(path) if path.is_relative_to(TRACES) else analyse(read_trace(path))
         page = opened_text(to_html([analysis]), width=width, scheme=scheme)
         page.locator(".grids").scroll_into_view_if_needed()
-        page.wait_for_selector(".grids[data-drawn]", timeout=20_000)
+        page.wait_for_selector(".grids[data-drawn]")
         return page
 
     return open_report

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Pages, come_to_rest
-from playwright.sync_api import Locator, Page
+from chromium import VIEW, Hands, Pages
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder
 
@@ -20,70 +19,6 @@ from pinprof.report.trace.page import timeline_page, to_html
 from pinprof.trace import read_trace
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-VIEW = "document.querySelector('.plot').dataset.view.split(' ').map((time) => time / 1e6)"
-
-
-class Hands:
-    """A page with a timeline, and what is done to it."""
-
-    def __init__(self, page: Page, file: Path, address: str = "") -> None:
-        self.page = page
-        if address:
-            self.page.goto("about:blank")
-            self.page.goto(file.as_uri() + address)
-        self.page.locator(".timeline").first.scroll_into_view_if_needed()
-        self.page.wait_for_selector(".timeline[data-drawn]", timeout=20_000)
-        self.view()
-
-    def view(self) -> tuple[float, float]:
-        """Return what is shown, in ms, once it has come to rest."""
-        come_to_rest(self.page)
-        start, end = self.page.evaluate(VIEW)
-        return start, end
-
-    def span(self) -> float:
-        start, end = self.view()
-        return end - start
-
-    def press(self, key: str) -> tuple[float, float]:
-        self.page.keyboard.press(key)
-        return self.view()
-
-    def button(self, name: str) -> Locator:
-        return self.page.get_by_role("button", name=name, exact=True)
-
-    def click(self, name: str) -> tuple[float, float]:
-        self.button(name).click()
-        return self.view()
-
-    def move(self, x: float, y: float) -> None:
-        self.page.mouse.move(x, y)
-        self.view()
-
-    def area(self) -> dict[str, float]:
-        box = self.page.locator(".plot .rows").first.bounding_box()
-        assert box
-        return dict(box)  # type: ignore[arg-type]
-
-    def place(self, label: str, time_ms: float) -> tuple[float, float]:
-        """Return where a time is in the lane with this label."""
-        name, area = self.page.locator(".names span", has_text=label).first.bounding_box(), self.area()
-        assert name
-        start, end = self.view()
-        return area["x"] + (time_ms - start) / (end - start) * area["width"], name["y"] + name["height"] / 2
-
-    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> tuple[float, float]:
-        self.page.mouse.move(*start)
-        self.page.mouse.down()
-        self.page.mouse.move(*end, steps=4)
-        self.page.mouse.up()
-        return self.view()
-
-    def details(self) -> str:
-        self.view()
-        return self.page.locator(".chosen").inner_text()
-
 
 Opened = Callable[..., Hands]
 
@@ -114,7 +49,7 @@ def opened(pages: Pages, tmp_path: Path) -> Iterator[Opened]:
         file = tmp_path / "timeline.html"
         if not address:
             file.write_text(made(analyse(read_trace(trace(tmp_path)))), encoding="utf-8")
-        return Hands(open_pages.enter_context(pages.opened(file, **options)), file, address)
+        return Hands(open_pages.enter_context(pages.opened(file, address=address, **options)))
 
     with ExitStack() as open_pages:
         yield open_page
@@ -144,19 +79,6 @@ def test_keys_work_on_a_page_that_nobody_has_touched(opened: Opened) -> None:
     assert hands.view() == pytest.approx(whole)
     hands.press("Escape")
     assert not hands.page.locator("dialog.help").is_visible()
-
-
-def test_keys_work_after_a_click_on_a_bar_on_nothing_and_after_a_drag(opened: Opened) -> None:
-    hands = opened()
-    whole = hands.press("0")
-    for touch in (
-        lambda: hands.page.mouse.click(*hands.place("host", 1.5)),
-        lambda: hands.page.mouse.click(*hands.place("host", 9.995)),
-        lambda: hands.drag(hands.place("ops", 2), hands.place("ops", 3)),
-    ):
-        touch()
-        assert hands.press("+")[1] - hands.view()[0] < whole[1] - whole[0]
-        assert hands.press("0") == pytest.approx(whole)
 
 
 def test_a_held_key_moves_on_until_it_is_let_go(opened: Opened) -> None:

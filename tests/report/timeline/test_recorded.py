@@ -16,8 +16,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.report.timeline import arguments, fragment
-from pinprof.report.timeline.argument_text import event_texts
-from pinprof.report.timeline.arguments import OWN, Interned
+from pinprof.report.timeline.arguments import OWN, Interned, event_texts
 from pinprof.trace import read_trace
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -168,16 +168,6 @@ def test_the_page_leads_to_all_rows_and_shows_names_as_they_are(tmp_path: Path) 
     assert '<a href="#tables-1" data-tab="ops">All ops, sorted and searched</a>' in page
 
 
-def test_a_trace_of_the_host_alone_has_its_ops(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.step(0, 0, 100)
-    builder.op("aten::mm", 10, 30)
-    trace = document(builder, tmp_path)
-    assert [op["name"] for op in trace["ops"]] == ["aten::mm"]
-    assert "Kernels by GPU time" not in text(builder, tmp_path)
-    assert "Ops by host time" in to_html([analysed(builder, tmp_path)])
-
-
 def test_an_empty_name_is_a_name(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.op("", 0, 10)

@@ -1,7 +1,5 @@
 """The timeline and the numbers as plotly figures that people restyle, alone and in a notebook."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -10,7 +8,7 @@ from recordings import ROOT, TRACES
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
-from pinprof.errors import PinprofError, TraceError
+from pinprof.errors import PinprofError
 from pinprof.notebook import Report, load
 from pinprof.report.timeline.kinds import KINDS
 
@@ -74,11 +72,6 @@ def test_a_part_that_is_not_there_is_an_error(trace: Path, wrong: dict[str, tupl
 def test_one_part_is_enough(trace: Path) -> None:
     with pytest.raises(PinprofError, match="give one of them"):
         pinprof.timeline(trace, steps=1, range_ms=(0, 1))
-
-
-def test_what_is_no_trace_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no such file"):
-        pinprof.timeline(tmp_path / "missing.json")
 
 
 def test_it_takes_paths_traces_and_reports(report: Report) -> None:
@@ -147,11 +140,6 @@ def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:
     assert why.busy
     assert why.drain
     assert report.figures().keys() == {"timeline"}
-
-
-def test_plotly_is_loaded_when_a_figure_is_asked_for() -> None:
-    program = f"import sys, pinprof; pinprof.read_trace({str(RECORDED)!r}); sys.exit('plotly' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
 @pytest.mark.slow

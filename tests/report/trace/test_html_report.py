@@ -137,12 +137,6 @@ def test_a_finding_lists_all_its_sites_and_shows_the_costliest_in_the_timeline(t
     assert all("data-zoom" in attributes for attributes in shown)
 
 
-def test_a_step_that_was_measured_is_said_to_be() -> None:
-    text = Page(to_html([analysis_of(TRACES / "prefetch.json.gz")])).text
-    assert re.search(r"Step: 9\.\d+ ms, measured without profiler As traced: 9\.\d+ ms, in the trace", text)
-    assert "9.16 ms of the GPU's work could run faster" in text.replace("\N{NO-BREAK SPACE}", " ")
-
-
 def test_text_of_the_trace_stays_text(tmp_path: Path) -> None:
     builder = copying()
     builder.metadata["deviceProperties"] = [{"id": 0, "name": HOSTILE}]

@@ -29,14 +29,6 @@ def fed(profile: Profile, steps: int, made: Made | None, source: str = "estimate
     )
 
 
-def test_the_phases_and_the_kinds_of_kernels_are_a_line_each() -> None:
-    profile = analysis_of(TRACES / "launches/bert.before.json.gz").profile
-    assert phases_in_short(profile) == (
-        "Host / GPU, traced: forward 22 ms / 730 µs, backward 24 / 1.8 ms, optimizer 6.7 ms / 840 µs"
-    )
-    assert kinds_in_short(profile) == ("Kernels: optimizer 25 %, matrix products 22 % (on tensor cores), copies 15 %")
-
-
 @pytest.mark.parametrize(
     ("tensor_core_ns", "words"),
     [(None, ""), (0, "no tensor cores"), (500, "50 % on tensor cores"), (1000, "on tensor cores")],

@@ -1,0 +1,304 @@
+"""E13: the rate of copies of all sizes, and how long the call of one holds the host; and what predictions use."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from math import comb
+from statistics import median_high
+
+from pinprof.bench import judge
+from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
+from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, all_of, answers, at_least, at_most, barely, mostly, no, ratio
+from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
+from pinprof.gpu import can_access_pageable
+from pinprof.units import percent, rate, size
+
+PAGEABLE_RATE = {way: Figure("E13", f"{way} pageable", "GB/s") for way in WAYS}
+ON_THE_GPU = Figure("E13", "DtoD", "GB/s")
+CASES = (*(of[way] for way in WAYS for of in (PAGEABLE_RATE, PINNED_RATE)), ON_THE_GPU)
+TO_GPU = PINNED_RATE["HtoD"], PAGEABLE_RATE["HtoD"]
+BLOCKED_PINNED, BLOCKED_PAGEABLE = (Figure("E13", f"blocked, {case.name}") for case in TO_GPU)
+"""For how long a call holds the host while a kernel runs in front of the copy on its stream."""
+CALL, BUSY = (
+    {case: Figure("E13", f"{what}, {case.name}", "%") for case in CASES[:4]} for what in ("call", "host busy")
+)
+"""Percent of a copy's time that its call lasts, and for which this process uses a CPU."""
+TAKEN_PINNED, TAKEN_PAGEABLE = (Figure("E13", f"taken along by the call, {case.name}", "yes") for case in TO_GPU)
+ACCESS = Figure("E13", "the GPU can access pageable memory", "yes")
+TEXTS = 16 * MIB
+"""The size of the text's copies."""
+PUBLISHED = dict(zip(CASES, (2.308439, 5.774224, 2.316220, 5.958834), strict=False))
+GROWTH = 4
+IN_A_ROW_BYTES, MOST_IN_A_ROW = 4 * MIB, 64
+"""Small copies are timed in rows, because two events are too coarse for one."""
+REACHES_SHARE = 0.9
+"""A machine with this share of a link's usual rate reaches the rate of the link."""
+CHANCE = 0.05
+"""The largest probability that a count which decides a claim is chance."""
+
+STAGING, BY_A_THREAD = figures("E13", "GB/s", "staging, HtoD pageable; pinning by a thread")
+LAUNCH, FREED = figures("E13", "ms", "a launch; freeing of GPU memory")
+"""What predictions use besides the rates of copies."""
+LAUNCHES = 1000
+FREED_BYTES = 256 * MIB
+
+
+def copies_of(lab: Lab, count: int) -> CaseRuns:
+    """Return the steps of the cases, of this size: both ways, from and to pageable and pinned memory."""
+    import torch
+
+    pageable = torch.ones(count, dtype=torch.uint8)
+    pinned = lab.pinned(pageable)
+    on_gpu, other = (torch.ones(count, dtype=torch.uint8, device=lab.device) for _ in range(2))
+    pairs = ((on_gpu, pageable), (on_gpu, pinned), (pageable, on_gpu), (pinned, on_gpu), (other, on_gpu))
+    return tuple(partial(target.copy_, source, non_blocking=True) for target, source in pairs)
+
+
+def _sizes(lab: Lab) -> Iterator[int]:
+    count = lab.sizes["least"]
+    while count <= lab.sizes["most"]:
+        yield count
+        count *= GROWTH
+
+
+def rates_of_size(lab: Lab, count: int, runs: CaseRuns) -> Iterator[Measured]:
+    """Yield the rate of each kind of copy of this size."""
+    in_a_row = max(1, min(MOST_IN_A_ROW, IN_A_ROW_BYTES // count))
+    for case, run in zip(CASES, runs, strict=True):
+        times = lab.times(lambda run=run: [run() for _ in range(in_a_row)], lab.between_events)  # type: ignore[misc]
+        yield case.of([count * in_a_row / (ms * 1e6) for ms in times], count)
+
+
+def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
+    """Yield the rate of each kind of copy at each size, and what the host does meanwhile."""
+
+    def held(run: CaseRun) -> float:
+        lab.wait()
+        long_kernel()
+        start = time.perf_counter()
+        run()
+        return (time.perf_counter() - start) * 1e3
+
+    for count in _sizes(lab):
+        runs = copies_of(lab, count)
+        yield from rates_of_size(lab, count, runs)
+        for figure, run in zip((BLOCKED_PAGEABLE, BLOCKED_PINNED), runs[:2], strict=True):
+            yield figure.of([held(run) for _ in range(4)][1:], count)
+    for case, run in zip(CASES[:4], runs[:4], strict=True):
+        in_call, busy = zip(*(_watched(lab, run) for _ in range(2)), strict=True)
+        yield from (CALL[case].of(in_call, count), BUSY[case].of(busy, count))
+    for figure, pinned in ((TAKEN_PAGEABLE, False), (TAKEN_PINNED, True)):
+        yield figure.of([_takes_along(pinned=pinned) for _ in range(5)])
+    if (can_access := can_access_pageable()) is not None:
+        yield ACCESS.of([can_access])
+
+
+def _watched(lab: Lab, run: CaseRun) -> tuple[float, float]:
+    """Return how many percent of a copy's time its call lasts, and how many percent of it this process uses a CPU.
+
+    The wait for a blocking event sleeps: polling would keep a CPU busy by itself.
+    """
+    import torch
+
+    end = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+    lab.wait()
+    start, start_cpu = time.perf_counter(), time.process_time()
+    run()
+    returned = time.perf_counter()
+    end.record()
+    end.synchronize()
+    elapsed, busy = time.perf_counter() - start, time.process_time() - start_cpu
+    return 100 * (returned - start) / elapsed, 100 * busy / elapsed
+
+
+def _takes_along(*, pinned: bool) -> bool:
+    """Return whether the GPU gets the old values of a source that is written while its copy waits for a kernel.
+
+    If so, the call itself has copied the values. Up to 64 KiB it does not wait for the stream.
+    """
+    import torch
+
+    source = torch.ones(16 * 1024, dtype=torch.uint8, pin_memory=pinned)
+    target = torch.zeros_like(source, device="cuda")
+    before = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    long_kernel()
+    before.record()
+    target.copy_(source, non_blocking=True)
+    source.zero_()
+    waiting = not before.query()  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    return waiting and bool(target.all())
+
+
+def measure_rates(lab: Lab) -> Iterator[Measured]:
+    """Yield what predictions use: rates by size, of staging and of pinning by a thread, launches, and freeing."""
+    import torch
+
+    pool = ThreadPoolExecutor(1)
+    for count in _sizes(lab):
+        runs, pageable = copies_of(lab, count), torch.ones(count, dtype=torch.uint8)
+        yield from rates_of_size(lab, count, runs)
+        pin = partial(pool.submit, pageable.pin_memory)
+        for figure, run in ((STAGING, runs[0]), (BY_A_THREAD, lambda pin=pin: pin().result())):
+            yield figure.of([count / (ms * 1e6) for ms in lab.times(run, lab.hold)], count)
+    number = torch.zeros(1, device=lab.device)
+    yield LAUNCH.of([ms / LAUNCHES for ms in lab.times(lambda: [number.add_(1) for _ in range(LAUNCHES)], lab.hold)])
+    allocate = partial(torch.empty, FREED_BYTES, dtype=torch.uint8, device=lab.device)
+    yield FREED.of(lab.times(torch.cuda.empty_cache, partial(lab.hold, before=allocate)))
+
+
+@judge.predicate
+def reaches_the_link(read: judge.Readings) -> judge.ClaimJudgement:
+    """Judge whether pinned copies of some size reach, in both directions, the usual rate of such a link.
+
+    For each direction it names the size whose spread has the highest low end.
+    """
+    rates = [read.by_size(figure) for figure in PINNED_RATE.values()]
+    surest = [max(of_way, key=lambda measured: measured.low) for of_way in rates]
+    read.keep(*surest)
+    link, why = read.bench.machine.link, " and ".join(f"{rate(each.median)} ({each.name})" for each in surest)
+    if link is None:
+        return judge.ClaimJudgement("unknown", f"{why}; the driver does not say the generation and width of the link")
+    why += f" of {rate(link.theoretical)} on {link.name}; {rate(link.usual)} is usual"
+    if any(measured.low > link.theoretical for measured in surest):
+        return judge.ClaimJudgement(
+            "unknown", f"{why}: the link is faster than the driver reports, as that of an idle GPU"
+        )
+    reached = REACHES_SHARE * link.usual
+    refuted = all(max(measured.high for measured in of_way) < reached for of_way in rates)
+    return judge.decided(why, confirmed=all(measured.low >= reached for measured in surest), refuted=refuted)
+
+
+@judge.predicate
+def more_predictable(read: judge.Readings) -> judge.ClaimJudgement:
+    """Judge whether copies of pinned memory vary less: at each size, by the spread as a share of the median.
+
+    A sign test says whether that is chance: how likely as many sizes, or more, are if both outcomes are equally likely.
+    """
+    pairs = [pair for way in WAYS for pair in read.pairs(PAGEABLE_RATE[way], PINNED_RATE[way], judge.LARGE_BYTES)]
+    varies = [[(one.high - one.low) / one.median if one.median > 0 else 0.0 for one in pair] for pair in pairs]
+    steadier = sum(pinned < pageable for pageable, pinned in varies)
+    middle = [percent(median_high(share)) for share in zip(*varies, strict=True)]
+    why = (
+        f"of {len(pairs)} sizes and ways from {size(judge.LARGE_BYTES)} on pinned copies vary less in {steadier}: by "
+        f"{middle[1]} against {middle[0]} of the median, in the middle"
+    )
+    sides = (steadier, len(pairs) - steadier)
+    confirmed, refuted = (sum(comb(len(pairs), n) for n in range(hits, len(pairs) + 1)) for hits in sides)
+    most = CHANCE * 2 ** len(pairs)
+    return judge.decided(why, confirmed=confirmed < most, refuted=refuted < most)
+
+
+SLOWER_PAGEABLE = judge.less_at_most_sizes(
+    *((PAGEABLE_RATE[way], PINNED_RATE[way]) for way in WAYS), least_bytes=judge.LARGE_BYTES
+)
+UNLIKE = [
+    limit(case.at(TEXTS), factor * value)
+    for case, value in PUBLISHED.items()
+    for limit, factor in ((at_least, 1.1), (at_most, 0.9))
+]
+"""That a rate is not the published one."""
+BANDWIDTH = Experiment(
+    "E13",
+    "bandwidth",
+    "copies of 4 KiB to 1 GiB in both directions, from and to pageable and pinned memory, and on the GPU",
+    (
+        Claim(
+            "Copies of pinned memory have more than twice the rate of pageable ones",
+            "processes: concepts",
+            all_of(*(at_least(ratio(PINNED_RATE[way].at(TEXTS), PAGEABLE_RATE[way].at(TEXTS)), 2) for way in WAYS)),
+            "it depends on the link, and on how fast the host stages",
+        ),
+        Claim("Copies of pinned memory reach the rate of the link", "processes: concepts", reaches_the_link()),
+        Claim(
+            "Those of pageable memory are slower: both ways and at all sizes from 1 MiB on",
+            "tutorial: CUDA and memory; article: pinned memory; processes: concepts",
+            SLOWER_PAGEABLE,
+        ),
+        Claim(
+            "The driver stages them: the host copies pageable memory before the GPU does",
+            "tutorial: CUDA and memory; article: pinned memory; processes: concepts",
+            all_of(
+                answers({TAKEN_PAGEABLE: True, TAKEN_PINNED: False}),
+                *(mostly(of[PAGEABLE_RATE[way]].at(MOST)) for of in (BUSY, CALL) for way in WAYS),
+                *(barely(of[PINNED_RATE[way]].at(MOST)) for of in (BUSY, CALL) for way in WAYS),
+            ),
+        ),
+        Claim("The GPU cannot access pageable memory", "article: pinned memory; processes: concepts", no(ACCESS)),
+        Claim(
+            "What the driver stages them through is pinned memory of its own",
+            "tutorial: CUDA and memory; article: pinned memory; processes: concepts",
+            judge.not_judged("no figure of a program shows the driver's own memory; that it stages is judged above"),
+        ),
+        Claim(
+            "Pinned memory is faster because none of it is on disk",
+            "answer: pin memory",
+            judge.opposite(SLOWER_PAGEABLE),
+            "memory just written is not on disk either; the second copy costs time, as the same answer says",
+        ),
+        Claim(
+            "Pinned memory gains more for large tensors than for small ones",
+            "tutorial: pinned memory",
+            at_least(ratio(*(case.at(MOST) for case in TO_GPU)) / ratio(*(case.at(LEAST) for case in TO_GPU)), 1),
+        ),
+        Claim(
+            "The rates differ from machine to machine", "processes: concepts; tutorial: preamble", judge.any_of(*UNLIKE)
+        ),
+        Claim(
+            "They depend on the host's board, CPU and chipset, and on the GPU",
+            "processes: concepts",
+            judge.not_judged("one machine does not show which of its parts makes the rates what they are"),
+        ),
+        Claim(
+            "The GPU reaches its own memory at a much higher rate than the host's",
+            "article: opening",
+            at_least(ratio(ON_THE_GPU.at(MOST), PINNED_RATE["HtoD"].at(MOST)), 2),
+        ),
+        Claim(
+            "Pinned memory makes copies more predictable",
+            "tutorial: CUDA and memory",
+            more_predictable(),
+            "both vary with what else the host does",
+        ),
+        Claim(
+            "A non_blocking copy of pinned memory does not hold the host",
+            "tutorial: asynchronous; article: non_blocking; processes: usage",
+            at_most(ratio(BLOCKED_PINNED.at(MOST), BLOCKED_PAGEABLE.at(MOST)), 0.1, 1),
+        ),
+        Claim(
+            "Pinned memory is copied by DMA, which leaves the CPU free",
+            "processes: usage",
+            all_of(*(barely(BUSY[case].at(MOST)) for case in PINNED_RATE.values())),
+        ),
+        Claim(
+            "With non_blocking=True the host is not blocked, whatever the memory",
+            "tutorial: asynchronous",
+            at_most(ratio(BLOCKED_PAGEABLE.at(MOST), BLOCKED_PAGEABLE.at(LEAST)), 1.1, 10),
+            "the driver stages a large pageable source in the call, and waits for the stream first",
+        ),
+    ),
+    CASES,
+    lambda lab: copies_of(lab, lab.sizes["most"]),
+    measure_bandwidth,
+    sizes=(
+        Size("least", 4096, "bytes of the smallest copy", of_text=False),
+        Size("most", GIB, "bytes of the largest copy; each is four times the one before", 64 * MIB, of_text=False),
+    ),
+    published={case.at(TEXTS): value for case, value in PUBLISHED.items()},
+    changed="the text's figures are of an old laptop, at 16 MB alone; the other sizes are ours",
+)
+RATES = replace(
+    BANDWIDTH,
+    name="rates",
+    summary="what predictions use: rates of copies by size, of staging and of pinning by a thread, launches, freeing",
+    claims=(),
+    measure=measure_rates,
+    sizes=(replace(BANDWIDTH.sizes[0], default=4096), replace(BANDWIDTH.sizes[1], default=256 * MIB)),
+    published=None,
+    changed="",
+    rounds=2,
+)
+"""`pinprof bench --rates`."""

@@ -1,0 +1,166 @@
+"""E10: the plain loop with non_blocking=True against a prefetcher that copies the next batch on a side stream."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pinprof.bench.experiment import OVERLAPPED, WAITS, CaseRun, CaseRuns, Experiment, InTrace, Lab, Size
+from pinprof.bench.judge import Claim, all_of, always, at_most, barely, less, mostly, yes
+from pinprof.bench.loader import STEPS
+from pinprof.bench.results import figures
+from pinprof.details import Details
+from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, Trace
+from pinprof.units import NS_PER_MS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pinprof.workloads.model import Trainer
+
+PLAIN, PREFETCHER, PAGEABLE, PAGEABLE_LATE, BLOCKING, NO_COPY = CASES = figures(
+    "E10",
+    "ms",
+    "plain loop; prefetcher; prefetcher, pageable; prefetcher, pageable, kernels first; prefetcher, blocking; no copy",
+)
+
+
+def prefetching_loops(lab: Lab) -> CaseRuns:
+    """Return the steps of the cases."""
+    from pinprof.workloads.model import forever, host_batches, model_sizes, trainer
+    from pinprof.workloads.prefetcher import Prefetcher
+
+    size = model_sizes(lab.sizes)
+    training, pageable = trainer(lab.device, size), host_batches(size, count=3)
+    pinned = [lab.pinned(batch) for batch in pageable]
+    resident, plain = pinned[0].to(lab.device), forever(pinned)
+    prefetched, staged = (iter(Prefetcher(forever(batches), lab.device)) for batches in (pinned, pageable))
+    return (
+        lambda: training.train(next(plain).to(lab.device, non_blocking=True)),
+        lambda: training.train(next(prefetched)),
+        lambda: training.train(next(staged)),
+        kernels_first(training, pageable, lab, non_blocking=True),
+        kernels_first(training, pinned, lab, non_blocking=False),
+        lambda: training.train(resident),
+    )
+
+
+def kernels_first(training: "Trainer", batches: "list[Tensor]", lab: Lab, *, non_blocking: bool) -> CaseRun:
+    """Return a step that trains on a batch, then copies the next one on a side stream.
+
+    The kernels are launched before the copy, so that it can run along with them even if its call holds the host, as
+    that of a blocking copy or of a pageable batch does; a `Prefetcher` asks for its copy first.
+    Two buffers take turns on the device: a copy writes the one that the kernels of the step before have read.
+    """
+    import torch
+
+    from pinprof.workloads.model import forever
+
+    host, buffers = forever(batches), [torch.empty_like(batches[0], device=lab.device) for _ in range(2)]
+    buffers[0].copy_(next(host))
+    side = torch.cuda.Stream() if lab.on_gpu else None  # type: ignore[no-untyped-call]
+    launched: list[torch.cuda.Event] = []
+
+    def step() -> None:
+        training.train(buffers[0])
+        if side is not None:
+            launched.append(torch.cuda.current_stream().record_event())
+            if len(launched) > 1:
+                side.wait_event(launched.pop(0))
+        with torch.cuda.stream(side):
+            buffers[1].copy_(next(host), non_blocking=non_blocking)
+        if side is not None:
+            torch.cuda.current_stream().wait_stream(side)
+        buffers.reverse()
+
+    return step
+
+
+def ended_before_the_next_kernel(trace: Trace, _details: Details) -> Iterator[bool]:
+    """Yield whether each copy to the GPU had ended when the first kernel began that was launched after the copy.
+
+    In the plain loop that is the model's first kernel, which reads the batch; a prefetcher's copy is of the next batch.
+    """
+    gpu, launch = trace.gpu, trace.links.launch
+    launched_ns = np.where(launch != NONE, trace.calls.start_ns[launch], NONE)
+    kernels = np.flatnonzero((gpu.category == KERNEL) & (launch != NONE))
+    for copy in np.flatnonzero((gpu.category == MEMCPY) & (gpu.direction == HTOD) & (launch != NONE)):
+        after = kernels[launched_ns[kernels] > launched_ns[copy]]
+        if len(after):
+            yield bool(gpu.end_ns[copy] <= gpu.start_ns[after[np.argmin(launched_ns[after])]])
+
+
+def leads_of_the_host(trace: Trace, _details: Details) -> Iterator[float]:
+    """Yield how many ms before the end of the kernels queued so far the host queues the next copy to the GPU.
+
+    It is negative if the GPU was done before.
+    """
+    gpu, launch = trace.gpu, trace.links.launch
+    launched, queued_ns = launch != NONE, trace.calls.start_ns[launch]
+    kernels = launched & (gpu.category == KERNEL)
+    copies = launched & (gpu.category == MEMCPY) & (gpu.direction == HTOD)
+    for at_ns in queued_ns[copies].tolist():
+        before = kernels & (queued_ns < at_ns)
+        if before.any():
+            yield float(gpu.end_ns[before].max() - at_ns) / NS_PER_MS
+
+
+ENDED = InTrace("ended before the next kernel", "yes", ended_before_the_next_kernel)
+AHEAD = InTrace("ahead", "ms", leads_of_the_host)
+PREFETCHING = Experiment(
+    "E10",
+    "prefetching",
+    "the plain loop with non_blocking=True against a prefetcher that copies the next batch on a side stream",
+    (
+        Claim(
+            "To overlap, copies must be from pinned memory",
+            "question: opening; answer: data prefetcher",
+            all_of(mostly(OVERLAPPED(PREFETCHER)), barely(OVERLAPPED(PAGEABLE)), barely(OVERLAPPED(PAGEABLE_LATE))),
+            "a pageable copy holds the host, but overlaps kernels that were launched before it",
+        ),
+        Claim(
+            "To overlap, copies must be non_blocking",
+            "question: opening; answer: data prefetcher",
+            all_of(mostly(OVERLAPPED(PREFETCHER)), barely(OVERLAPPED(BLOCKING))),
+            "a blocking copy overlaps kernels that were launched before it; it needs a side stream, as any copy does",
+        ),
+        Claim(
+            "The images are on the GPU before the kernels of model(images) run", "question: the loop", yes(ENDED(PLAIN))
+        ),
+        Claim(
+            "model(images) is a synchronization point: the host waits until the batch is on the GPU",
+            "question: the loop",
+            always(WAITS(PLAIN)),
+            "the kernels wait on the stream behind the copy; the host does not",
+            "the answer says that it is not one",
+        ),
+        Claim(
+            "The next batch's copy is not requested before the output is computed",
+            "question: the loop",
+            at_most(AHEAD(PLAIN), 0),
+            "the host launches and goes on: it runs ahead of the GPU",
+        ),
+        Claim("So the plain loop overlaps no copy", "question: the loop", barely(OVERLAPPED(PLAIN))),
+        Claim(
+            "Copies and computation are handled by different parts of the GPU, so that they can overlap",
+            "article: non_blocking; answer: accepted",
+            mostly(OVERLAPPED(PREFETCHER)),
+        ),
+        Claim(
+            "A prefetcher on a side stream hides the copy and makes the step shorter",
+            "pinprof",
+            all_of(mostly(OVERLAPPED(PREFETCHER)), less(PREFETCHER, PLAIN)),
+        ),
+    ),
+    CASES,
+    prefetching_loops,
+    lambda lab: lab.each(CASES, prefetching_loops(lab), partial(lab.time, steps=STEPS)),
+    sizes=(
+        Size("rows", 4096, "samples in a batch", of_text=False),
+        Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+    ),
+    changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
+    "that are made beforehand. The prefetchers are ours",
+    traced=dict.fromkeys(CASES[:-1], (WAITS, OVERLAPPED, AHEAD, ENDED)),
+)

@@ -1,0 +1,339 @@
+"""Run experiments in a process of their own, so that the failure of one does not cost another its figures."""
+
+import gc
+import multiprocessing
+import os
+import platform
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, TypeAlias, final
+
+import torch
+
+from pinprof.bench import EXPERIMENTS
+from pinprof.bench.bandwidth import RATES
+from pinprof.bench.experiment import ROUNDS, CaseRun, Experiment, Lab, free_pinned, picture
+from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds, usual_by_unit
+from pinprof.capture.window.recording import profile
+from pinprof.details import details_of
+from pinprof.errors import PinprofError
+from pinprof.gpu import link_and_driver, name_of_cpu
+from pinprof.processes import OWN, available_cores
+from pinprof.trace import read_trace
+from pinprof.version import VERSION
+
+TIMEOUT_S = 120.0
+"""How long a part of one experiment may take; on an H200 none takes a minute."""
+SURE_ROUNDS = 3
+FURTHER_BY_S = 225.0
+"""No round but the first three begins later: the bench may take five minutes, and on an H100 a round of the quick
+experiments takes thirteen seconds, the traces thirty-five, and what is measured once fifteen."""
+
+Part: TypeAlias = Callable[[str, dict[str, int], bool], Iterator[Measured | Picture]]
+"""Yields figures and pictures of an experiment, given its name, its sizes and whether to be quick; picklable."""
+OnProgress: TypeAlias = Callable[[str, Experiment, str], None]
+"""Gets the place in the bench ("round 1, 2 of 15"), the experiment, and what was measured of it last, if any."""
+
+
+# Parts, each run in the other process
+
+
+def lab_of(name: str, sizes: Mapping[str, int], quick: bool, device: str = "cuda") -> tuple[Experiment, Lab]:
+    """Return an experiment and the lab to run it."""
+    known = {experiment.name: experiment for experiment in (*EXPERIMENTS, RATES)}
+    return known[name], Lab(torch.device(device), sizes, quick)
+
+
+def timed(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured]:
+    """Yield what is measured of an experiment without a profiler, and free all memory."""
+    experiment, lab = lab_of(name, sizes, quick, device)
+    try:
+        yield from experiment.measure(lab)
+    finally:
+        free_memory()
+
+
+def measured_once(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured]:
+    """Yield what is measured once of an experiment, if anything."""
+    experiment, lab = lab_of(name, sizes, quick, device)
+    yield from experiment.once(lab) if experiment.once else ()
+    free_memory()
+
+
+def traced(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured | Picture]:
+    """Yield what the traces of an experiment's cases show, and a picture of each.
+
+    Time nothing in this process afterwards: CUPTI, once loaded, slows the host.
+    """
+    experiment, lab = lab_of(name, sizes, quick, device)
+    steps = dict(zip(experiment.cases, experiment.steps(lab), strict=True))
+    with TemporaryDirectory(prefix="pinprof-") as folder:
+        for case, figures in (experiment.traced or {}).items():
+            path = Path(folder) / "case.json.gz"
+            record(steps[case], path, plain_steps=0, line_steps=0)
+            trace = read_trace(str(path))
+            details = details_of(trace)
+            for figure in figures:
+                yield from figure.read(case, trace, details)
+            yield picture(case, trace, details)
+    del steps
+    free_memory()
+
+
+def recorded_case(name: str, sizes: dict[str, int], case: int, path: str, device: str = "cuda") -> Iterator[str]:
+    """Record a case of an experiment, its step timed without a profiler before; yield the paths that are written."""
+    experiment, lab = lab_of(name, sizes, quick=False, device=device)
+    traces = experiment.resized(sizes).traces(Path(path))
+    if experiment.record is not None:
+        experiment.record(lab, case, traces, record)
+    else:
+        record(experiment.steps(lab)[case], traces[0])
+    yield from map(str, traces)
+
+
+def record(run: CaseRun, path: Path, *, plain_steps: int = 20, line_steps: int = 3) -> None:
+    """Record some steps of a case as a trace, and overwrite an existing one; see `pinprof.profile`."""
+    recording = profile(
+        path,
+        steps=5,
+        warmup=5,
+        max_warmup=20,
+        plain_steps=plain_steps,
+        plain_max_seconds=5,
+        line_steps=line_steps,
+        watch_steps=0,  # all steps of a case are alike
+        force=True,
+    )
+    with recording:
+        while not recording.done:
+            run()
+            recording.step()
+
+
+def free_memory() -> None:
+    """Free the device memory of the experiment before and, if this torch can, its pinned memory."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    free_pinned()
+
+
+def described_machine() -> Iterator[Machine]:
+    """Yield the machine with its current CUDA device, once."""
+    driver, generation, width = link_and_driver()
+    yield Machine(
+        gpu=torch.cuda.get_device_name(),
+        driver=driver,
+        cuda=torch.version.cuda,
+        torch=str(torch.__version__),  # torch's own class, which JSON cannot encode
+        python=platform.python_version(),
+        cpu=name_of_cpu(),
+        cores=available_cores(),
+        pcie_generation=generation,
+        pcie_width=width,
+    )
+
+
+# The bench
+
+
+class BenchPart(NamedTuple):
+    """A part of an experiment, in its place in the bench."""
+
+    place: str
+    part: Part
+    experiment: Experiment
+    fresh: bool = False
+    """Whether it begins in a new process."""
+    if_time: bool = False
+    """Whether it is left out if the bench has taken long."""
+
+
+def jobs(experiments: Sequence[Experiment], *, quick: bool) -> Iterator[BenchPart]:
+    """Yield the rounds of timing, what is measured once, and the traces; a quick bench has one round.
+
+    Each round has a process of its own, so that what drifts with time shows as a difference between rounds. Experiments
+    with fewer rounds have them spread, from the first on. Nothing is timed in a process that was profiled: CUPTI, once
+    loaded, slows the host. But the traces come in the process of the last round, as starting one takes some seconds.
+    """
+    for number in range(1, 2 if quick else ROUNDS + 1):
+        of_this = [
+            each for each in experiments if number in {1 + at * ROUNDS // each.rounds for at in range(each.rounds)}
+        ]
+        for place, experiment in enumerate(of_this):
+            where = f"round {number}, {place + 1} of {len(of_this)}"
+            yield BenchPart(where, timed, experiment, fresh=number > 1 and place == 0, if_time=number > SURE_ROUNDS)
+    yield from (BenchPart("once", measured_once, experiment) for experiment in experiments if experiment.once)
+    yield from (BenchPart("traces", traced, experiment) for experiment in experiments if experiment.traced)
+
+
+@dataclass
+class _Gathered:
+    """The results of an experiment so far; its figures of all rounds by name and size."""
+
+    figures: dict[tuple[str, int | None], list[Measured]] = field(default_factory=dict)
+    pictures: list[Picture] = field(default_factory=list)
+    problem: str | None = None
+    seconds: float = 0.0
+
+    def take(self, finding: Measured | Picture) -> str:
+        """Keep a figure or a picture and return its name."""
+        if isinstance(finding, Picture):
+            self.pictures.append(finding)
+            return finding.case
+        self.figures.setdefault((finding.name, finding.size), []).append(finding)
+        return finding.name
+
+
+def run_bench(experiments: Sequence[Experiment], *, quick: bool, on_progress: OnProgress) -> Bench:
+    """Return what the experiments measure on this machine. Raises OtherProcessError if its GPU cannot be used."""
+    with closing(OtherProcess()) as process:
+        machines: list[Machine] = list(process.call(described_machine, timeout_s=TIMEOUT_S))
+        results = run_jobs(experiments, jobs(experiments, quick=quick), process, quick=quick, on_progress=on_progress)
+    date = datetime.now(timezone.utc).date().isoformat()
+    return Bench(machine=machines[0], results=results, date=date, quick=quick, pinprof_version=VERSION)
+
+
+def run_jobs(
+    experiments: Sequence[Experiment],
+    parts: Iterable[BenchPart],
+    process: "OtherProcess",
+    *,
+    quick: bool,
+    on_progress: OnProgress,
+    timeout_s: float = TIMEOUT_S,
+) -> list[Result]:
+    """Return the results of the experiments, each with all figures that it gave before it failed.
+
+    They share a process. An experiment that fails, dies or takes longer than `timeout_s` has no further part, and its
+    result says why; the others go on in a new process.
+    """
+    gathered = {experiment.number: _Gathered() for experiment in experiments}
+    begin = time.monotonic()
+    for place, part, experiment, fresh, if_time in parts:
+        of_this, start = gathered[experiment.number], time.monotonic()
+        if of_this.problem is not None or (if_time and start - begin > FURTHER_BY_S):
+            continue
+        if fresh:
+            process.close()
+        on_progress(place, experiment, "")
+        try:
+            for finding in process.call(
+                part, experiment.name, experiment.defaults(quick=quick), quick, timeout_s=timeout_s
+            ):
+                on_progress(place, experiment, of_this.take(finding))
+        except OtherProcessError as error:
+            of_this.problem = str(error)
+        of_this.seconds += time.monotonic() - start
+    usual = usual_by_unit(rounds for one in gathered.values() for rounds in one.figures.values())
+    return [
+        Result(
+            number=experiment.number,
+            sizes=experiment.defaults(quick=quick),
+            figures=[of_rounds(each, usual) for each in of_this.figures.values()],
+            seconds=round(of_this.seconds, 3),
+            pictures=of_this.pictures,
+            problem=of_this.problem,
+        )
+        for experiment, of_this in zip(experiments, gathered.values(), strict=True)
+    ]
+
+
+# The other process
+
+
+class OtherProcessError(PinprofError):
+    """A function failed in the other process; the text says how, in one line."""
+
+
+@final
+class OtherProcess:
+    """A process in which generator functions run one after the other; after a failure a new one takes its place.
+
+    It is spawned, not forked, so that it can use the GPU; functions and what they yield must be picklable.
+    """
+
+    def __init__(self) -> None:
+        self._running: tuple[SpawnProcess, Connection] | None = None
+
+    def call(self, function: Callable[..., Iterator[Any]], *arguments: object, timeout_s: float) -> Iterator[Any]:
+        """Yield what the function yields there. Raises OtherProcessError if it fails, dies or takes too long."""
+        process, connection = self._running = self._running or _started()
+        deadline, problem = time.monotonic() + timeout_s, f"not done after {timeout_s:.0f} s"
+        has_ended = False
+        try:
+            connection.send((function, arguments))
+            while not has_ended and connection.poll(max(0.0, deadline - time.monotonic())):
+                has_ended, value = connection.recv()
+                if has_ended:
+                    problem = value
+                else:
+                    yield value
+        except (EOFError, OSError):
+            process.join(1)
+            code = process.exitcode or 0
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+            problem = f"its process {how}"
+        finally:
+            if problem:
+                self.close()
+        if problem:
+            raise OtherProcessError(problem)
+
+    def close(self) -> None:
+        """End the process with all that it started; the next call starts a new one."""
+        if self._running is None:
+            return
+        process, connection = self._running
+        with suppress(ProcessLookupError, PermissionError):
+            if process.pid and os.getpgid(process.pid) == process.pid:
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.join()
+        connection.close()
+        self._running = None
+
+
+def _started() -> tuple[SpawnProcess, Connection]:
+    context = multiprocessing.get_context("spawn")
+    connection, of_child = context.Pipe()
+    process = context.Process(target=_answer_calls, args=(of_child,), name=OWN)
+    process.start()
+    of_child.close()
+    return process, connection
+
+
+def _answer_calls(connection: Connection) -> None:
+    """Call the functions that come, one after the other, and send back what each yields and how it ended."""
+    os.setsid()  # its children end with it, and Ctrl-C goes only to the process that started it
+    os.dup2(2, 1)  # libraries print, and a program may read standard output
+    warnings.simplefilter("ignore")
+    # The default in a spawned process is to spawn: each worker of a loader would import torch again, and abort at its
+    # end, when Python stops under its threads. So loaders start workers here as they do in a user's program.
+    multiprocessing.set_start_method(None, force=True)
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            function, arguments = connection.recv()
+            problem = ""
+            try:
+                for value in function(*arguments):
+                    connection.send((False, value))
+            except BrokenPipeError:
+                raise
+            except Exception as error:  # noqa: BLE001  the caller gets any error
+                problem = in_one_line(error)
+            connection.send((True, problem))
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return an error in one line: its first line, with its class if that is not pinprof's own."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    return first if isinstance(error, PinprofError) and first else f"{type(error).__name__}: {first}".removesuffix(": ")

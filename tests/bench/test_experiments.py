@@ -1,0 +1,362 @@
+"""Each experiment in a small form: on a GPU all of it; on the CPU what means something there, with what pins a copy."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import pytest
+import torch
+from bench_parts import fails
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from pinprof.bench import EXPERIMENTS, early_read, experiment_of, pinned_limits, prefetching, processes
+from pinprof.bench.bandwidth import RATES
+from pinprof.bench.custom_batch import PinnableBatch, PlainBatch, what_is_pinned
+from pinprof.bench.experiment import Experiment, Lab, free_pinned
+from pinprof.bench.judge import Readings, judged
+from pinprof.bench.results import Measured, Picture, recorded
+from pinprof.bench.runner import measured_once, recorded_case, timed, traced
+from pinprof.trace import read_trace
+from pinprof.workloads import copies
+
+TINY = {
+    "floats": 1000,
+    "tensors": 5,
+    "rows": 16,
+    "columns": 100,
+    "tries": 2,
+    "side": 64,
+    "features": 32,
+    "threads": 2,
+    "workers": 1,
+    "processes": 1,
+    "least": 4096,
+    "most": 65536,
+    "larger": 24,
+    "share": 5,
+}
+ON_THE_CPU = ("E1", "E2", "E3", "E4", "E5", "E7", "E8", "E9", "E10", "E12", "E14", "E15")
+"""The others queue a long kernel, or take long to start."""
+CPU = torch.device("cpu")
+CANNOT_FREE = not hasattr(torch._C, "_host_emptyCache")
+"""Whether this torch cannot give pinned memory back."""
+
+# Python 3.12 and later warn of every fork in a process with threads; the loaders' workers are such forks.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.pin_memory. argument is set as true:UserWarning"),
+]
+each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
+each_on_the_cpu = pytest.mark.parametrize("known", [*map(experiment_of, ON_THE_CPU)], ids=lambda known: known.number)
+
+
+def tiny(known: Experiment) -> dict[str, int]:
+    return {name: TINY[name] for name in known.defaults()}
+
+
+def names_to_judge(known: Experiment) -> set[str]:
+    """Return the figures that decide the verdicts of the recorded bench, but for those of traces and of once."""
+    read = Readings(recorded())
+    for claim in known.claims:
+        judged(claim.holds, read)
+    result = read.bench.result(known.number)
+    own = {each.name for each in result.figures} if result else set()
+    shown = {figure(case).name for case, figures in (known.traced or {}).items() for figure in figures}
+    once = {name for name in own if name.startswith(("taken from", "swapped", "host copy", "more than"))}
+    fresh = {name for name in own if name.endswith("fresh memory") and CANNOT_FREE}
+    return ({measured.name for measured in read.asked} & own) - shown - once - fresh
+
+
+ANSWERS = {
+    "E5": {"read after synchronize": 0, "pinned, sent and read on the GPU": 0},
+    "E6": {"pageable source": 0, "pageable source, copy then kernel": 0},
+    "E9": {
+        "pinned, a tensor as it is made": 0,
+        "pinned, by pin_memory()": 1,
+        "pinned, without pin_memory()": 0,
+        "pinned, with pin_memory()": 1,
+        "pinned, elements without pin_memory()": 0,
+        "pinned by a thread of its own, with workers": 1,
+    },
+    "E11": {"pinned in the parent": 1, "pinned on arrival": 0, "shared on arrival": 1},
+    "E12": {"pinned in the parent": 1, "pinned in the child": 0, "pinned, bare in the child": 0},
+    "E13": {"taken along by the call, HtoD pageable": 1, "taken along by the call, HtoD pinned": 0},
+    "E15": {"too much raises an error": 1, "the GPU works after it": 1},
+}
+"""What is the same on every GPU: no value is wrong in a safe form, and what is pinned where."""
+
+
+@pytest.fixture
+def nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let pin_memory() copy and no more: without a GPU there is no pinned memory."""
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    monkeypatch.setattr(copies, "SIDE", 32)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the host pin and copy little."""
+    for name, size in (("GIB", 1 << 20), ("SEEN_BYTES", 1 << 26), ("SWAPPED_BYTES", 1 << 20), ("COPIED_BYTES", 4096)):
+        monkeypatch.setattr(pinned_limits, name, size)
+    monkeypatch.setattr(pinned_limits, "PINNING_S", 0.2)
+
+
+def check(known: Experiment, made: list[Measured]) -> None:
+    assert names_to_judge(known) <= {measured.name for measured in made}
+    assert all(measured.low <= measured.median <= measured.high and measured.runs for measured in made)
+    assert {type(value) for each in made for value in (each.median, each.low, each.high)} == {float}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_is_pinned")
+@each_on_the_cpu
+def test_figures_by_name_on_the_cpu(known: Experiment) -> None:
+    made = list(timed(known.name, tiny(known), quick=True, device="cpu"))
+    check(known, made)
+    assert {(each.median, each.runs) for each in made if each.unit == "wrong"} <= {(0, TINY["tries"])}
+
+
+@pytest.mark.gpu
+@each
+def test_figures_by_name_on_the_gpu(known: Experiment) -> None:
+    made = list(timed(known.name, tiny(known), quick=True))
+    check(known, made)
+    assert ANSWERS.get(known.number, {}).items() <= {measured.name: measured.median for measured in made}.items()
+
+
+@pytest.mark.usefixtures("nothing_is_pinned")
+@each_on_the_cpu
+def test_no_loader_is_at_work_before_its_case_runs(known: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording keeps whether the loaders at work pin: those of other cases would make that unknown."""
+    at_work = WeakSet[_BaseDataLoaderIter]()
+    begin = _BaseDataLoaderIter.__init__
+
+    def noted(self: _BaseDataLoaderIter, loader: Any) -> None:
+        at_work.add(self)
+        begin(self, loader)
+
+    monkeypatch.setattr(_BaseDataLoaderIter, "__init__", noted)
+    steps = known.steps(Lab(CPU, tiny(known)))
+    assert (len(steps), len(at_work)) == (len(known.cases), 0)
+
+
+@pytest.mark.gpu
+@each
+def test_every_case_runs_on_the_gpu(known: Experiment) -> None:
+    for run in known.steps(Lab(torch.device("cuda"), tiny(known))):
+        run()
+    torch.cuda.synchronize()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "waits"), [("small_tensors", 2), ("prefetching", 5), ("pinning_cost", 0)])
+@pytest.mark.usefixtures("nothing_is_pinned")
+def test_traces_are_recorded_and_read_on_the_cpu(name: str, waits: int) -> None:
+    made = list(traced(name, tiny(experiment_of(name)), quick=True, device="cpu"))
+    found = [each.median for each in made if isinstance(each, Measured) and each.unit == "waits"]
+    assert found == [0.0] * waits  # nothing waits for a GPU
+    assert len([each for each in made if isinstance(each, Picture)]) == len(experiment_of(name).traced or ())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("known", [known for known in EXPERIMENTS if known.traced], ids=lambda known: known.number)
+def test_traces_show_their_figures_on_the_gpu(known: Experiment) -> None:
+    made = list(traced(known.name, tiny(known), quick=True))
+    shown = {figure(case).name for case, figures in (known.traced or {}).items() for figure in figures}
+    assert {each.name for each in made if isinstance(each, Measured)} == shown
+    pictures = [each for each in made if isinstance(each, Picture)]
+    assert [each.case for each in pictures] == [case.name for case in known.traced or ()]
+    assert all({bar.row for bar in each.bars} > {"host"} and each.why for each in pictures)
+
+
+@pytest.mark.gpu
+def test_a_prefetcher_that_blocks_overlaps_and_waits() -> None:
+    known = experiment_of("E10")
+    sizes = {"rows": 4096, "features": 3072}
+    made = {part.name: part for part in traced(known.name, sizes, quick=True) if isinstance(part, Measured)}
+    assert made["overlapped, prefetcher, blocking"].median > 50
+    assert made["waits, prefetcher, blocking"].median == 1
+    assert made["ended before the next kernel, plain loop"].low == 1
+
+
+@pytest.mark.usefixtures("little_work")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_what_is_left_to_the_host_is_measured_once(device: str) -> None:
+    made = {each.name: each for each in measured_once("pinned_limits", TINY, quick=True, device=device)}
+    assert {"taken from the host, allocated, pinned", "taken from the host, written, pageable", "host copy"} <= {*made}
+    assert list(measured_once("bandwidth", TINY, quick=True, device=device)) == []
+    if device == "cuda":
+        of_pinned, of_pageable = (made[f"taken from the host, allocated, {kind}"] for kind in ("pinned", "pageable"))
+        assert of_pinned.median > 50 > of_pageable.median
+
+
+@pytest.mark.gpu
+def test_what_predictions_use_takes_no_half_minute() -> None:
+    start = time.monotonic()
+    made = list(timed(RATES.name, RATES.defaults(), quick=False))
+    assert time.monotonic() - start < 12  # of two rounds, each in a new process
+    assert {"staging, HtoD pageable", "pinning by a thread", "a launch", "freeing of GPU memory"} < {
+        measured.name for measured in made
+    }
+    assert {measured.size for measured in made if measured.name == "HtoD pinned"} >= {4096, 1 << 28}
+
+
+@pytest.mark.gpu
+def test_only_pageable_memory_keeps_the_host_busy() -> None:
+    sizes = {"least": 16384, "most": 1 << 26}
+    made = {each.name: each.median for each in timed("bandwidth", sizes, quick=True) if each.unit == "%"}
+    for way in ("HtoD", "DtoH"):
+        assert made[f"host busy, {way} pageable"] > 50 > made[f"host busy, {way} pinned"]
+        assert made[f"call, {way} pageable"] > 50 > made[f"call, {way} pinned"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(CANNOT_FREE, reason="this torch cannot give pinned memory back")
+def test_pinned_memory_that_copies_no_longer_use_is_given_back_and_got_anew() -> None:
+    def allocated() -> int:
+        return int(torch.cuda.host_memory_stats()["num_host_alloc"])
+
+    pageable = torch.ones(1 << 20)
+    pageable.pin_memory().to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    before = allocated()
+    pageable.pin_memory()
+    assert allocated() == before  # torch had kept it
+    free_pinned()
+    pageable.pin_memory()
+    assert allocated() == before + 1
+
+
+# ---------------------------------------------------------------- recordings and processes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["E11", "E12"])
+def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, tmp_path: Path) -> None:
+    known = experiment_of(number)
+    sizes = {**tiny(known), "processes": 2}
+    written = list(recorded_case(known.name, sizes, 1, str(tmp_path / "sent.json.gz"), device="cpu"))
+    assert [Path(trace).name for trace in written] == ["sent.process0.json.gz", "sent.process1.json.gz"]
+    for file in written:
+        trace = read_trace(file)
+        assert trace.info.spawned
+        assert int(trace.steps.complete.sum()) >= 4
+
+
+@pytest.mark.slow
+def test_a_spawned_process_that_fails_is_told_in_its_own_words() -> None:
+    with pytest.raises(RuntimeError, match=r"^ValueError: process 0 has no GPU$"):
+        processes.spawned(Lab(CPU, {"processes": 1}), fails)
+
+
+# ---------------------------------------------------------------- clocks and steps
+
+
+def test_a_call_is_timed_without_what_comes_before_and_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def takes(seconds: float) -> None:
+        now[0] += seconds
+
+    class Result:
+        def __del__(self) -> None:
+            takes(7)
+
+    def call() -> Result:
+        takes(0.002)
+        return Result()
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    lab = Lab(CPU, {})
+    assert lab.hold(call, before=lambda: takes(5)) == pytest.approx(2)
+    assert now[0] == pytest.approx(12.002)
+    assert lab.time(lambda: takes(0.003), steps=4, before=lambda: takes(5)) == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "quick", "runs"), [(1.0, False, 1), (1.0, True, 3), (0.0001, False, 40), (0.03, True, 4)]
+)
+def test_a_case_runs_until_its_time_is_up_but_not_too_few_or_many_times(
+    takes_s: float, quick: bool, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def run() -> None:
+        now[0] += takes_s
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    assert Lab(CPU, {}, quick).times(run) == [pytest.approx(1e3 * takes_s)] * runs
+
+
+@pytest.mark.parametrize(("process", "own", "percent"), [(2.0, 2.0, 0), (3.0, 2.0, 25), (1.9, 2.0, 0)])
+def test_other_threads_are_as_busy_as_the_process_is_more_than_its_own(
+    process: float, own: float, percent: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a copy of 4 s; the clocks of a process and of its thread are not read at the same moment."""
+    for name, end in (("perf_counter", 4.0), ("process_time", process), ("thread_time", own)):
+        monkeypatch.setattr(time, name, iter((10.0, 10.0 + end)).__next__)
+    assert early_read.share_of_other_threads(Lab(CPU, {}), lambda: None) == pytest.approx(percent)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_prefetcher_that_launches_kernels_first_trains_on_each_batch_in_turn(late: bool) -> None:
+    seen: list[float] = []
+
+    class Watched:
+        def train(self, batch: torch.Tensor) -> None:
+            seen.append(batch[0].item())
+
+    watched: Any = Watched()
+    batches = [torch.full((3,), float(number)) for number in range(3)]
+    step = prefetching.kernels_first(watched, batches, Lab(CPU, {}), non_blocking=late)
+    for _ in range(5):
+        step()
+    assert seen == [0, 1, 2, 0, 1]
+
+
+@pytest.fixture
+def pinning_accelerator(monkeypatch: pytest.MonkeyPatch, nothing_is_pinned: None) -> None:
+    """Let a DataLoader take the host for a machine with an accelerator, for which it pins: what pins does nothing."""
+    for name, answer in (
+        ("is_available", True),
+        ("current_accelerator", torch.device("cuda")),
+        ("current_device_index", 0),
+        ("set_device_index", None),
+    ):
+        monkeypatch.setattr(torch.accelerator, name, lambda *_, answer=answer, **__: answer)
+
+
+@pytest.mark.usefixtures("pinning_accelerator")
+def test_a_loader_pins_in_a_thread_next_to_workers_and_otherwise_in_the_main_one() -> None:
+    """By torch's own loader and the thread that it starts; only the memory is not pinned."""
+    made = {each.name: each for each in what_is_pinned(Lab(CPU, {"rows": 4}))}
+    with_workers, alone = (made[f"pinned by a thread of its own, {which} workers"] for which in ("with", "without"))
+    assert (with_workers.low, with_workers.runs) == (1, 4)  # all of four batches
+    assert (alone.high, alone.runs) == (0, 4)
+
+
+@pytest.mark.usefixtures("nothing_is_pinned")
+def test_a_pinnable_batch_pins_and_moves_all_that_it_holds() -> None:
+    samples = [(torch.full((3,), float(number)), torch.tensor(number)) for number in range(2)]
+    batch = PinnableBatch(samples).pin_memory().to("cpu", non_blocking=True)
+    assert isinstance(batch, PinnableBatch)
+    assert batch.inputs.tolist() == [[0.0] * 3, [1.0] * 3]
+    assert batch.targets.tolist() == [0, 1]
+    assert not hasattr(PlainBatch, "pin_memory")
+
+
+def test_what_is_in_swap_is_read_of_the_mapping_with_the_address(tmp_path: Path) -> None:
+    smaps = tmp_path / "smaps"
+    smaps.write_text(
+        "1000-2000 rw-p 0 00:00 0\nSize: 4 kB\nSwap:  3 kB\nSwapPss: 9 kB\n"
+        "2000-4000 rw-p 0 00:00 0\nSize: 8 kB\nSwap:  5 kB\n"
+    )
+    assert [pinned_limits.swap_of(address, smaps) for address in (0x1FFF, 0x2000, 0x4000)] == [3072, 5120, None]
+    assert pinned_limits.swap_of(0, tmp_path / "none") is None

@@ -1,0 +1,182 @@
+"""One experiment that fails, dies or hangs costs no other its figures."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+
+import pytest
+from bench_parts import batches_of_workers, echo, kill_itself, part, pictures, print_and_echo, start_method
+
+from pinprof.bench import EXPERIMENTS, experiment_of, runner
+from pinprof.bench.bandwidth import RATES
+from pinprof.bench.results import Bar, Measured, Picture, Result
+from pinprof.bench.runner import (
+    SURE_ROUNDS,
+    BenchPart,
+    OtherProcess,
+    OtherProcessError,
+    Part,
+    in_one_line,
+    jobs,
+    run_jobs,
+)
+from pinprof.errors import PinprofError
+
+CHOSEN = [experiment_of(f"E{number}") for number in range(1, 6)]
+
+
+@pytest.fixture
+def process() -> Iterator[OtherProcess]:
+    with closing(OtherProcess()) as process:
+        yield process
+
+
+def run(
+    process: OtherProcess, numbers: Sequence[str], *parts: Part, fresh: bool = False, timeout_s: float = 60
+) -> list[Result]:
+    """Run the parts one after the other, each with all experiments."""
+    chosen = [experiment_of(number) for number in numbers]
+    made = (
+        BenchPart(f"{at}", each, known, fresh=fresh and known is chosen[0])
+        for at, each in enumerate(parts)
+        for known in chosen
+    )
+    return run_jobs(chosen, made, process, quick=True, on_progress=lambda *_: None, timeout_s=timeout_s)
+
+
+@pytest.mark.slow
+def test_a_failure_costs_only_its_own_experiment(process: OtherProcess) -> None:
+    seen: list[tuple[str, str, str]] = []
+    results = run_jobs(
+        CHOSEN,
+        [BenchPart("all", part, known) for known in CHOSEN],
+        process,
+        quick=False,
+        on_progress=lambda place, known, last: seen.append((place, known.number, last)),
+        timeout_s=12,
+    )
+    assert [result.number for result in results] == ["E1", "E2", "E3", "E4", "E5"]
+    assert [result.problem for result in results] == [
+        None,
+        "RuntimeError: CUDA error: out of memory",
+        "its process ended with exit status 7",
+        "not done after 12 s",
+        None,
+    ]
+    assert all(len(result.figures) == 1 for result in results)  # what came before the failure is kept
+    processes = [result.figures[0].median for result in results]
+    assert len(set(processes)) == 4  # of E1 and E2 one
+    assert os.getpid() not in processes
+    assert seen[:3] == [("all", "E1", ""), ("all", "E1", "process"), ("all", "E2", "")]
+    assert results[0].sizes == {"floats": 1_000_000}
+    assert results[0].figures[0].low == 1_000_000
+
+
+def test_a_part_may_begin_in_a_new_process_and_all_give_one_result(process: OtherProcess) -> None:
+    first, last = run(process, ["E1", "E5"], part, pictures, fresh=True)
+    assert [figure.name for figure in first.figures] == ["process", "late"]
+    assert first.figures[0].median != first.figures[1].median
+    assert first.pictures == [Picture("E1", (Bar("host", "copy", 0.0, 1.0),), "because")]
+    assert last.sizes["tries"] == 10
+
+
+def test_rounds_give_one_figure_and_a_failure_ends_the_rounds_of_its_experiment(process: OtherProcess) -> None:
+    first, failed = run(process, ["E1", "E2"], part, part, part)
+    assert [(figure.name, figure.runs) for figure in first.figures] == [("process", 3)]
+    assert [(figure.name, figure.runs) for figure in failed.figures] == [("process", 1)]
+    assert failed.problem == "RuntimeError: CUDA error: out of memory"
+
+
+def rounds_of(number: str) -> str:
+    """Return the numbers of an experiment's rounds."""
+    made = [job for job in jobs(EXPERIMENTS, quick=False) if job.place.startswith("round")]
+    return "".join(job.place[len("round ")] for job in made if job.experiment.number == number)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "rounds"),
+    [
+        (("E1", "E2", "E4", "E10", "E13", "E14"), "1234567"),
+        (("E8",), "12356"),
+        (("E3", "E15"), "1246"),
+        (("E7", "E11", "E12"), "135"),
+        (("E5", "E6", "E9"), "1"),
+    ],
+)
+def test_what_takes_seconds_has_fewer_rounds_spread_over_the_bench(numbers: tuple[str, ...], rounds: str) -> None:
+    assert [rounds_of(number) for number in numbers] == [rounds] * len(numbers)
+
+
+def test_each_round_has_a_process_of_its_own_and_traces_come_last() -> None:
+    made = list(jobs(EXPERIMENTS, quick=False))
+    assert [job.place for job in made if job.fresh] == [
+        f"round {number}, 1 of {len_of(made, number)}" for number in range(2, 8)
+    ]
+    assert {job.place[:7] for job in made if job.if_time} == {f"round {number}" for number in range(SURE_ROUNDS + 1, 8)}
+    assert [job.experiment.number for job in made if job.place == "once"] == ["E15"]
+    assert [job.experiment.number for job in made[-6:]] == ["E2", "E3", "E4", "E8", "E10", "E14"]
+    assert {job.place for job in made[-6:]} == {"traces"}
+    assert len(list(jobs(EXPERIMENTS, quick=True))) == 15 + 1 + 6
+    assert [job.place for job in jobs([RATES], quick=False)] == ["round 1, 1 of 1", "round 4, 1 of 1"]
+
+
+def len_of(made: Iterable[BenchPart], number: int) -> int:
+    return len([job for job in made if job.place.startswith(f"round {number},")])
+
+
+def test_a_bench_that_takes_long_leaves_out_rounds_but_no_traces(
+    process: OtherProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "FURTHER_BY_S", -1)
+    made = [
+        BenchPart("first", part, CHOSEN[0]),
+        BenchPart("late", part, CHOSEN[0], if_time=True),
+        BenchPart("traces", pictures, CHOSEN[0]),
+    ]
+    (result,) = run_jobs(CHOSEN[:1], made, process, quick=True, on_progress=lambda *_: None)
+    assert [(figure.name, figure.runs) for figure in result.figures] == [("process", 1), ("late", 1)]
+
+
+def test_what_is_left_hanging_ends_with_the_block() -> None:
+    with closing(OtherProcess()) as process:
+        calls = process.call(part, "copy_overlap", {}, False, timeout_s=60)
+        figure = next(calls)
+        assert isinstance(figure, Measured)
+        del calls  # the caller gives up
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            os.kill(int(figure.median), 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("the process is still there")
+
+
+def test_a_crash_is_named_by_its_signal_and_the_next_call_works(process: OtherProcess) -> None:
+    with pytest.raises(OtherProcessError, match="its process was ended by SIGSEGV"):
+        list(process.call(kill_itself, timeout_s=60))
+    assert list(process.call(echo, 1, "two", timeout_s=60)) == [1, "two"]
+    assert list(process.call(echo, timeout_s=60)) == []
+
+
+def test_an_error_is_one_line() -> None:
+    assert in_one_line(PinprofError("too little memory")) == "too little memory"
+    assert in_one_line(ValueError("bad\nmore")) == "ValueError: bad"
+    assert in_one_line(KeyError()) == "KeyError"
+
+
+def test_what_is_printed_there_stays_off_standard_output(
+    process: OtherProcess, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert list(process.call(print_and_echo, 1, timeout_s=60)) == [1]
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "noise\n")
+
+
+@pytest.mark.slow
+def test_a_loader_starts_its_workers_there_as_it_does_in_any_program(process: OtherProcess) -> None:
+    assert list(process.call(start_method, timeout_s=60)) == [multiprocessing.get_start_method()]
+    assert list(process.call(batches_of_workers, timeout_s=60)) == ["PlainBatch"] * 4
