@@ -81,7 +81,8 @@ def measure_files(
     count = min(cores, len(paths))
     measured = partial(_outcome, machine=machine)
     for path, outcome in in_processes(measured, paths, count):
-        yield path, _death(path) if outcome is None else outcome
+        died = f"{shown(path)}: the process that read it died, perhaps because memory ran out"
+        yield path, TraceError(died) if outcome is None else outcome
 
 
 def _outcome(path: str, machine: Pinning | None) -> RankPart | PinprofError:
@@ -94,10 +95,6 @@ def _outcome(path: str, machine: Pinning | None) -> RankPart | PinprofError:
         raise  # ends the process, so that another one tries
     except Exception as error:  # noqa: BLE001  an unexpected error must not cost the other files
         return PinprofError(f"{shown(path)}: pinprof itself failed ({_one_line(error)}); please report this")
-
-
-def _death(path: str) -> TraceError:
-    return TraceError(f"{shown(path)}: the process that read it died, perhaps because memory ran out")
 
 
 def _on_cluster(paths: Sequence[str], client: Any, machine: Pinning | None) -> Iterator[FileOutcome]:

@@ -109,7 +109,8 @@ def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
     trace = str(base if rank is None else path_of_rank(base, rank.rank))
     traces = f"{base.parent}/" if _is_folder(output) else str(path_of_rank(base, "*"))
     again = f"pinprof report {shlex.quote(traces)}"
-    return Outputs(trace, _page_of(base if of_job else trace), rank is None or rank.rank == 0, again)
+    page = str(base if of_job else trace).removesuffix(".gz").removesuffix(".json") + ".html"
+    return Outputs(trace, page, rank is None or rank.rank == 0, again)
 
 
 def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
@@ -144,10 +145,6 @@ def rank_of_job() -> "Rank | None":
 
     rank = rank_of_process()
     return rank if rank and rank.world_size > 1 else None
-
-
-def _page_of(path: str | Path) -> str:
-    return str(path).removesuffix(".gz").removesuffix(".json") + ".html"
 
 
 def guard_script(script: str, args: tuple[str, ...], *, module: bool) -> NoReturn:

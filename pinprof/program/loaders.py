@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from pinprof.program.frames import is_users, shown_file
 from pinprof.program.hooks import replaced
-from pinprof.trace.loaders import Made, MadeLoader
+from pinprof.trace.info import Made, MadeLoader
 
 MOST = 200
 """The most DataLoaders, and files, that are noted: a program with more makes them in a loop."""

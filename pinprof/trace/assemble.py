@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -119,7 +118,8 @@ def assemble(
     memory = columns.memory(memory_rows) if memory_rows else no_memory()
     del rows, first, columns  # the tables have what is needed of them; to find links takes as much memory again
     launch = launches(calls, gpu)
-    model_calls = find_model_calls(ops, annotations, calls, gpu, launch, _by_row(lookups, events["ops"]))
+    shapes = {row: lookups[event] for row, event in enumerate(events["ops"].tolist()) if event in lookups}
+    model_calls = find_model_calls(ops, annotations, calls, gpu, launch, shapes)
     steps = _before(missing_end, find_steps(ops, annotations, calls, gpu, launch, model_calls))
     return Trace(
         path=path,
@@ -156,11 +156,6 @@ def _lookups(parts: list[FilePart], begins: Int64s) -> dict[int, bytes]:
     }
 
 
-def _by_row(lookups: Mapping[int, bytes], events: Int32s) -> dict[int, bytes]:
-    """Return the shapes of lookups by their row, given which event of the file each row is."""
-    return {row: lookups[event] for row, event in enumerate(events.tolist()) if event in lookups}
-
-
 def _before(missing_end: Cut | None, steps: Steps) -> Steps:
     """Return the steps, complete only up to where the file ends too early.
 
@@ -194,9 +189,8 @@ class _Columns:
         self.threads: tuple[ThreadKey, ...] = tuple(keys[code] for code in threads)
         """The host threads, in the order in which the tables number them."""
         last = np.flatnonzero(usable)[-1:]
-        self.last_ns = (
-            int(rows.start_ns[last[0]]) if len(last) and self._is_of_gpu(int(rows.category[last[0]])) else None
-        )
+        of_gpu = [KNOWN_CATEGORIES.index(category) for category in (*CALL_CATEGORIES, *CATEGORIES)]
+        self.last_ns = int(rows.start_ns[last[0]]) if np.isin(rows.category[last], of_gpu).any() else None
         """When the last event of the file began, if it is GPU work or its launch."""
         self._thread = _inverse(threads, len(keys))
         self._keys: tuple[ThreadKey, ...] = keys
@@ -277,10 +271,6 @@ class _Columns:
             reserved=np.where((reserved[rows] < 0) | (reserved[rows] > MOST_BYTES), NONE, reserved[rows]),
             thread=self._thread[thread[rows]],
         )
-
-    @staticmethod
-    def _is_of_gpu(category: int) -> bool:
-        return KNOWN_CATEGORIES[category] in (*CALL_CATEGORIES, *CATEGORIES)
 
     def _rows(self, *categories: str) -> Int64s:
         """Return the usable rows of these categories in the order of a table."""

@@ -7,7 +7,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
@@ -182,8 +182,8 @@ def trace_files(argument: str) -> list[str]:
 
     Raises TraceError, with the argument, if the file does not exist, or several folders may be meant.
     """
-    if argument == STANDARD_INPUT or (is_url(argument) and not _may_be_many(argument)):
-        return [argument]
+    if argument == STANDARD_INPUT or (is_url(argument) and _is_trace(argument) and not _is_pattern(argument)):
+        return [argument]  # without a request to the server for each URL
     try:
         return sorted(_expanded(argument), key=natural)
     except TraceError as error:
@@ -214,11 +214,6 @@ def rank_in_name(path: str) -> int | None:
     return next(map(int, ranks), None)
 
 
-def _may_be_many(url: str) -> bool:
-    """Return whether a URL may be a folder or a pattern, without a request to the server for each URL."""
-    return _is_pattern(url) or not _is_trace(url)
-
-
 def _leads_nowhere(path: str) -> bool:
     """Return whether a path is a link to nothing, or to itself: such a link is refused by name, not skipped."""
     return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114  raise not
@@ -240,11 +235,8 @@ def _in_folder(files: LocalFiles | RemoteFiles, folder: str) -> list[str]:
         traces = [path for path in files.below(folder, depth) if _is_trace(path)]
         folders = sorted({path.rpartition("/")[0] for path in traces}, key=natural)
         if len(folders) > 1:
-            raise TraceError(f"no trace in this folder itself, but in {_listed(folders)}; name one of them")
+            named = listed([shown(folder) for folder in folders], MOST_NAMED)
+            raise TraceError(f"no trace in this folder itself, but in {named}; name one of them")
         if traces:
             return traces
     raise TraceError(f"no trace in this folder; traces end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-
-
-def _listed(folders: Iterable[str]) -> str:
-    return listed([shown(folder) for folder in folders], MOST_NAMED)

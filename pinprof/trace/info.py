@@ -1,10 +1,12 @@
 """What a trace holds besides its events: its rank, its GPUs, the facts of the program, and where a file was cut off."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pinprof.trace.lines import Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
-from pinprof.trace.loaders import Made
 from pinprof.trace.sampled_stacks import HostProfile
+
+PREFETCHED = 2
+"""Torch's default of `prefetch_factor`."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,42 @@ class UnreadGradients:
     """The classes of the modules that hold these parameters."""
     elements: int = 0
     """How many numbers all these gradients have."""
+
+
+@dataclass(frozen=True)
+class MadeLoader:
+    """A DataLoader."""
+
+    num_workers: int
+    persistent_workers: bool
+    drawn: int = 0
+    """Batches that were drawn in the recorded steps."""
+    prefetch_factor: int | None = None
+    """Batches that each worker prepares in advance; None without workers, and in recordings of old versions."""
+    yields_tensors: bool = False
+    """Whether its batches have dense tensors in host memory, which can be pinned."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The DataLoaders that existed while the recorded steps ran."""
+
+    loaders: tuple[MadeLoader, ...] = ()
+    cpus: int | None = None
+    """How many CPUs the process could use."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of the files in which the program made DataLoaders and optimizers, at that time."""
+
+    @property
+    def drawn(self) -> tuple[MadeLoader, ...]:
+        """The DataLoaders from which the recorded steps drew."""
+        return tuple(loader for loader in self.loaders if loader.drawn)
+
+
+def batches_held(made: Made | None) -> int | None:
+    """Return how many batches the queues hold from which the steps drew; None if that is unknown."""
+    held = [loader.num_workers * (loader.prefetch_factor or PREFETCHED) for loader in made.drawn] if made else []
+    return max(held, default=0) or None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from pinprof.document import converted
-from pinprof.trace.info import Device, HostMemory, Info, PlainStep, UnreadGradients
+from pinprof.trace.info import Device, HostMemory, Info, Made, PlainStep, UnreadGradients
 from pinprof.trace.lines import (
     OpPlace,
     RecordedLines,
@@ -14,7 +14,6 @@ from pinprof.trace.lines import (
     contexts_of_metadata,
     watched_of_metadata,
 )
-from pinprof.trace.loaders import Made
 from pinprof.trace.reader.events import Metadata
 from pinprof.trace.run_log import RunLog, run_of_metadata
 from pinprof.trace.sampled_stacks import host_of_metadata

@@ -34,9 +34,10 @@ WATCH = "watch"
 PROFILED = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 
+MAY_BE_USUAL = (EVALUATION, CHECKPOINT, GARBAGE)
 USUAL = 2 / 3
-"""Evaluations, checkpoints or collections in more than this share of all steps are a part of the step. With two batches
-in an epoch they are in half of the steps."""
+"""Such work in more than this share of all steps is a part of the step. With two batches in an epoch it is in half of
+the steps."""
 
 NOWHERE = -1
 """Stands for no place."""
@@ -142,13 +143,10 @@ class RunLog:
     @property
     def unusual_work(self) -> list[IrregularWork]:
         """The noted work, without evaluations, checkpoints and collections that most steps have."""
-        usual = self.in_most_steps({EVALUATION, CHECKPOINT, GARBAGE})
-        return [work for work in self.work if work.kind not in usual]
-
-    def in_most_steps(self, kinds: set[str]) -> set[str]:
-        """Return the kinds of work, of these, that more than the share `USUAL` of all steps has."""
         most = USUAL * len(self.step_ns)
-        return {kind for kind in kinds if len({work.step for work in self.work if work.kind == kind}) > most}
+        steps_with = {kind: {work.step for work in self.work if work.kind == kind} for kind in MAY_BE_USUAL}
+        usual = {kind for kind, steps in steps_with.items() if len(steps) > most}
+        return [work for work in self.work if work.kind not in usual]
 
     def unusual_in(self, window: str) -> list[bool]:
         """Return for each step of the last window of this name whether it has unusual work other than a new epoch."""

@@ -17,7 +17,7 @@ from pinprof.program.frames import shown_file
 from pinprof.program.loaders import LoaderLog, has_tensor, loader_log, noting_loaders
 from pinprof.program.machine import Clock
 from pinprof.trace import read_trace
-from pinprof.trace.loaders import MadeLoader
+from pinprof.trace.info import MadeLoader
 
 
 class Endless(IterableDataset[torch.Tensor]):

@@ -14,7 +14,7 @@ from pinprof.replay import Replay
 from pinprof.replay.bound import feed_of
 from pinprof.rules import Finding
 from pinprof.rules.savings import saving_of
-from pinprof.trace.loaders import Made, MadeLoader
+from pinprof.trace.info import Made, MadeLoader
 from pinprof.trace.run_log import RunLog
 from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
 

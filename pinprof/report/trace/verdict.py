@@ -21,7 +21,7 @@ from pinprof.report.words import (
     worth_without_replay,
 )
 from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
-from pinprof.trace.loaders import batches_held
+from pinprof.trace.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import Ranged, between, counted, duration, how_many, percent, ranged
 from pinprof.verdict import (
