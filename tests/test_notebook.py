@@ -212,13 +212,9 @@ def test_a_report_is_not_written_over_its_own_trace(report: Report, tmp_path: Pa
 
 def test_traces_profiles_and_findings_say_in_one_line_what_they_are(report: Report) -> None:
     assert repr(report.trace) == (
-        f"<pinprof trace {str(TRACE)!r}: 3 complete steps of 3 (profiler_step), 45.7 ms, 1,605 events, annotations 9, "
-        "ops 396, functions 959, calls 112, gpu 118, syncs 4, NVIDIA H200, torch 2.11.0+cu130>"
+        f"<pinprof trace {str(TRACE)!r}: 3 complete steps of 3 (profiler_step), 1,605 events, NVIDIA H200>"
     )
-    assert repr(report.profile) == (
-        f"<pinprof profile of {str(TRACE)!r}: step 12.4 ms (measured), traced step 12.5 ms (3 steps), bound by host, "
-        "GPU 0 kernels 77 % + exposed copies 23 % + memsets <1 % + idle 1 %, stalls 10.9 ms at 1 site>"
-    )
+    assert repr(report.profile) == f"<pinprof profile of {str(TRACE)!r}: step 12.4 ms (measured), bound by host>"
     text = "<pinprof findings, 3: PIN102 saves 1.89 ms, PIN101 saves 1.77 ms, PIN701, together 2.81 ms>"
     assert repr(report.analysis.findings) == text
 

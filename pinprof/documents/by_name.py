@@ -208,14 +208,3 @@ class ServingPhaseJson(Document):
     graphs: Annotated[float, doc("calls that launch a CUDA graph")]
     idle_ms: Annotated[Ms, doc("time in which the busiest GPU has no work")]
     fills: Annotated[Sequence[FillJson], doc("what the host does in that time, the longest first")]
-
-
-class HostMemoryJson(Document):
-    """Memory that torch had pinned after the last recorded step."""
-
-    pinned_bytes: Annotated[ByteSize, doc("pinned, in use or kept for later")]
-    used_bytes: Annotated[ByteSize | None, doc("the part in use; null where torch miscounts it")]
-    peak_bytes: Annotated[ByteSize, doc("the most that was pinned so far")]
-    total_bytes: Annotated[ByteSize, doc("the machine's memory")]
-    available_bytes: Annotated[ByteSize, doc("what the machine could still give to programs")]
-    limit_bytes: Annotated[ByteSize | None, doc("what the process may have; null without a limit")]

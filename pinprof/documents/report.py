@@ -7,7 +7,6 @@ from msgspec import UNSET, UnsetType, convert, defstruct
 
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.by_name import (
-    HostMemoryJson,
     HostProfileJson,
     KernelJson,
     KernelSumsJson,
@@ -25,6 +24,7 @@ from pinprof.measurement.figures import FIGURES, FigureUnit
 from pinprof.measurement.trust import CHECKS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import LEVELS
+from pinprof.trace.info import HostMemory
 from pinprof.trace.tables import StepSource
 from pinprof.version import VERSION
 
@@ -266,7 +266,7 @@ class TraceJson(Document):
     ops: Annotated[Sequence[Op], doc("ops by name, the costliest 200")]
     op_sums: Annotated[OpSumsJson | None, doc("all ops")]
     host_profile: Annotated[HostProfileJson | None, doc("the sampled host; null in traces of others")]
-    host_memory: Annotated[HostMemoryJson | None, doc("pinned memory; null in traces of others")]
+    host_memory: Annotated[HostMemory | None, doc("pinned memory; null in traces of others")]
     findings: Annotated[Sequence[FindingJson], doc("what to do, the largest saving first")]
     joint: Annotated[JointJson | None, doc("all fixes together")]
     hta: Annotated[Hta | None, doc("HTA's figures; null without `--hta`")]

@@ -16,10 +16,10 @@ from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs import BareSite, Stalled, WaitCost
 from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
-from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, Known, KnownOrWithheld, WithheldKinds, given
+from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, WithheldKinds, given
 from pinprof.replay import StepEstimate
 from pinprof.trace.info import Info
-from pinprof.units import counted, duration, one_line, percent
+from pinprof.units import duration, one_line
 
 TimesByCause = tuple[tuple[str, int], ...]
 """(cause, ns), the longest first."""
@@ -143,29 +143,9 @@ class Profile:
     """Where the host's time goes without the profiler; None where it was not sampled."""
 
     def __repr__(self) -> str:
-        """Say what an expert looks for first: how long the step is, what limits it, and where its time goes."""
-        step, traced, divisor = self.estimate.step_ns, self.steps.traced_ns, self.steps.divisor
-        rows = [
-            ("step", f"{duration(step)} ({self.estimate.source})" if step else "not known"),
-            ("traced step", f"{duration(traced)} ({counted(self.steps.count, 'step')})" if traced else ""),
-            ("bound by", self.bound or ""),
-        ]
-        for mean in self.parts:
-            parts = (
-                ("kernels", mean.compute_ns + mean.both_ns),
-                ("exposed copies", mean.copy_ns),
-                ("memsets", mean.memset_ns),
-                ("idle", mean.idle_ns),
-            )
-            shares = [f"{name} {percent(time / mean.length_ns)}" for name, time in parts if time and mean.length_ns]
-            rows.append((f"GPU {mean.device}", " + ".join(shares)))
-        if self.waits:
-            stall = sum(cost.stall_ns for _, cost in self.waits) / divisor
-            rows.append(("stalls", f"{duration(stall)} at {counted(len(self.waits), 'site')}"))
-        rows.append(
-            ("not given", ", ".join(words for name, words in FIGURE_KINDS.items() if getattr(self.withheld, name)))
-        )
-        return one_line(f"profile of {self.path!r}", (f"{name} {what}" for name, what in rows if what))
+        """Say how long the step is, and what limits it."""
+        step = f"step {duration(self.step_ns)} ({self.estimate.source})" if self.step_ns else "step not known"
+        return one_line(f"profile of {self.path!r}", (step, f"bound by {self.bound}" if self.bound else ""))
 
     @property
     def step_ns(self) -> float | None:

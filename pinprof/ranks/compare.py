@@ -10,17 +10,16 @@ import numpy as np
 
 from pinprof.analyses.launches import MEANING
 from pinprof.analyses.syncs import WAITS, SiteIdentity
+from pinprof.documents.findings import Collective, TrafficJson
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.ranks.rank import (
-    CollectiveRow,
     RankPart,
     RankRow,
     Ranks,
     SharedFinding,
     SharedSite,
-    Traffic,
     longest_first,
     number_of,
 )
@@ -29,6 +28,7 @@ from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE
+from pinprof.units import ms
 from pinprof.verdict import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
@@ -242,21 +242,21 @@ _Meetings: TypeAlias = dict[tuple[str, str, int], list[_Meeting]]
 """The meetings of each collective of the step: by its name, its group and its place among those of the group."""
 
 
-def _longest_awaited(meetings_of: _Meetings, numbers: Sequence[int]) -> tuple[CollectiveRow, ...]:
+def _longest_awaited(meetings_of: _Meetings, numbers: Sequence[int]) -> tuple[Collective, ...]:
     rows = [_collective(*key[:2], same, numbers) for key, same in meetings_of.items()]
-    return tuple(sorted(rows, key=lambda row: -row.waited_ns)[:COLLECTIVES_SHOWN])
+    return tuple(sorted(rows, key=lambda row: -row.waited_ms)[:COLLECTIVES_SHOWN])
 
 
-def _traffic(meetings_of: _Meetings, steps: int) -> tuple[Traffic, ...]:
+def _traffic(meetings_of: _Meetings, steps: int) -> tuple[TrafficJson, ...]:
     of_name: dict[str, list[_Meeting]] = defaultdict(list)
     for (name, *_), meetings in meetings_of.items():
         of_name[name] += [meeting for meeting in meetings if meeting.bus_bytes > 0]
     rows = [
-        Traffic(
+        TrafficJson(
             name,
             len(meetings) / steps,
             sum(meeting.bytes for meeting in meetings) / steps,
-            sum(meeting.own_ns for meeting in meetings) / steps,
+            ms(sum(meeting.own_ns for meeting in meetings) / steps),
             rate,
         )
         for name, meetings in of_name.items()
@@ -271,12 +271,12 @@ def _bus_gbps(meetings: Sequence[_Meeting]) -> float | None:
     return load / time_ns if load > 0 and time_ns else None
 
 
-def _collective(name: str, group: str, meetings: Sequence[_Meeting], numbers: Sequence[int]) -> CollectiveRow:
+def _collective(name: str, group: str, meetings: Sequence[_Meeting], numbers: Sequence[int]) -> Collective:
     (rank, times), *_ = Counter(meeting.latest for meeting in meetings).most_common(1)
-    own = float(np.mean([meeting.own_ns for meeting in meetings]))
-    waited = float(np.mean([meeting.waited_ns for meeting in meetings]))
+    own_ms = ms(float(np.mean([meeting.own_ns for meeting in meetings])))
+    waited_ms = ms(float(np.mean([meeting.waited_ns for meeting in meetings])))
     size = meetings[0].bytes if meetings[0].bytes != NONE else None
-    return CollectiveRow(name, group, numbers[rank], times / len(meetings), own, waited, size, _bus_gbps(meetings))
+    return Collective(name, group, numbers[rank], times / len(meetings), own_ms, waited_ms, size, _bus_gbps(meetings))
 
 
 # Why a rank is slow

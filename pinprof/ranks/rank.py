@@ -10,6 +10,7 @@ import numpy as np
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.step_parts import step_windows
 from pinprof.analysis import Analysis, analyse
+from pinprof.documents.findings import Collective, TrafficJson
 from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
@@ -136,39 +137,6 @@ class RankRow:
     """By cause; they add up to `idle_ns`."""
 
 
-@dataclass(frozen=True)
-class CollectiveRow:
-    """A collective of the step, in order; times in ns, means over the steps."""
-
-    name: str
-    group: str
-    last_rank: int
-    """The rank that was last most often."""
-    last: float
-    """In this share of the steps."""
-    own_ns: float
-    """How long it takes after all ranks have arrived."""
-    waited_ns: float
-    """The longest time that a rank waited for the others."""
-    bytes: int | None
-    """The size of its message on each rank; None if it was not recorded."""
-    bus_gbps: float | None
-    """The bus bandwidth, as nccl-tests counts it, of `own_ns`."""
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """The collectives of one name, with what they send per step and rank."""
-
-    name: str
-    per_step: float
-    bytes: float
-    own_ns: float
-    """How long they take per step after all ranks have arrived."""
-    bus_gbps: float
-    """Their bus bandwidth in that time."""
-
-
 class SharedSite(NamedTuple):
     """One of the places of a finding, on one or more ranks."""
 
@@ -194,7 +162,7 @@ class Ranks:
 
     rows: tuple[RankRow, ...]
     world_size: int | None
-    collectives: tuple[CollectiveRow, ...]
+    collectives: tuple[Collective, ...]
     """Those with the longest waits."""
     clocks_within_ns: float | None
     """How closely the ends of nine in ten collectives agree on the aligned clocks; None if no collective shows it."""
@@ -209,7 +177,7 @@ class Ranks:
 
     choice: tuple[str, ...] = ()
     """Remarks on the choice of traces: why this run of several, ranks without a trace."""
-    traffic: tuple[Traffic, ...] = ()
+    traffic: tuple[TrafficJson, ...] = ()
     """The collectives with recorded messages, those with most bytes first."""
 
     def __repr__(self) -> str:

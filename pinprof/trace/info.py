@@ -1,7 +1,11 @@
 """What a trace holds besides its events: its rank, its GPUs, the facts of the program, and where a file was cut off."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from msgspec import Struct
+
+from pinprof.document import ByteSize, doc
 from pinprof.trace.lines import Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
 from pinprof.trace.sampled_stacks import HostProfile
 
@@ -29,29 +33,20 @@ class PlainStep:
     p90_ms: float | None
 
 
-@dataclass(frozen=True)
-class HostMemory:
-    """The memory that a program has pinned, as pinprof recorded it after the last step; bytes.
+class HostMemory(Struct, frozen=True):
+    """Memory that torch had pinned after the last recorded step."""
 
-    These are counts of torch's allocator: memory that others pin (NCCL, `cudaHostRegister`) is not in them. Raises
-    ValueError if more is pinned than the machine has in use: pinned memory is never available, so the count is wrong.
-    """
-
-    pinned_bytes: int
-    """Pinned memory in use or kept for later; each size is rounded up as the allocator does."""
-    used_bytes: int | None
-    """The part in use, by tensors and by copies that have not ended; None where torch miscounts it."""
-    peak_bytes: int
-    """The most that was pinned so far."""
-    total_bytes: int
-    """The machine's memory."""
-    available_bytes: int
-    """The memory that the machine could still give to programs, its page cache included (`MemAvailable`)."""
-    limit_bytes: int | None
-    """The limit of the process's cgroups; None without a limit below the machine's memory."""
+    # These are counts of torch's allocator, which rounds each size up: memory that others pin (NCCL,
+    # `cudaHostRegister`) is not in them. Available memory includes the page cache (`MemAvailable`).
+    pinned_bytes: Annotated[ByteSize, doc("pinned, in use or kept for later")]
+    used_bytes: Annotated[ByteSize | None, doc("the part in use; null where torch miscounts it")]
+    peak_bytes: Annotated[ByteSize, doc("the most that was pinned so far")]
+    total_bytes: Annotated[ByteSize, doc("the machine's memory")]
+    available_bytes: Annotated[ByteSize, doc("what the machine could still give to programs")]
+    limit_bytes: Annotated[ByteSize | None, doc("what the process may have; null without a limit")]
 
     def __post_init__(self) -> None:
-        """Refuse an impossible count."""
+        """Raise ValueError if more is pinned than the machine has in use: pinned memory is never available."""
         if self.pinned_bytes > self.total_bytes - self.available_bytes:
             raise ValueError("more memory is pinned than the machine misses")
 

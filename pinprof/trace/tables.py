@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pinprof.intervals import Intervals, union
 from pinprof.trace.info import Cut, Info
 from pinprof.trace.run_log import RunLog
-from pinprof.units import counted, duration, one_line
+from pinprof.units import counted, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +41,6 @@ HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kinds of memory on the host side of a copy; `none` for a copy without a host side."""
 HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
-SHOWN_TABLES = ("annotations", "ops", "functions", "calls", "gpu", "syncs")
-"""The tables whose numbers of rows are in the `repr` of a trace."""
 
 
 def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
@@ -334,23 +332,11 @@ class Trace:
     model_calls: ModelCalls = field(default_factory=no_model_calls)
 
     def __repr__(self) -> str:
-        """Say what an expert looks for first: how much was recorded of what."""
-        gpus = ", ".join(device.name or f"GPU {device.index}" for device in self.info.devices)
-        complete, events = int(self.steps.complete.sum()), sum(self.counts.values())
-        left_out = sum(self.skipped.values())
-        tables = {name: table for name in SHOWN_TABLES if len(table := getattr(self, name))}
-        start = min((int(table.start_ns[0]) for table in tables.values()), default=0)
-        end = max((int(table.end_ns.max()) for table in tables.values()), default=start)
-        parts = (
-            f"{counted(complete, 'complete step')} of {len(self.steps)} ({self.steps.source})",
-            f"{duration(end - start)}, {counted(events, 'event')}",
-            ", ".join(f"{name} {len(table):,}" for name, table in tables.items()),
-            gpus,
-            "" if self.info.rank is None else f"rank {self.info.rank} of {self.info.world_size or 'unknown'}",
-            f"torch {self.info.torch_version}" if self.info.torch_version else "",
-            f"{counted(left_out, 'event')} left out" if left_out else "",
-        )
-        return one_line(f"trace {self.path!r}", parts)
+        """Say how much was recorded, and of which GPUs."""
+        complete = counted(int(self.steps.complete.sum()), "complete step")
+        steps = f"{complete} of {len(self.steps)} ({self.steps.source})"
+        gpus = (device.name or f"GPU {device.index}" for device in self.info.devices)
+        return one_line(f"trace {self.path!r}", (steps, counted(sum(self.counts.values()), "event"), *gpus))
 
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""

@@ -199,7 +199,7 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
     They are versions, GPU, rank, the marker of steps, the step without the profiler, the memory pinned now, and whether
     multiprocessing started the process.
     """
-    rank, memory = rank_of_process(), host_memory()
+    rank = rank_of_process()
     return {
         "pinprof_version": VERSION,
         "torch_version": torch.__version__,
@@ -207,7 +207,7 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
         "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
         "marker": marker,
         "plain": asdict(plain) if plain else None,
-        "host_memory": asdict(memory) if memory else None,
+        "host_memory": msgspec.to_builtins(host_memory()),
         "spawned": was_spawned(),
         **(rank._asdict() if rank else {}),
     }

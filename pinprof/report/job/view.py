@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from pinprof.documents.findings import Collective
 from pinprof.ranks.compare import SKEWED
-from pinprof.ranks.rank import CollectiveRow, RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.verdict import known_verdict
 from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, capitalized, effect_and_remedy, place, with_more_sites
-from pinprof.units import between, counted, duration, percent, rate, size
+from pinprof.units import NS_PER_MS, between, counted, duration, percent, rate, size
 
 LONGEST_GROUP = 32
 """Characters of a process group's list of ranks that are shown."""
@@ -179,7 +180,7 @@ def _run(first: int, last: int) -> str:
     return f"{first} to {last}" if last > first + 1 else f"{first}, {last}"
 
 
-def ranks_of_group(collective: CollectiveRow) -> str:
+def ranks_of_group(collective: Collective) -> str:
     """Return the ranks of a collective as recorded, or the beginning of a long list."""
     ranks = collective.group or NOTHING
     return ranks if len(ranks) <= LONGEST_GROUP else f"{ranks[: LONGEST_GROUP - 1]}\N{HORIZONTAL ELLIPSIS}"
@@ -253,8 +254,8 @@ def collectives(ranks: Ranks) -> Section:
             ranks_of_group(row),
             f"rank {row.last_rank}",
             percent(row.last),
-            duration(row.own_ns),
-            duration(row.waited_ns),
+            duration(row.own_ms * NS_PER_MS),
+            duration(row.waited_ms * NS_PER_MS),
             NOTHING if row.bytes is None else size(row.bytes),
             NOTHING if row.bus_gbps is None else rate(row.bus_gbps),
         )

@@ -12,9 +12,10 @@ from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import analyse
+from pinprof.documents.findings import TrafficJson
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
-from pinprof.ranks.rank import RankPart, Ranks, Traffic, measure_rank
+from pinprof.ranks.rank import RankPart, Ranks, measure_rank
 from pinprof.report.charts.chart import Chart, chart_html
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines, ranks_chart
 from pinprof.report.job.page import to_html
@@ -411,7 +412,7 @@ def test_both_reports_say_how_much_of_the_collectives_is_hidden_and_how_fast_the
     assert "Collectives: 690 µs per step, waiting included; 3 % of it behind other kernels" in brief_text(
         parts[0].profile, parts[0].findings, width=200
     )
-    with_rate = replace(ranks, traffic=(Traffic("allreduce", 2.0, 8 * 2**20, 40_000.0, 210.0),))
+    with_rate = replace(ranks, traffic=(TrafficJson("allreduce", 2.0, 8 * 2**20, 0.04, 210.0),))
     for text in (to_brief(with_rate, parts, width=200), job_to_text(with_rate, parts, width=200)):
         assert f"{hidden}; per step allreduce 8.00 MiB, 210 GB/s on the bus".lower() in text.lower()
     table = " ".join(Page(page(parts, traces[0], with_rate)).text.split())
