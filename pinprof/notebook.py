@@ -23,7 +23,7 @@ from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.prediction.pinning import Pinning
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import RankPart, Ranks, rank_of
-from pinprof.ranks.runs import checked_pattern
+from pinprof.ranks.runs import checked_pattern, job_of, numbered
 from pinprof.report.comparison import page as comparison_page
 from pinprof.report.comparison.json import comparison_to_json
 from pinprof.report.comparison.text import comparison_to_text
@@ -40,7 +40,7 @@ from pinprof.report.trace.text import trace_to_text
 from pinprof.standard_streams import is_terminal
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
-from pinprof.trace_pool import MeasuredFiles, job_of_files, measure_all
+from pinprof.trace_pool import measure_all
 from pinprof.units import counted
 
 if TYPE_CHECKING:
@@ -248,20 +248,13 @@ class JobReport(ReportObject):
     """The ranks of a job side by side; prints the text of the command, with the report on the shown rank."""
 
     ranks: Ranks
-    files: MeasuredFiles
-    """The file of each rank, by number, with what was measured of it."""
+    parts: tuple[RankPart, ...]
+    """The profile and the findings of each rank, by number."""
     pinning: Pinning | None
     """The results of the machine's bench on pinned memory, if one was given."""
-    remarks: tuple[str, ...]
-    """Remarks on the choice of traces: other runs, ranks without a trace."""
     skipped: dict[str, str]
     """Files that could not be measured, with the reason."""
     _title = "pinprof report on a job"
-
-    @property
-    def parts(self) -> tuple[RankPart, ...]:
-        """The profile and the findings of each rank, by number."""
-        return tuple(part for _, part in self.files)
 
     @property
     def verdict(self) -> str:
@@ -283,7 +276,7 @@ class JobReport(ReportObject):
             f"report on a job: {self.ranks.summary}",
             [part.profile for part in self.parts],
             lambda: traces_to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
-            lambda: page_of_files(self.ranks, self.files, lambda path: analyse(read_trace(path), self.pinning)),
+            lambda: page_of_files(self.ranks, self.parts, lambda path: analyse(read_trace(path), self.pinning)),
         )
 
 
@@ -309,10 +302,9 @@ def analyze_job(
     measured, skipped = measure_all(files, jobs, client, pinning)
     if not measured:
         raise TraceError(str(next(iter(skipped.values()), "no traces are given")))
-    of_job, remarks = job_of_files(measured, rank_from)
-    ranks = compare_ranks([part for _, part in of_job], remarks)
+    job = job_of(numbered(measured, rank_from))
     reasons = {path: str(error) for path, error in skipped.items()}
-    return JobReport(ranks, of_job, pinning, tuple(remarks), reasons)
+    return JobReport(compare_ranks(job.parts, job.remarks), tuple(job.parts), pinning, reasons)
 
 
 def timeline(

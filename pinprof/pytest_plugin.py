@@ -78,11 +78,6 @@ class Watched:
         """The user's line of each wait so far, in order, without waits that a block or a pattern allows."""
         return tuple(self._waits)
 
-    @property
-    def too_many(self) -> bool:
-        """Whether there were more waits than are allowed."""
-        return len(self._waits) > self.allow.times
-
     @contextmanager
     def allowed(self) -> Iterator[None]:
         """Let the block wait for the GPU."""
@@ -215,7 +210,7 @@ def _add_sections(item: pytest.Item) -> None:
 def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
     """Yield the reasons why a test fails: the name of the check, and its text."""
     watch, guard = item.stash.get(WATCH, None), item.stash.get(GUARD, None)
-    if watch and watch.too_many:
+    if watch and len(watch.waits) > watch.allow.times:
         yield MARKER, _waits_text(watch, item.config)
     if guard and not guard.is_clean:
         yield GUARD_FIXTURE, str(guard)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,6 @@ from pinprof.errors import PinprofError, TraceError
 from pinprof.prediction.pinning import Pinning
 from pinprof.processes import available_cores, in_processes, without_collections
 from pinprof.ranks.rank import RankPart, measure_rank
-from pinprof.ranks.runs import job_of, numbered
 from pinprof.trace import read_trace
 from pinprof.urls import shown
 from pinprof.version import VERSION
@@ -24,8 +24,6 @@ OF_THIS_PROCESS = "memory://"
 
 FileOutcome = tuple[str, RankPart | PinprofError]
 """A file, with what was measured of it or the reason why that failed."""
-MeasuredFiles = Sequence[tuple[str, RankPart]]
-"""Files, each with what was measured of it."""
 
 
 def measure_all(
@@ -34,8 +32,8 @@ def measure_all(
     client: Any = None,
     machine: Pinning | None = None,
     tell: Callable[[int, RankPart | PinprofError], None] = lambda *_: None,
-) -> tuple[MeasuredFiles, dict[str, PinprofError]]:
-    """Return the measured files in this order, and the files that could not be measured, with the reasons.
+) -> tuple[list[RankPart], dict[str, PinprofError]]:
+    """Return what was measured of the files in this order, and the files that could not be measured, with the reasons.
 
     The arguments are those of `measure_files`. `tell` is called with the number of outcomes so far, and the latest one.
     """
@@ -44,19 +42,8 @@ def measure_all(
         for path, outcome in outcomes:
             outcome_of[path] = outcome
             tell(len(outcome_of), outcome)
-    measured = [(path, part) for path in paths if isinstance(part := outcome_of[path], RankPart)]
+    measured = [part for path in paths if isinstance(part := outcome_of[path], RankPart)]
     return measured, {path: error for path, error in outcome_of.items() if isinstance(error, PinprofError)}
-
-
-def job_of_files(measured: MeasuredFiles, rank_from: str | None = None) -> tuple[MeasuredFiles, list[str]]:
-    """Return the files that are the ranks of one job, by rank, and the remarks on this choice.
-
-    `rank_from` is as for `numbered`, the errors are as for `job_of`.
-    """
-    parts = numbered([part for _, part in measured], rank_from)
-    file_of = {id(part): file for (file, _), part in zip(measured, parts, strict=True)}
-    job = job_of(parts)
-    return [(file_of[id(part)], part) for part in job.parts], job.remarks
 
 
 def measure_files(
@@ -88,7 +75,7 @@ def measure_files(
 def _outcome(path: str, machine: Pinning | None) -> RankPart | PinprofError:
     try:
         with without_collections():
-            return measure_rank(read_trace(path), machine)
+            return replace(measure_rank(read_trace(path), machine), file=path)
     except PinprofError as error:
         return error
     except MemoryError:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pinprof.hta.breakdowns import Breakdown
     from pinprof.ranks.rank import RankPart, Ranks
     from pinprof.report.source import Code
-    from pinprof.trace_pool import MeasuredFiles
 
     HtaFigures: TypeAlias = dict[str, Breakdown]
     """HTA's figures on traces, by the paths that the report shows."""
@@ -206,26 +205,24 @@ class _Wanted(NamedTuple):
 def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
     """Report on several files: as the ranks of a job, or in a line each if they are not."""
     from pinprof.errors import TraceError
-    from pinprof.ranks.runs import checked_pattern
-    from pinprof.trace_pool import job_of_files
+    from pinprof.ranks.runs import checked_pattern, job_of, numbered
 
     checked_pattern(wanted.rank_from)
     measured, skipped = measured_ranks(files, wanted.jobs, wanted.scheduler, wanted.machine)
     try:
-        job, remarks = job_of_files(measured, wanted.rank_from)
+        job = job_of(numbered(measured, wanted.rank_from))
     except TraceError as error:
         if wanted.rank_from:
             raise
         say(f"Not the ranks of one job: {error}")
     else:
         say_skipped(skipped)
-        _report_job(job, remarks, wanted)
+        _report_job(job.parts, job.remarks, wanted)
         return
     if not wanted.has_overview(len(measured)):
         say_skipped(skipped)
-    hta = wanted.hta([path for path, _ in measured])
-    parts = [part for _, part in measured]
-    _report_each(parts, lambda: [_read_again(path, wanted.machine) for path, _ in measured], hta, wanted, skipped)
+    hta = wanted.hta([part.file for part in measured])
+    _report_each(measured, lambda: [_read_again(part.file, wanted.machine) for part in measured], hta, wanted, skipped)
 
 
 def _report_each(
@@ -255,26 +252,24 @@ def _report_each(
         write_page(wanted.html_file, analyses(), wanted.code)
 
 
-def _report_job(measured: "MeasuredFiles", remarks: list[str], wanted: _Wanted) -> None:
+def _report_job(parts: "Sequence[RankPart]", remarks: list[str], wanted: _Wanted) -> None:
     from pinprof.ranks.compare import compare_ranks
     from pinprof.ranks.rank import number_of
     from pinprof.report.job.text import job_to_text, to_brief
 
-    parts = [part for _, part in measured]
     ranks = compare_ranks(parts, remarks)
     for remark in () if wanted.prints_text else remarks:
         say(remark)
     numbers = [number_of(part, index) for index, part in enumerate(parts)]
     index = numbers.index(ranks.shown_rank)
-    slowest = measured[index]
-    hta = wanted.hta([path for path, _ in measured], numbers)
+    hta = wanted.hta([part.file for part in parts], numbers)
     if wanted.prints_text:
         show_text(job_to_text if wanted.is_full else to_brief, ranks, parts, end="\n")
-        wanted.print(slowest[1], wanted.again)
+        wanted.print(parts[index], wanted.again)
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, index)
     if wanted.html_file:
-        write(wanted.html_file, _job_page(ranks, measured, wanted.machine, wanted.code), is_said=False)
+        write(wanted.html_file, _job_page(ranks, parts, wanted.machine, wanted.code), is_said=False)
 
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
@@ -305,14 +300,14 @@ def print_hta(figures: "HtaFigures") -> None:
         show_text(hta_to_text, list(figures.values()), end="\n")
 
 
-def _job_page(ranks: "Ranks", measured: "MeasuredFiles", machine: MachineFile | None, code: "Code") -> str:
+def _job_page(ranks: "Ranks", parts: "Sequence[RankPart]", machine: MachineFile | None, code: "Code") -> str:
     """Return the page of a job; reads the ranks that it draws again."""
     from pinprof.report.job.page import files_to_draw, to_html
 
-    others = {rank: _read_again(path, machine) for rank, path in files_to_draw(ranks, measured).items()}
+    others = {rank: _read_again(path, machine) for rank, path in files_to_draw(ranks, parts).items()}
     slowest = others.pop(ranks.shown_rank)
     with progress("drawing the page"):
-        return to_html(ranks, [part for _, part in measured], slowest, code, others=others)
+        return to_html(ranks, parts, slowest, code, others=others)
 
 
 def _read_again(path: str, machine: MachineFile | None) -> "Analysis":

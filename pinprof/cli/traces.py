@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pinprof.ranks.rank import RankPart
     from pinprof.report.source import Code
     from pinprof.trace import Trace
-    from pinprof.trace_pool import MeasuredFiles
 
 Result = TypeVar("Result")
 Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
@@ -121,8 +120,8 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
 
 def measured_ranks(
     paths: Sequence[str], jobs: int | None, scheduler: str | None, machine: MachineFile | None
-) -> "tuple[MeasuredFiles, dict[str, str]]":
-    """Return the traces in this order, each with what was measured of it, and why other files are not traces.
+) -> "tuple[list[RankPart], dict[str, str]]":
+    """Return what was measured of the traces in this order, and why other files are not traces.
 
     `jobs` processes of this machine measure them, or the Dask cluster with this scheduler. Raises TraceError
     if none is a trace.
@@ -143,7 +142,7 @@ def measured_ranks(
     if not measured:
         say_skipped(skipped)
         raise TraceError(f"{shown(paths[0])}: neither this nor any of the {len(paths) - 1} other files is a trace")
-    say_if_of_other_gpu(machine, (part.profile.info for _, part in measured))
+    say_if_of_other_gpu(machine, (part.profile.info for part in measured))
     return measured, skipped
 
 

@@ -41,6 +41,8 @@ class RankPart:
     if it is unknown."""
     idle: TimesPerStep | None = None
     """Why its busiest GPU was idle in the complete steps; None if unknown."""
+    file: str = ""
+    """What to read the trace from again; the path of the profile hides the secrets of a URL."""
 
 
 def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:

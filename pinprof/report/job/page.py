@@ -74,16 +74,16 @@ def to_html(
 
 
 def page_of_files(
-    ranks: Ranks, files: Sequence[tuple[str, RankPart]], read: Callable[[str], Analysis], code: Code = PLAIN
+    ranks: Ranks, parts: Sequence[RankPart], read: Callable[[str], Analysis], code: Code = PLAIN
 ) -> Markup:
-    """Return the page of a job of these files; `read` is called for the ranks with a timeline."""
-    analyses = {rank: read(file) for rank, file in files_to_draw(ranks, files).items()}
-    return to_html(ranks, [part for _, part in files], analyses.pop(ranks.shown_rank), code, others=analyses)
+    """Return the page of a job; `read` is called for the files of the ranks with a timeline."""
+    analyses = {rank: read(file) for rank, file in files_to_draw(ranks, parts).items()}
+    return to_html(ranks, parts, analyses.pop(ranks.shown_rank), code, others=analyses)
 
 
-def files_to_draw(ranks: Ranks, files: Sequence[tuple[str, RankPart]]) -> dict[int, str]:
+def files_to_draw(ranks: Ranks, parts: Sequence[RankPart]) -> dict[int, str]:
     """Return the files of the ranks with a timeline."""
-    file_of = {number_of(part, number): file for number, (file, part) in enumerate(files)}
+    file_of = {number_of(part, number): part.file for number, part in enumerate(parts)}
     return {rank: file_of[rank] for rank in ranks_to_draw(ranks)}
 
 
