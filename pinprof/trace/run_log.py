@@ -43,7 +43,7 @@ NOWHERE = -1
 """Stands for no place."""
 MOST = 10**17
 """A log with a larger number of steps, or of ns (three years), is corrupt."""
-Number: TypeAlias = Annotated[int, Meta(ge=0, le=MOST)]
+Amount: TypeAlias = Annotated[int, Meta(ge=0, le=MOST)]
 """Of steps, of ns or of whatever is counted."""
 
 
@@ -53,7 +53,7 @@ class IrregularWork:
 
     step: int
     kind: str
-    ns: Number = 0
+    ns: Amount = 0
     """How long it took; 0 if only its beginning was noted."""
     place: int = NOWHERE
     """Where the program called it: an index into the places."""
@@ -63,27 +63,27 @@ class IrregularWork:
 class Later:
     """The sums of the steps after those that were noted singly."""
 
-    steps: Number = 0
-    ns: Number = 0
-    input_ns: Number = 0
+    steps: Amount = 0
+    ns: Amount = 0
+    input_ns: Amount = 0
 
 
 @dataclass(frozen=True)
 class Collections:
     """Collections of one generation by Python's garbage collector, in the steps that `HostStops` counts."""
 
-    generation: Number
-    count: Number
-    ns: Number
-    longest_ns: Number
+    generation: Amount
+    count: Amount
+    ns: Amount
+    longest_ns: Amount
 
 
 @dataclass(frozen=True)
 class HostStops:
     """What kept the host's thread from running, in steps without a profiler."""
 
-    steps: Number = 0
-    off_cpu_ns: Number = 0
+    steps: Amount = 0
+    off_cpu_ns: Amount = 0
     """The time in which it was ready to run and others had its CPU; 0 if the system does not count it."""
     collections: tuple[Collections, ...] = ()
     asked_at: Place | None = None
@@ -96,27 +96,27 @@ class CompilerNote:
 
     place: Place
     reason: str
-    count: Number
+    count: Amount
 
 
 @dataclass(frozen=True)
 class RunLog:
     """All steps of a run, in order, from its beginning to its end; times in ns by the host's clock."""
 
-    start_up_ns: Number
+    start_up_ns: Amount
     """From the beginning of the script to the first step."""
-    windows: tuple[tuple[str, Number], ...]
+    windows: tuple[tuple[str, Amount], ...]
     """The windows of pinprof in order, each with its number of steps."""
-    step_ns: tuple[Number, ...]
-    own_ns: tuple[Number, ...]
+    step_ns: tuple[Amount, ...]
+    own_ns: tuple[Amount, ...]
     """pinprof's own time before each step: to start a profiler, or to write the trace."""
-    input_ns: tuple[Number, ...]
+    input_ns: tuple[Amount, ...]
     """The time of each step in a DataLoader."""
-    gpu_ns: tuple[Number, ...]
+    gpu_ns: tuple[Amount, ...]
     """The GPU's time of each step in the current stream, between the ends of work; 0 where it was not timed."""
-    after_ns: Number
+    after_ns: Amount
     """From the end of the last step to the end of the run, without `own_after_ns`."""
-    own_after_ns: Number = 0
+    own_after_ns: Amount = 0
     """pinprof's own time after the last step."""
     work: tuple[IrregularWork, ...] = ()
     places: tuple[Place, ...] = ()

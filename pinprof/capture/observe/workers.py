@@ -1,6 +1,7 @@
 """Samples the Python stack of a DataLoader's first worker, while it makes batches."""
 
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -36,8 +37,8 @@ class WorkerSamples:
         """Sample the first worker of each DataLoader that the block starts."""
         with ExitStack() as undo:
             with suppress(OSError):  # without a folder for the files there are no samples
-                folder = tempfile.TemporaryDirectory(prefix="pinprof-", ignore_cleanup_errors=True)
-                self._folder = Path(undo.enter_context(folder))
+                self._folder = Path(tempfile.mkdtemp(prefix="pinprof-"))
+                undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
                 undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, os.getpid())))
             yield
 
