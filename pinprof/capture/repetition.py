@@ -83,7 +83,7 @@ def record_repeatedly(task: WorkerTask, times: int, say: Callable[[str], None]) 
     """
     runs: list[_Run] = []
     output, status = Path(task.output), 0
-    with tempfile.TemporaryDirectory(prefix="pinprof-") as name:
+    with tempfile.TemporaryDirectory(prefix="pinprof-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         for number in range(1, times + 1):
             say(f"Run {number} of {times}")
