@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in needy:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
     elif "pytester" in {name for item in needy for name in getattr(item, "fixturenames", ())}:
-        import torch._dynamo  # noqa: F401, PLC0415  a run of pytest in this process would load it again: torch forbids it
+        import torch._dynamo  # noqa: PLC0415  a run of pytest in this process would load it again: torch forbids it
 
 
 def pytest_collection_finish() -> None:
