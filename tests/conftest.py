@@ -62,6 +62,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not torch.cuda.is_available():
         for item in needy:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+    elif "pytester" in {name for item in needy for name in getattr(item, "fixturenames", ())}:
+        import torch._dynamo  # noqa: PLC0415  a run of pytest in this process would load it again: torch forbids it
 
 
 def pytest_collection_finish() -> None:

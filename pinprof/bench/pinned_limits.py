@@ -116,13 +116,21 @@ def measure_host(lab: Lab) -> Iterator[Measured]:
 
 
 def _taken(count: int, *, pinned: bool) -> tuple[float, float]:
-    """Return how many percent of a new tensor's bytes Linux counts as taken: once allocated, and once written."""
+    """Return how many percent of a new tensor's bytes Linux counts as taken: once allocated, and once written.
+
+    A virtual machine may get more memory while it is used, so what is in use counts, not what is left.
+    """
     free_pinned()
-    _, before = machine_memory()
+    before = _used()
     tensor = _empty(count, pinned=pinned)
-    _, allocated = machine_memory()
+    allocated = _used()
     tensor.fill_(1)
-    return 100 * (before - allocated) / count, 100 * (before - machine_memory()[1]) / count
+    return 100 * (allocated - before) / count, 100 * (_used() - before) / count
+
+
+def _used() -> int:
+    total, available = machine_memory()
+    return total - available
 
 
 def _swapped_out(tensor: "torch.Tensor") -> float | None:

@@ -1,5 +1,6 @@
 """Each experiment in a small form: on a GPU all of it; on the CPU what means something there, with what pins a copy."""
 
+import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,6 +169,7 @@ def test_traces_are_recorded_and_read_on_the_cpu(name: str, waits: int) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("known", [known for known in EXPERIMENTS if known.traced], ids=lambda known: known.number)
 def test_traces_show_their_figures_on_the_gpu(known: Experiment) -> None:
+    gc.collect()  # a forked worker of E8 may not free what an earlier test has left on the GPU
     made = list(traced(known.name, tiny(known), quick=True))
     shown = {figure(case).name for case, figures in (known.traced or {}).items() for figure in figures}
     assert {each.name for each in made if isinstance(each, Measured)} == shown
