@@ -12,7 +12,6 @@ import pytest
 import torch
 from fake_profiler import MS, TWO_OF_EACH, FakeClock, FakeProfiler
 
-from pinprof.capture.observe.counted_loops import CountedLoops
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
@@ -100,12 +99,8 @@ def step_unsteadily(recording: Recording, clock: FakeClock, number: int) -> None
     recording.step()
 
 
-@pytest.mark.parametrize(("left", "timed"), [(None, 90), (10_000, 360)])
-def test_unsteady_steps_are_timed_for_less_long_where_nobody_knows_how_many_are_left(
-    record: Record, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, left: int | None, timed: int
-) -> None:
-    """Of 55 ms on average: 5 s, or 20 s."""
-    monkeypatch.setattr(CountedLoops, "steps_left", lambda *_: left)
+def test_unsteady_steps_are_timed_for_five_seconds(record: Record, clock: FakeClock) -> None:
+    """Of 55 ms on average."""
     clock.kind = CudaClock.kind
     numbers = iter(range(2000))
     with record(RecordingOptions(steps=2)) as recording:
@@ -113,7 +108,7 @@ def test_unsteady_steps_are_timed_for_less_long_where_nobody_knows_how_many_are_
             step_unsteadily(recording, clock, next(numbers))
     (warm_up, plain, *_) = json.loads(recording.path.read_text())[RUN_KEY]["windows"]
     assert warm_up == ["warm-up", pytest.approx(10 + 55, abs=6)]  # 3 s
-    assert plain == ["plain", pytest.approx(timed, abs=10)]
+    assert plain == ["plain", pytest.approx(90, abs=10)]
 
 
 def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:

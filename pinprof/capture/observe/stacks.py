@@ -149,11 +149,11 @@ def _of_the_program(frames: Sequence[tuple[CodeType, int]]) -> Iterator[tuple[Co
     """Yield the frames outermost first, without those of pinprof and those around a command of pinprof."""
     command_depths = [depth for depth, (code, _) in enumerate(frames) if code.co_filename.startswith(COMMANDS)]
     for code, instruction in reversed(frames[: command_depths[0]] if command_depths else frames):
-        if not is_pinprofs(code.co_filename):
+        if not _is_pinprofs(code.co_filename):
             yield code, instruction
 
 
-def is_pinprofs(file: str) -> bool:
+def _is_pinprofs(file: str) -> bool:
     """Return whether a file is pinprof's, and not of a program that it brings."""
     return file.startswith(PACKAGE) and not file.startswith(PROGRAMS)
 

@@ -67,9 +67,8 @@ def is_steady(times: Sequence[int]) -> bool:
 UNSTEADY_S = 3.0
 """Steps that are not steady for this time behind the first ones will not become so soon: many programs are short."""
 
-LONGER, ENOUGH_S = 20, 5.0
-"""With a GPU, the window ends after ENOUGH_S, precise or not, where nobody knows how many steps are left: many programs
-are short. Otherwise it goes on until it also has LONGER times its steps."""
+ENOUGH_S = 5.0
+"""With a GPU, the window ends after this time, precise or not: many programs are short."""
 
 NEXT_LOOK = 1.25
 """The precision is calculated again after NEXT_LOOK times the steps of the last time."""
@@ -89,7 +88,7 @@ class PlainWindow:
 
 
 def plain_window(
-    journal: "Journal", options: RecordingOptions, is_short: Callable[[], bool | None] = lambda: None
+    journal: Journal, options: RecordingOptions, is_short: Callable[[], bool]
 ) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
     """Wait at every step boundary until the window is long enough; return the step, and the stacks of regular steps.
 
@@ -97,7 +96,7 @@ def plain_window(
     host's time between the ends without pinprof's own, in which the GPU may have worked; and the GPU's time in its
     current stream, which may have had only a part of the work. With a GPU the window goes on until the mean is precise
     enough: launches stay slower after a profiler, by a third on an H100 (torch 2.11), so later steps cannot help. If
-    the program `is_short` of further steps, the window ends after a few; where that is None, nobody knows.
+    the program `is_short` of further steps, the window ends after a few.
     """
     clock, first = journal.renew_clock(), len(journal)
     clock.synchronize()
@@ -118,7 +117,7 @@ def plain_window(
 
 
 def _plain_steps(
-    journal: "Journal", options: RecordingOptions, first: int, start_ns: int, is_short: Callable[[], bool | None]
+    journal: Journal, options: RecordingOptions, first: int, start_ns: int, is_short: Callable[[], bool]
 ) -> Generator[Progress, None, None]:
     clock = journal.clock
     while not options.is_plain_over(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
@@ -126,28 +125,22 @@ def _plain_steps(
             return
         yield Progress(PLAIN, len(journal) - first + 1, options.plain_steps)
     if clock.kind == CudaClock.kind:
-
-        def is_over(steps: int, seconds: float) -> bool:
-            is_near_end = is_short()
-            is_long = seconds >= ENOUGH_S and (steps >= LONGER * options.plain_steps or is_near_end is None)
-            return is_long or bool(is_near_end)
-
-        yield from until_precise(journal, options, is_over)
+        yield from until_precise(journal, options, lambda seconds: seconds >= ENOUGH_S or is_short())
 
 
 def until_precise(
-    journal: "Journal", options: RecordingOptions, is_over: Callable[[int, float], bool] = lambda _, __: False
+    journal: Journal, options: RecordingOptions, is_over: Callable[[float], bool] = lambda _: False
 ) -> Generator[Progress, None, None]:
     """Wait at every step boundary until the steps of all plain windows make the regular step precise.
 
-    It ends earlier if `is_over` says so of their number and seconds, or when their time is up.
+    It ends earlier if `is_over` says so of their seconds, or when their time is up.
     """
     seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
     before = journal.steps_in(PLAIN)
     while options.plain_precision < 1 and not journal.is_full:
         steps = len(journal) - first
         now = seconds + (journal.clock.now_ns() - start_ns) / NS_PER_S
-        if now >= options.plain_max_seconds or is_over(before + steps, now):
+        if now >= options.plain_max_seconds or is_over(now):
             return
         if steps >= look:
             figure = timed_regular_step(journal.log())
