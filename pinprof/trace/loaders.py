@@ -1,6 +1,6 @@
-"""The DataLoaders of a recorded program, and what else pinprof noted of the process when they were made."""
+"""The DataLoaders of a recorded program."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PREFETCHED = 2
 """Torch's default of `prefetch_factor`."""
@@ -22,13 +22,11 @@ class MadeLoader:
 
 @dataclass(frozen=True)
 class Made:
-    """The DataLoaders that existed while the recorded steps ran."""
+    """The DataLoaders that had yielded a batch, and existed when the recorded steps had ended."""
 
     loaders: tuple[MadeLoader, ...] = ()
     cpus: int | None = None
     """How many CPUs the process could use."""
-    sources: dict[str, str] = field(default_factory=dict)
-    """The SHA-256 of the files in which the program made DataLoaders and optimizers, at that time."""
 
     @property
     def drawn(self) -> tuple[MadeLoader, ...]:

@@ -12,7 +12,6 @@ from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.recording import profile
 from pinprof.errors import CaptureError
-from pinprof.program.loaders import noting_loaders
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
 
@@ -32,7 +31,6 @@ class ChildRecording:
     def placed(self) -> Iterator[None]:
         """Watch the steps in the block; if a function of the script marks them, mark it in the main module."""
         with ExitStack() as undo:
-            undo.enter_context(noting_loaders())
             undo.enter_context(self.marks.placed())
             if self.marks.function is not None:
                 self.marks.function.mark_in_main(undo)

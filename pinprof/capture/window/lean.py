@@ -21,7 +21,6 @@ from pinprof.capture.window.trace_file import as_capture_error, description, is_
 from pinprof.errors import CaptureError
 from pinprof.program.gradients import unread_gradients
 from pinprof.program.hooks import contained, faults
-from pinprof.program.loaders import loader_log
 from pinprof.program.machine import Clock, loaders_pin, tries_convolutions
 from pinprof.trace.info import UnreadGradients
 from pinprof.units import NS_PER_MS
@@ -83,7 +82,7 @@ class LeanWindow:
 
     def facts(self) -> dict[str, object]:
         """Return the facts about the program at this window; without a recorded window, those known so far."""
-        made = loader_log.described(self._journal.batch_source.of_sampler - self._drawn_before)
+        made = self._journal.batch_source.described(self._drawn_before)
         unread = asdict(self._unread) if self._unread else None
         return {
             "steps_before": self._steps_before,
