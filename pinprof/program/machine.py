@@ -47,7 +47,7 @@ class Delay:
 class Clock:
     """Times steps by the host's clock, for programs that do not use a GPU."""
 
-    kind = "host"
+    is_of_gpu = False
 
     def now_ns(self) -> int:
         """Return the host's time."""
@@ -71,7 +71,7 @@ class Clock:
 class CudaClock(Clock):
     """Times single steps also by events in the current stream, which cause neither a wait nor a copy."""
 
-    kind = "cuda_event"
+    is_of_gpu = True
 
     def __init__(self) -> None:
         super().__init__()

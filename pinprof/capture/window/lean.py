@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TypeAlias, final
 
-import numpy as np
 import torch
 
 from pinprof.capture.observe.journal import Journal
@@ -21,7 +20,7 @@ from pinprof.capture.window.trace_file import as_capture_error, description, is_
 from pinprof.errors import CaptureError
 from pinprof.program.gradients import unread_gradients
 from pinprof.program.hooks import contained, faults
-from pinprof.program.machine import Clock, loaders_pin, tries_convolutions
+from pinprof.program.machine import loaders_pin, tries_convolutions
 from pinprof.trace.info import UnreadGradients
 from pinprof.units import NS_PER_MS
 
@@ -251,6 +250,4 @@ class RepeatedLooks:
 def _plain(times_ns: list[int]) -> PlainWindow:
     """Return the step without the profiler, of these times in ns."""
     usual_ns = median(times_ns)
-    mean_ms = fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE * usual_ns) / NS_PER_MS
-    p10_ms, p90_ms = (float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 90]))
-    return PlainWindow(len(times_ns), mean_ms, usual_ns / NS_PER_MS, p10_ms, p90_ms, Clock.kind)
+    return PlainWindow.of(times_ns, fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE * usual_ns) / NS_PER_MS)

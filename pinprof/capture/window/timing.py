@@ -14,7 +14,8 @@ from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
 from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
-from pinprof.program.machine import Clock, CudaClock
+from pinprof.program.machine import Clock
+from pinprof.step_statistics import Series
 from pinprof.trace.run_log import PLAIN
 from pinprof.trace.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
@@ -80,11 +81,13 @@ class PlainWindow:
 
     steps: int
     mean_ms: float
-    median_ms: float
     p10_ms: float
     p90_ms: float
-    clock: str
-    """What timed the single steps: "cuda_event" or "host"."""
+
+    @classmethod
+    def of(cls, times_ns: Sequence[int] | Series, mean_ms: float) -> "PlainWindow":
+        """Return the window with these steps, and this mean over it."""
+        return cls(len(times_ns), mean_ms, *(float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 90])))
 
 
 def plain_window(
@@ -108,12 +111,10 @@ def plain_window(
         ended_ns = clock.now_ns()
         clock.synchronize()
         drained_ns = clock.now_ns() - ended_ns
-    steps = len(journal) - first
     times_ns = journal.times_ns(first)
-    mean_ms = max((journal.ns_in(PLAIN) + drained_ns) / steps, float(times_ns.mean())) / NS_PER_MS
-    p10_ms, median_ms, p90_ms = (float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 50, 90]))
+    mean_ms = max((journal.ns_in(PLAIN) + drained_ns) / len(times_ns), float(times_ns.mean())) / NS_PER_MS
     regular = set(regular_since(journal.log(), first).tolist())
-    return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind), sampler.profile(regular)
+    return PlainWindow.of(times_ns, mean_ms), sampler.profile(regular)
 
 
 def _plain_steps(
@@ -124,7 +125,7 @@ def _plain_steps(
         if len(journal) - first >= FEWEST_STEPS and is_short():
             return
         yield Progress(PLAIN, len(journal) - first + 1, options.plain_steps)
-    if clock.kind == CudaClock.kind:
+    if clock.is_of_gpu:
         yield from until_precise(journal, options, lambda seconds: seconds >= ENOUGH_S or is_short())
 
 
