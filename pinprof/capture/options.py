@@ -75,7 +75,6 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     with_stack: bool = False
     record_shapes: bool = False
     profile_memory: bool = False
-    cuda_sync_events: bool = True
     every: int = 0
     """After the windows, record `steps` steps again after every N steps, until the program ends; 0: do not."""
     force: bool = False

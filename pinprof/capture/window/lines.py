@@ -4,8 +4,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
@@ -30,7 +30,6 @@ from pinprof.program.frames import (
     nearest_line,
 )
 from pinprof.program.hooks import contained
-from pinprof.program.machine import uses_cuda
 from pinprof.program.waits import noticing
 from pinprof.trace import read_trace
 from pinprof.trace.callers import places_of_ops
@@ -51,15 +50,19 @@ from pinprof.trace.sources import Sources
 
 
 class LineRecorder:
-    """The lines of the waits so far, each once; `waited()` marks a wait of the current line in the trace.
+    """The waits so far by their lines; `waited()` marks a wait of the current line in the trace.
 
     Make it in the main thread.
     """
 
     def __init__(self) -> None:
-        self.lines: list[SourceLine] = []
         self._numbers: dict[SourceLine, int] = {}
         self._main = threading.get_ident()
+
+    @property
+    def lines(self) -> list[SourceLine]:
+        """The lines, each once; the number of a line is that in its marks."""
+        return list(self._numbers)
 
     def waited(self) -> None:
         """Note that the last call of the running Python code has waited, and mark it in the trace."""
@@ -67,20 +70,8 @@ class LineRecorder:
         line = nearest_line((frame.f_code, frame.f_lineno) for frame in frames)
         if line is None:
             return
-        number = self._numbers.setdefault(line, len(self._numbers))
-        if number == len(self.lines):
-            self.lines.append(line)
-        with torch.profiler.record_function(f"{LINE_MARK}{number}"):
+        with torch.profiler.record_function(f"{LINE_MARK}{self._numbers.setdefault(line, len(self._numbers))}"):
             pass
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Record the lines of all waits in the block, if the program uses a GPU."""
-        if not uses_cuda():
-            yield
-            return
-        with noticing(contained(self.waited)):
-            yield
 
 
 def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
@@ -96,7 +87,7 @@ def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
         profiler.start()
         try:
             yield from warm_up_profiler(profiler)
-            with recorder.recording():
+            with noticing(contained(recorder.waited)):
                 for step in range(1, steps + 1):
                     yield Progress("lines", step, steps)
                     if step < steps:
@@ -137,9 +128,6 @@ MOST_IN_SEQUENCES = 20_000
 
 THREAD = -1
 """Stands between the frames of a thread and those of the main thread."""
-
-Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
-"""Calls a function after each wait in a block, on the thread that waited."""
 
 
 class _Frame(NamedTuple):
@@ -240,28 +228,21 @@ WATCH_S = 30.0
 """No further step is watched after this time: a person waits for the report."""
 
 
-def watch_window(
-    steps: int,
-    path: Path,
-    *,
-    max_seconds: float = WATCH_S,
-    noticing: Noticing = noticing,
-    now: Callable[[], float] = time.monotonic,
-) -> Generator[Progress, None, None]:
+def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
     """Watch steps without a profiler, and store their waits in the trace at `path`, even if the program ends early.
 
     A failure costs only these waits.
     """
     if not steps:
         return
-    watcher, start = Watcher(), now()
+    watcher, start = Watcher(), time.monotonic()
     try:
         with (
             suppress(CaptureError),
             as_capture_error("the waits were not watched"),
             noticing(contained(watcher.waited)),
         ):
-            while watcher.step < steps and now() - start < max_seconds:
+            while watcher.step < steps and time.monotonic() - start < WATCH_S:
                 yield Progress(WATCH, watcher.step + 1, steps)
                 watcher.end_step()
     finally:
