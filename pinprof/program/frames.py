@@ -198,15 +198,6 @@ of 2 bytes."""
 TRUTH, FORMAT = "bool", "format"
 
 
-class _Range(NamedTuple):
-    """A part of a source file: lines from 1, columns in bytes from 0."""
-
-    line: int
-    end_line: int
-    column: int
-    end_column: int
-
-
 def called_at(code: CodeType, instruction: int) -> str | None:
     """Return what the instruction at an offset of a function's code calls; None where that is not certain.
 
@@ -238,25 +229,17 @@ def _called_name(node: ast.expr | None) -> str | None:
 
 def _expression(code: CodeType, instruction: int) -> ast.expr | None:
     """Return the expression that an instruction belongs to; None before Python 3.11."""
-    at = _range_of(code, instruction)
-    if at is None:
+    if sys.version_info < (3, 11):
         return None
-    lines = [line.encode() for line in linecache.getlines(code.co_filename)[at.line - 1 : at.end_line]]
-    if len(lines) != at.end_line - at.line + 1:
+    line, end_line, column, end_column = [*code.co_positions()][instruction // WORD]
+    if line is None or end_line is None or column is None or end_column is None:
         return None
-    lines[-1] = lines[-1][: at.end_column]
-    lines[0] = lines[0][at.column :]
+    lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end_line]]
+    if len(lines) != end_line - line + 1:
+        return None
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
     try:
         return ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-
-
-def _range_of(code: CodeType, instruction: int) -> _Range | None:
-    if sys.version_info < (3, 11):
-        return None
-    positions = list(code.co_positions())
-    line, end_line, column, end_column = positions[instruction // WORD]
-    if line is None or end_line is None or column is None or end_column is None:
-        return None
-    return _Range(line, end_line, column, end_column)

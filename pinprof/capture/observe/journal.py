@@ -239,15 +239,22 @@ class Journal:
 @contextmanager
 def noticing_work(journal: Journal) -> Iterator[None]:
     """Note in the journal the block's irregular work, its DataLoaders and the waits in them."""
+    began_ns = 0
+
+    def begun(took_ns: int) -> None:
+        nonlocal began_ns
+        began_ns = time.perf_counter_ns() - took_ns
+
+    captured = _noting(journal, CAPTURE, lambda _: time.perf_counter_ns() - began_ns)
+    evaluates = _noting(journal, EVALUATION, lambda _: 0)  # only its beginning is known
     with ExitStack() as undo:
         undo.enter_context(journal.stops.watching())
         undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
         undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
         undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
-        captures = _Captures(journal)
-        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_begin", captures.begins))
-        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_end", captures.ends))
-        undo.enter_context(replaced(torch.nn.Module, "eval", _timed(_noting(journal, EVALUATION, timed=False))))
+        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_begin", _timed(begun)))
+        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_end", _timed(captured)))
+        undo.enter_context(replaced(torch.nn.Module, "eval", _timed(evaluates)))
         yield
 
 
@@ -295,40 +302,12 @@ def _timed(note: Callable[[int], None]) -> Callable[[Any], Any]:
     return change
 
 
-def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int], None]:
+def _noting(journal: Journal, kind: str, length: Callable[[int], int] = lambda ns: ns) -> Callable[[int], None]:
+    """Return a function that notes irregular work, whose `length` follows from the time of the call."""
+
     @contained
     def note(ns: int) -> None:
         line = calling_line(sys._getframe(3))  # noqa: SLF001  the caller of the changed function
-        journal.note_work(kind, ns if timed else 0, line.place if line else None)
+        journal.note_work(kind, length(ns), line.place if line else None)
 
     return note
-
-
-class _Captures:
-    """The capture of a CUDA graph, from its begin to its end."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._note = _noting(journal, CAPTURE)
-        self._began_ns = 0
-
-    def begins(self, function: Any) -> Any:
-        """Return a method that begins a capture, which notes when."""
-
-        @wraps(function)
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            self._began_ns = time.perf_counter_ns()
-            return function(*args, **kwargs)
-
-        return begin
-
-    def ends(self, function: Any) -> Any:
-        """Return a method that ends a capture, which notes how long that took."""
-
-        @wraps(function)
-        def end(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._note(time.perf_counter_ns() - self._began_ns)
-
-        return end

@@ -18,9 +18,8 @@ from pinprof.capture.options import NS_PER_S, Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import as_capture_error, description, is_packed, warm_up_profiler, write_trace
 from pinprof.errors import CaptureError
-from pinprof.program.gradients import unread_gradients
 from pinprof.program.hooks import contained, faults
-from pinprof.program.machine import loaders_pin, tries_convolutions
+from pinprof.program.machine import loaders_pin, tries_convolutions, unread_gradients
 from pinprof.trace.info import UnreadGradients
 from pinprof.units import NS_PER_MS
 

@@ -262,8 +262,8 @@ class Recording:
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""
-        options, journal = self.options, self.journal
-        step_ns = yield from warm_up(journal.clock, options, self._may_wait, lambda: journal.batch_source.is_filling)
+        options = self.options
+        step_ns = yield from warm_up(self.journal, options, self._may_wait)
         agreement = self._agreement  # a script may have become a rank in the warm-up
         if agreement is None:
             return options

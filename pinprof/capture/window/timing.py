@@ -14,7 +14,7 @@ from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
 from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
-from pinprof.program.machine import Clock
+from pinprof.program.loaders import BatchSource
 from pinprof.step_statistics import Series
 from pinprof.trace.run_log import PLAIN
 from pinprof.trace.sampled_stacks import HostProfile
@@ -28,32 +28,30 @@ STEADY = 0.1
 
 
 def warm_up(
-    clock: Clock,
-    options: RecordingOptions,
-    may_wait: Callable[[], bool] = lambda: True,
-    is_filling: Callable[[], bool] = lambda: False,
+    journal: Journal, options: RecordingOptions, may_wait: Callable[[], bool]
 ) -> Generator[Progress, None, float]:
     """Wait at every step boundary until the steps are steady, or there were too many; return the time of a step in ns.
 
     The time is the median of the last steps. The device is not touched. After the fewest steps, `may_wait` says whether
-    to go on until steps are steady; while a DataLoader `is_filling` its queues, they are not.
+    to go on until steps are steady; while a DataLoader is filling its queues, they are not.
     """
+    clock, batches = journal.clock, journal.batch_source
     marks_ns = [clock.now_ns()]
-    while not _is_over(marks_ns, options, is_filling) and (len(marks_ns) <= options.warmup or may_wait()):
+    while not _is_over(marks_ns, options, batches) and (len(marks_ns) <= options.warmup or may_wait()):
         yield Progress("warm-up", len(marks_ns), options.warmup)
         marks_ns.append(clock.now_ns())
     times = [end - start for start, end in pairwise(marks_ns)]
     return median(times[-COMPARED_STEPS:]) if times else 0.0
 
 
-def _is_over(marks_ns: Sequence[int], options: RecordingOptions, is_filling: Callable[[], bool]) -> bool:
+def _is_over(marks_ns: Sequence[int], options: RecordingOptions, batches: BatchSource) -> bool:
     steps = len(marks_ns) - 1
     if steps < options.warmup:
         return False
     if steps >= options.most_warmup or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S:
         return True
     is_unsteady = marks_ns[-1] - marks_ns[options.warmup] >= UNSTEADY_S * NS_PER_S
-    return not is_filling() and (is_unsteady or is_steady([end - start for start, end in pairwise(marks_ns)]))
+    return not batches.is_filling and (is_unsteady or is_steady([end - start for start, end in pairwise(marks_ns)]))
 
 
 def is_steady(times: Sequence[int]) -> bool:
