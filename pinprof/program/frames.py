@@ -5,7 +5,6 @@ import dis
 import linecache
 import os
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from functools import cache
 from types import CodeType, FrameType
@@ -123,38 +122,6 @@ def _shown_path(file: str, working_folder: str) -> str:
         if folder and file.startswith(folder.rstrip(os.sep) + os.sep):
             return file[len(folder.rstrip(os.sep)) + 1 :]
     return file
-
-
-REPLICAS = "/torch/nn/parallel/parallel_apply.py".replace("/", os.sep)
-"""The end of the file in which DataParallel runs each replica in a thread, and waits for all of them."""
-
-
-def frames_of_wait(frame: FrameType | None, main: int) -> Iterator[FrameType]:
-    """Yield a frame and its callers, innermost first, without pinprof's own.
-
-    A replica of DataParallel runs in a thread of its own, which the thread `main` has started and waits for: the frames
-    of `main` follow those of the replica.
-    """
-    replica = threading.get_ident() != main and in_replica(frame)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
-            yield frame
-        frame = frame.f_back
-        if frame is None and replica:
-            frame, replica = _waiting_for_replicas(main), False
-
-
-def in_replica(frame: FrameType | None) -> bool:
-    """Return whether a frame is in a thread of DataParallel."""
-    return any(code.co_filename.endswith(REPLICAS) for code in codes(frame))
-
-
-def _waiting_for_replicas(main: int) -> FrameType | None:
-    """Return the frame in which the main thread waits for the threads of DataParallel; None if it does not."""
-    frame = frame_of_thread(main)
-    while frame is not None and not frame.f_code.co_filename.endswith(REPLICAS):
-        frame = frame.f_back
-    return frame
 
 
 def frame_of_thread(thread: int) -> FrameType | None:

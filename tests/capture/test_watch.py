@@ -1,13 +1,11 @@
 """Waits that are watched without a profiler: their lines, how often they come, and what was called."""
 
-import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +16,6 @@ from pinprof.capture.options import Progress
 from pinprof.capture.window import lines
 from pinprof.capture.window.lines import Watcher, watch_window
 from pinprof.capture.window.recording import profile
-from pinprof.program.frames import REPLICAS
 from pinprof.program.waits import SYNC_WARNING, taking_warnings
 from pinprof.trace import read_trace
 from pinprof.trace.lines import DebugModeWaits, WatchedWait, period
@@ -169,25 +166,6 @@ def test_the_same_line_on_two_paths_is_two_waits() -> None:
     first, second = watcher.watched().waits
     assert first.line.place == second.line.place
     assert first.line.stack != second.line.stack
-
-
-def test_a_replica_of_data_parallel_has_the_line_that_waits_for_it() -> None:
-    """A replica's thread has no frame of the user: its module is a library's."""
-    library: dict[str, Any] = {"threading": threading}
-    source = "def parallel_apply(work):\n    t = threading.Thread(target=work)\n    t.start()\n    t.join()\n"
-    source += "def _worker():\n    forward()\n"
-    exec(compile(source, f"/site-packages{REPLICAS}", "exec"), library)
-    item_of_library = "import warnings\ndef forward():\n    warnings.warn(TEXT, stacklevel=1)\n"
-    exec(compile(item_of_library.replace("TEXT", repr(SYNC_WARNING)), "/site-packages/timm/x.py", "exec"), library)
-    watcher = Watcher()
-    with taking_warnings(watcher.waited):
-        library["parallel_apply"](library["_worker"])
-        thread = threading.Thread(target=library["forward"])
-        thread.start()
-        thread.join()
-    (wait,) = watcher.watched().waits  # of a thread that nobody is known to wait for, no line is certain
-    assert wait.line.function == "test_a_replica_of_data_parallel_has_the_line_that_waits_for_it"
-    assert wait.thread == "other"
 
 
 @pytest.mark.parametrize(
