@@ -181,7 +181,7 @@ class _Recorder:
             if os.getpid() != process:
                 exit_as_fork(ending.exit_status)
             stepper.end()
-            if stepper.stops and not ending.exit_status:
+            if stepper.stop.times and not ending.exit_status:
                 ending = Ending(0, stopped=True)
                 leave_job()
             if stepper.failure is not None and not stepper.is_faulty and not ending.exit_status:
@@ -207,7 +207,7 @@ class _Recorder:
 
     def _join_threads(self) -> None:
         """Wait for the program's threads, as python does at its exit; after a stop for those that it ends, too."""
-        if self.stepper.stops:
+        if self.stepper.stop.times:
             join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
         else:
             join_threads()

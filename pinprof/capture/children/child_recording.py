@@ -51,7 +51,7 @@ class ChildRecording:
         return ChildEnd(
             recorded=recorded,
             marker=recording.marker,
-            stopped=bool(stepper.stops) and not failed,
+            stopped=bool(stepper.stop.times) and not failed,
             why=why,
             trains=stepper.trains,
         )

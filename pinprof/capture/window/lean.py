@@ -5,7 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
@@ -30,6 +30,13 @@ MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
 def program_profiles() -> bool:
     """Return whether torch's profiler is on; before pinprof starts its own that is one of the program."""
     return bool(torch._C._autograd._profiler_enabled())  # noqa: SLF001  no public name
+
+
+def _started(make_profiler: MakeProfiler, steps: int) -> torch.profiler.profile:
+    with as_capture_error("the profiler did not start"):
+        profiler = make_profiler(steps)
+        profiler.start()
+    return profiler
 
 
 @final
@@ -61,9 +68,7 @@ class LeanWindow:
         """
         self._loaders_pin = loaders_pin()
         self.profiled = self.profiled and program_profiles()
-        with as_capture_error("the profiler did not start"):
-            profiler = self._make_profiler(steps)
-            profiler.start()
+        profiler = _started(self._make_profiler, steps)
         self.is_open = True
         try:
             yield from warm_up_profiler(profiler)
@@ -145,10 +150,7 @@ class Stretch:
         """Start the profiler, unless the program runs one of its own: two would crash both."""
         if program_profiles():
             raise CaptureError("the profiler did not start: the program runs one of its own")
-        with as_capture_error("the profiler did not start"):
-            profiler = self._make_profiler(UNTIL_STOPPED)
-            profiler.start()
-        self._running, self._start_ns = profiler, time.perf_counter_ns()
+        self._running, self._start_ns = _started(self._make_profiler, UNTIL_STOPPED), time.perf_counter_ns()
 
     def end(self) -> None:
         """Stop the profiler, if it runs, and write what it has recorded."""
@@ -187,14 +189,13 @@ def latest(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix(suffix)}.latest{suffix}")
 
 
-@final
+@dataclass(frozen=True)
 class RepeatedLooks:
-    """Looks at a program whose first steps are recorded already; `place` returns how many steps it has made."""
+    """Looks at a program whose first steps are recorded already; `steps_made` returns how many steps it has made."""
 
-    def __init__(self, journal: Journal, make_profiler: MakeProfiler, steps_made: Callable[[], int]) -> None:
-        self._journal = journal
-        self._make_profiler = make_profiler
-        self._steps_made = steps_made
+    _journal: Journal
+    _make_profiler: MakeProfiler
+    _steps_made: Callable[[], int]
 
     def record(
         self, every: int, steps: int, path: Path, marker: str, on_look: OnLook
