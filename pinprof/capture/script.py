@@ -26,6 +26,7 @@ from pinprof.errors import CaptureError
 from pinprof.outputs import shortest
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import INTERRUPTED, Ending, UserProgram, ending_of, exit_as_fork, join_threads
+from pinprof.temporary import temporary_folder
 from pinprof.units import counted
 
 MARK_STEPS = (
@@ -98,16 +99,16 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         )
     recording = profile(path, options, on_progress=on_progress)
     recording.on_look = on_look or recording.on_look
-    notes = Notes(Notes.new_name())
     of_child = msgspec.structs.replace(options, every=0)  # it has nobody to tell
-    config = ChildConfig(str(recording.path), step_marker, keep_going, of_child, str(notes.folder))
-    recorder = _Recorder(recording, notes, config, agreement)
-    if on_progress is not None:
-        recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)
-    with recorder.following() as ended:
-        ending = recorder.run(program)
-        ended(ending)
-        run = recorder.outcome(ending)
+    with temporary_folder("notes") as folder:
+        config = ChildConfig(str(recording.path), step_marker, keep_going, of_child, str(folder))
+        recorder = _Recorder(recording, config, agreement)
+        if on_progress is not None:
+            recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)
+        with recorder.following() as ended:
+            ending = recorder.run(program)
+            ended(ending)
+            run = recorder.outcome(ending)
     is_recorded = run.path or any(child.path for child in run.children)
     if not is_recorded and not run.exit_status and not recorder.stepper.is_faulty:
         raise CaptureError(_why_no_child_recorded(run.children) or recorder.why_nothing_recorded())
@@ -118,8 +119,8 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
 class _Recorder:
     """Records one script: finds its steps, advances its recording, ends it, and follows the processes it starts."""
 
-    def __init__(self, recording: Recording, notes: Notes, config: ChildConfig, agreement: Agreement | None) -> None:
-        alone = agreement is None
+    def __init__(self, recording: Recording, config: ChildConfig, agreement: Agreement | None) -> None:
+        alone, notes = agreement is None, Notes(config.notes)
         self.recording, self.notes, self.config = recording, notes, config
         self.stepper = Stepper(
             recording,

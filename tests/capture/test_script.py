@@ -29,8 +29,6 @@ def test_script_is_stopped_politely_after_the_last_window(tmp_path: Path) -> Non
     ran = run(tmp_path, source)
     assert (ran.status, ran.out, ran.err) == (0, "cleaned up\n", "")
     assert ran.result["stopped"]
-    assert ran.result["steps_seen"] == 9
-    assert ran.result["recorded_steps"] == 2
     assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
 
 
@@ -49,7 +47,7 @@ def test_failing_script_shows_its_own_traceback_and_keeps_the_trace(tmp_path: Pa
     ran = run(tmp_path, f"import steps\n{fail}{loop}", step_marker=STEPS)
     assert ran.status == 1
     assert ran.err == under_python(tmp_path, "train.py").stderr
-    assert ran.result["recorded_steps"] == 1
+    assert recorded_steps(tmp_path)[0] == "ProfilerStep#2"
     assert "ProfilerStep#2" in recorded_steps(tmp_path)
 
 
@@ -74,7 +72,7 @@ def test_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
     assert ran.status == 130
     assert "KeyboardInterrupt" in ran.err
     assert "pinprof" not in ran.err
-    assert ran.result["recorded_steps"] == 1
+    assert recorded_steps(tmp_path)[0] == "ProfilerStep#2"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +194,7 @@ def test_a_script_that_catches_everything_is_stopped_all_the_same(tmp_path: Path
     ran = run(tmp_path, TRAIN.replace('print("finished")', "pass") + loop)
     assert (ran.status, ran.err) == (0, "")
     assert ran.result["stopped"]
-    assert ran.result["recorded_steps"] == 2
+    assert len(recorded_steps(tmp_path)) == 2
 
 
 def test_a_script_that_goes_on_long_after_its_stop_is_said_to_be_waited_for(tmp_path: Path) -> None:

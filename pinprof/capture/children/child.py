@@ -141,7 +141,6 @@ def _config_of_process(process: BaseProcess) -> ChildConfig | None:
 def _config_of_child(*, is_of_pool: bool = False) -> ChildConfig | None:
     if _config is None:
         return None
-    Notes(_config.notes).make()
     if _stuck is not None and not is_of_pool:  # nobody waits for its end
         _stuck.watch()
     return msgspec.structs.replace(_config, keep_going=_config.keep_going or is_of_pool, inherited=rank_in(os.environ))
