@@ -85,9 +85,9 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     `module:name`. After half a minute of work in which nothing marks a step, it records a stretch of time. `on_look` is
     called with the trace of each look (`every` of the options), and the number of the last step.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
-    `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after the same
-    one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps are kept.
-    The processes that it starts are recorded alike, each into a trace of its own next to `path`.
+    `keep_going`; ranks of a job stop by their `agreement`. If the script fails, its traceback goes to standard error as
+    Python prints it, and the recorded steps are kept. The processes that it starts are recorded alike, each into a
+    trace of its own next to `path`.
 
     Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
     recorded.
@@ -177,8 +177,10 @@ class _Recorder:
                 self.recording.start(with_step=False)
                 with self.watchdog.awake():
                     ending = ending_of(program, main, self.marks.change)
-                    if os.getpid() == process:
-                        self._join_threads()
+                    if os.getpid() == process and stepper.stop.times:
+                        join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
+                    elif os.getpid() == process:  # as python does at its exit
+                        join_threads()
             if os.getpid() != process:
                 exit_as_fork(ending.exit_status)
             stepper.end()
@@ -205,13 +207,6 @@ class _Recorder:
             remarks=(*self.notes.remarks(), *([FAULTY] if has_failed else [])),
             trains=self.stepper.trains,
         )
-
-    def _join_threads(self) -> None:
-        """Wait for the program's threads, as python does at its exit; after a stop for those that it ends, too."""
-        if self.stepper.stop.times:
-            join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
-        else:
-            join_threads()
 
     def _leave(self, how: str) -> None:
         """End the recording of a program that leaves its process at once, and say whether there is a trace."""

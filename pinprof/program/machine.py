@@ -4,7 +4,7 @@ import gc
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -205,7 +205,9 @@ def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = L
     contradict each other. Torch 2.11 does not subtract freed tensors from the bytes in use
     (github.com/pytorch/pytorch/pull/183067): these are left out if they are more than all pinned bytes.
     """
-    stats = _allocator_stats()
+    stats: dict[str, int] = {}
+    with suppress(RuntimeError, AttributeError):  # torch's allocator of pinned memory has no counts yet
+        stats = dict(getattr(torch.cuda, "host_memory_stats", dict)())
     kinds = next((kinds for kinds in PINNED_AND_USED if all(f"{kind}.current" in stats for kind in kinds)), None)
     if kinds is None:
         return None
@@ -226,14 +228,6 @@ def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = L
             limit if limit < total else None,
         )
     return None
-
-
-def _allocator_stats() -> Mapping[str, int]:
-    """Return the counts of torch's allocator of pinned memory; empty if it has none yet."""
-    ask = getattr(torch.cuda, "host_memory_stats", dict)
-    with suppress(RuntimeError, AttributeError):
-        return dict(ask())
-    return {}
 
 
 def _limits(cgroup: Path, limits: Path) -> Iterator[int]:

@@ -20,7 +20,12 @@ class ChildRecording:
     """The recording of this process, which begins when its first step ends."""
 
     def __init__(self, config: ChildConfig, notes: Notes) -> None:
-        self.marks = Marks(config.step_marker, self._end_step, group=False, may_move=self._may_move)
+        self.marks = Marks(
+            config.step_marker,
+            self._end_step,
+            group=False,
+            may_move=lambda: self._stepper is None or self._stepper.recording.may_move,
+        )
         self._config = config
         self._notes = notes
         self._agreement: Agreement | None = None
@@ -55,9 +60,6 @@ class ChildRecording:
             why=why,
             trains=stepper.trains,
         )
-
-    def _may_move(self) -> bool:
-        return self._stepper is None or self._stepper.recording.may_move
 
     def _end_step(self, marker: str) -> None:
         if self._is_left_alone:
