@@ -67,8 +67,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     plain_seconds: float = 1.0
     plain_max_seconds: float = 20.0
     plain_precision: float = 0.02
-    """1: any precision will do. With a GPU the window ends after 5 s; where the number of steps is known, it may go
-    on for 20 times `plain_steps`."""
+    """1: any precision will do. With a GPU the window ends after 5 s."""
     line_steps: int = 3
     """Steps that show which source line calls each wait for the GPU; 0 omits this window."""
     watch_steps: int = 200
@@ -76,7 +75,6 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     with_stack: bool = False
     record_shapes: bool = False
     profile_memory: bool = False
-    cuda_sync_events: bool = True
     every: int = 0
     """After the windows, record `steps` steps again after every N steps, until the program ends; 0: do not."""
     force: bool = False

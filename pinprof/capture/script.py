@@ -12,7 +12,7 @@ import msgspec
 
 from pinprof.analyses.whole_run.regular_step import RegularStep
 from pinprof.capture.children.child import followed, reporting_departure
-from pinprof.capture.children.notes import ENDED_EARLY, ChildConfig, ChildRun, Notes
+from pinprof.capture.children.notes import ENDED_EARLY, ChildConfig, ChildRun, Notes, notes_folder
 from pinprof.capture.children.waiting import StuckScript, end_children
 from pinprof.capture.job import Agreement, Rank, leave_job
 from pinprof.capture.options import RecordingOptions, on_command_line
@@ -84,9 +84,9 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     `module:name`. After half a minute of work in which nothing marks a step, it records a stretch of time. `on_look` is
     called with the trace of each look (`every` of the options), and the number of the last step.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
-    `keep_going`. By their `agreement`, the ranks of a job begin their windows at the same step and stop after the same
-    one. If the script fails, its traceback goes to standard error as Python prints it, and the recorded steps are kept.
-    The processes that it starts are recorded alike, each into a trace of its own next to `path`.
+    `keep_going`; ranks of a job stop by their `agreement`. If the script fails, its traceback goes to standard error as
+    Python prints it, and the recorded steps are kept. The processes that it starts are recorded alike, each into a
+    trace of its own next to `path`.
 
     Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
     recorded.
@@ -98,16 +98,16 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         )
     recording = profile(path, options, on_progress=on_progress)
     recording.on_look = on_look or recording.on_look
-    notes = Notes(Notes.new_name())
     of_child = msgspec.structs.replace(options, every=0)  # it has nobody to tell
-    config = ChildConfig(str(recording.path), step_marker, keep_going, of_child, str(notes.folder))
-    recorder = _Recorder(recording, notes, config, agreement)
-    if on_progress is not None:
-        recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)
-    with recorder.following() as ended:
-        ending = recorder.run(program)
-        ended(ending)
-        run = recorder.outcome(ending)
+    with notes_folder() as folder:
+        config = ChildConfig(str(recording.path), step_marker, keep_going, of_child, str(folder))
+        recorder = _Recorder(recording, config, agreement)
+        if on_progress is not None:
+            recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)
+        with recorder.following() as ended:
+            ending = recorder.run(program)
+            ended(ending)
+            run = recorder.outcome(ending)
     is_recorded = run.path or any(child.path for child in run.children)
     if not is_recorded and not run.exit_status and not recorder.stepper.is_faulty:
         raise CaptureError(_why_no_child_recorded(run.children) or recorder.why_nothing_recorded())
@@ -118,8 +118,8 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
 class _Recorder:
     """Records one script: finds its steps, advances its recording, ends it, and follows the processes it starts."""
 
-    def __init__(self, recording: Recording, notes: Notes, config: ChildConfig, agreement: Agreement | None) -> None:
-        alone = agreement is None
+    def __init__(self, recording: Recording, config: ChildConfig, agreement: Agreement | None) -> None:
+        alone, notes = agreement is None, Notes(config.notes)
         self.recording, self.notes, self.config = recording, notes, config
         self.stepper = Stepper(
             recording,
@@ -176,12 +176,14 @@ class _Recorder:
                 self.recording.start(with_step=False)
                 with self.watchdog.awake():
                     ending = ending_of(program, main, self.marks.change)
-                    if os.getpid() == process:
-                        self._join_threads()
+                    if os.getpid() == process and stepper.stop.times:
+                        join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
+                    elif os.getpid() == process:  # as python does at its exit
+                        join_threads()
             if os.getpid() != process:
                 exit_as_fork(ending.exit_status)
             stepper.end()
-            if stepper.stops and not ending.exit_status:
+            if stepper.stop.times and not ending.exit_status:
                 ending = Ending(0, stopped=True)
                 leave_job()
             if stepper.failure is not None and not stepper.is_faulty and not ending.exit_status:
@@ -204,13 +206,6 @@ class _Recorder:
             remarks=(*self.notes.remarks(), *([FAULTY] if has_failed else [])),
             trains=self.stepper.trains,
         )
-
-    def _join_threads(self) -> None:
-        """Wait for the program's threads, as python does at its exit; after a stop for those that it ends, too."""
-        if self.stepper.stops:
-            join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
-        else:
-            join_threads()
 
     def _leave(self, how: str) -> None:
         """End the recording of a program that leaves its process at once, and say whether there is a trace."""

@@ -5,7 +5,6 @@ import dis
 import linecache
 import os
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from functools import cache
 from types import CodeType, FrameType
@@ -125,38 +124,6 @@ def _shown_path(file: str, working_folder: str) -> str:
     return file
 
 
-REPLICAS = "/torch/nn/parallel/parallel_apply.py".replace("/", os.sep)
-"""The end of the file in which DataParallel runs each replica in a thread, and waits for all of them."""
-
-
-def frames_of_wait(frame: FrameType | None, main: int) -> Iterator[FrameType]:
-    """Yield a frame and its callers, innermost first, without pinprof's own.
-
-    A replica of DataParallel runs in a thread of its own, which the thread `main` has started and waits for: the frames
-    of `main` follow those of the replica.
-    """
-    replica = threading.get_ident() != main and in_replica(frame)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
-            yield frame
-        frame = frame.f_back
-        if frame is None and replica:
-            frame, replica = _waiting_for_replicas(main), False
-
-
-def in_replica(frame: FrameType | None) -> bool:
-    """Return whether a frame is in a thread of DataParallel."""
-    return any(code.co_filename.endswith(REPLICAS) for code in codes(frame))
-
-
-def _waiting_for_replicas(main: int) -> FrameType | None:
-    """Return the frame in which the main thread waits for the threads of DataParallel; None if it does not."""
-    frame = frame_of_thread(main)
-    while frame is not None and not frame.f_code.co_filename.endswith(REPLICAS):
-        frame = frame.f_back
-    return frame
-
-
 def frame_of_thread(thread: int) -> FrameType | None:
     """Return the innermost frame of a thread at this moment."""
     return sys._current_frames().get(thread)  # noqa: SLF001  the only way to another thread's frames
@@ -198,15 +165,6 @@ of 2 bytes."""
 TRUTH, FORMAT = "bool", "format"
 
 
-class _Range(NamedTuple):
-    """A part of a source file: lines from 1, columns in bytes from 0."""
-
-    line: int
-    end_line: int
-    column: int
-    end_column: int
-
-
 def called_at(code: CodeType, instruction: int) -> str | None:
     """Return what the instruction at an offset of a function's code calls; None where that is not certain.
 
@@ -238,25 +196,17 @@ def _called_name(node: ast.expr | None) -> str | None:
 
 def _expression(code: CodeType, instruction: int) -> ast.expr | None:
     """Return the expression that an instruction belongs to; None before Python 3.11."""
-    at = _range_of(code, instruction)
-    if at is None:
+    if sys.version_info < (3, 11):
         return None
-    lines = [line.encode() for line in linecache.getlines(code.co_filename)[at.line - 1 : at.end_line]]
-    if len(lines) != at.end_line - at.line + 1:
+    line, end_line, column, end_column = [*code.co_positions()][instruction // WORD]
+    if line is None or end_line is None or column is None or end_column is None:
         return None
-    lines[-1] = lines[-1][: at.end_column]
-    lines[0] = lines[0][at.column :]
+    lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end_line]]
+    if len(lines) != end_line - line + 1:
+        return None
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
     try:
         return ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-
-
-def _range_of(code: CodeType, instruction: int) -> _Range | None:
-    if sys.version_info < (3, 11):
-        return None
-    positions = list(code.co_positions())
-    line, end_line, column, end_column = positions[instruction // WORD]
-    if line is None or end_line is None or column is None or end_column is None:
-        return None
-    return _Range(line, end_line, column, end_column)

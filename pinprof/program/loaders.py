@@ -1,111 +1,106 @@
-"""Notes the DataLoaders of a program, and describes them when steps are recorded."""
+"""The DataLoaders from which a program draws, and what they have left."""
 
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from functools import wraps
-from hashlib import sha256
-from pathlib import Path
-from types import FrameType
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from weakref import ReferenceType, ref
 
 import torch
-from torch.optim import Optimizer
-from torch.utils.data import DataLoader
 
-from pinprof.program.frames import is_users, shown_file
-from pinprof.program.hooks import replaced
 from pinprof.trace.info import Made, MadeLoader
 
-MOST = 200
-"""The most DataLoaders, and files, that are noted: a program with more makes them in a loop."""
+# ruff: noqa: SLF001  torch's iterators have all this only under private names
 
 MOST_PARTS, DEEPEST = 32, 4
 """The most parts of a batch that are looked at, and their depth."""
 
 
-class LoaderLog:
-    """The DataLoaders that this process has made so far, and the program's files that made them or optimizers."""
+class BatchSource:
+    """The batches that the program draws; its properties are about the DataLoader that it drew from last.
+
+    A DataLoader is known by its sampler, which it shares with its iterators.
+    """
 
     def __init__(self) -> None:
-        self.sources: dict[str, str] = {}
-        self._loaders: list[ReferenceType[Any]] = []
-        self._yields_tensors: dict[int, bool] = {}
-        """By the identity of the sampler, which a DataLoader shares with its iterators."""
+        self.of_sampler: Counter[int] = Counter()
+        """Draws by the identity of the sampler."""
+        self._loaders: dict[int, tuple[ReferenceType[Any], MadeLoader]] = {}
+        """Each sampler with its DataLoader."""
+        self._last: ReferenceType[Any] | None = None
+        self._yielded_before = 0
+        """What the iterator had yielded when its workers could last fill their queues."""
+        self._ended: set[int] = set()
 
-    def constructed(self, thing: Any, caller: FrameType) -> None:
-        """Note a new DataLoader or optimizer; `caller` is the frame that called its `__init__`."""
-        if isinstance(thing, DataLoader):
-            if len(self._loaders) >= MOST:
-                self._loaders[:] = [loader for loader in self._loaders if loader() is not None]
-            if len(self._loaders) < MOST:
-                self._loaders.append(ref(thing))
-        frame = _outside(caller, thing)
-        path = frame.f_code.co_filename if frame is not None else ""
-        if path and is_users(path) and (file := shown_file(path)) not in self.sources and len(self.sources) < MOST:
-            self.sources[file] = sha256(Path(path).read_bytes()).hexdigest()
+    @property
+    def drawn(self) -> int:
+        """How many batches the program has drawn."""
+        return self.of_sampler.total()
 
-    def drew(self, iterator: Any, batch: object) -> None:
-        """Look at the first batch of a DataLoader."""
-        key = id(iterator._index_sampler)  # noqa: SLF001
-        if key not in self._yields_tensors:
-            self._yields_tensors[key] = has_tensor(batch)
+    def drew(self, iterator: Any) -> None:
+        """Note that the program drew from this iterator of a DataLoader, whether or not it had a batch left."""
+        self.of_sampler[id(iterator._index_sampler)] += 1
+        if self._last is None or self._last() is not iterator:
+            self._last, self._yielded_before = ref(iterator), 0
 
-    def described(self, drawn: Mapping[int, int]) -> Made:
-        """Return a description of what still exists; `drawn` has the draws of each sampler in the recorded steps."""
-        loaders: list[MadeLoader] = []
-        for loader in (reference() for reference in self._loaders):
-            if loader is not None:
-                with suppress(Exception):  # a class of the program's own may do anything
-                    loaders.append(self._described(loader, drawn))
-        return Made(tuple(loaders), len(os.sched_getaffinity(0)), self.sources)
+    def got(self, iterator: Any, batch: object) -> None:
+        """Describe a DataLoader at its first batch."""
+        sampler = iterator._index_sampler
+        if id(sampler) not in self._loaders or self._loaders[id(sampler)][0]() is None:
+            loader = MadeLoader(
+                num_workers=iterator._num_workers,
+                persistent_workers=iterator._persistent_workers,
+                prefetch_factor=getattr(iterator, "_prefetch_factor", None),
+                yields_tensors=has_tensor(batch),
+            )
+            self._loaders = {key: known for key, known in self._loaders.items() if known[0]() is not None}
+            with suppress(TypeError):  # a list of batches can have no weak reference
+                self._loaders[id(sampler)] = ref(sampler), loader
 
-    def _described(self, loader: Any, drawn: Mapping[int, int]) -> MadeLoader:
-        sampler = id(loader._index_sampler)  # noqa: SLF001
-        return MadeLoader(
-            num_workers=int(loader.num_workers),
-            persistent_workers=bool(loader.persistent_workers),
-            drawn=drawn.get(sampler, 0),
-            prefetch_factor=loader.prefetch_factor,
-            yields_tensors=self._yields_tensors.get(sampler, False),
-        )
+    def described(self, before: Counter[int]) -> Made:
+        """Return the DataLoaders that still exist, with their draws since `before`."""
+        loaders = ((key, loader) for key, (sampler, loader) in self._loaders.items() if sampler() is not None)
+        since = self.of_sampler - before
+        return Made(tuple(replace(loader, drawn=since[key]) for key, loader in loaders), len(os.sched_getaffinity(0)))
 
+    def end(self, iterator: Any) -> None:
+        """Note that this iterator had no batch left: a program that goes on has several epochs."""
+        self._ended.add(id(iterator._index_sampler))
 
-loader_log = LoaderLog()
-"""The log of this process, which may make its DataLoaders long before it is known whether it is recorded."""
+    @property
+    def _iterator(self) -> Any:
+        """The iterator from which the program drew last; None if it is gone."""
+        return self._last() if self._last else None
 
-_depth = 0
+    def stand_still(self) -> None:
+        """Note a pause in which the program draws nothing, so that its workers fill their queues."""
+        iterator = self._iterator
+        if iterator is not None:
+            self._yielded_before = iterator._num_yielded
 
+    @property
+    def is_filling(self) -> bool:
+        """Whether workers may have begun the last batch when the DataLoader started, or in a long pause.
 
-@contextmanager
-def noting_loaders() -> Iterator[None]:
-    """Note the DataLoaders that the block makes; blocks may be nested."""
-    global _depth  # noqa: PLW0603  one for the process
-    _depth += 1
-    with ExitStack() as undo:
-        if _depth == 1:
-            for kind in (DataLoader, Optimizer):
-                undo.enter_context(replaced(kind, "__init__", _noting))
-        try:
-            yield
-        finally:
-            _depth -= 1
+        Such batches wait in the workers' queues. Steps find them ready, and later steps may wait for each batch.
+        """
+        iterator = self._iterator
+        if iterator is None or not iterator._num_workers:
+            return False
+        yielded = iterator._num_yielded
+        before = self._yielded_before if self._yielded_before <= yielded else 0  # a kept iterator begins at 0 again
+        return bool(yielded - before <= iterator._num_workers * iterator._prefetch_factor)
 
-
-def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an `__init__`, changed so that the log gets the new object and the caller after each call."""
-
-    @wraps(method)
-    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = method(self, *args, **kwargs)
-        with suppress(Exception):  # a class of the program's own may do anything; the recording must not fail
-            loader_log.constructed(self, sys._getframe(1))  # noqa: SLF001  the caller
-        return result
-
-    noted._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
-    return noted
+    @property
+    def left(self) -> int | None:
+        """The batches left in the first epoch; None in later epochs, and where that is unknown."""
+        iterator = self._iterator
+        if iterator is None or id(iterator._index_sampler) in self._ended:
+            return None
+        with suppress(TypeError, NotImplementedError):  # a data set without a length
+            return int(len(iterator) - iterator._num_yielded)
+        return None
 
 
 def has_tensor(batch: Any, depth: int = 0) -> bool:
@@ -116,13 +111,3 @@ def has_tensor(batch: Any, depth: int = 0) -> bool:
     if kind not in (list, tuple, dict) or depth == DEEPEST or len(batch) > MOST_PARTS:
         return False
     return any(has_tensor(part, depth + 1) for part in (batch.values() if kind is dict else batch))
-
-
-def _outside(caller: FrameType, thing: object) -> FrameType | None:
-    """Return the frame that called the class: the first one that is not an `__init__` of the thing itself."""
-    frame: FrameType | None = caller
-    while frame is not None and frame.f_code.co_name == "__init__" and frame.f_code.co_argcount:
-        if frame.f_locals.get(frame.f_code.co_varnames[0]) is not thing:
-            break
-        frame = frame.f_back
-    return frame

@@ -1,10 +1,10 @@
-"""The machine as this program uses it: GPUs, clocks, pinned memory, and the CPU that it has to share."""
+"""The machine as this program uses it: GPUs, clocks, gradients, pinned memory, and the CPU that it has to share."""
 
 import gc
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.processes import MEMINFO, machine_memory
-from pinprof.trace.info import HostMemory
+from pinprof.trace.info import HostMemory, UnreadGradients
 from pinprof.units import NS_PER_MS
 
 EventMark: TypeAlias = Any
@@ -47,7 +47,7 @@ class Delay:
 class Clock:
     """Times steps by the host's clock, for programs that do not use a GPU."""
 
-    kind = "host"
+    is_of_gpu = False
 
     def now_ns(self) -> int:
         """Return the host's time."""
@@ -71,7 +71,7 @@ class Clock:
 class CudaClock(Clock):
     """Times single steps also by events in the current stream, which cause neither a wait nor a copy."""
 
-    kind = "cuda_event"
+    is_of_gpu = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,6 +158,46 @@ def tries_convolutions() -> bool | None:
     return None if cudnn.deterministic or torch.are_deterministic_algorithms_enabled() else bool(cudnn.benchmark)
 
 
+MOST_KINDS = 4
+"""The most shapes and classes that are kept."""
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""Tensors of other classes may do anything when they are asked."""
+
+
+def unread_gradients() -> UnreadGradients:
+    """Return the gradients that no code of Python has read so far: no optimizer, hook or line of the program.
+
+    Torch makes a gradient's Python object when Python first asks for it, and keeps it as long as the tensor: a gradient
+    whose object is not among those that exist was never read. Asking for it here makes it, so ask once a step.
+    """
+    objects = gc.get_objects()
+    tensors = [thing for thing in objects if type(thing) in PLAIN]
+    existing = set(map(id, tensors))
+    leaves = [tensor for tensor in tensors if tensor.is_leaf and tensor.requires_grad]
+    unread = [leaf for leaf in leaves if leaf.grad is not None and id(leaf.grad) not in existing]
+    parameters = [tensor for tensor in unread if isinstance(tensor, torch.nn.Parameter)]
+    inputs = [tensor for tensor in unread if not isinstance(tensor, torch.nn.Parameter)]
+    return UnreadGradients(
+        inputs=_first(tuple(tensor.shape) for tensor in sorted(inputs, key=torch.numel, reverse=True)),
+        parameters=len(parameters),
+        modules=_first(_owners(objects, set(map(id, parameters)))),
+        elements=sum(tensor.numel() for tensor in unread),
+    )
+
+
+def _owners(objects: list[Any], parameters: set[int]) -> Iterator[str]:
+    """Yield the classes of the modules that hold some of these parameters."""
+    for module in objects:
+        if issubclass(type(module), torch.nn.Module) and any(
+            id(parameter) in parameters for parameter in module.parameters(False)
+        ):
+            yield type(module).__name__
+
+
+def _first(things: Any) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(things))[:MOST_KINDS]
+
+
 def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
     """Return how much memory is pinned now, and how much the machine has.
 
@@ -165,7 +205,9 @@ def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = L
     contradict each other. Torch 2.11 does not subtract freed tensors from the bytes in use
     (github.com/pytorch/pytorch/pull/183067): these are left out if they are more than all pinned bytes.
     """
-    stats = _allocator_stats()
+    stats: dict[str, int] = {}
+    with suppress(RuntimeError, AttributeError):  # torch's allocator of pinned memory has no counts yet
+        stats = dict(getattr(torch.cuda, "host_memory_stats", dict)())
     kinds = next((kinds for kinds in PINNED_AND_USED if all(f"{kind}.current" in stats for kind in kinds)), None)
     if kinds is None:
         return None
@@ -186,14 +228,6 @@ def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = L
             limit if limit < total else None,
         )
     return None
-
-
-def _allocator_stats() -> Mapping[str, int]:
-    """Return the counts of torch's allocator of pinned memory; empty if it has none yet."""
-    ask = getattr(torch.cuda, "host_memory_stats", dict)
-    with suppress(RuntimeError, AttributeError):
-        return dict(ask())
-    return {}
 
 
 def _limits(cgroup: Path, limits: Path) -> Iterator[int]:

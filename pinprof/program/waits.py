@@ -32,33 +32,26 @@ def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[N
     whether to warn, and warns after it. With `linger`, the block also takes the warnings of other threads that wait
     when it ends; otherwise these go to the filters outside.
     """
-    with ExitStack() as undo:
-        undo.enter_context(_warned(on_wait, linger=linger))
-        for holder, name, waits in _uncovered():
-            undo.enter_context(replaced(holder, name, noting(partial(_report_wait, waits, on_wait))))
-        yield
-
-
-def _report_wait(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:
-    """Report a call if `waits` says that it may wait; its result comes first in `call`."""
-    if waits(*call, **more):
-        on_wait()
-
-
-@contextmanager
-def _warned(on_wait: Callable[[], None], *, linger: bool) -> Iterator[None]:
-    """Take the warnings of torch's sync debug mode in the block, and let others pass."""
     mode = torch.cuda.get_sync_debug_mode()
     with taking_warnings(on_wait):
         try:
             torch.cuda.set_sync_debug_mode("warn")
-            yield
+            with ExitStack() as undo:
+                for holder, name, waits in _uncovered():
+                    undo.enter_context(replaced(holder, name, noting(partial(_report_wait, waits, on_wait))))
+                yield
         finally:
             torch.cuda.set_sync_debug_mode(mode)
             if linger and threading.active_count() > 1:
                 with suppress(RuntimeError):  # the program reports a failed kernel
                     torch.cuda.synchronize()
                 time.sleep(LINGER_S)
+
+
+def _report_wait(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:
+    """Report a call if `waits` says that it may wait; its result comes first in `call`."""
+    if waits(*call, **more):
+        on_wait()
 
 
 @contextmanager

@@ -173,8 +173,7 @@ def _forget_all() -> None:
         watch.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def run_guarded(script: str | os.PathLike[str], args: Sequence[str], guard: Guard, *, module: bool = False) -> int:

@@ -122,17 +122,14 @@ def _reporting(
             if not only_if():
                 return call()
             others: list[tuple[Tensor, Access]] = [(arg, "read") for arg in args if type(arg) in PLAIN]
-            uses = [(used, use) for used, use in [(tensor, kind), *others] if _is_shown(watch, used)]
+            both = [(tensor, kind), *others]
+            uses = [(used, use) for used, use in both if type(used) in PLAIN and not watch.gpu.owns(used)]
             return watch.use(uses, action, call)
 
         wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
         return wrapper
 
     return change
-
-
-def _is_shown(watch: Watch, tensor: Any) -> bool:
-    return type(tensor) in PLAIN and not watch.gpu.owns(tensor)
 
 
 PLAIN = (Tensor, torch.nn.Parameter)

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -164,17 +165,11 @@ class Extent:
 
 def _as_array(extent: Extent) -> np.ndarray[Any, Any]:
     """Return an array of the same layout, for its addresses only: nobody may read it."""
-    return np.asarray(_Layout(extent))
-
-
-class _Layout:
-    """An object that numpy takes for memory of this extent."""
-
-    def __init__(self, extent: Extent) -> None:
-        self.__array_interface__ = {
-            "version": 3,
-            "typestr": f"|V{extent.itemsize}",
-            "data": (extent.address, True),
-            "shape": extent.shape,
-            "strides": extent.strides,
-        }
+    layout = {
+        "version": 3,
+        "typestr": f"|V{extent.itemsize}",
+        "data": (extent.address, True),
+        "shape": extent.shape,
+        "strides": extent.strides,
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=layout))

@@ -48,14 +48,11 @@ def _changes(watch: Watch, explicit: _ExplicitWait) -> Iterator[tuple[Any, str, 
     for name, note in _methods_of_streams(watch):  # torch.cuda's streams call the methods of events
         yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, noting(note))
 
-    def behind_current_device() -> EndedCopies:
-        return behind_device(gpu.c._cuda_getDevice())  # noqa: SLF001
-
-    def behind_device(device: int) -> EndedCopies:
-        return watch.clocks.behind_device(device)
+    def behind_device(device: int | None = None) -> EndedCopies:
+        return watch.clocks.behind_device(gpu.c._cuda_getDevice() if device is None else device)  # noqa: SLF001
 
     of_accelerator = ends("torch.accelerator.synchronize", behind_device, removable=True)
-    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_current_device, removable=True)
+    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_device, removable=True)
     yield gpu.c, "_accelerator_synchronizeDevice", of_accelerator
     if torch.distributed.is_available():  # it waits without a warning, unless it is asynchronous and returns a handle
         barrier = ends("a barrier", lambda *_: watch.behind_current(), is_over=lambda result: result is None)

@@ -1,6 +1,6 @@
 """What a trace holds besides its events: its rank, its GPUs, the facts of the program, and where a file was cut off."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Struct
@@ -86,13 +86,11 @@ class MadeLoader:
 
 @dataclass(frozen=True)
 class Made:
-    """The DataLoaders that existed while the recorded steps ran."""
+    """The DataLoaders that had yielded a batch, and existed when the recorded steps had ended."""
 
     loaders: tuple[MadeLoader, ...] = ()
     cpus: int | None = None
     """How many CPUs the process could use."""
-    sources: dict[str, str] = field(default_factory=dict)
-    """The SHA-256 of the files in which the program made DataLoaders and optimizers, at that time."""
 
     @property
     def drawn(self) -> tuple[MadeLoader, ...]:

@@ -15,9 +15,9 @@ from pinprof.program.hooks import faults
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Notes:
-    notes = Notes(str(tmp_path / f".pinprof-{os.getpid()}-1"))
-    notes.make()
-    return notes
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return Notes(str(folder))
 
 
 def started(notes: Notes, base: Path, rank: Rank | None) -> ChildStart:

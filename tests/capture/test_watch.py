@@ -1,12 +1,11 @@
 """Waits that are watched without a profiler: their lines, how often they come, and what was called."""
 
-import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,12 +13,18 @@ from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs import measure_syncs
 from pinprof.capture.options import Progress
+from pinprof.capture.window import lines
 from pinprof.capture.window.lines import Watcher, watch_window
 from pinprof.capture.window.recording import profile
-from pinprof.program.frames import REPLICAS
 from pinprof.program.waits import SYNC_WARNING, taking_warnings
 from pinprof.trace import read_trace
 from pinprof.trace.lines import DebugModeWaits, WatchedWait, period
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notice waits by warnings alone, as there may be no GPU."""
+    monkeypatch.setattr(lines, "noticing", taking_warnings)
 
 
 def item() -> None:
@@ -62,6 +67,7 @@ def now_and_then() -> None:
     item()
 
 
+@pytest.mark.usefixtures("warned")
 def test_a_wait_every_ten_steps_is_found_with_its_period(tmp_path: Path) -> None:
     path = recorded(tmp_path)
 
@@ -70,7 +76,7 @@ def test_a_wait_every_ten_steps_is_found_with_its_period(tmp_path: Path) -> None
         if number % 10 == 3:
             warnings.warn(SYNC_WARNING, stacklevel=1)
 
-    steps = run(watch_window(40, path, noticing=taking_warnings), step, 100)
+    steps = run(watch_window(40, path), step, 100)
     watched_waits = watched(path)
     assert (steps, watched_waits.steps) == (40, 40)
     always, tenth = watched_waits.waits
@@ -83,17 +89,19 @@ def test_a_wait_every_ten_steps_is_found_with_its_period(tmp_path: Path) -> None
     assert set(watched_waits.sequences or ()) == {(0,), (0, 1)}
 
 
+@pytest.mark.usefixtures("warned")
 def test_a_program_that_ends_before_is_stored_as_far_as_it_was_seen(tmp_path: Path) -> None:
     path = recorded(tmp_path)
-    window = watch_window(200, path, noticing=taking_warnings)
+    window = watch_window(200, path)
     run(window, lambda _: item(), 7)
     watched_waits = watched(path)
     assert (watched_waits.steps, watched_waits.waits[0].at) == (7, tuple(range(7)))
 
 
+@pytest.mark.usefixtures("warned")
 def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) -> None:
     path = recorded(tmp_path)
-    window = watch_window(200, path, noticing=taking_warnings)
+    window = watch_window(200, path)
     next(window)
     next(window)
     item()
@@ -103,30 +111,34 @@ def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) ->
     assert watched_waits.sequences == ((),)
 
 
-def test_it_ends_after_its_time(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("warned")
+def test_it_ends_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, clock = recorded(tmp_path), iter(range(0, 1000, 10))
-    window = watch_window(200, path, max_seconds=30.0, noticing=taking_warnings, now=lambda: float(next(clock)))
+    monkeypatch.setattr(lines, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    window = watch_window(200, path)
     assert run(window, lambda _: None, 100) == 2
     assert watched(path).steps == 2
 
 
 def test_no_step_is_watched_where_none_is_asked_for(tmp_path: Path) -> None:
     path = recorded(tmp_path)
-    assert not list(watch_window(0, path, noticing=taking_warnings))
+    assert not list(watch_window(0, path))
     assert read_trace(path).info.watched is None
 
 
-def test_a_failure_costs_only_what_was_watched(tmp_path: Path) -> None:
+def test_a_failure_costs_only_what_was_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def failing(_: Callable[[], None]) -> Iterator[None]:
         raise RuntimeError("no CUDA")
         yield
 
     path = recorded(tmp_path)
-    assert not list(watch_window(5, path, noticing=failing))
+    monkeypatch.setattr(lines, "noticing", failing)
+    assert not list(watch_window(5, path))
     assert len(read_trace(path).gpu) == 1
     path.unlink()
-    assert len(list(watch_window(2, path, noticing=taking_warnings))) == 2
+    monkeypatch.setattr(lines, "noticing", taking_warnings)
+    assert len(list(watch_window(2, path))) == 2
 
 
 def test_the_line_of_the_user_and_what_waited_in_a_library_are_told_apart() -> None:
@@ -154,25 +166,6 @@ def test_the_same_line_on_two_paths_is_two_waits() -> None:
     first, second = watcher.watched().waits
     assert first.line.place == second.line.place
     assert first.line.stack != second.line.stack
-
-
-def test_a_replica_of_data_parallel_has_the_line_that_waits_for_it() -> None:
-    """A replica's thread has no frame of the user: its module is a library's."""
-    library: dict[str, Any] = {"threading": threading}
-    source = "def parallel_apply(work):\n    t = threading.Thread(target=work)\n    t.start()\n    t.join()\n"
-    source += "def _worker():\n    forward()\n"
-    exec(compile(source, f"/site-packages{REPLICAS}", "exec"), library)
-    item_of_library = "import warnings\ndef forward():\n    warnings.warn(TEXT, stacklevel=1)\n"
-    exec(compile(item_of_library.replace("TEXT", repr(SYNC_WARNING)), "/site-packages/timm/x.py", "exec"), library)
-    watcher = Watcher()
-    with taking_warnings(watcher.waited):
-        library["parallel_apply"](library["_worker"])
-        thread = threading.Thread(target=library["forward"])
-        thread.start()
-        thread.join()
-    (wait,) = watcher.watched().waits  # of a thread that nobody is known to wait for, no line is certain
-    assert wait.line.function == "test_a_replica_of_data_parallel_has_the_line_that_waits_for_it"
-    assert wait.thread == "other"
 
 
 @pytest.mark.parametrize(
@@ -227,8 +220,8 @@ class Loop:
 
 
 def marked(text: str) -> int:
-    lines = Path(__file__).read_text().splitlines()
-    (number,) = (number for number, line in enumerate(lines, start=1) if line.endswith(f"  # {text}"))
+    text_lines = Path(__file__).read_text().splitlines()
+    (number,) = (number for number, line in enumerate(text_lines, start=1) if line.endswith(f"  # {text}"))
     return number
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pinprof.program.gradients import unread_gradients
+from pinprof.program.machine import unread_gradients
 from pinprof.trace.info import UnreadGradients
 
 NONE = UnreadGradients()

@@ -2,12 +2,10 @@
 
 import os
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from pinprof.trace.info import Made
 from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources
 
 RECORDED = 1_700_000_000
@@ -168,21 +166,12 @@ def test_the_text_is_the_same_whatever_wrote_it_and_none_where_it_is_no_text(
     assert text(traces, "train.py") == expected
 
 
-@pytest.mark.parametrize(("content", "after_s", "expected"), [("ran", 1000, "ran"), ("other", 0, None)])
-def test_the_recorded_hash_of_a_file_tells_more_than_its_time(
-    here: Path, traces: Path, content: str, after_s: float, expected: str | None
-) -> None:
-    written(here / "train.py", content, after_s=after_s)
-    made = Made(sources={"train.py": sha256(b"ran").hexdigest()})
-    assert Sources(str(traces / "trace.json"), made).text("train.py") == expected
-
-
 def test_a_file_is_at_hand_whether_or_not_it_was_edited(here: Path, traces: Path) -> None:
     sources = Sources(str(traces / "trace.json"))
     edited = written(here / "train.py", "new", after_s=EDITED_AFTER_S + 1)
     as_recorded = written(here / "net.py", "as recorded")
     assert (sources.path("train.py"), sources.path("net.py")) == (Path("train.py"), Path("net.py"))
-    assert sources.is_edited(edited, edited.name)
-    assert not sources.is_edited(as_recorded, as_recorded.name)
+    assert sources.is_edited(edited)
+    assert not sources.is_edited(as_recorded)
     assert sources.path("missing.py") is None
     assert sources.path("train.sh") is None

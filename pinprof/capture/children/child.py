@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from inspect import signature
 from multiprocessing.process import BaseProcess
@@ -24,7 +24,6 @@ from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained, faults, replaced, when_imported
 from pinprof.program.user_program import (
     CodeChange,
-    Ending,
     UserProgram,
     ending_of,
     exit_as_fork,
@@ -71,7 +70,8 @@ def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProc
             start(process)
             return
 
-        vars(process)["run"] = Followed(process, config)  # found before the method of the class, and pickled with it
+        # found before the method of the class, and pickled with it
+        vars(process)["run"] = partial(run_followed, process, config)
         try:
             start(process)
         finally:
@@ -106,8 +106,9 @@ def _follow(arguments: dict[str, Any]) -> ChildConfig | None:
     if words is None or arguments.get("shell") or arguments.get("executable") is not None:
         _note_unfollowed(arguments["args"], "a shell or another program starts it")
         return None
-    environment = arguments["env"] if arguments.get("env") is not None else os.environ
-    command = to_follow(words, _as_text(environment), Path(os.fsdecode(arguments.get("cwd") or Path.cwd())))
+    given = arguments["env"] if arguments.get("env") is not None else os.environ
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in given.items()}
+    command = to_follow(words, environment, Path(os.fsdecode(arguments.get("cwd") or Path.cwd())))
     config = _config_of_child() if command else None
     if command is None or config is None:
         return None
@@ -133,25 +134,16 @@ def _note_unfollowed(command: Any, why: str) -> None:
 
 
 def _config_of_process(process: BaseProcess) -> ChildConfig | None:
-    if may_make_steps(process):
-        return _config_of_child()
-    if _config is None or not serves_pool(process):
-        return None
-    Notes(_config.notes).make()
-    return msgspec.structs.replace(_config, keep_going=True, inherited=rank_in(os.environ))
+    is_of_pool = not may_make_steps(process)
+    return None if is_of_pool and not serves_pool(process) else _config_of_child(is_of_pool=is_of_pool)
 
 
-def _config_of_child() -> ChildConfig | None:
+def _config_of_child(*, is_of_pool: bool = False) -> ChildConfig | None:
     if _config is None:
         return None
-    Notes(_config.notes).make()
-    if _stuck is not None:
+    if _stuck is not None and not is_of_pool:  # nobody waits for its end
         _stuck.watch()
-    return msgspec.structs.replace(_config, inherited=rank_in(os.environ))
-
-
-def _as_text(environment: Any) -> dict[str, str]:
-    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+    return msgspec.structs.replace(_config, keep_going=_config.keep_going or is_of_pool, inherited=rank_in(os.environ))
 
 
 class Child:
@@ -193,26 +185,20 @@ class Child:
         return self.recording
 
 
-class Followed:
-    """Stands in for the method `run` of a process of `multiprocessing`, once."""
-
-    def __init__(self, process: BaseProcess, config: ChildConfig) -> None:
-        self.process = process
-        self.config = config
-
-    def __call__(self) -> None:
-        """Run the process and record it."""
-        vars(self.process).pop("run", None)
-        child = Child(self.config)
-        with child.watched():
-            error = _error_of(self.process)
-            if os.getpid() == child.process:
-                contained(child.end)(failed=error is not None)
-        if isinstance(error, SystemExit):
-            raise error
-        if error is not None:
-            _show(self.process, error)
-            raise SystemExit(1)
+def run_followed(process: BaseProcess, config: ChildConfig) -> None:
+    """Run a process of `multiprocessing` and record it, once in place of its method `run`."""
+    vars(process).pop("run", None)
+    child = Child(config)
+    with child.watched():
+        error = _error_of(process)
+        if os.getpid() == child.process:
+            contained(child.end)(failed=error is not None)
+    if isinstance(error, SystemExit):
+        raise error
+    if error is not None:  # print it as multiprocessing does, without pinprof's frames
+        sys.stderr.write(f"Process {process.name}:\n")
+        traceback.print_exception(hide_own_frames(error))
+        raise SystemExit(1)
 
 
 def _error_of(process: BaseProcess) -> BaseException | None:
@@ -224,31 +210,20 @@ def _error_of(process: BaseProcess) -> BaseException | None:
     return None
 
 
-def _show(process: BaseProcess, error: BaseException) -> None:
-    """Print an error as multiprocessing does, without pinprof's frames."""
-    sys.stderr.write(f"Process {process.name}:\n")
-    traceback.print_exception(hide_own_frames(error))
-
-
 def main(config: str, *, module: bool) -> None:
     """Run the script or module that the command line names, in a process of its own, and exit with its status."""
     child = Child(msgspec.json.decode(config, type=ChildConfig))
     program = UserProgram(sys.argv[1], sys.argv[2:], module)
     try:
-        ending = _ending(program, child)
+        with program.as_main() as in_main, child.watched():
+            ending = ending_of(program, in_main, child.change_of_script())
+            if os.getpid() == child.process:
+                contained(child.end)(failed=bool(ending.exit_status))
     except CaptureError as error:
         sys.exit(f"Error: {error}")
     if os.getpid() != child.process:
         exit_as_fork(ending.exit_status)
     sys.exit(ending.exit_status)
-
-
-def _ending(program: UserProgram, child: Child) -> Ending:
-    with program.as_main() as main, child.watched():
-        ending = ending_of(program, main, child.change_of_script())
-        if os.getpid() == child.process:
-            contained(child.end)(failed=bool(ending.exit_status))
-    return ending
 
 
 @contextmanager

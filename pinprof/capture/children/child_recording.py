@@ -12,7 +12,6 @@ from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.recording import profile
 from pinprof.errors import CaptureError
-from pinprof.program.loaders import noting_loaders
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
 
@@ -21,7 +20,12 @@ class ChildRecording:
     """The recording of this process, which begins when its first step ends."""
 
     def __init__(self, config: ChildConfig, notes: Notes) -> None:
-        self.marks = Marks(config.step_marker, self._end_step, group=False, may_move=self._may_move)
+        self.marks = Marks(
+            config.step_marker,
+            self._end_step,
+            group=False,
+            may_move=lambda: self._stepper is None or self._stepper.recording.may_move,
+        )
         self._config = config
         self._notes = notes
         self._agreement: Agreement | None = None
@@ -32,7 +36,6 @@ class ChildRecording:
     def placed(self) -> Iterator[None]:
         """Watch the steps in the block; if a function of the script marks them, mark it in the main module."""
         with ExitStack() as undo:
-            undo.enter_context(noting_loaders())
             undo.enter_context(self.marks.placed())
             if self.marks.function is not None:
                 self.marks.function.mark_in_main(undo)
@@ -53,13 +56,10 @@ class ChildRecording:
         return ChildEnd(
             recorded=recorded,
             marker=recording.marker,
-            stopped=bool(stepper.stops) and not failed,
+            stopped=bool(stepper.stop.times) and not failed,
             why=why,
             trains=stepper.trains,
         )
-
-    def _may_move(self) -> bool:
-        return self._stepper is None or self._stepper.recording.may_move
 
     def _end_step(self, marker: str) -> None:
         if self._is_left_alone:

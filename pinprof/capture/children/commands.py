@@ -79,7 +79,8 @@ def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path
     command = python_command(words, environment, folder)
     if command is None:
         return None
-    if _is_new_rank(environment):
+    rank = rank_in(environment)
+    if rank is not None and rank != rank_in(os.environ):
         return command
     is_users = _is_users_module(command.name, folder) if command.module else _is_users_script(folder / command.name)
     return command if is_users else None
@@ -152,11 +153,6 @@ def _split(words: Sequence[str]) -> PythonCommand | None:
             return None
         index += 2 if word in OPTIONS_WITH_VALUE else 1
     return None
-
-
-def _is_new_rank(environment: Mapping[str, str]) -> bool:
-    rank = rank_in(environment)
-    return rank is not None and rank != rank_in(os.environ)
 
 
 def _is_users_module(name: str, folder: Path) -> bool:

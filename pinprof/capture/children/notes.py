@@ -18,6 +18,7 @@ import msgspec
 
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
 from pinprof.capture.options import RecordingOptions
+from pinprof.errors import CaptureError
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import HOME
 
@@ -91,13 +92,10 @@ TakenBy = Literal["recorded", "at work"]
 """Why a process cannot start a trace: another process has recorded it, or is recording it."""
 
 PREFIX = ".pinprof-"
-"""How the names of hidden folders begin; the number of the process that made the folder follows."""
+"""How the names of hidden folders beside traces begin; the number of the process that made the folder follows."""
 
 FIRST_STEP_WITHIN_S = 60.0
 """How long a process may take to make its first step after the script has ended: it loads torch, model and data."""
-
-LEFT_S = 86_400.0
-"""Folders of dead processes are removed at this age: the process may run in another container, unseen from here."""
 
 LOOK_S = 0.05
 """How often to look whether a child has ended."""
@@ -106,25 +104,29 @@ SAY_AFTER_S = 5.0
 """A longer wait is announced on standard error."""
 
 
-class Notes:
-    """The folder of the notes. The first child makes it, and the script's own process removes it.
+@contextmanager
+def notes_folder() -> Iterator[Path]:
+    """Give the block a folder, which this process removes: not a forked child that leaves the block as well.
 
-    If the folder is gone, notes are dropped without an error.
+    Raises CaptureError if none can be made.
     """
+    maker = os.getpid()
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="pinprof-"))
+    except OSError as error:
+        raise CaptureError(f"no temporary folder can be made ({error.strerror}); TMPDIR names another place") from error
+    try:
+        yield folder
+    finally:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class Notes:
+    """The notes in a folder that the script's own process makes; once it is gone, they are dropped without an error."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
-
-    @staticmethod
-    def new_name() -> str:
-        """Return the name of a folder that does not exist yet."""
-        return str(Path(tempfile.gettempdir()) / f"{PREFIX}{os.getpid()}-{token_hex(8)}")
-
-    def make(self) -> None:
-        """Make the folder, unless it is there, and remove those of scripts that were killed."""
-        with suppress(FileExistsError, OSError):
-            self.folder.mkdir(mode=0o700)
-            _remove_left_folders()
 
     def follow(self, process: int) -> None:
         """Note that a process is followed; called in its parent."""
@@ -153,16 +155,12 @@ class Notes:
         return self._start(name, path, rank)
 
     def end(self, end: ChildEnd) -> None:
-        """Note how this process has ended; the last child of a killed script removes the folder."""
+        """Note how this process has ended."""
         with suppress(FileNotFoundError, FileExistsError):  # the latter if it leaves by os._exit after its end
             _write(self.folder / f"{os.getpid()}.end", end)
-        maker = _maker_of(self.folder)
-        if maker and not _is_running(maker) and not self.running:
-            self.remove()
 
     def remark(self, text: str) -> None:
         """Note a sentence for the user; several processes may note the same one."""
-        self.make()
         with suppress(OSError):
             (self.folder / f"{sha256(text.encode()).hexdigest()}.remark").write_text(text)
 
@@ -229,20 +227,6 @@ class Notes:
 
     def _end_of(self, process: int) -> ChildEnd | None:
         return _read(self.folder / f"{process}.end", ChildEnd)
-
-
-def _remove_left_folders() -> None:
-    """Remove the notes of scripts that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
-        maker, age_s = _maker_of(folder), time.time() - folder.stat().st_mtime
-        if maker and not _is_running(maker) and age_s > LEFT_S:
-            shutil.rmtree(folder, ignore_errors=True)  # another user's stays
-
-
-def _maker_of(folder: Path) -> int:
-    """Return the process that made a folder, by its name; 0 if the name is not one of pinprof's."""
-    process = folder.name.removeprefix(PREFIX).partition("-")[0]
-    return int(process) if process.isdigit() else 0
 
 
 def _write(file: Path, document: ChildStart | ChildEnd) -> None:

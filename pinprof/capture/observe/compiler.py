@@ -35,7 +35,10 @@ def graph_breaks() -> tuple[CompilerNote, ...]:
     noted = getattr(_dynamo(), "graph_break_reasons", ())
     breaks = [(_user_place(broken.user_stack), _short_reason(broken.reason)) for broken in noted if broken.graph_break]
     failed = (
-        (_failing_line(compiled), f"{_short_reason(compiled.fail_reason)}{RUNS_UNCOMPILED}")
+        (
+            Place(shown_file(compiled.fail_user_frame_filename), compiled.fail_user_frame_lineno, compiled.co_name),
+            f"{_short_reason(compiled.fail_reason)}{RUNS_UNCOMPILED}",
+        )
         for compiled in _compilations()
         if compiled.fail_reason and compiled.fail_user_frame_filename
     )
@@ -100,10 +103,6 @@ def _function(compiled: _Compiled) -> Place:
     resumed = RESUMED.fullmatch(compiled.co_name)
     name = resumed["function"] if resumed else compiled.co_name
     return Place(shown_file(compiled.co_filename), compiled.co_firstlineno, name)
-
-
-def _failing_line(failed: Any) -> Place:
-    return Place(shown_file(failed.fail_user_frame_filename), failed.fail_user_frame_lineno, failed.co_name)
 
 
 def _short_reason(reason: str) -> str:

@@ -2,14 +2,13 @@
 
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from itertools import groupby
 from threading import get_ident
 from typing import Any, Final
-from weakref import ReferenceType, ref
 
 import msgspec
 import numpy as np
@@ -21,7 +20,7 @@ from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last
 from pinprof.capture.observe.stops import Stops
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained, replaced
-from pinprof.program.loaders import loader_log, noting_loaders
+from pinprof.program.loaders import BatchSource
 from pinprof.program.machine import Clock, EventMark
 from pinprof.step_statistics import Series
 from pinprof.trace.lines import Place
@@ -237,77 +236,25 @@ class Journal:
             self._untimed.popleft()
 
 
-class BatchSource:
-    """The batches that the program draws; its properties are about the DataLoader that it drew from last."""
-
-    def __init__(self) -> None:
-        self.drawn = 0
-        self.of_sampler: Counter[int] = Counter()
-        """Draws by the identity of the sampler, which a DataLoader shares with its iterators."""
-        self._last: ReferenceType[Any] | None = None
-        self._yielded_before = 0
-        """What the iterator had yielded when its workers could last fill their queues."""
-        self._ended: set[int] = set()
-
-    def drew(self, iterator: Any) -> None:
-        """Note that the program drew from this iterator of a DataLoader."""
-        self.drawn += 1
-        self.of_sampler[id(iterator._index_sampler)] += 1  # noqa: SLF001
-        if self._last is None or self._last() is not iterator:
-            self._last, self._yielded_before = ref(iterator), 0
-
-    def end(self, iterator: Any) -> None:
-        """Note that this iterator had no batch left: a program that goes on has several epochs."""
-        self._ended.add(id(iterator._index_sampler))  # noqa: SLF001  which the iterators of a DataLoader share
-
-    @property
-    def _iterator(self) -> Any:
-        """The iterator from which the program drew last; None if it is gone."""
-        return self._last() if self._last else None
-
-    def stand_still(self) -> None:
-        """Note a pause in which the program draws nothing, so that its workers fill their queues."""
-        iterator = self._iterator
-        if iterator is not None:
-            self._yielded_before = iterator._num_yielded  # noqa: SLF001
-
-    @property
-    def is_filling(self) -> bool:
-        """Whether workers may have begun the last batch when the DataLoader started, or in a long pause.
-
-        Such batches wait in the workers' queues. Steps find them ready, and later steps may wait for each batch.
-        """
-        iterator = self._iterator
-        if iterator is None or not iterator._num_workers:  # noqa: SLF001
-            return False
-        yielded = iterator._num_yielded  # noqa: SLF001
-        before = self._yielded_before if self._yielded_before <= yielded else 0  # a kept iterator begins at 0 again
-        return bool(yielded - before <= iterator._num_workers * iterator._prefetch_factor)  # noqa: SLF001
-
-    @property
-    def left(self) -> int | None:
-        """The batches left in the first epoch; None in later epochs, and where that is unknown."""
-        iterator = self._iterator
-        if iterator is None or id(iterator._index_sampler) in self._ended:  # noqa: SLF001
-            return None
-        with suppress(TypeError, NotImplementedError):  # a data set without a length
-            return int(len(iterator) - iterator._num_yielded)  # noqa: SLF001
-        return None
-
-
 @contextmanager
 def noticing_work(journal: Journal) -> Iterator[None]:
-    """Note in the journal the block's irregular work and its waits in DataLoaders; note what it constructs, too."""
+    """Note in the journal the block's irregular work, its DataLoaders and the waits in them."""
+    began_ns = 0
+
+    def begun(took_ns: int) -> None:
+        nonlocal began_ns
+        began_ns = time.perf_counter_ns() - took_ns
+
+    captured = _noting(journal, CAPTURE, lambda _: time.perf_counter_ns() - began_ns)
+    evaluates = _noting(journal, EVALUATION, lambda _: 0)  # only its beginning is known
     with ExitStack() as undo:
-        undo.enter_context(noting_loaders())
         undo.enter_context(journal.stops.watching())
         undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
         undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
         undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
-        captures = _Captures(journal)
-        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_begin", captures.begins))
-        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_end", captures.ends))
-        undo.enter_context(replaced(torch.nn.Module, "eval", _timed(_noting(journal, EVALUATION, timed=False))))
+        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_begin", _timed(begun)))
+        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_end", _timed(captured)))
+        undo.enter_context(replaced(torch.nn.Module, "eval", _timed(evaluates)))
         yield
 
 
@@ -317,7 +264,7 @@ def _drawing(journal: Journal) -> Callable[[Any], Any]:
         journal.note_input_wait(time.perf_counter_ns() - start_ns)
         journal.batch_source.drew(iterator)
 
-    end, describe = contained(journal.batch_source.end), contained(loader_log.drew)
+    end, describe = contained(journal.batch_source.end), contained(journal.batch_source.got)
 
     def change(draw: Any) -> Any:
         @wraps(draw)
@@ -355,40 +302,12 @@ def _timed(note: Callable[[int], None]) -> Callable[[Any], Any]:
     return change
 
 
-def _noting(journal: Journal, kind: str, *, timed: bool = True) -> Callable[[int], None]:
+def _noting(journal: Journal, kind: str, length: Callable[[int], int] = lambda ns: ns) -> Callable[[int], None]:
+    """Return a function that notes irregular work, whose `length` follows from the time of the call."""
+
     @contained
     def note(ns: int) -> None:
         line = calling_line(sys._getframe(3))  # noqa: SLF001  the caller of the changed function
-        journal.note_work(kind, ns if timed else 0, line.place if line else None)
+        journal.note_work(kind, length(ns), line.place if line else None)
 
     return note
-
-
-class _Captures:
-    """The capture of a CUDA graph, from its begin to its end."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._note = _noting(journal, CAPTURE)
-        self._began_ns = 0
-
-    def begins(self, function: Any) -> Any:
-        """Return a method that begins a capture, which notes when."""
-
-        @wraps(function)
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            self._began_ns = time.perf_counter_ns()
-            return function(*args, **kwargs)
-
-        return begin
-
-    def ends(self, function: Any) -> Any:
-        """Return a method that ends a capture, which notes how long that took."""
-
-        @wraps(function)
-        def end(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._note(time.perf_counter_ns() - self._began_ns)
-
-        return end

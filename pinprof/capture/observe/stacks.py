@@ -67,7 +67,8 @@ def host_profile_of(
     naming = _Naming()
     counts: Counter[tuple[int, ...]] = Counter()
     for sample in samples:
-        if _is_between_steps(sample.stack):
+        codes = cast(Sequence[CodeType], sample.stack[::2])
+        if any(code.co_filename.startswith(WINDOW) for code in codes):  # pinprof worked: that time belongs to no step
             continue
         counts[naming.indices(sample.stack)] += sample.ticks
     total, empty = sum(counts.values()), counts.pop((), 0)
@@ -106,7 +107,8 @@ class _Naming:
         if key not in self._numbers:
             file, origin = self._file(code.co_filename)
             name = _storable(getattr(code, "co_qualname", code.co_name))
-            frame = HostFrame(file, _line_at(code, instruction), name, origin)
+            line = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
+            frame = HostFrame(file, line, name, origin)
             self._numbers[key] = self._index.setdefault(frame, len(self.frames))
             if self._numbers[key] == len(self.frames):
                 self.frames.append(frame)
@@ -118,11 +120,6 @@ class _Naming:
             origin: CodeOrigin = "torch" if is_torch else "user" if is_users(file) else "library"
             self._files[file] = _storable(shown_file(file)), origin
         return self._files[file]
-
-
-def _is_between_steps(stack: RawStack) -> bool:
-    """Return whether pinprof itself was at work, at the end of a step: that time belongs to no step."""
-    return any(code.co_filename.startswith(WINDOW) for code in cast(Sequence[CodeType], stack[::2]))
 
 
 def _storable(name: str) -> str:
@@ -137,27 +134,13 @@ def _entered(stack: RawStack) -> Iterator[tuple[CodeType, int]]:
     """
     codes, instructions = cast(Sequence[CodeType], stack[::2]), cast(Sequence[int], stack[1::2])
     for depth, (code, instruction) in enumerate(zip(codes, instructions, strict=True)):
-        if depth or not _is_entry(code, instruction):
+        if depth or not (instruction < 0 or code.co_code[instruction] == opmap.get("RESUME")):
             yield code, instruction
-
-
-def _is_entry(code: CodeType, instruction: int) -> bool:
-    return instruction < 0 or code.co_code[instruction] == opmap.get("RESUME")
 
 
 def _of_the_program(frames: Sequence[tuple[CodeType, int]]) -> Iterator[tuple[CodeType, int]]:
     """Yield the frames outermost first, without those of pinprof and those around a command of pinprof."""
     command_depths = [depth for depth, (code, _) in enumerate(frames) if code.co_filename.startswith(COMMANDS)]
     for code, instruction in reversed(frames[: command_depths[0]] if command_depths else frames):
-        if not is_pinprofs(code.co_filename):
+        if not code.co_filename.startswith(PACKAGE) or code.co_filename.startswith(PROGRAMS):
             yield code, instruction
-
-
-def is_pinprofs(file: str) -> bool:
-    """Return whether a file is pinprof's, and not of a program that it brings."""
-    return file.startswith(PACKAGE) and not file.startswith(PROGRAMS)
-
-
-def _line_at(code: CodeType, instruction: int) -> int | None:
-    lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
-    return next(lines, None)

@@ -69,8 +69,9 @@ def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: S
         most = max(map(len, places.values()), default=0)
         if source is OPTIMIZER:
             enough, may_come = _are_enough_steps(most, most_draws, optimizers), most > 1
-        else:
-            enough = _are_enough_calls(most, source, optimizers, is_wanted=wanted is source)
+        else:  # a program with an optimizer may have made no step of it so far
+            trains_not = wanted is source or most >= UNUSED_OPTIMIZER
+            enough = most >= source.enough and (trains_not or not optimizers())
             may_come = 2 * most > most_draws
         if enough:
             slowest = _slowest(places)
@@ -96,11 +97,6 @@ def _are_enough_steps(most: int, most_draws: int, optimizers: Callable[[], int])
     if most >= OPTIMIZER.enough or (most > 1 and most_draws >= PATIENCE):
         return True
     return most >= FEW_STEPS and optimizers() <= 1
-
-
-def _are_enough_calls(most: int, source: Source, optimizers: Callable[[], int], *, is_wanted: bool) -> bool:
-    """Return whether `most` calls make a marker, in a program without optimizer steps."""
-    return most >= source.enough and (is_wanted or most >= UNUSED_OPTIMIZER or not optimizers())
 
 
 def _places(source: Source, events: Iterable[StepEvent]) -> dict[StepEvent, list[int]]:
@@ -202,7 +198,7 @@ class StepFinder:
         if self.choice is None or self._is_lost():
             return self._choose_at(event)
         if event.source is LOADER and self._exhausted and self.choice.cycle is None:
-            self._go_on_with(event, self.choice)
+            self._take(replace(self.choice, event=event))
         elif event == self.choice.cycle:
             self._follow(self.choice)
         return False
@@ -271,10 +267,7 @@ class StepFinder:
             drawn[event] += event.source is LOADER
         once = next((draw for draw, times in drawn.items() if times == 1), None)
         if once is not None:
-            self._go_on_with(once, choice)
-
-    def _go_on_with(self, draw: StepEvent, choice: Choice) -> None:
-        self._take(replace(choice, event=draw))
+            self._take(replace(choice, event=once))
 
     def _take(self, choice: Choice) -> None:
         self.choice, self.source, self._exhausted = choice, choice.source, False

@@ -119,7 +119,8 @@ def _imported(place: str) -> tuple[Any, str]:
 def _decorate(tree: ast.Module, qualname: str) -> bool:
     """Put the decorator on every definition of the function in a script, in place; return whether there is one.
 
-    It becomes the outermost decorator: it must be around a compiled function, not in it. Line numbers do not change.
+    It becomes the outermost decorator: it must be around a compiled function, not in it. Line numbers do not change:
+    Python takes the line of the outermost decorator as the first line of the function.
     """
     is_defined = False
     todo: list[tuple[ast.AST, str]] = [(tree, "")]
@@ -129,16 +130,9 @@ def _decorate(tree: ast.Module, qualname: str) -> bool:
             qualified = prefix + node.name
             if qualified == qualname and not isinstance(node, ast.ClassDef):
                 first = node.decorator_list[0] if node.decorator_list else node
-                name = ast.Name(DECORATOR, ast.Load())
-                node.decorator_list.insert(0, _at(name, first))
+                name = ast.copy_location(ast.Name(DECORATOR, ast.Load()), first)
+                node.decorator_list.insert(0, name)
                 is_defined = True
             prefix = f"{qualified}."
         todo += [(child, prefix) for child in ast.iter_child_nodes(node)]
     return is_defined
-
-
-def _at(name: ast.Name, node: ast.expr | ast.stmt) -> ast.Name:
-    """Return the name at the position of another node: Python takes its line as the first line of the function."""
-    name.lineno = name.end_lineno = node.lineno
-    name.col_offset = name.end_col_offset = node.col_offset
-    return name

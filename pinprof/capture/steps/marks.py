@@ -101,7 +101,7 @@ class Marks(Observer):
 
     def watch_modules(self) -> None:
         """Let calls of the outermost module mark the steps if nothing better does; this slows down calls of modules."""
-        if not self.watches_modules and not self.has_marker:
+        if not self.has_marker:
             self._watch(Module)
 
     def _watch(self, modules: type[Module] | None) -> None:

@@ -58,10 +58,10 @@ class Stepper:
                 self._give_up(exc)
             except Exception as error:  # noqa: BLE001  an error of pinprof, not of the program
                 self._give_up(self._note_fault(error))
-        if self.stops or (
+        if self.stop.times or (
             self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.count()))
         ):
-            if not self.stops:
+            if not self.stop.times:
                 contained(self.on_stop)()
             self.stop()
 
@@ -119,8 +119,3 @@ class Stepper:
     def _may_end(self) -> bool:
         is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have their recordings
         return is_awaited or (self.recording.done and not self._keep_going and (self.trains or not self._is_needed()))
-
-    @property
-    def stops(self) -> int:
-        """How often it has asked the script to end."""
-        return self.stop.times

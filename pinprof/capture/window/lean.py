@@ -5,13 +5,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import TypeAlias, final
 
-import numpy as np
 import torch
 
 from pinprof.capture.observe.journal import Journal
@@ -19,10 +18,8 @@ from pinprof.capture.options import NS_PER_S, Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import as_capture_error, description, is_packed, warm_up_profiler, write_trace
 from pinprof.errors import CaptureError
-from pinprof.program.gradients import unread_gradients
 from pinprof.program.hooks import contained, faults
-from pinprof.program.loaders import loader_log
-from pinprof.program.machine import Clock, loaders_pin, tries_convolutions
+from pinprof.program.machine import loaders_pin, tries_convolutions, unread_gradients
 from pinprof.trace.info import UnreadGradients
 from pinprof.units import NS_PER_MS
 
@@ -33,6 +30,13 @@ MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
 def program_profiles() -> bool:
     """Return whether torch's profiler is on; before pinprof starts its own that is one of the program."""
     return bool(torch._C._autograd._profiler_enabled())  # noqa: SLF001  no public name
+
+
+def _started(make_profiler: MakeProfiler, steps: int) -> torch.profiler.profile:
+    with as_capture_error("the profiler did not start"):
+        profiler = make_profiler(steps)
+        profiler.start()
+    return profiler
 
 
 @final
@@ -64,9 +68,7 @@ class LeanWindow:
         """
         self._loaders_pin = loaders_pin()
         self.profiled = self.profiled and program_profiles()
-        with as_capture_error("the profiler did not start"):
-            profiler = self._make_profiler(steps)
-            profiler.start()
+        profiler = _started(self._make_profiler, steps)
         self.is_open = True
         try:
             yield from warm_up_profiler(profiler)
@@ -83,7 +85,7 @@ class LeanWindow:
 
     def facts(self) -> dict[str, object]:
         """Return the facts about the program at this window; without a recorded window, those known so far."""
-        made = loader_log.described(self._journal.batch_source.of_sampler - self._drawn_before)
+        made = self._journal.batch_source.described(self._drawn_before)
         unread = asdict(self._unread) if self._unread else None
         return {
             "steps_before": self._steps_before,
@@ -148,10 +150,7 @@ class Stretch:
         """Start the profiler, unless the program runs one of its own: two would crash both."""
         if program_profiles():
             raise CaptureError("the profiler did not start: the program runs one of its own")
-        with as_capture_error("the profiler did not start"):
-            profiler = self._make_profiler(UNTIL_STOPPED)
-            profiler.start()
-        self._running, self._start_ns = profiler, time.perf_counter_ns()
+        self._running, self._start_ns = _started(self._make_profiler, UNTIL_STOPPED), time.perf_counter_ns()
 
     def end(self) -> None:
         """Stop the profiler, if it runs, and write what it has recorded."""
@@ -190,14 +189,13 @@ def latest(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix(suffix)}.latest{suffix}")
 
 
-@final
+@dataclass(frozen=True)
 class RepeatedLooks:
-    """Looks at a program whose first steps are recorded already; `place` returns how many steps it has made."""
+    """Looks at a program whose first steps are recorded already; `steps_made` returns how many steps it has made."""
 
-    def __init__(self, journal: Journal, make_profiler: MakeProfiler, steps_made: Callable[[], int]) -> None:
-        self._journal = journal
-        self._make_profiler = make_profiler
-        self._steps_made = steps_made
+    _journal: Journal
+    _make_profiler: MakeProfiler
+    _steps_made: Callable[[], int]
 
     def record(
         self, every: int, steps: int, path: Path, marker: str, on_look: OnLook
@@ -252,6 +250,4 @@ class RepeatedLooks:
 def _plain(times_ns: list[int]) -> PlainWindow:
     """Return the step without the profiler, of these times in ns."""
     usual_ns = median(times_ns)
-    mean_ms = fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE * usual_ns) / NS_PER_MS
-    p10_ms, p90_ms = (float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 90]))
-    return PlainWindow(len(times_ns), mean_ms, usual_ns / NS_PER_MS, p10_ms, p90_ms, Clock.kind)
+    return PlainWindow.of(times_ns, fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE * usual_ns) / NS_PER_MS)

@@ -4,8 +4,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
@@ -22,15 +22,12 @@ from pinprof.errors import CaptureError, TraceError
 from pinprof.outputs import hidden_folder
 from pinprof.program.frames import (
     called_at,
+    calling_line,
     codes,
-    frame_of_thread,
-    frames_of_wait,
-    in_replica,
     instructions,
-    nearest_line,
 )
 from pinprof.program.hooks import contained
-from pinprof.program.machine import uses_cuda
+from pinprof.program.user_program import OWN_FOLDERS
 from pinprof.program.waits import noticing
 from pinprof.trace import read_trace
 from pinprof.trace.callers import places_of_ops
@@ -51,36 +48,23 @@ from pinprof.trace.sources import Sources
 
 
 class LineRecorder:
-    """The lines of the waits so far, each once; `waited()` marks a wait of the current line in the trace.
-
-    Make it in the main thread.
-    """
+    """The waits so far by their lines; `waited()` marks a wait of the current line in the trace."""
 
     def __init__(self) -> None:
-        self.lines: list[SourceLine] = []
         self._numbers: dict[SourceLine, int] = {}
-        self._main = threading.get_ident()
+
+    @property
+    def lines(self) -> list[SourceLine]:
+        """The lines, each once; the number of a line is that in its marks."""
+        return list(self._numbers)
 
     def waited(self) -> None:
         """Note that the last call of the running Python code has waited, and mark it in the trace."""
-        frames = frames_of_wait(sys._getframe(1), self._main)  # noqa: SLF001  the only way to a caller alone
-        line = nearest_line((frame.f_code, frame.f_lineno) for frame in frames)
+        line = calling_line(sys._getframe(1))  # noqa: SLF001  the only way to a caller alone
         if line is None:
             return
-        number = self._numbers.setdefault(line, len(self._numbers))
-        if number == len(self.lines):
-            self.lines.append(line)
-        with torch.profiler.record_function(f"{LINE_MARK}{number}"):
+        with torch.profiler.record_function(f"{LINE_MARK}{self._numbers.setdefault(line, len(self._numbers))}"):
             pass
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Record the lines of all waits in the block, if the program uses a GPU."""
-        if not uses_cuda():
-            yield
-            return
-        with noticing(contained(self.waited)):
-            yield
 
 
 def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
@@ -96,7 +80,7 @@ def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
         profiler.start()
         try:
             yield from warm_up_profiler(profiler)
-            with recorder.recording():
+            with noticing(contained(recorder.waited)):
                 for step in range(1, steps + 1):
                     yield Progress("lines", step, steps)
                     if step < steps:
@@ -134,12 +118,6 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Pat
 
 MOST_IN_SEQUENCES = 20_000
 """The most waits in all sequences together; a detector with 500 waits in each of 200 different steps has 100,000."""
-
-THREAD = -1
-"""Stands between the frames of a thread and those of the main thread."""
-
-Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
-"""Calls a function after each wait in a block, on the thread that waited."""
 
 
 class _Frame(NamedTuple):
@@ -216,52 +194,48 @@ class Watcher:
 
     def _number(self, frame: FrameType) -> int | None:
         """Return the number of the caller, None if no frame around it is the user's."""
-        is_main = threading.get_ident() == self._main
         key = instructions(frame)
-        if not is_main and in_replica(frame):
-            key += (THREAD, *instructions(frame_of_thread(self._main)))
         if key not in self._numbers:
-            self._numbers[key] = self._new(frame, is_main=is_main)
+            self._numbers[key] = self._new(frame)
         return self._numbers[key]
 
-    def _new(self, frame: FrameType, *, is_main: bool) -> int | None:
-        self._kept_codes.append((*codes(frame), *(() if is_main else codes(frame_of_thread(self._main)))))
-        frames = frames_of_wait(frame, self._main)
-        stack = tuple(_Frame(frame.f_code, frame.f_lasti, frame.f_lineno) for frame in frames)
-        line = nearest_line((frame.code, frame.line) for frame in stack)
+    def _new(self, frame: FrameType) -> int | None:
+        self._kept_codes.append(tuple(codes(frame)))
+        line = calling_line(frame)
         if line is None:
             return None
-        self._callers.append(_Caller(line, stack, is_main))
+        self._callers.append(_Caller(line, tuple(_frames(frame)), threading.get_ident() == self._main))
         self._steps.append(Counter())
         return len(self._callers) - 1
+
+
+def _frames(frame: FrameType | None) -> Iterator[_Frame]:
+    """Yield a frame and its callers, without pinprof's own."""
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
+            yield _Frame(frame.f_code, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
 
 
 WATCH_S = 30.0
 """No further step is watched after this time: a person waits for the report."""
 
 
-def watch_window(
-    steps: int,
-    path: Path,
-    *,
-    max_seconds: float = WATCH_S,
-    noticing: Noticing = noticing,
-    now: Callable[[], float] = time.monotonic,
-) -> Generator[Progress, None, None]:
+def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
     """Watch steps without a profiler, and store their waits in the trace at `path`, even if the program ends early.
 
     A failure costs only these waits.
     """
     if not steps:
         return
-    watcher, start = Watcher(), now()
+    watcher, start = Watcher(), time.monotonic()
     try:
         with (
             suppress(CaptureError),
             as_capture_error("the waits were not watched"),
             noticing(contained(watcher.waited)),
         ):
-            while watcher.step < steps and now() - start < max_seconds:
+            while watcher.step < steps and time.monotonic() - start < WATCH_S:
                 yield Progress(WATCH, watcher.step + 1, steps)
                 watcher.end_step()
     finally:

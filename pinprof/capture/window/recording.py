@@ -14,7 +14,6 @@ import msgspec
 
 from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
 from pinprof.capture.job import Agreement
-from pinprof.capture.observe.counted_loops import CountedLoops
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.options import WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
@@ -121,7 +120,6 @@ class Recording:
         self.on_look: OnLook = lambda _path, _step: None
         """Called after the recording and each further look at a long training (`every`)."""
         self.journal = Journal(make_clock)
-        self._loops = CountedLoops()
         self._workers = WorkerSamples()
         self._on_progress = on_progress
         self._agreement: Agreement | None = None
@@ -264,8 +262,8 @@ class Recording:
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""
-        options, journal = self.options, self.journal
-        step_ns = yield from warm_up(journal.clock, options, self._may_wait, lambda: journal.batch_source.is_filling)
+        options = self.options
+        step_ns = yield from warm_up(self.journal, options, self._may_wait)
         agreement = self._agreement  # a script may have become a rank in the warm-up
         if agreement is None:
             return options
@@ -281,17 +279,16 @@ class Recording:
         """Return whether to wait for steady steps; this process may become a rank of a job meanwhile."""
         return not self._is_short() and (self._agreement is None or self._agreement.in_contact)
 
-    def _is_short(self) -> bool | None:
-        """Return whether the program may have too few steps for the windows to come; None where nobody knows.
+    def _is_short(self) -> bool:
+        """Return whether its DataLoader says that the program has too few steps for the windows to come.
 
         The ranks of a job never do.
         """
-        options, known = self.options, (self.journal.steps_left, self._loops.steps_left(len(self.journal)))
-        left = min((steps for steps in known if steps is not None), default=None)
-        if left is None:
-            return None
+        options, left = self.options, self.journal.steps_left
+        if left is None or self._agreement is not None:
+            return False
         lines = WARM_UP_STEPS + options.line_steps if uses_cuda() else 0
-        return self._agreement is None and left <= WARM_UP_STEPS + options.steps + lines + SPARE
+        return left <= WARM_UP_STEPS + options.steps + lines + SPARE
 
     def _sections(self) -> dict[str, str]:
         """Return what the trace stores besides its events, as JSON by name."""

@@ -14,7 +14,8 @@ from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
 from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
-from pinprof.program.machine import Clock, CudaClock
+from pinprof.program.loaders import BatchSource
+from pinprof.step_statistics import Series
 from pinprof.trace.run_log import PLAIN
 from pinprof.trace.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
@@ -27,32 +28,30 @@ STEADY = 0.1
 
 
 def warm_up(
-    clock: Clock,
-    options: RecordingOptions,
-    may_wait: Callable[[], bool] = lambda: True,
-    is_filling: Callable[[], bool] = lambda: False,
+    journal: Journal, options: RecordingOptions, may_wait: Callable[[], bool]
 ) -> Generator[Progress, None, float]:
     """Wait at every step boundary until the steps are steady, or there were too many; return the time of a step in ns.
 
     The time is the median of the last steps. The device is not touched. After the fewest steps, `may_wait` says whether
-    to go on until steps are steady; while a DataLoader `is_filling` its queues, they are not.
+    to go on until steps are steady; while a DataLoader is filling its queues, they are not.
     """
+    clock, batches = journal.clock, journal.batch_source
     marks_ns = [clock.now_ns()]
-    while not _is_over(marks_ns, options, is_filling) and (len(marks_ns) <= options.warmup or may_wait()):
+    while not _is_over(marks_ns, options, batches) and (len(marks_ns) <= options.warmup or may_wait()):
         yield Progress("warm-up", len(marks_ns), options.warmup)
         marks_ns.append(clock.now_ns())
     times = [end - start for start, end in pairwise(marks_ns)]
     return median(times[-COMPARED_STEPS:]) if times else 0.0
 
 
-def _is_over(marks_ns: Sequence[int], options: RecordingOptions, is_filling: Callable[[], bool]) -> bool:
+def _is_over(marks_ns: Sequence[int], options: RecordingOptions, batches: BatchSource) -> bool:
     steps = len(marks_ns) - 1
     if steps < options.warmup:
         return False
     if steps >= options.most_warmup or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S:
         return True
     is_unsteady = marks_ns[-1] - marks_ns[options.warmup] >= UNSTEADY_S * NS_PER_S
-    return not is_filling() and (is_unsteady or is_steady([end - start for start, end in pairwise(marks_ns)]))
+    return not batches.is_filling and (is_unsteady or is_steady([end - start for start, end in pairwise(marks_ns)]))
 
 
 def is_steady(times: Sequence[int]) -> bool:
@@ -67,9 +66,8 @@ def is_steady(times: Sequence[int]) -> bool:
 UNSTEADY_S = 3.0
 """Steps that are not steady for this time behind the first ones will not become so soon: many programs are short."""
 
-LONGER, ENOUGH_S = 20, 5.0
-"""With a GPU, the window ends after ENOUGH_S, precise or not, where nobody knows how many steps are left: many programs
-are short. Otherwise it goes on until it also has LONGER times its steps."""
+ENOUGH_S = 5.0
+"""With a GPU, the window ends after this time, precise or not: many programs are short."""
 
 NEXT_LOOK = 1.25
 """The precision is calculated again after NEXT_LOOK times the steps of the last time."""
@@ -81,15 +79,17 @@ class PlainWindow:
 
     steps: int
     mean_ms: float
-    median_ms: float
     p10_ms: float
     p90_ms: float
-    clock: str
-    """What timed the single steps: "cuda_event" or "host"."""
+
+    @classmethod
+    def of(cls, times_ns: Sequence[int] | Series, mean_ms: float) -> "PlainWindow":
+        """Return the window with these steps, and this mean over it."""
+        return cls(len(times_ns), mean_ms, *(float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 90])))
 
 
 def plain_window(
-    journal: "Journal", options: RecordingOptions, is_short: Callable[[], bool | None] = lambda: None
+    journal: Journal, options: RecordingOptions, is_short: Callable[[], bool]
 ) -> Generator[Progress, None, tuple[PlainWindow, HostProfile]]:
     """Wait at every step boundary until the window is long enough; return the step, and the stacks of regular steps.
 
@@ -97,7 +97,7 @@ def plain_window(
     host's time between the ends without pinprof's own, in which the GPU may have worked; and the GPU's time in its
     current stream, which may have had only a part of the work. With a GPU the window goes on until the mean is precise
     enough: launches stay slower after a profiler, by a third on an H100 (torch 2.11), so later steps cannot help. If
-    the program `is_short` of further steps, the window ends after a few; where that is None, nobody knows.
+    the program `is_short` of further steps, the window ends after a few.
     """
     clock, first = journal.renew_clock(), len(journal)
     clock.synchronize()
@@ -109,45 +109,37 @@ def plain_window(
         ended_ns = clock.now_ns()
         clock.synchronize()
         drained_ns = clock.now_ns() - ended_ns
-    steps = len(journal) - first
     times_ns = journal.times_ns(first)
-    mean_ms = max((journal.ns_in(PLAIN) + drained_ns) / steps, float(times_ns.mean())) / NS_PER_MS
-    p10_ms, median_ms, p90_ms = (float(ns) / NS_PER_MS for ns in np.percentile(times_ns, [10, 50, 90]))
+    mean_ms = max((journal.ns_in(PLAIN) + drained_ns) / len(times_ns), float(times_ns.mean())) / NS_PER_MS
     regular = set(regular_since(journal.log(), first).tolist())
-    return PlainWindow(steps, mean_ms, median_ms, p10_ms, p90_ms, clock.kind), sampler.profile(regular)
+    return PlainWindow.of(times_ns, mean_ms), sampler.profile(regular)
 
 
 def _plain_steps(
-    journal: "Journal", options: RecordingOptions, first: int, start_ns: int, is_short: Callable[[], bool | None]
+    journal: Journal, options: RecordingOptions, first: int, start_ns: int, is_short: Callable[[], bool]
 ) -> Generator[Progress, None, None]:
     clock = journal.clock
     while not options.is_plain_over(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
         if len(journal) - first >= FEWEST_STEPS and is_short():
             return
         yield Progress(PLAIN, len(journal) - first + 1, options.plain_steps)
-    if clock.kind == CudaClock.kind:
-
-        def is_over(steps: int, seconds: float) -> bool:
-            is_near_end = is_short()
-            is_long = seconds >= ENOUGH_S and (steps >= LONGER * options.plain_steps or is_near_end is None)
-            return is_long or bool(is_near_end)
-
-        yield from until_precise(journal, options, is_over)
+    if clock.is_of_gpu:
+        yield from until_precise(journal, options, lambda seconds: seconds >= ENOUGH_S or is_short())
 
 
 def until_precise(
-    journal: "Journal", options: RecordingOptions, is_over: Callable[[int, float], bool] = lambda _, __: False
+    journal: Journal, options: RecordingOptions, is_over: Callable[[float], bool] = lambda _: False
 ) -> Generator[Progress, None, None]:
     """Wait at every step boundary until the steps of all plain windows make the regular step precise.
 
-    It ends earlier if `is_over` says so of their number and seconds, or when their time is up.
+    It ends earlier if `is_over` says so of their seconds, or when their time is up.
     """
     seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
     before = journal.steps_in(PLAIN)
     while options.plain_precision < 1 and not journal.is_full:
         steps = len(journal) - first
         now = seconds + (journal.clock.now_ns() - start_ns) / NS_PER_S
-        if now >= options.plain_max_seconds or is_over(before + steps, now):
+        if now >= options.plain_max_seconds or is_over(now):
             return
         if steps >= look:
             figure = timed_regular_step(journal.log())

@@ -33,16 +33,14 @@ def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.prof
 
     With 0 steps it records from its start until it is stopped.
     """
-    activities = [ProfilerActivity.CPU]
-    if uses_cuda():
-        activities.append(ProfilerActivity.CUDA)
+    config = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)  # noqa: SLF001  no public name
     return _OneCycle(
-        activities=activities,
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if uses_cuda() else [])],
         schedule=torch.profiler.schedule(wait=0, warmup=WARM_UP_STEPS, active=steps, repeat=1) if steps else None,
         with_stack=options.with_stack,
         record_shapes=options.record_shapes,
         profile_memory=options.profile_memory,
-        experimental_config=_sync_events_config() if options.cuda_sync_events else None,
+        experimental_config=config,
     )
 
 
@@ -54,41 +52,27 @@ class _OneCycle(torch.profiler.profile):
     """
 
     def prepare_trace(self) -> None:
-        with _without_warning(), _without_log():
+        with _silence():
             super().prepare_trace()
 
     def start_trace(self) -> None:
-        with _without_warning(), _without_log():
+        with _silence():
             super().start_trace()
 
 
 @contextmanager
-def _without_warning() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Warning: Profiler clears events")
-        yield
-
-
-@contextmanager
-def _without_log() -> Iterator[None]:
-    """Set Kineto's log level in the block, where Kineto reads it, and not for programs that this one starts later."""
+def _silence() -> Iterator[None]:
+    """Keep torch's warning off, and Kineto's log, whose level programs that this one starts later do not get."""
     name, level = ONLY_TRACES
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = level
+    is_new = name not in os.environ
+    os.environ.setdefault(name, level)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+            yield
     finally:
-        os.environ.pop(name, None)
-
-
-def _sync_events_config() -> torch._C._profiler._ExperimentalConfig | None:
-    """Return the setting that records `cuda_sync` events; None if this torch does not have it."""
-    try:
-        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)  # noqa: SLF001  no public name
-    except (AttributeError, TypeError):
-        return None
+        if is_new:
+            os.environ.pop(name, None)
 
 
 def warm_up_profiler(profiler: torch.profiler.profile) -> Generator[Progress, None, None]:
@@ -188,16 +172,11 @@ def writable_target(path: Path, *, force: bool) -> Path:
     return path.absolute()
 
 
-def was_spawned() -> bool:
-    """Return whether the program started this process by multiprocessing: tensors sent to it lie in shared memory."""
-    return parent_process() is not None and current_process().name != OWN
-
-
 def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
     """Return the facts that pinprof stores in the trace.
 
     They are versions, GPU, rank, the marker of steps, the step without the profiler, the memory pinned now, and whether
-    multiprocessing started the process.
+    multiprocessing started the process: tensors sent to it lie in shared memory.
     """
     rank = rank_of_process()
     return {
@@ -208,6 +187,6 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
         "marker": marker,
         "plain": asdict(plain) if plain else None,
         "host_memory": msgspec.to_builtins(host_memory()),
-        "spawned": was_spawned(),
+        "spawned": parent_process() is not None and current_process().name != OWN,
         **(rank._asdict() if rank else {}),
     }
