@@ -29,7 +29,7 @@ from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE
-from pinprof.verdict import BY_HOST
+from pinprof.verdict.step_limits import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
 """A finding and its rank."""

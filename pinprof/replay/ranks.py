@@ -1,7 +1,7 @@
 """The programs of several ranks of one job, joined where they meet in collectives."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -44,9 +44,8 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
     ]
 
 
-def without_collectives(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
-    """Return the program of a rank with collectives that take no time, so that it never waits for other ranks."""
-    rows = set(collectives_of(trace, steps).row.tolist())
+def in_no_time(program: Program, rows: Collection[int]) -> Program:
+    """Return a program whose work of these rows takes no time: without collectives it never waits for other ranks."""
     return _with_works(program, lambda work: structs.replace(work, duration_ns=0.0) if work.row in rows else work)
 
 

@@ -20,7 +20,7 @@ from pinprof.report.words import NOTHING, place, printable
 from pinprof.rules import Finding, Findings
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.units import counted, duration, percent, uncoded
-from pinprof.verdict import LIMITS
+from pinprof.verdict.step_limits import LIMITS
 
 TITLES = ("file", "step", "verdict", "saves", "first change")
 GAP = "  "

@@ -19,7 +19,7 @@ from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import NEGLIGIBLE, Finding, Findings, Rule
 from pinprof.rules.savings import as_measured, with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
-from pinprof.verdict import judge
+from pinprof.verdict.verdict import judge
 
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""

@@ -15,7 +15,7 @@ from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.explain import to_page
 from pinprof.rules import RULES, Rule, catalogue, rule_of
 from pinprof.rules.search import GUARDING
-from pinprof.verdict import LIMITS
+from pinprof.verdict.step_limits import LIMITS
 
 MADE_UP = """
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def _steps(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN799",
     title="a rule that is made up",
-    rests_on=("per_step",),
+    figures=("per_step",),
     answers=("gpu",),
     what_if="--gpu-speed 2",
     numbers="equal",

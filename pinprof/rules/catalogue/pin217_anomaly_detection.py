@@ -40,7 +40,6 @@ RULE = Rule(
     safe_if="No NaN is searched for: without it, training goes on with NaN.",
     near_miss="with torch.autograd.set_detect_anomaly(True, check_nan=False):  # keeps stacks, and reads nothing\n"
     "    model(x).sum().backward()",
-    rests_on=("per_step", "stalls", "drain"),
     answers=("sync",),
     what_if="--drop-syncs",
     causes=("nan_check",),

@@ -31,7 +31,6 @@ RULE = Rule(
     id="PIN304",
     title="the recording began cold",
     short="record warm",
-    rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     numbers="equal",
     looks_at="Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 on).",
     why="CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",

@@ -62,7 +62,6 @@ RULE = Rule(
     id="PIN601",
     title="the GPU waits for launches",
     short="compile, CUDA graphs",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "python", "host"),
     what_if="--cuda-graph step",
     numbers="rounding",

@@ -51,7 +51,6 @@ RULE = Rule(
     id="PIN602",
     title="an optimizer that is not fused",
     short="fused=True",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     what_if="--fused-optimizer",
     numbers="rounding",

@@ -318,7 +318,6 @@ RULE = Rule(
     id="PIN603",
     title="the GPU waits for Python code",
     short="less Python",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("python", "host"),
     numbers="equal",
     looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "

@@ -40,7 +40,6 @@ RULE = Rule(
     id="PIN604",
     title="an op on the host while the GPU is idle",
     short="keep it on the GPU",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     numbers="rounding",
     looks_at="Ops of 0.5 ms or more that launch nothing, on the threads that launch kernels.",

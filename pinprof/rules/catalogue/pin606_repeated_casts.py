@@ -55,7 +55,6 @@ RULE = Rule(
     id="PIN606",
     title="weights cast in every micro-batch",
     short="cast weights once",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",
     looks_at="Casts within linear layers and convolutions under autocast, and how many of their gradients each "

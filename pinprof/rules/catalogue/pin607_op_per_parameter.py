@@ -110,7 +110,6 @@ RULE = Rule(
     id="PIN607",
     title="the same small op for each parameter",
     short="torch._foreach_*",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     numbers="rounding",
     looks_at="Launches of the main thread after the last backward pass and outside of the optimizer's marks: ops of "

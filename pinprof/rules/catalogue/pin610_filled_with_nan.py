@@ -38,7 +38,6 @@ RULE = Rule(
     id="PIN610",
     title="deterministic mode fills each new tensor",
     short="leave them unfilled",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",
     looks_at="aten::fill_ within aten::empty and its like, which write nothing by themselves.",

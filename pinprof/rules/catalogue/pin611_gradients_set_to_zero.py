@@ -71,7 +71,6 @@ RULE = Rule(
     id="PIN611",
     title="gradients are set to zero, not dropped",
     short="set_to_none=True",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",
     looks_at="aten::zero_ and aten::_foreach_zero_ within an optimizer's zero_grad, and what the next backward adds "

@@ -58,7 +58,6 @@ RULE = Rule(
     id="PIN612",
     title="compiled code is cut into pieces",
     short="fewer graph breaks",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "python", "host"),
     numbers="equal",
     looks_at="Lines at which Dynamo ended compiled code, as `pinprof run` reads them from torch.",

@@ -20,6 +20,7 @@ RULE = Rule(
     id="PIN613",
     title="the program's own profiler was left on",
     short="profile a few steps",
+    figures=(),
     answers=("launch", "host", "python"),
     numbers="equal",
     looks_at="Whether torch's profiler was on before that of `pinprof run` started, and already before the steps that "

@@ -70,7 +70,6 @@ RULE = Rule(
     id="PIN701",
     title="float32 products without TF32",
     short="allow TF32",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="different",
     looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or more.",

@@ -45,7 +45,6 @@ RULE = Rule(
     id="PIN702",
     title="layouts changed around convolutions",
     short="channels_last",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",
     looks_at="cuDNN's kernels that change between NCHW and NHWC.",

@@ -113,7 +113,6 @@ RULE = Rule(
     id="PIN703",
     title="attention that is not fused",
     short="fused attention",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",
     looks_at="scaled_dot_product_attention's op for the case that no fused kernel fits. Also batched products with a "

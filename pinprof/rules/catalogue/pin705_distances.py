@@ -39,7 +39,6 @@ RULE = Rule(
     id="PIN705",
     title="`torch.cdist` without a matrix product",
     short="cdist by a product",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",
     looks_at="Torch's own kernels of Euclidean distances, forward and backward, by name.",

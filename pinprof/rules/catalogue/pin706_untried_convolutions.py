@@ -54,7 +54,6 @@ RULE = Rule(
     id="PIN706",
     title="convolutions whose kernels cuDNN has not tried",
     short="cudnn.benchmark",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",
     looks_at="The kernels of convolutions, where pinprof recorded that torch.backends.cudnn.benchmark is off and "
