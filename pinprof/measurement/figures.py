@@ -102,7 +102,7 @@ def _pageable_bytes(details: Details) -> float | None:
     """Return the sum of the recorded sizes; None if there are copies, and none has a recorded size."""
     gpu, steps = details.trace.gpu, details.trace.steps
     chosen = steps.holds(details.trace.links.activity_step) & (gpu.host_memory == PAGEABLE)
-    return total_bytes(gpu.bytes[chosen]).known
+    return total_bytes(gpu.bytes[chosen])[0]
 
 
 STEP_MS = TraceFigure(

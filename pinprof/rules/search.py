@@ -1,7 +1,7 @@
 """All rules, and what they find in a trace: evidence, weighed by what its fix saves, or else by what it costs."""
 
 import copyreg
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
@@ -11,7 +11,7 @@ from pinprof.bench.advice import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
-from pinprof.prediction.graphs import Blocker, capture_of
+from pinprof.prediction.graphs import capture_of
 from pinprof.replay import Replay
 from pinprof.rules import catalogue
 from pinprof.rules.catalogue import pin104_unpinned_batches, pin105_batches_without_pin_memory
@@ -56,14 +56,9 @@ def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | 
     ordered, joint = with_savings(findings, None if profile.withheld.estimate else replay)
     weighed = [_weighed(finding, step or 1.0) for finding in ordered]
     bench = machine.rates.gpu if machine else None
-    return Findings(weighed, joint, bench, judge(details, profile, replay), _blockers(details, profile))
-
-
-def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
-    """Return what prevents the capture of the step as one CUDA graph; None where launches or waits are not known."""
-    if profile.launches is None or profile.withheld.stalls:
-        return None
-    return capture_of(details.trace, details.syncs, "step").blockers
+    are_known = profile.launches is not None and not profile.withheld.stalls
+    blockers = capture_of(details.trace, details.syncs, "step").blockers if are_known else None
+    return Findings(weighed, joint, bench, judge(details, profile, replay), blockers)
 
 
 def finding_of_verdict(findings: Findings) -> int | None:
@@ -112,11 +107,7 @@ def rule_of(number: str) -> Rule:
     return next(rule for rule in RULES if rule.id == number)
 
 
-def _reduced(rule: Rule) -> tuple[Callable[[str], Rule], tuple[str]]:
-    return rule_of, (rule.id,)
-
-
-copyreg.pickle(Rule, _reduced)
+copyreg.pickle(Rule, lambda rule: (rule_of, (rule.id,)))
 """A rule is pickled as its number: another process has the same rule, with its function."""
 
 

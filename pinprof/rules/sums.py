@@ -126,19 +126,15 @@ def at(place: Place) -> str:
 def within(sites: Iterable[BareSite]) -> str:
     """Return in which functions of libraries sites wait, to follow where they are called; else nothing."""
     libraries = dict.fromkeys(site.library for site in sites if site.library)
-    names = [f"{library.function} ({shortened(_without_function(library), LONGEST_NAME)})" for library in libraries]
-    if not names:
-        return ""
-    return f" within {listed(names, MOST_NAMED)}"
+    files = [f"{library.file}{'' if library.line is None else f':{library.line}'}" for library in libraries]
+    named = zip(libraries, files, strict=True)
+    names = [f"{library.function} ({shortened(file, LONGEST_NAME)})" for library, file in named]
+    return f" within {listed(names, MOST_NAMED)}" if names else ""
 
 
 def ops_of(sites: Iterable[BareSite]) -> str:
     """Return the ops in which sites wait, or the calls where no op surrounds them."""
     return listed(list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites)), MOST_NAMED)
-
-
-def _without_function(place: Place) -> str:
-    return f"{place.file}:{place.line}" if place.line is not None else str(place.file)
 
 
 def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, WaitCost]]) -> str:
@@ -188,11 +184,6 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
     if not trace.steps.on_host:
         return np.zeros(len(time), bool)
     return trace.steps.holds(step_at(trace.steps, time))
-
-
-def main_threads(trace: Trace) -> Bools:
-    """Return for each thread whether it is a main one."""
-    return trace.has_role("main")
 
 
 OF_BOUND, OF_ANY = 0.02, 0.1

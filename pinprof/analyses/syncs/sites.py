@@ -315,11 +315,14 @@ def _numbered(places: list[Place | None]) -> Int32s:
 def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np.ndarray, around: _Around) -> Site:
     longest = int(members[stalls.stall_ns[members].argmax()])
     call, op, line = int(stalls.call[longest]), int(around.op[longest]), around.line[longest]
-    at = line.place if line else _function_place(trace, int(around.function[longest]))
+    function = int(around.function[longest])
+    named = frame(trace.functions.name_of(function)) if function != NONE and not line else None
+    at = line.place if line else Place(named.file, None, named.function) if named else Place()
     recorded = line.stack if line else ()
     stack = recorded or stack_of(trace, int(around.innermost[longest]))
     has_library = cause not in HELD_UP and not stalls.profiler[longest]
     library = around.library[longest] if has_library else None
+    idle = members[stalls.idle_ns[members] > 0]
     return Site(
         cause=cause,
         op=trace.ops.name_of(op) if op != NONE else None,
@@ -328,7 +331,7 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
         line=at.line,
         function=at.function,
         stack=stack,
-        devices=_devices(stalls, members),
+        devices=tuple(np.unique(stalls.device[idle if len(idle) else members]).tolist()),
         thread=trace.threads[trace.calls.thread[call]].role,
         verdict=verdict_on(trace, stalls, members, cause, stack, around.limited),
         library=library,
@@ -336,16 +339,6 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
         total=_cost(stalls, members),
         in_steps=_cost(stalls, members[in_step[members]]),
     )
-
-
-def _function_place(trace: Trace, function: int) -> Place:
-    place = frame(trace.functions.name_of(function)) if function != NONE else None
-    return Place(place.file, None, place.function) if place else Place()
-
-
-def _devices(stalls: Stalls, members: Int64s) -> tuple[int, ...]:
-    idle = stalls.idle_ns[members] > 0
-    return tuple(np.unique(stalls.device[members[idle] if idle.any() else members]).tolist())
 
 
 def _cost(stalls: Stalls, members: Int64s) -> WaitCost:

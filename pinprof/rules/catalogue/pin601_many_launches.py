@@ -1,11 +1,11 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.syncs import label_of
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
-from pinprof.prediction.graphs import Blocker, capture_of
+from pinprof.prediction.graphs import capture_of
 from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
@@ -21,11 +21,13 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     capture = capture_of(details.trace, details.syncs, "step")
     graphs = Edits(graphed=frozenset(capture.calls.tolist()))
+    named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in capture.blockers]
+    forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}" if named else ""
     is_the_same = all(blocker.per_step for blocker in capture.blockers)  # in each step: no graph holds what changes
     yield Evidence(
         late,
         f"{_launched(launches, profile.steps.per)}; the GPU is idle for {duration(late)} because the next launch comes "
-        f"late{_forbidden(capture.blockers)}",
+        f"late{forbidden}",
         brief=f"{how_many(launches.per_step)} launches {profile.steps.per}, one per {duration(launches.host_ns)}, as "
         f"traced; half of the kernels take less than {duration(launches.median_kernel_ns)}",
         edits=graphs if is_the_same else NO_EDITS,
@@ -48,14 +50,6 @@ def _launched(launches: Launches, per: str) -> str:
         f"{how_many(launches.per_step)} launches {per} ({phases}), one per {duration(launches.host_ns)} of host time, "
         f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
     )
-
-
-def _forbidden(blockers: Sequence[Blocker]) -> str:
-    """Return what stands in the way of one graph of the whole step, to follow the evidence."""
-    if not blockers:
-        return ""
-    named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in blockers]
-    return f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
 
 
 RULE = Rule(

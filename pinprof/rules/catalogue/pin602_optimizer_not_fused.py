@@ -25,7 +25,9 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     calls = fusible(details.trace, of_optimizers)
     share = len(calls) / max(len(of_optimizers), 1)
     launches, host_ns = phase.launches * share, phase.host_ns * share
-    spared = _spared_ns(details, calls) / profile.steps.divisor
+    fused = fused_ns(details.trace, calls)
+    as_recorded = float(details.trace.gpu.duration_ns[list(fused)].sum())
+    spared = (as_recorded - sum(fused.values())) / profile.steps.divisor
     if launches < MANY or (not late and spared < LEAST * (profile.step_ns or 0.0)):
         return
     less = f", and {duration(spared)} less in a fused optimizer" if spared else ""
@@ -39,12 +41,6 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
         brief=launched,
         edits=Edits(fused=calls),
     )
-
-
-def _spared_ns(details: Details, calls: frozenset[int]) -> float:
-    """Return by how much shorter the kernels of these calls are in a fused optimizer, in all steps."""
-    fused = fused_ns(details.trace, calls)
-    return float(details.trace.gpu.duration_ns[list(fused)].sum()) - sum(fused.values())
 
 
 RULE = Rule(

@@ -231,19 +231,17 @@ def _advice(package: str, called: Sequence[str]) -> str:
 
 def _named_code(code: PausedCode, per: int) -> str:
     """Return the places that take most of the pauses, or the one that takes more than half."""
-    total = duration(code.total_ns / per)
     first = code.places[0]
     named = [place for place in code.places[:MOST_NAMED] if place.ns >= LEAST * code.total_ns] or [first]
     if first.ns > MOST * code.total_ns:
         named = [first]
-    words = [f"{duration(place.ns / per)}{_of_total(total, place is named[0])}{_code(place)}" for place in named]
+    words = []
+    for place in named:
+        of_total = "" if words else f" of {duration(code.total_ns / per)}"
+        words.append(f"{duration(place.ns / per)}{of_total}{_code(place)}")
     if code.outside_ns >= LEAST * code.total_ns:
         words.append(f"{duration(code.outside_ns / per)} in calls into torch, in which no Python runs")
     return ", ".join(words)
-
-
-def _of_total(total: str, is_first: bool) -> str:
-    return f" of {total}" if is_first else ""
 
 
 def _code(code: PauseCode) -> str:

@@ -11,7 +11,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, launched_kernels, main_threads
+from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, launched_kernels
 from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.links import within
 from pinprof.trace.phases import OTHER, phase_of_calls
@@ -72,7 +72,7 @@ def _small(trace: Trace, divisor: int) -> _Small | None:
     gpu, launch = trace.gpu, trace.links.launch
     rows = launched_kernels(trace)
     launching = distinct(launch[rows]).astype(np.int64)
-    outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & main_threads(trace)[trace.calls.thread[launch[rows]]]
+    outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & trace.has_role("main")[trace.calls.thread[launch[rows]]]
     rows = rows[outside]
     calls = launch[rows].astype(np.int64)
     op = outermost_op(trace, calls)
