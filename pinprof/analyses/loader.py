@@ -1,5 +1,6 @@
 """How long the training loop waited for its DataLoader, and whether the DataLoader pins its batches."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -14,6 +15,7 @@ from pinprof.trace.threads import PIN_OPS
 
 LOADER_PREFIX = "enumerate(DataLoader)#"
 """torch/utils/data/dataloader.py records each `__next__` under this name."""
+IN_PROCESS = re.compile(re.escape(LOADER_PREFIX) + ".*SingleProcess", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def measure_loader(trace: Trace) -> LoaderWaits:
     wait = end - start
     times = union(start, end)
     pin_thread = bool(trace.has_role("pin_memory").any())
-    in_process = any(events.named(_is_in_process).any() for events in (trace.annotations, trace.ops))
+    in_process = any(events.named(IN_PROCESS.match).any() for events in (trace.annotations, trace.ops))
     return LoaderWaits(
         waits=len(start),
         wait_ns=int(wait.sum()),
@@ -76,10 +78,6 @@ def measure_loader(trace: Trace) -> LoaderWaits:
         times=times,
         in_process=in_process,
     )
-
-
-def _is_in_process(name: str) -> bool:
-    return name.startswith(LOADER_PREFIX) and "SingleProcess" in name
 
 
 def _batches_are_pinned(trace: Trace) -> bool | None:

@@ -65,11 +65,6 @@ class TraceFigure:
         return self.place or f"per_step/{self.name}"
 
     @property
-    def is_in_record(self) -> bool:
-        """Whether it is in the record `per_step` of the JSON."""
-        return not self.place
-
-    @property
     def is_sum(self) -> bool:
         """Whether it is measured as a sum over the complete steps, which `Profile.per_step` has."""
         return self.value is None
@@ -86,11 +81,6 @@ def _busy_fraction(profile: Profile) -> float | None:
     """Return the share of the step in which the GPU works; at most 1, as traced times may exceed the step a little."""
     busy, step = profile.steps.busy_ns, profile.estimate.step_ns
     return min(busy / step, 1.0) if busy is not None and step else None
-
-
-def _overlap_fraction(profile: Profile) -> float | None:
-    overlap = given(profile.overlap)
-    return overlap.fraction if overlap else None
 
 
 def _loader(profile: Profile) -> float | None:
@@ -194,7 +184,7 @@ OVERLAP_FRACTION = TraceFigure(
     "share",
     ("copies", "overlap"),
     in_steps=overlapped_share_in_steps,
-    value=_overlap_fraction,
+    value=lambda profile: overlap.fraction if (overlap := given(profile.overlap)) else None,
     place="overlap/fraction",
     label="overlapped copy time",
     more_is_better=True,

@@ -242,7 +242,7 @@ class Division:
 
 def divide(profile: Profile, mean: MeanStep) -> Division:
     """Return how a mean step divides."""
-    times = {} if profile.withheld.causes else idle_times(profile, _gpu_of(profile, mean))
+    times = {} if profile.withheld.causes else idle_times(profile, gpu_of(profile, mean))
     whole = sum(times.values())
     return Division(
         kernels_ns=mean.compute_ns - mean.collective_ns + mean.both_ns,
@@ -266,11 +266,6 @@ def busiest_idle_times(profile: Profile) -> dict[str, float]:
     return idle_times(profile, max(times, key=lambda of_gpu: of_gpu[1].busy_ns if of_gpu[1] else 0)[0])
 
 
-def idle_times_of(profile: Profile, mean: MeanStep) -> dict[str, float]:
-    """Return how long the GPU of a mean step is idle by cause, as `idle_times`."""
-    return idle_times(profile, _gpu_of(profile, mean))
-
-
 def idle_times(profile: Profile, gpu: GpuSums) -> dict[str, float]:
     """Return the idle time of a GPU by cause, in ns; for an only step with the time before and after all work."""
     return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE: idle_outside(profile, gpu)}
@@ -285,5 +280,6 @@ def idle_outside(profile: Profile, gpu: GpuSums) -> float:
     return max((profile.steps.traced_ns or 0.0) - time.span_ns, 0.0) if time and profile.steps.count == 1 else 0.0
 
 
-def _gpu_of(profile: Profile, mean: MeanStep) -> GpuSums:
+def gpu_of(profile: Profile, mean: MeanStep) -> GpuSums:
+    """Return the whole trace's times of the GPU of a mean step."""
     return next(gpu for gpu in profile.gpus if gpu.device == mean.device)

@@ -56,11 +56,11 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
     wait starts after the end of the last work before the record.
     """
     calls = trace.calls
-    records = np.flatnonzero(calls.named(lambda name: bool(RECORD_CALL.match(name)))).tolist()
+    records = np.flatnonzero(calls.named(RECORD_CALL.match)).tolist()
     if len(records) == 0 or len(trace.gpu) == 0:
         return EventUses({}, {})
     search = _Search(trace, queue, records)
-    for group in _alike(trace, np.flatnonzero(calls.named(lambda name: bool(ORDER_CALL.match(name))))):
+    for group in _alike(trace, np.flatnonzero(calls.named(ORDER_CALL.match))):
         search.note_order(group)
     for group in _alike(trace, stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]):
         search.note_wait(group)

@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.analyses.copies import total_bytes
 from pinprof.analyses.syncs import BareSite, Site, WaitCost
 from pinprof.details import Details
-from pinprof.intervals import covered, gaps, union
+from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import outermost, step_at
@@ -172,8 +172,7 @@ def idle_within(details: Details, profile: Profile, start: Int64s, end: Int64s) 
     busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
     if busiest is None or not profile.steps.count:
         return 0.0
-    of_busiest = details.trace.gpu.device == busiest.device
-    idle = gaps(union(details.trace.gpu.start_ns[of_busiest], details.trace.gpu.end_ns[of_busiest]))
+    idle = next(gaps.times for gaps in details.gaps if gaps.device == busiest.device)
     inside = in_complete_steps(details.trace, start)
     times = union(start[inside], end[inside])
     return float(covered(idle, times.start, times.end).sum()) / profile.steps.count

@@ -141,7 +141,7 @@ def _finds(pattern: re.Pattern[str]) -> Callable[[str], object]:
 def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:
     """Return the time of these kernels by kind, the costliest kind first; `kind` is what `kind_of_kernels` returns."""
     time = trace.gpu.duration_ns[rows]
-    on_tensor_cores = trace.gpu.named(_is_on_tensor_cores)[rows]
+    on_tensor_cores = (trace.gpu.named(TENSOR_CORES.search) & ~trace.gpu.named(NO_TENSOR_CORES.search))[rows]
     times = [
         KindTime(
             KERNEL_KINDS[number].name,
@@ -152,7 +152,3 @@ def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, 
         for number in np.unique(kind).tolist()
     ]
     return tuple(sorted(times, key=lambda of_kind: -of_kind.time_ns))
-
-
-def _is_on_tensor_cores(name: str) -> bool:
-    return TENSOR_CORES.search(name) is not None and NO_TENSOR_CORES.search(name) is None

@@ -148,7 +148,7 @@ def _per_step(profile: Profile) -> documents.PerStep | None:
     """Return the sums per step; None without complete steps, or if all are withheld."""
     if not profile.has_sums:
         return None
-    return documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if figure.is_in_record})
+    return documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if not figure.place})
 
 
 def _value(figure: TraceFigure, profile: Profile) -> float | None:

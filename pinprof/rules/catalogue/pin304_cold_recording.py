@@ -8,7 +8,6 @@ from pinprof.units import counted, duration
 
 
 def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for code that is loaded within the recorded steps."""
     stalls = details.syncs.stalls
     loading = stalls.call[details.syncs.has_cause("module_load")]
     start, end = details.trace.calls.start_ns[loading], details.trace.calls.end_ns[loading]

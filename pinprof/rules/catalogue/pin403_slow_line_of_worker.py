@@ -23,7 +23,6 @@ during more of its time: to receive a batch takes less."""
 
 
 def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for what a worker does in the batches that the step waits for."""
     worker, step, feed = details.trace.info.worker, profile.step_ns, feed_of(details)
     sums = measure_host(worker)
     if worker is None or sums is None or not step or feed is None or sums.samples < ENOUGH:

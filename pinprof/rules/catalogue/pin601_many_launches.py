@@ -1,6 +1,5 @@
 from collections.abc import Iterator
 
-from pinprof.analyses.launches import Launches
 from pinprof.analyses.syncs import label_of
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
@@ -13,7 +12,6 @@ from pinprof.units import duration, how_many, listed
 
 
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps whose GPU waits for launches."""
     launches, late = profile.launches, late_ns(details, profile)
     late -= min(late, _other_work_ns(details, profile))
     late = min(late, launches.many_ns if launches else 0.0)
@@ -24,12 +22,14 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in capture.blockers]
     forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}" if named else ""
     is_the_same = all(blocker.per_step for blocker in capture.blockers)  # in each step: no graph holds what changes
+    phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
+    count, each = f"{how_many(launches.per_step)} launches {profile.steps.per}", f"one per {duration(launches.host_ns)}"
+    short = f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
     yield Evidence(
         late,
-        f"{_launched(launches, profile.steps.per)}; the GPU is idle for {duration(late)} because the next launch comes "
-        f"late{forbidden}",
-        brief=f"{how_many(launches.per_step)} launches {profile.steps.per}, one per {duration(launches.host_ns)}, as "
-        f"traced; half of the kernels take less than {duration(launches.median_kernel_ns)}",
+        f"{count} ({phases}), {each} of host time, {short}; the GPU is idle for {duration(late)} because the next "
+        f"launch comes late{forbidden}",
+        brief=f"{count}, {each}, {short}",
         edits=graphs if is_the_same else NO_EDITS,
         at_most=NO_EDITS if is_the_same else graphs,
         fix=how_to_launch(details, capture.blockers),
@@ -42,14 +42,6 @@ def _other_work_ns(details: Details, profile: Profile) -> float:
     slow = profile.slow_launches.time_ns if profile.slow_launches else 0.0
     on_host = float(details.trace.ops.duration_ns[host_ops(details)].sum()) / profile.steps.divisor
     return paused + slow + on_host
-
-
-def _launched(launches: Launches, per: str) -> str:
-    phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
-    return (
-        f"{how_many(launches.per_step)} launches {per} ({phases}), one per {duration(launches.host_ns)} of host time, "
-        f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
-    )
 
 
 RULE = Rule(

@@ -15,7 +15,6 @@ LEAST = 0.01
 
 
 def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for optimizers that are not fused, whose launches come late or whose kernels take long."""
     late = late_ns(details, profile)
     phases = profile.launches.phases if profile.launches else ()
     phase = next((part for part in phases if part.name == "optimizer"), None)

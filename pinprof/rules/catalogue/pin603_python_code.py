@@ -62,7 +62,6 @@ OF_TORCH = "It is torch's own Python: torch.compile spares it, and of an optimiz
 
 
 def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for time in which the host runs no op, and the GPU waits for it."""
     pause, late, step = profile.pause, late_ns(details, profile), profile.step_ns
     if not late or not step:
         return

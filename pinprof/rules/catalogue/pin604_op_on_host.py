@@ -18,7 +18,6 @@ IN_EACH_STEP = (
 
 
 def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for ops that the host computes while the GPU has nothing to do."""
     late, rows, ops = late_ns(details, profile), host_ops(details), details.trace.ops
     if not late:
         return

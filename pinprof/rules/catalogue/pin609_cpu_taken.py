@@ -11,7 +11,6 @@ idle machine make some 1 %."""
 
 
 def _off_cpu(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps in which the host's thread was ready to run, and others had its CPU."""
     run, step, busy = details.trace.run, profile.step_ns, profile.steps.busy_ns
     if run is None or not step or not run.stops.steps or busy is None:
         return

@@ -19,7 +19,6 @@ ENGINE = "autograd::engine::"
 
 
 def _zeros(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for gradients that an optimizer's zero_grad fills with zeros, and that backward then adds to."""
     trace, per = details.trace, profile.steps.divisor
     zeros = _zeroed(trace)
     adds = _first_adds(trace, zeros)

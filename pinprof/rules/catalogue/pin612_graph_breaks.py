@@ -18,7 +18,6 @@ MOST_PLACES = 4
 
 
 def _breaks(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for lines at which compiled code ends, in a step whose GPU waits for launches."""
     run, late = details.trace.run, late_ns(details, profile)
     if run is None or not run.graph_breaks or not late:
         return

@@ -6,7 +6,6 @@ from pinprof.rules.rule import Evidence, Rule
 
 
 def _profiled(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
-    """Look for a profiler of the program that was on before pinprof's own."""
     if profile.info.profiled:
         yield Evidence(
             0.0,

@@ -16,7 +16,6 @@ MOST_NAMED = 3
 
 
 def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for time in kernels that change layouts."""
     trace = details.trace
     rows = kernels_in_steps(trace)
     changes = trace.gpu.named(CHANGES.search)[rows]

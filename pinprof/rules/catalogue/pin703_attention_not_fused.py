@@ -39,7 +39,6 @@ class _Attention(NamedTuple):
 
 
 def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for attention that torch computes by its parts, or that the program does."""
     trace = details.trace
     rows = np.flatnonzero(trace.ops.named(MATH.__eq__))
     rows = rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
@@ -80,8 +79,8 @@ def _by_hand(trace: Trace) -> _Attention:
     top = np.flatnonzero((parent == NONE) & trace.has_role("main")[ops.thread])
     top = top[in_complete_steps(trace, ops.start_ns[top])]
     product = _batched(trace)[top]
-    softmax = ops.named(lambda name: name == SOFTMAX)[top]
-    other = ~(product | softmax | ops.named(lambda name: name in BETWEEN)[top])
+    softmax = ops.named(SOFTMAX.__eq__)[top]
+    other = ~(product | softmax | ops.named(BETWEEN.__contains__)[top])
     if not softmax.any():
         none = np.empty(0, np.int64)
         return _Attention("", none, none)
@@ -99,9 +98,8 @@ def _by_hand(trace: Trace) -> _Attention:
 def _batched(trace: Trace) -> Bools:
     """Return for each op whether it is a product of batches of matrices: a linear layer is one of matrices."""
     ops = trace.ops
-    batched = np.flatnonzero(ops.named(lambda name: name in BATCHED)).astype(np.int32)
-    named = ops.named(lambda name: name in PRODUCT)
-    around = outermost(named, batched, trace.links.op_parent)
+    batched = np.flatnonzero(ops.named(BATCHED.__contains__)).astype(np.int32)
+    around = outermost(ops.named(PRODUCT.__contains__), batched, trace.links.op_parent)
     result = np.zeros(len(ops), bool)
     result[around[around != NONE]] = True
     return result

@@ -17,7 +17,6 @@ BACKWARD = "cdist_backward"
 
 
 def _distances(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for Euclidean distances that are computed without a matrix product."""
     trace = details.trace
     rows = launched_kernels(trace)
     rows = rows[trace.gpu.named(EUCLIDEAN.search)[rows]]

@@ -21,7 +21,6 @@ CONVOLUTIONS = frozenset({"aten::cudnn_convolution", "aten::cudnn_convolution_tr
 
 
 def _untried(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps of the same convolutions, for which cuDNN has not tried its kernels."""
     trace = details.trace
     if trace.info.tries_convolutions is not False:
         return
