@@ -6,7 +6,8 @@ import pytest
 
 from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
-from pinprof.analyses.syncs import VERDICTS, WAITS
+from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.removal import VERDICTS
 from pinprof.cli import main
 from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS

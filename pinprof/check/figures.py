@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pinprof.analyses.syncs import Site, SiteIdentity
+from pinprof.analyses.syncs.sites import Site, SiteIdentity
 from pinprof.analysis import Analysis
 from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
 from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, TypeAlias
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of, range_ms
 from pinprof.prediction import graphs
 from pinprof.rules.rule import FAMILIES, Saving

@@ -17,7 +17,7 @@ from pinprof.analyses.launches import measure_launches, measure_pause, measure_s
 from pinprof.analyses.memory import measure_memory
 from pinprof.analyses.step_parts import MeanStep, measure_mean
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Site, Stalled, WaitCost
+from pinprof.analyses.syncs.sites import BareSite, Site, Stalled, WaitCost
 from pinprof.details import Details, details_of
 from pinprof.measurement.figures import FIGURES, TraceFigure
 from pinprof.measurement.profile import CopySums, ExposedSums, GpuSums, OverlapSums, Profile, WaitSite

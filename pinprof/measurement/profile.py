@@ -14,7 +14,7 @@ from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Stalled, WaitCost
+from pinprof.analyses.syncs.sites import BareSite, Stalled, WaitCost
 from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, Known, KnownOrWithheld, WithheldKinds, given
 from pinprof.object_repr import as_table, one_line

@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec import structs
 
-from pinprof.analyses.syncs import Syncs
 from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.sites import Syncs
 from pinprof.intervals import contains
 from pinprof.replay.program import ISSUE, OWN_WAIT, Call
 from pinprof.trace.lines import Place

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from pinprof.analyses.copies import total_bytes
-from pinprof.analyses.syncs import Site
+from pinprof.analyses.syncs.sites import Site
 from pinprof.details import Details
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import Blocker, calls_to_fuse, capture_of

@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.launches import MEANING
-from pinprof.analyses.syncs import WAITS, SiteIdentity
+from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.sites import SiteIdentity
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given

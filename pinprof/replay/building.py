@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from pinprof.analyses.syncs import Stalls
 from pinprof.analyses.syncs.blocking_calls import SKEW_NS
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
 from pinprof.replay.calibration import runs_in_optimizers
 from pinprof.replay.cuda_events import find_event_uses

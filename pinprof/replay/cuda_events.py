@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import Stalls
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import EVENT
 from pinprof.trace.tables import NONE, Int64s, Trace
 

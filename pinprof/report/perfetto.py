@@ -14,7 +14,7 @@ import numpy as np
 
 from pinprof.analyses.copies import EXPOSED, REASONS, exposed_pieces
 from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.timeline.kinds import KINDS, PROFILER

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pinprof.analyses.syncs import BareSite
+from pinprof.analyses.syncs.sites import BareSite
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.replay import StepEstimate

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from pinprof.analyses.copies import REASONS
-from pinprof.analyses.syncs import in_library
+from pinprof.analyses.syncs.naming import in_library
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Edits

@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.bench.advice import Pinning
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile

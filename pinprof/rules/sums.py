@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.copies import total_bytes
-from pinprof.analyses.syncs import BareSite, Site, WaitCost
+from pinprof.analyses.syncs.sites import BareSite, Site, WaitCost
 from pinprof.details import Details
 from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile

@@ -9,7 +9,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site, WaitCost, by_line
+from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
+from pinprof.analyses.syncs.sites import Site, WaitCost, by_line
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits

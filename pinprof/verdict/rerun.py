@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS, OF_COPIES_TO_GPU
+from pinprof.analyses.syncs.causes import ALLOCATIONS, OF_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits, edited

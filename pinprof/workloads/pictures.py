@@ -6,7 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from pinprof.analyses.copies import EXPOSED
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.bench.results import Bar, Picture
 from pinprof.details import Details
 from pinprof.intervals import divided, union

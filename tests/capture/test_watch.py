@@ -12,7 +12,7 @@ import pytest
 import torch
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import measure_syncs
+from pinprof.analyses.syncs.sites import measure_syncs
 from pinprof.capture.options import Progress
 from pinprof.capture.window.lines import Watcher, watch_window
 from pinprof.capture.window.recording import profile

@@ -11,7 +11,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 from trace_parts import Scene, all_of, call, copy, event, function, kernel, on_thread, op, overhead, scene_of
 
 from pinprof.analyses.copies import REASONS
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.bench.advice import Pinning
 from pinprof.bench.advice import pinning as pinning_of
 from pinprof.measurement.measure import measure

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.bench.advice import advice
 from pinprof.bench.catalogue import verdicts
 from pinprof.bench.experiment import Experiment

@@ -11,7 +11,7 @@ from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.analyses.host_samples import HostPlace, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.serving import ServingPhase
-from pinprof.analyses.syncs import Stalled
+from pinprof.analyses.syncs.sites import Stalled
 from pinprof.document import encoded, filled, maybe_ms
 from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents

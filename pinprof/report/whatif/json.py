@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
-from pinprof.analyses.syncs import Site
+from pinprof.analyses.syncs.sites import Site
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, encoded, filled, one_of
 from pinprof.documents.fields import (
     BlockerJson,

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from pinprof.analyses.syncs import label_of
+from pinprof.analyses.syncs.causes import label_of
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits

@@ -10,7 +10,7 @@ from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analysis import analyse
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks

@@ -14,7 +14,7 @@ from recordings import WORKLOADS, analysis_of, each_recording
 from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
 
 from pinprof import hues
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import fragment, kinds
