@@ -114,18 +114,17 @@ class Replay:
     @cached_property
     def step(self) -> StepEstimate:
         """The step without the profiler: as given, otherwise as measured in the recorded run, otherwise estimated."""
-        return self._given or self._measured or self._estimate()
-
-    @cached_property
-    def _measured(self) -> StepEstimate | None:
-        return measured_step(self.ranks)
-
-    def _estimate(self) -> StepEstimate:
+        if known := self._given or self._measured:
+            return known
         calibration = expected(self.programs, way_of([rank.trace for rank in self.ranks]))
         times, by_workers = [rank.steps for rank in self.ranks], any(rank.loader.by_workers for rank in self.ranks)
         return estimate_step(
             times, self.programs, self.steps, calibration, self.waiting_for_nobody, fed_by_workers=by_workers
         )
+
+    @cached_property
+    def _measured(self) -> StepEstimate | None:
+        return measured_step(self.ranks)
 
     @cached_property
     def waiting_for_nobody(self) -> Program | None:

@@ -178,8 +178,8 @@ def _in_flight(details: Details, profile: Profile, sites: Sequence[Site]) -> str
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:
     """Return how many other sites wait for the same work; nothing where none does."""
-    own = Counter(site.group for site in sites if site.group is not None)
-    others = sum(details.syncs.in_group[group] - count for group, count in own.items())
+    own, of_all = (Counter(site.group for site in members) for members in (sites, details.syncs.sites))
+    others = sum(of_all[group] - count for group, count in own.items() if group is not None)
     if not others:
         return ""
     more = "one more site waits" if others == 1 else f"{others} more sites wait"

@@ -185,4 +185,4 @@ def test_a_trace_verified_against_itself_shows_no_change(name: str) -> None:
     analysis = analysis_of(TRACES / f"{name}.json.gz")
     result = verify(analysis.details, analysis.profile, analysis.details, analysis.profile)
     assert result.changes == ()
-    assert result.prediction.saving_ms == result.error == 0
+    assert result.predicted_saving_ns == result.measured_saving_ns == result.error == 0

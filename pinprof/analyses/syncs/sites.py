@@ -1,6 +1,5 @@
 """Stalls by site: those of one cause that one line of the user makes, through one function of a library if any."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
@@ -15,7 +14,6 @@ from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_c
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.intervals import distinct
 from pinprof.trace.callers import (
-    CallPath,
     call_path,
     call_places,
     calling_function,
@@ -197,18 +195,9 @@ class Syncs:
         """The waits of the host for the GPU, as rows of `stalls`."""
         return self.at(number for number, site in enumerate(self.sites) if site.is_wait)
 
-    @cached_property
-    def in_group(self) -> Counter[int | None]:
-        """How many sites each group has."""
-        return Counter(site.group for site in self.sites)
-
     def number(self, site: Site) -> int:
         """Return which of `sites` a site is."""
-        return self._number_of_site[site]
-
-    @cached_property
-    def _number_of_site(self) -> dict[Site, int]:
-        return {site: number for number, site in reversed(list(enumerate(self.sites)))}
+        return self.sites.index(site)
 
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
@@ -272,16 +261,12 @@ def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Arou
 
 def _libraries(trace: Trace, lines: list[SourceLine | None], functions: Int32s) -> list[Place | None]:
     """Return per stall the place in a library: by the stack of its line, otherwise by its Python function."""
-    of_line, of_function = cache(_path_of), cache(library_place)
+    of_function = cache(library_place)
+    of_line = cache(lambda line: call_path(line.stack, line.place, certain=line.line is not None).library)
     names = [trace.functions.name_of(row) if row != NONE else "" for row in functions.tolist()]
     return [
-        of_line(line).library if line and line.stack else of_function(name)
-        for line, name in zip(lines, names, strict=True)
+        of_line(line) if line and line.stack else of_function(name) for line, name in zip(lines, names, strict=True)
     ]
-
-
-def _path_of(line: SourceLine) -> CallPath:
-    return call_path(line.stack, line.place, certain=line.line is not None)
 
 
 def _keys(trace: Trace, stalls: Stalls, cause: Int32s, around: _Around) -> np.ndarray:

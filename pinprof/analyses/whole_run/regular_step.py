@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Series, half_width, range_of_another, returning, unlike_others
+from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Series, half_width, returning, unlike_others
 from pinprof.trace.run_log import EPOCH, PLAIN, RunLog
 
 LEAST_PRECISION = 0.005
@@ -66,11 +66,6 @@ class Runs:
     step_ns: tuple[float, ...]
     range_ns: tuple[float, float] | None
     """Where the step of one more run lies, with 95 % confidence; None for two runs, which are too few."""
-
-
-def runs_of(step_ns: tuple[float, ...]) -> Runs | None:
-    """Return the runs of a program with these regular steps in ns; None where it ran once."""
-    return Runs(step_ns, range_of_another(np.array(step_ns))) if len(step_ns) > 1 else None
 
 
 class NotedSteps(NamedTuple):
@@ -178,7 +173,10 @@ def timed_regular_step(log: RunLog) -> RegularStep | None:
     if first is None or not len(after):
         return first
     second, both = _mean_of(steps.of(after)), _mean_of(steps.of(np.concatenate((before, after))))
-    return both if second is None or _agree(first, second) else first
+    if second is None or first.range_ns is None or second.range_ns is None:
+        return both
+    agree = first.range_ns[0] <= second.range_ns[1] and second.range_ns[0] <= first.range_ns[1]
+    return both if agree else first
 
 
 def _plain_windows(log: RunLog) -> tuple[Series, Series]:
@@ -223,9 +221,3 @@ def _extreme_parts(times: Series) -> tuple[float, float] | None:
             means.append(part_ns / (end - begin))
             begin = end
     return (min(means), max(means)) if len(means) >= FEWEST_PARTS else None
-
-
-def _agree(one: RegularStep, other: RegularStep) -> bool:
-    if one.range_ns is None or other.range_ns is None:
-        return True
-    return one.range_ns[0] <= other.range_ns[1] and other.range_ns[0] <= one.range_ns[1]

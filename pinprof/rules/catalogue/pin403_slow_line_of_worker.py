@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from math import ceil
 
-from pinprof.analyses.host_samples import CalledLine, HostSums, measure_host
+from pinprof.analyses.host_samples import CalledLine, measure_host
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
@@ -27,7 +27,7 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
     sums = measure_host(worker)
     if worker is None or sums is None or not step or feed is None or sums.samples < ENOUGH:
         return
-    lines = [(line, _share(line, sums)) for line in sums.called]
+    lines = [(line, sums.share(line.count - line.imports)) for line in sums.called]
     lines = [(line, share) for line, share in sorted(lines, key=lambda pair: -pair[1]) if share >= LEAST]
     wait = feed.input_ns if feed.input_ns >= MOSTLY * step else feed.wait_ns if feed.is_late(step) else 0.0
     if not wait or not lines or not worker.steps:
@@ -43,10 +43,6 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
         *lines[0][0].place,
         at_most=without,
     )
-
-
-def _share(line: CalledLine, sums: HostSums) -> float:
-    return sums.share(line.count - line.imports)
 
 
 def _line_code(line: CalledLine) -> str:

@@ -234,7 +234,7 @@ def _named_code(code: PausedCode, per: int) -> str:
     named = [place for place in code.places[:MOST_NAMED] if place.ns >= LEAST * code.total_ns] or [first]
     if first.ns > MOST * code.total_ns:
         named = [first]
-    words = []
+    words: list[str] = []
     for place in named:
         of_total = "" if words else f" of {duration(code.total_ns / per)}"
         words.append(f"{duration(place.ns / per)}{of_total}{_code(place)}")

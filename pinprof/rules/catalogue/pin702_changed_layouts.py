@@ -11,6 +11,7 @@ from pinprof.units import counted, duration, percent
 CHANGES = re.compile(r"nchwTo\w*[Nn]hwc|n\w*hwcTo\w*[Nn]chw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
 """How cuDNN names the kernels that change layouts."""
 SHORT = re.compile(r"(\w+)[<(]")
+"""The name of a kernel without what is around it."""
 MOST_NAMED = 3
 """Kernels that a sentence names."""
 
@@ -22,7 +23,8 @@ def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
     time = per_step(trace, profile, rows[changes])
     if not matters(profile, time):
         return
-    names = list(dict.fromkeys(_short(name) for name in named(trace, rows, changes)))
+    matches = ((name, SHORT.search(name)) for name in named(trace, rows, changes))
+    names = list(dict.fromkeys(match[1] if match else name[:40] for name, match in matches))
     busy = profile.steps.busy_ns
     share = f", {percent(time / busy)} of the GPU's work" if busy else ""
     yield Evidence(
@@ -32,12 +34,6 @@ def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
         "predict what convolutions and normalizations gain from channels last",
         edits=Edits(removed_works=frozenset(rows[changes].tolist())),
     )
-
-
-def _short(name: str) -> str:
-    """Return the name of a kernel without what is around it."""
-    match = SHORT.search(name)
-    return match[1] if match else name[:40]
 
 
 RULE = Rule(
