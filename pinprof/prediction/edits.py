@@ -254,7 +254,6 @@ class _EditedCalls:
         return is_pinned or stall in self.small or int(self.stalls.kind[stall]) == STREAM
 
     def _becomes_pinned(self, row: int, call: Call) -> bool:
-        """Return whether a staged copy becomes pinned."""
         return call.kind == STAGED and row in self.edits.pinned
 
     def _as_pinned(self, work: GpuWork) -> GpuWork:

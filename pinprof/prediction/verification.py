@@ -168,7 +168,6 @@ def _waits_of_code(side: _Side) -> list[SiteCount]:
 
 
 def _copies_in_steps(side: _Side) -> Int64s:
-    """Return the copies of the complete steps."""
     trace = side.trace
     step = trace.links.activity_step
     return np.flatnonzero((trace.gpu.category == MEMCPY) & trace.steps.holds(step))

@@ -204,7 +204,6 @@ class _Builder:
         return call
 
     def _works(self, rows: Int64s) -> list[GpuWork]:
-        """Return these activities."""
         gpu = self.trace.gpu
         start, end, free = gpu.start_ns[rows], gpu.end_ns[rows], self.free_ns[rows]
         issued = self.trace.calls.start_ns[self.trace.links.launch[rows]]

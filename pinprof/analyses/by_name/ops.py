@@ -88,7 +88,6 @@ def measure_ops(
 
 
 def _inside(trace: Trace) -> Bools:
-    """Return whether each op began in a complete step."""
     steps, ops = trace.steps, trace.ops
     return steps.holds(step_at(steps, ops.start_ns)) if steps.on_host else np.zeros(len(ops), bool)
 

@@ -14,9 +14,10 @@ from pinprof.analyses.whole_run.regular_step import (
     noted_steps,
     period_of,
     regular_steps,
+    runs_of,
     timed_regular_step,
 )
-from pinprof.step_statistics import Bools, Series, range_of_another
+from pinprof.step_statistics import Bools, Series
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE, NOWHERE, PROFILED, RunLog
 
@@ -208,7 +209,7 @@ def sum_up_run(log: RunLog, returning_waits: Iterable[tuple[Place, int]] = ()) -
         ledger=tuple(entry for entry in _ledger(log, steps, irregular) if entry.ns),
         wall_ns=sum((log.start_up_ns, *log.step_ns, *log.own_ns, log.later.ns, log.after_ns, log.own_after_ns)),
         unavoidable=log.unavoidable,
-        runs=Runs(log.runs_ns, range_of_another(np.array(log.runs_ns))) if len(log.runs_ns) > 1 else None,
+        runs=runs_of(log.runs_ns),
     )
 
 

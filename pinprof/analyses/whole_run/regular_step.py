@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Series, half_width, returning, unlike_others
+from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Series, half_width, range_of_another, returning, unlike_others
 from pinprof.trace.run_log import EPOCH, PLAIN, RunLog
 
 LEAST_PRECISION = 0.005
@@ -66,6 +66,11 @@ class Runs:
     step_ns: tuple[float, ...]
     range_ns: tuple[float, float] | None
     """Where the step of one more run lies, with 95 % confidence; None for two runs, which are too few."""
+
+
+def runs_of(step_ns: tuple[float, ...]) -> Runs | None:
+    """Return the runs of a program with these regular steps in ns; None where it ran once."""
+    return Runs(step_ns, range_of_another(np.array(step_ns))) if len(step_ns) > 1 else None
 
 
 class NotedSteps(NamedTuple):

@@ -207,14 +207,12 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
 
 
 def _advice_on(code: PauseCode, *, in_hooks: bool) -> str:
-    """Return what to do about code that takes most of the pauses."""
     if in_hooks and code.package != "torch":
         return OF_HOOK
     return _advice(code.package, code.called) if code.package or code.called else LOOP
 
 
 def _advice(package: str, called: Sequence[str]) -> str:
-    """Return what to do about a library's function."""
     if package == "tqdm":
         return PROGRESS
     if package in LOGGERS:

@@ -97,7 +97,6 @@ def _ranks(details: Details) -> str:
 
 
 def _words(runs: Collections, steps: int) -> str:
-    """Return how often a generation is collected, and for how long."""
     longest = f", at most {duration(runs.longest_ns)}" if runs.count > 1 else ""
     return (
         f"generation {runs.generation} {counted(runs.count, 'time')} in {counted(steps, 'step')}, "
