@@ -9,7 +9,8 @@ from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
 from pinprof.object_repr import one_line
 from pinprof.replay import Replay
-from pinprof.rules import Findings, look
+from pinprof.rules.rule import Findings
+from pinprof.rules.search import look
 from pinprof.trace import Trace
 from pinprof.units import counted
 

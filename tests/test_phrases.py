@@ -15,7 +15,7 @@ from pinprof.prediction.options import OPTIONS
 from pinprof.report.trace.whole_run import OF_STEPS as UNLIKE
 from pinprof.report.wait_groups import WAIT_PARTS
 from pinprof.report.whatif.text import SPEEDS
-from pinprof.rules import RULES
+from pinprof.rules.search import RULES
 from pinprof.verdict.step_limits import LIMITS
 
 SHORT = {

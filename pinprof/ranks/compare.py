@@ -25,7 +25,7 @@ from pinprof.ranks.rank import (
     longest_first,
     number_of,
 )
-from pinprof.rules import Finding, FoundSite
+from pinprof.rules.rule import Finding, FoundSite
 from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
 from pinprof.trace.lines import Place

@@ -19,7 +19,7 @@ from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.timeline.kinds import KINDS, PROFILER
 from pinprof.report.words import place, printable
-from pinprof.rules import rule_of_exposure, rule_of_wait
+from pinprof.rules.search import rule_of_exposure, rule_of_wait
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Int64s, Trace, rows_by
 from pinprof.units import counted, duration, ms
 

@@ -13,8 +13,9 @@ from recordings import ROOT, TRACES
 
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.explain import to_page
-from pinprof.rules import RULES, Rule, catalogue, rule_of
-from pinprof.rules.search import GUARDING
+from pinprof.rules import catalogue
+from pinprof.rules.rule import Rule
+from pinprof.rules.search import GUARDING, RULES, rule_of
 from pinprof.verdict.step_limits import LIMITS
 
 MADE_UP = """

@@ -18,8 +18,8 @@ from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
-from pinprof.rules import RULES, Finding, Findings, find
-from pinprof.rules.search import RULE_OF_CAUSE, RULE_OF_EXPOSURE
+from pinprof.rules.rule import Finding, Findings
+from pinprof.rules.search import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, Trace
 

@@ -11,7 +11,7 @@ from as_gpu_trace import as_gpu_trace
 from slow_code import PROGRAMS, Program
 
 from pinprof.analysis import analyse
-from pinprof.rules import Finding
+from pinprof.rules.rule import Finding
 from pinprof.trace import read_trace
 
 ROOT = Path(__file__).parents[2]

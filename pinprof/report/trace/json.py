@@ -27,7 +27,7 @@ from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, r
 from pinprof.report.trace.host import MOST_PARTS, measured_step_ns
 from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.report.trace.work import step_share, without_profiler_ns
-from pinprof.rules import Findings
+from pinprof.rules.rule import Findings
 from pinprof.step_statistics import CONFIDENCE
 from pinprof.units import ms
 

@@ -44,7 +44,7 @@ from pinprof.report.words import (
     then_worth,
     worth,
 )
-from pinprof.rules import Finding, Findings
+from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.sources import Sources
 from pinprof.units import counted, shortened
 from pinprof.verdict.step_limits import IRREGULAR

@@ -20,7 +20,8 @@ from pinprof.report.words import (
     worth,
     worth_without_replay,
 )
-from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
+from pinprof.rules.rule import Finding, Findings
+from pinprof.rules.search import finding_of_verdict, unsearched
 from pinprof.trace.loaders import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import Ranged, between, counted, duration, how_many, percent, ranged
