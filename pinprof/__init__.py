@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     )
     from pinprof.prediction import Scenario, predict
     from pinprof.races.guard import Guard, UnsafeCopyWarning, guard
-    from pinprof.rules import Finding, find
+    from pinprof.rules.rule import Finding
+    from pinprof.rules.search import find
     from pinprof.trace import Trace, read_trace
 
 __version__ = VERSION
@@ -100,7 +101,8 @@ _NAMES_IN = {
     ),
     "pinprof.prediction": ("Scenario", "predict"),
     "pinprof.races.guard": ("Guard", "UnsafeCopyWarning", "guard"),
-    "pinprof.rules": ("Finding", "find"),
+    "pinprof.rules.rule": ("Finding",),
+    "pinprof.rules.search": ("find",),
     "pinprof.trace": ("Trace", "read_trace"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}

@@ -8,7 +8,8 @@ from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
-from pinprof.rules import Findings, look
+from pinprof.rules.rule import Findings
+from pinprof.rules.search import look
 from pinprof.trace import Trace
 from pinprof.units import counted, one_line
 

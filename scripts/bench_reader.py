@@ -175,7 +175,7 @@ def _report(path: str) -> None:
     from pinprof.measurement.measure import measure  # noqa: PLC0415
     from pinprof.report.trace.json import traces_to_json  # noqa: PLC0415
     from pinprof.report.trace.text import trace_to_text  # noqa: PLC0415
-    from pinprof.rules import find  # noqa: PLC0415
+    from pinprof.rules.search import find  # noqa: PLC0415
     from pinprof.trace import read_trace  # noqa: PLC0415
 
     trace = read_trace(path)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from click.testing import CliRunner
 
 from pinprof.cli import main as pinprof
-from pinprof.rules import RULES
+from pinprof.rules.search import RULES
 
 LIMITS = [
     "--max-hidden-syncs=0",

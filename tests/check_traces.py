@@ -13,7 +13,7 @@ from pinprof.check.judge import Checked, judge
 from pinprof.check.limits import Limits
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import traces_to_json
-from pinprof.rules import find
+from pinprof.rules.search import find
 from pinprof.trace import read_trace
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"

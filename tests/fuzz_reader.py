@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=["pinprof"]):
     from pinprof.measurement.measure import measure
     from pinprof.report.trace.json import traces_to_json
     from pinprof.report.trace.text import trace_to_text
-    from pinprof.rules import find
+    from pinprof.rules.search import find
     from pinprof.trace import read_trace
     from pinprof.trace.reader import blocks
 

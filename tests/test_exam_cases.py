@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from recordings import TRACES, json_of
 
 import scripts.exam_cases
-from pinprof.rules import rule_of
+from pinprof.rules.search import rule_of
 from scripts.exam_cases import FORECASTS, HARNESSES, MEASURED, forecast, main
 from scripts.examination.case_table import judged, table
 from scripts.examination.cases import CASES, Case

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 import pinprof
 from pinprof.report.explain import ORDER, guide_to_text, guides, to_list
 from pinprof.report.schema import DOCUMENTS
-from pinprof.rules import RULES
+from pinprof.rules.search import RULES
 
 TEXTS = [README, *GUIDES]
 MOST_LINES, WIDEST_CODE = 200, 88

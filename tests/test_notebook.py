@@ -21,7 +21,7 @@ from pinprof.measurement.measure import measure
 from pinprof.notebook import Report, load, profile_step
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.rules import find
+from pinprof.rules.search import find
 from pinprof.trace import read_trace
 
 TRACE = TRACES / "pageable_blocking.stack.json.gz"

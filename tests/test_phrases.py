@@ -6,7 +6,8 @@ import pytest
 
 from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
-from pinprof.analyses.syncs import VERDICTS, WAITS
+from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.removal import VERDICTS
 from pinprof.cli import main
 from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS
@@ -14,8 +15,8 @@ from pinprof.prediction.options import OPTIONS
 from pinprof.report.trace.whole_run import OF_STEPS as UNLIKE
 from pinprof.report.wait_groups import WAIT_PARTS
 from pinprof.report.whatif.text import SPEEDS
-from pinprof.rules import RULES
-from pinprof.verdict import LIMITS
+from pinprof.rules.search import RULES
+from pinprof.verdict.step_limits import LIMITS
 
 SHORT = {
     "waits": [cause.label for cause in WAITS.values()],

@@ -1,7 +1,7 @@
 """What was copied, how much of it kernels hide, and why the rest is exposed."""
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -20,19 +20,13 @@ from pinprof.trace.tables import (
 )
 
 
-class TotalBytes(NamedTuple):
-    """The total size of some copies."""
+def total_bytes(sizes: Int64s) -> tuple[int | None, int]:
+    """Return the sum of the recorded sizes of copies, and how many are not recorded (-1).
 
-    known: int | None
-    """The bytes of the copies with a recorded size; None if there are copies, and none has one."""
-    unsized: int
-    """How many copies have no recorded size."""
-
-
-def total_bytes(sizes: Int64s) -> TotalBytes:
-    """Return the sum of sizes, -1 for one that is not recorded."""
+    The sum is None if there are copies, and none has a recorded size.
+    """
     sized = sizes[sizes != NONE]
-    return TotalBytes(int(sized.sum()) if len(sized) or not len(sizes) else None, len(sizes) - len(sized))
+    return int(sized.sum()) if len(sized) or not len(sizes) else None, len(sizes) - len(sized)
 
 
 @dataclass(frozen=True)
@@ -218,15 +212,12 @@ def measure_overlap(trace: Trace) -> Overlap:
         hidden = int(covered(busy, copying.start, copying.end).sum())
         total = length(copying)
         devices.append(DeviceOverlap(device, total, hidden, total - hidden))
-    return Overlap(tuple(devices), copies, exposed, reason, _by_reason(exposed, reason))
-
-
-def _by_reason(exposed_ns: Int64s, reason: Int64s) -> tuple[tuple[str, int, int], ...]:
-    rows = [
-        (name, int(((reason == code) & (exposed_ns > 0)).sum()), int(exposed_ns[reason == code].sum()))
+    sums = [
+        (name, int(((reason == code) & (exposed > 0)).sum()), int(exposed[reason == code].sum()))
         for code, name in enumerate(REASONS)
     ]
-    return tuple(sorted((row for row in rows if row[1]), key=lambda row: -row[2]))
+    by_reason = tuple(sorted((row for row in sums if row[1]), key=lambda row: -row[2]))
+    return Overlap(tuple(devices), copies, exposed, reason, by_reason)
 
 
 def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
@@ -261,12 +252,13 @@ def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
 
 def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Int64s:
     """Return the first reason that holds for each copy, as an index into REASONS."""
+    late = trace.gpu.start_ns[rows] - trace.launched_ns[rows] <= LAUNCH_LATENCY_NS
     conditions = {
         "pageable": trace.gpu.host_memory[rows] == PAGEABLE,
         "same_stream": _next_to_kernel_of_its_stream(trace, rows, kernels),
         "no_kernels_to_overlap": ~_kernels_were_queued(trace, rows, kernels)
         | _came_first(trace, rows, kernels, exposed),
-        "launched_late": _started_at_once(trace, rows),
+        "launched_late": (trace.links.launch[rows] != NONE) & late,
         "other": np.ones(len(rows), bool),
         "end_of_recording": _cut_off(trace, rows, kernels, exposed),
     }
@@ -331,9 +323,3 @@ def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) ->
     during_copy = (following < len(kernels)) & (gpu.start_ns[first] < gpu.end_ns[rows])
     result: Bools = during_copy & (launched[rows] < launched[first]) & (alone > 0) & (2 * alone > exposed)
     return result
-
-
-def _started_at_once(trace: Trace, rows: Int64s) -> Bools:
-    """Return whether the copy began as soon as it was launched; launched earlier, it would have run earlier."""
-    is_linked = trace.links.launch[rows] != NONE
-    return is_linked & (trace.gpu.start_ns[rows] - trace.launched_ns[rows] <= LAUNCH_LATENCY_NS)

@@ -66,8 +66,10 @@ def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
     ends = waits | calls.named(lambda name: "EventRecord" in name)
     long = long_ops(trace, np.unique(calls.thread))
     long = long[covered(loading, ops.start_ns[long], ops.end_ns[long]) == 0]
-    readers = long[~ops.named(lambda name: bool(MAKES.match(name)))[long]]
-    read = _touched(trace, copies, readers, ends | _launches_kernel(trace))
+    readers = long[~ops.named(MAKES.match)[long]]
+    launches = np.zeros(len(calls), bool)  # of kernels: the host goes on to other work there
+    launches[trace.links.launch[(trace.gpu.category == KERNEL) & (trace.links.launch != NONE)]] = True
+    read = _touched(trace, copies, readers, ends | launches)
     written = _touched(trace, _non_blocking(trace, kind, HTOD), _writers(trace, long), ends, in_step=True)
     if len(trace.steps):  # the profiler's own synchronize comes after the last step
         waits &= calls.start_ns < trace.steps.end_ns[-1]
@@ -86,22 +88,15 @@ def _non_blocking(trace: Trace, kind: Int8s, direction: int) -> Int64s:
     return copies[kind[launch[copies]] == ASYNC_COPY]
 
 
-def _launches_kernel(trace: Trace) -> Bools:
-    """Return which calls launch a kernel: the host goes on to other work there."""
-    launches = np.zeros(len(trace.calls), bool)
-    launches[trace.links.launch[(trace.gpu.category == KERNEL) & (trace.links.launch != NONE)]] = True
-    return launches
-
-
 def _writers(trace: Trace, long: Int64s) -> Int64s:
     """Return which of these ops write in place, in memory that the op before did not allocate."""
     ops = trace.ops
     outermost = np.flatnonzero(trace.links.op_parent == NONE)
     outermost = outermost[np.argsort(ops.thread[outermost], kind="stable")]
-    allocates = ops.named(lambda name: bool(ALLOCATES.match(name)))[outermost]
+    allocates = ops.named(ALLOCATES.match)[outermost]
     is_new = np.zeros(len(ops), bool)
     is_new[outermost[1:]] = allocates[:-1] & (ops.thread[outermost[1:]] == ops.thread[outermost[:-1]])
-    return long[ops.named(lambda name: bool(WRITES.match(name)))[long] & ~is_new[long]]
+    return long[ops.named(WRITES.match)[long] & ~is_new[long]]
 
 
 def _touched(trace: Trace, copies: Int64s, candidates: Int64s, ends: Bools, *, in_step: bool = False) -> Touches:

@@ -154,7 +154,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
     lines: list[tuple[list[_Line], int]] = []
     for stack in profile.stacks:
         frames = [_with_origin(profile.frames[index]) for index in stack.frames]
-        kind = _kind_of_sample(frames)
+        kind: CodeKind = "input" if any(frame.is_of(LOADER) for frame in frames) else frames[-1].origin
         kinds[kind] += stack.count
         users = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
         of_line = called[_users_place(frames[: users + 1])]
@@ -218,13 +218,6 @@ def _called(place: Place, samples: _LineSamples) -> CalledLine:
         library_lines=tuple(samples.library_lines.most_common()),
         in_networks=samples.in_networks,
     )
-
-
-def _kind_of_sample(frames: list[HostFrame]) -> CodeKind:
-    """Return whose code a sample of this stack is in; the outermost frame comes first."""
-    if any(frame.is_of(LOADER) for frame in frames):
-        return "input"
-    return frames[-1].origin
 
 
 def _keeps_books(frames: list[HostFrame]) -> bool:

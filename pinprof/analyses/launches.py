@@ -103,14 +103,17 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
     sums = {sums.name: sums for sums in _sums_by_name(phase, PHASES.__getitem__, per_call)}
     inner = np.delete(since, first)
     usual = float(np.median(inner)) if len(inner) else float(since[0])
+    functions, op = trace.functions, follow(trace.ops.name, outermost_op(trace, calls))
+    module = follow(functions.name, module_around(trace, trace.links.function[calls]))
+    has_modules = (module != NONE).any()
     return Launches(
         len(calls) / divisor,
         float(np.median(gpu.duration_ns[rows])),
         usual,
         float(np.minimum(since, LONGEST * usual).sum()) / divisor if len(calls) >= FEW * divisor else 0.0,
         tuple(sums[name] for name in PHASES if name in sums),
-        _by_op(trace, calls, per_call),
-        _by_module(trace, calls, per_call),
+        _sums_by_name(op, lambda code: shortened(trace.ops.names[code], LONGEST_NAME), per_call),
+        _sums_by_name(module, lambda code: module_name(functions.names[code]), per_call) if has_modules else (),
     )
 
 
@@ -120,20 +123,6 @@ class _PerCall(NamedTuple):
     since_ns: Int64s
     kernel_ns: Int64s
     divisor: int
-
-
-def _by_op(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[LaunchSums, ...]:
-    ops = trace.ops
-    name = follow(ops.name, outermost_op(trace, calls))
-    return _sums_by_name(name, lambda code: shortened(ops.names[code], LONGEST_NAME), sums)
-
-
-def _by_module(trace: Trace, calls: Int64s, sums: _PerCall) -> tuple[LaunchSums, ...]:
-    functions = trace.functions
-    name = follow(functions.name, module_around(trace, trace.links.function[calls]))
-    if (name == NONE).all():
-        return ()
-    return _sums_by_name(name, lambda code: module_name(functions.names[code]), sums)
 
 
 def _sums_by_name(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[LaunchSums, ...]:

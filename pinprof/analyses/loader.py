@@ -1,5 +1,6 @@
 """How long the training loop waited for its DataLoader, and whether the DataLoader pins its batches."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -9,11 +10,12 @@ from pinprof.intervals import Intervals, covered, union
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.frames import frame
 from pinprof.trace.links import step_at
-from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, Bools, HostEvents, Int64s, Trace
+from pinprof.trace.tables import HTOD, NONE, PAGEABLE, PINNED, HostEvents, Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
 
 LOADER_PREFIX = "enumerate(DataLoader)#"
 """torch/utils/data/dataloader.py records each `__next__` under this name."""
+IN_PROCESS = re.compile(re.escape(LOADER_PREFIX) + ".*SingleProcess", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def measure_loader(trace: Trace) -> LoaderWaits:
     wait = end - start
     times = union(start, end)
     pin_thread = bool(trace.has_role("pin_memory").any())
-    in_process = any(events.named(_is_in_process).any() for events in (trace.annotations, trace.ops))
+    in_process = any(events.named(IN_PROCESS.match).any() for events in (trace.annotations, trace.ops))
     return LoaderWaits(
         waits=len(start),
         wait_ns=int(wait.sum()),
@@ -76,10 +78,6 @@ def measure_loader(trace: Trace) -> LoaderWaits:
         times=times,
         in_process=in_process,
     )
-
-
-def _is_in_process(name: str) -> bool:
-    return name.startswith(LOADER_PREFIX) and "SingleProcess" in name
 
 
 def _batches_are_pinned(trace: Trace) -> bool | None:
@@ -114,12 +112,8 @@ def _pins(trace: Trace, times: Intervals, *, pin_thread: bool, in_process: bool)
 
 def _any_within(times: Intervals, trace: Trace, events: HostEvents, has_name: Callable[[str], bool]) -> bool:
     """Return whether the main thread has one of the wanted events in its waits for a batch."""
-    rows = np.flatnonzero(events.named(has_name) & _of_main(trace, events))
+    rows = np.flatnonzero(events.named(has_name) & trace.has_role("main")[events.thread])
     return bool(covered(times, events.start_ns[rows], events.end_ns[rows]).any())
-
-
-def _of_main(trace: Trace, events: HostEvents) -> Bools:
-    return np.isin(events.thread, np.flatnonzero(trace.has_role("main")))
 
 
 def _is_function(name: str, file: str, function: str) -> bool:
@@ -129,5 +123,5 @@ def _is_function(name: str, file: str, function: str) -> bool:
 
 def _batch_waits(trace: Trace, events: HostEvents) -> tuple[Int64s, Int64s]:
     """Return start and end of the waits that are recorded as these events: annotations, in old versions ops."""
-    chosen = events.named(lambda name: name.startswith(LOADER_PREFIX)) & _of_main(trace, events)
+    chosen = events.named(lambda name: name.startswith(LOADER_PREFIX)) & trace.has_role("main")[events.thread]
     return events.start_ns[chosen], events.end_ns[chosen]

@@ -200,7 +200,7 @@ class _Walk:
             else:
                 within = called != NONE and not self._is_plain_builtin(called)
                 called = node if user != NONE and not within else called
-                if place is not None and self._launches_nothing(node):
+                if place is not None and not self._tree.launches[node]:
                     callbacks = self._called_back(node)
                     yield self._of_library(node, user, called, place, callbacks)
                     open_nodes += [(callback, user, called) for callback in callbacks]
@@ -258,20 +258,15 @@ class _Walk:
         """Return the function within a node that takes more than half of its time, the innermost with a name."""
         named = node
         while True:
-            below = [child for child in self._children[node] if self._most_of(child, node)]
+            most_ns = MOSTLY * self._tree.paused_ns[node]
+            below = [child for child in self._children[node] if self._tree.paused_ns[child] > most_ns]
+            below = [child for child in below if not self._is_users(child)]
             if not below:
                 return named
             node = below[0]
             place = frame(self._name(node))
             if place is not None and not _says_nothing(place):
                 named = node
-
-    def _most_of(self, child: int, node: int) -> bool:
-        of_library = not self._is_users(child)
-        return of_library and bool(self._tree.paused_ns[child] > MOSTLY * self._tree.paused_ns[node])
-
-    def _launches_nothing(self, node: int) -> bool:
-        return not self._tree.launches[node]
 
     def _name(self, node: int) -> str:
         return self._trace.functions.names[self._tree.name[node]]

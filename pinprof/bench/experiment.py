@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import structs
 
 from pinprof.analyses.copies import EXPOSED
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.bench.judge import Claim
 from pinprof.bench.results import Bar, Figure, Measured, Picture
 from pinprof.details import Details

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from pinprof.analyses.syncs import SiteIdentity
+from pinprof.analyses.syncs.sites import SiteIdentity
 from pinprof.check.figures import LIMITED, Bounded, TraceFigures
 from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
 from pinprof.documents import report as documents

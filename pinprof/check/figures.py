@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pinprof.analyses.syncs import Site, SiteIdentity
+from pinprof.analyses.syncs.sites import Site, SiteIdentity
 from pinprof.analysis import Analysis
 from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
 from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
@@ -12,7 +12,7 @@ from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, Withheld, given
-from pinprof.rules import NEGLIGIBLE, Finding
+from pinprof.rules.rule import NEGLIGIBLE, Finding
 from pinprof.rules.sums import Copies
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
 from pinprof.units import counted, duration

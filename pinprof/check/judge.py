@@ -15,7 +15,7 @@ from pinprof.check.figures import Bounded, TraceFigures
 from pinprof.check.limits import ALL, MS, QUANTITIES, UNKNOWN, Limits, Quantity
 from pinprof.check.places import CodePlace, finding_places
 from pinprof.errors import TraceError
-from pinprof.rules import Finding
+from pinprof.rules.rule import Finding
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.lines import Place
 

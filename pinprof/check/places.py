@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.copies import EXPOSED, REASONS
-from pinprof.analyses.syncs import WAITS, Site
+from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.sites import Site
 from pinprof.details import Details
-from pinprof.rules import Finding, rule_of_exposure, rule_of_wait
+from pinprof.rules.rule import Finding
+from pinprof.rules.search import rule_of_exposure, rule_of_wait
 from pinprof.rules.sums import Copies, copies_by_place, cost_of_waits, ops_of, within
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, Bools

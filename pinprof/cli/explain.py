@@ -21,7 +21,7 @@ WIDEST = 110
 def _topics() -> dict[str, str]:
     """Return the titles of all rules and guides."""
     from pinprof.report.explain import guides
-    from pinprof.rules import RULES
+    from pinprof.rules.search import RULES
 
     return {rule.id: rule.title for rule in RULES} | {guide.name: guide.title for guide in guides()}
 
@@ -59,7 +59,7 @@ def explain(topic: str | None, *, as_path: bool) -> None:
       pinprof explain what-if
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.report.explain import FOLDER, guide_to_text, guides, to_catalogue, to_list, to_page
-    from pinprof.rules import RULES
+    from pinprof.rules.search import RULES
 
     width, color = page_options()
     if topic is None:

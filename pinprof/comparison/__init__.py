@@ -19,7 +19,7 @@ from pinprof.comparison.changes import (
 )
 from pinprof.comparison.figures import ComparedFigure, Side, Value, all_figures
 from pinprof.measurement.profile import Profile
-from pinprof.rules import unsearched
+from pinprof.rules.search import unsearched
 from pinprof.trace.tables import WHOLE_TRACE
 
 __all__ = ["ComparedFigure", "Comparison", "CopyChange", "FindingChange", "Repinned", "Value", "WaitChange", "compare"]

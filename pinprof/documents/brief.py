@@ -9,7 +9,7 @@ from pinprof.documents.findings import DoFirst, JointJson, OfCause, Word
 from pinprof.documents.report import IRREGULAR_REASONS
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.rules.rule import NumberEffect
-from pinprof.verdict import CAUSES
+from pinprof.verdict.step_limits import CAUSES
 from pinprof.version import VERSION
 
 EvidenceIds: TypeAlias = Annotated[Sequence[Pointer], doc("ids of the evidence")]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of, range_ms
 from pinprof.rules.rule import FAMILIES, Saving
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 from pinprof.document import Bytes, Count, Document, Gbps, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.fields import PlacedJson, RuleFamily, Saved, SavingFraction, SavingMs, SavingRange, Severity
-from pinprof.verdict import CAUSES, LIMITS
+from pinprof.verdict.step_limits import CAUSES, LIMITS
 
 CostMs: TypeAlias = Annotated[
     Ms, doc("GPU idle time or exposed copy time per step that it causes, as traced; a fix may save less or more")

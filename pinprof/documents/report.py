@@ -151,7 +151,7 @@ if not TYPE_CHECKING:
         [
             (figure.name, Annotated[UNITS[figure.unit] | None, doc(figure.meaning)], None)
             for figure in FIGURES
-            if figure.is_in_record
+            if not figure.place
         ],
         bases=(Document,),
         namespace={"__doc__": "Sums over the complete steps, divided by their number: what `pinprof check` limits."},

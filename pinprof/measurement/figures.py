@@ -65,11 +65,6 @@ class TraceFigure:
         return self.place or f"per_step/{self.name}"
 
     @property
-    def is_in_record(self) -> bool:
-        """Whether it is in the record `per_step` of the JSON."""
-        return not self.place
-
-    @property
     def is_sum(self) -> bool:
         """Whether it is measured as a sum over the complete steps, which `Profile.per_step` has."""
         return self.value is None
@@ -88,11 +83,6 @@ def _busy_fraction(profile: Profile) -> float | None:
     return min(busy / step, 1.0) if busy is not None and step else None
 
 
-def _overlap_fraction(profile: Profile) -> float | None:
-    overlap = given(profile.overlap)
-    return overlap.fraction if overlap else None
-
-
 def _loader(profile: Profile) -> float | None:
     is_known = profile.steps.count and not profile.withheld.per_step
     return profile.loader.wait_in_steps_ns / profile.steps.count if is_known else None
@@ -102,7 +92,7 @@ def _pageable_bytes(details: Details) -> float | None:
     """Return the sum of the recorded sizes; None if there are copies, and none has a recorded size."""
     gpu, steps = details.trace.gpu, details.trace.steps
     chosen = steps.holds(details.trace.links.activity_step) & (gpu.host_memory == PAGEABLE)
-    return total_bytes(gpu.bytes[chosen]).known
+    return total_bytes(gpu.bytes[chosen])[0]
 
 
 STEP_MS = TraceFigure(
@@ -194,7 +184,7 @@ OVERLAP_FRACTION = TraceFigure(
     "share",
     ("copies", "overlap"),
     in_steps=overlapped_share_in_steps,
-    value=_overlap_fraction,
+    value=lambda profile: overlap.fraction if (overlap := given(profile.overlap)) else None,
     place="overlap/fraction",
     label="overlapped copy time",
     more_is_better=True,

@@ -17,7 +17,7 @@ from pinprof.analyses.launches import measure_launches, measure_pause, measure_s
 from pinprof.analyses.memory import measure_memory
 from pinprof.analyses.step_parts import MeanStep, measure_mean
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Site, Stalled, WaitCost
+from pinprof.analyses.syncs.sites import BareSite, Site, Stalled, WaitCost
 from pinprof.details import Details, details_of
 from pinprof.measurement.figures import FIGURES, TraceFigure
 from pinprof.measurement.profile import CopySums, ExposedSums, GpuSums, OverlapSums, Profile, WaitSite
@@ -50,10 +50,8 @@ def profile_of(details: Details, replay: Replay) -> Profile:
 
 def doubts_of(details: Details, replay: Replay) -> tuple[Doubt, ...]:
     """Return the doubts about a trace, the gravest first."""
-    by_workers = details.loader.by_workers
-    return find_doubts(
-        TrustFacts(details.trace, details.steps, replay.step, details.syncs, details.irregular, by_workers)
-    )
+    step, by_workers = replay.step, details.loader.by_workers
+    return find_doubts(TrustFacts(details.trace, details.steps, step, details.syncs, details.irregular, by_workers))
 
 
 def _in_short(info: Info) -> Info:
@@ -142,7 +140,6 @@ class _Sums:
         return _unless((self.why.estimate or self.why.step) if step.source == "estimated" else None, lambda: step)
 
     def gpu(self, device: DeviceTime) -> GpuSums:
-        """Return the times of a device."""
         return GpuSums(
             device.device,
             _unless(self.why.busy, lambda: device),
@@ -150,28 +147,23 @@ class _Sums:
         )
 
     def copies(self, group: CopyGroup) -> CopySums:
-        """Return the sums of a group of copies."""
-        why = self.why
         return CopySums(
             group.direction,
             group.host_memory,
             group.unsized,
-            _unless(why.copies, lambda: group.copied),
-            _unless(why.overlap, lambda: group.hidden),
-            _unless(why.stalls, lambda: _blocked(self.details, group)),
+            _unless(self.why.copies, lambda: group.copied),
+            _unless(self.why.overlap, lambda: group.hidden),
+            _unless(self.why.stalls, lambda: _blocked(self.details, group)),
         )
 
     def exposed(self, reason: str, count: int, exposed_ns: int) -> ExposedSums:
-        """Return the sums of the exposed copies of one reason."""
-        why = self.why
         return ExposedSums(
-            _unless(why.causes, lambda: reason),
-            _unless(why.copies, lambda: count),
-            _unless(why.overlap, lambda: exposed_ns),
+            _unless(self.why.causes, lambda: reason),
+            _unless(self.why.copies, lambda: count),
+            _unless(self.why.overlap, lambda: exposed_ns),
         )
 
     def site(self, site: Site) -> WaitSite:
-        """Return a site with what it costs."""
         why = self.why
         return WaitSite(
             **{field.name: getattr(site, field.name) for field in fields(BareSite)},

@@ -14,7 +14,7 @@ from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
-from pinprof.analyses.syncs import BareSite, Stalled, WaitCost
+from pinprof.analyses.syncs.sites import BareSite, Stalled, WaitCost
 from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
 from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, WithheldKinds, given
 from pinprof.replay import StepEstimate
@@ -213,7 +213,7 @@ class Division:
 
 def divide(profile: Profile, mean: MeanStep) -> Division:
     """Return how a mean step divides."""
-    times = {} if profile.withheld.causes else idle_times(profile, _gpu_of(profile, mean))
+    times = {} if profile.withheld.causes else idle_times(profile, gpu_of(profile, mean))
     whole = sum(times.values())
     return Division(
         kernels_ns=mean.compute_ns - mean.collective_ns + mean.both_ns,
@@ -237,11 +237,6 @@ def busiest_idle_times(profile: Profile) -> dict[str, float]:
     return idle_times(profile, max(times, key=lambda of_gpu: of_gpu[1].busy_ns if of_gpu[1] else 0)[0])
 
 
-def idle_times_of(profile: Profile, mean: MeanStep) -> dict[str, float]:
-    """Return how long the GPU of a mean step is idle by cause, as `idle_times`."""
-    return idle_times(profile, _gpu_of(profile, mean))
-
-
 def idle_times(profile: Profile, gpu: GpuSums) -> dict[str, float]:
     """Return the idle time of a GPU by cause, in ns; for an only step with the time before and after all work."""
     return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE: idle_outside(profile, gpu)}
@@ -256,5 +251,6 @@ def idle_outside(profile: Profile, gpu: GpuSums) -> float:
     return max((profile.steps.traced_ns or 0.0) - time.span_ns, 0.0) if time and profile.steps.count == 1 else 0.0
 
 
-def _gpu_of(profile: Profile, mean: MeanStep) -> GpuSums:
+def gpu_of(profile: Profile, mean: MeanStep) -> GpuSums:
+    """Return the whole trace's times of the GPU of a mean step."""
     return next(gpu for gpu in profile.gpus if gpu.device == mean.device)

@@ -254,18 +254,15 @@ class _EditedCalls:
         return is_pinned or stall in self.small or int(self.stalls.kind[stall]) == STREAM
 
     def _becomes_pinned(self, row: int, call: Call) -> bool:
-        """Return whether a staged copy becomes pinned."""
         return call.kind == STAGED and row in self.edits.pinned
 
     def _as_pinned(self, work: GpuWork) -> GpuWork:
-        size = int(self.trace.gpu.bytes[work.row])
-        time = self._pinned_ns(int(self.trace.gpu.direction[work.row]), size) if size > 0 else work.duration_ns
+        """Return a copy of pinned memory: by the given rate, by the given machine's measurements, or by the trace."""
+        size, time = int(self.trace.gpu.bytes[work.row]), work.duration_ns
+        if size > 0:
+            machine = None if self.edits.pinned_gbps else self.edits.machine
+            measured = machine.time_ns(int(self.trace.gpu.direction[work.row]), size) if machine else None
+            time = COPY_START_NS + size / self.gbps if measured is None else measured
         return structs.replace(
             work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS, is_pageable=False
         )
-
-    def _pinned_ns(self, direction: int, size: int) -> float:
-        """Return the time of a pinned copy: by the given rate, by the given machine's measurements, or by the trace."""
-        machine = None if self.edits.pinned_gbps else self.edits.machine
-        measured = machine.time_ns(direction, size) if machine else None
-        return COPY_START_NS + size / self.gbps if measured is None else measured

@@ -9,10 +9,10 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec import structs
 
-from pinprof.analyses.syncs import Syncs
 from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.sites import Syncs
 from pinprof.intervals import contains
-from pinprof.replay.program import ISSUE, OWN_WAIT, Call, GpuWork
+from pinprof.replay.program import ISSUE, OWN_WAIT, Call
 from pinprof.trace.lines import Place
 from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, TO_WEIGHT, optimizer_steps, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
@@ -210,7 +210,7 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
     """
     ops, launch = trace.ops, trace.links.launch
     marks = trace.annotations
-    steps = marks.named(lambda name: ADAM.match(name) is not None)
+    steps = marks.named(ADAM.match)
     in_graph = np.isin(launch, np.array(list(graphed), np.int64)) & (launch != NONE)
     op_of = np.where(in_graph, trace.links.op[launch], NONE)
     divides = np.append(ops.named(DIVISION.__eq__), False)
@@ -303,15 +303,12 @@ def _with_one_launch(calls: Iterable[Call], rows: Collection[int], kept: Callabl
             run_of = None
             yield call
         elif call.step == run_of:
-            yield _with_host_time(_node(call), kept(call))
+            time = kept(call)
+            python = min(call.python_ns, max(time - call.input_ns, 0.0))
+            yield structs.replace(_node(call), gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0, cost_ns=0.0)
         else:
             run_of = call.step
             yield structs.replace(_node(call), own_ns=LAUNCH_NS)
-
-
-def _with_host_time(call: Call, time: float) -> Call:
-    python = min(call.python_ns, max(time - call.input_ns, 0.0))
-    return structs.replace(call, gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0, cost_ns=0.0)
 
 
 def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:
@@ -328,10 +325,6 @@ def _shortened(call: Call, remaining_ns: Mapping[int, float]) -> Call:
 
 
 def _node(call: Call) -> Call:
-    works = [_work(work) for work in call.works]
+    works = [structs.replace(work, latency_ns=LATENCY_NS, gap_ns=min(work.gap_ns, GAP_NS)) for work in call.works]
     kind = ISSUE if call.kind == OWN_WAIT else call.kind
     return structs.replace(call, kind=kind, own_ns=0.0, works=works, in_graph=True)
-
-
-def _work(work: GpuWork) -> GpuWork:
-    return structs.replace(work, latency_ns=LATENCY_NS, gap_ns=min(work.gap_ns, GAP_NS))

@@ -1,6 +1,6 @@
 """The options of scenarios: their words, and what each changes in a trace."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from pinprof.analyses.copies import total_bytes
-from pinprof.analyses.syncs import Site
+from pinprof.analyses.syncs.sites import Site
 from pinprof.details import Details
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import Blocker, calls_to_fuse, capture_of
@@ -137,7 +137,9 @@ class OptionChange:
 
 def changes_of(details: Details, scenario: Scenario) -> tuple[OptionChange, ...]:
     """Return what each option that edits the program changes, even if it changes nothing."""
-    return tuple(_change_by_option(option, details, alone) for option, alone in _each_alone(scenario))
+    chosen = {option: getattr(scenario, option) for option in Scenario.__struct_fields__ if option in OPTIONS}
+    alone = {option: replace(Scenario(), **{option: value}) for option, value in chosen.items() if value}
+    return tuple(_change_by_option(option, details, scenario) for option, scenario in alone.items())
 
 
 def _change_by_option(option: str, details: Details, alone: Scenario) -> OptionChange:
@@ -148,12 +150,6 @@ def _change_by_option(option: str, details: Details, alone: Scenario) -> OptionC
         return change_of(option, details, edits_of(details, alone))
     capture = capture_of(details.trace, details.syncs, alone.cuda_graph)
     return OptionChange(option, capture.launches, None, (), blockers=capture.blockers)
-
-
-def _each_alone(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
-    for option in Scenario.__struct_fields__:
-        if option in OPTIONS and (value := getattr(scenario, option)):
-            yield option, replace(Scenario(), **{option: value})
 
 
 def change_of(option: str, details: Details, edits: Edits) -> OptionChange:

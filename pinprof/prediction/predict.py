@@ -98,15 +98,11 @@ def predict(
 
 def predict_scenario(replay: Replay, scenario: Scenario) -> Prediction:
     """Return the step after a change of the code; raises TraceError if it names a place where nothing waits."""
-    scenario = with_full_places(replay, scenario)
-    return predict_edits(replay, [edits_of(rank, scenario) for rank in replay.ranks], scenario)
-
-
-def with_full_places(replay: Replay, scenario: Scenario) -> Scenario:
-    """Return a scenario with its places as the traces name them; raises TraceError as `places_in` does."""
     first, *others = (str(rank.trace.path) for rank in replay.ranks)
     name = f"{first} and {len(others)} more" if others else first
-    return replace(scenario, drop_syncs=places_in(name, [rank.syncs for rank in replay.ranks], scenario.drop_syncs))
+    places = places_in(name, [rank.syncs for rank in replay.ranks], scenario.drop_syncs)
+    scenario = replace(scenario, drop_syncs=places)
+    return predict_edits(replay, [edits_of(rank, scenario) for rank in replay.ranks], scenario)
 
 
 def pace_after(replay: Replay, edits: Sequence[Edits], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:

@@ -8,7 +8,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from pinprof.analyses.syncs import ALLOCATIONS, BLOCKING_COPIES, WAITS, Site, Syncs
+from pinprof.analyses.syncs.causes import ALLOCATIONS, BLOCKING_COPIES, WAITS
+from pinprof.analyses.syncs.sites import Site, Syncs
 from pinprof.details import Details
 from pinprof.document import Gbps, doc
 from pinprof.errors import TraceError

@@ -10,7 +10,9 @@ from operator import or_
 import numpy as np
 
 from pinprof.analyses.by_name.kernels import SAME, kernels_alike
-from pinprof.analyses.syncs import BLOCKING_COPIES, GONE, OF_COPIES_TO_GPU, Site, SiteCount, match_sites
+from pinprof.analyses.syncs.causes import BLOCKING_COPIES, OF_COPIES_TO_GPU
+from pinprof.analyses.syncs.site_matches import GONE, SiteCount, match_sites
+from pinprof.analyses.syncs.sites import Site
 from pinprof.details import Details
 from pinprof.errors import TraceError
 from pinprof.intervals import Intervals, covered
@@ -166,7 +168,6 @@ def _waits_of_code(side: _Side) -> list[SiteCount]:
 
 
 def _copies_in_steps(side: _Side) -> Int64s:
-    """Return the copies of the complete steps."""
     trace = side.trace
     step = trace.links.activity_step
     return np.flatnonzero((trace.gpu.category == MEMCPY) & trace.steps.holds(step))

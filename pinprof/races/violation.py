@@ -7,7 +7,6 @@ from weakref import WeakKeyDictionary
 
 from pinprof.races.clocks import Stream
 from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
-from pinprof.rules import Rule
 from pinprof.rules.catalogue import (
     pin502_early_read,
     pin503_source_written,
@@ -15,6 +14,7 @@ from pinprof.rules.catalogue import (
     pin505_memory_given_up,
     pin506_view_during_copy,
 )
+from pinprof.rules.rule import Rule
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.units import duration, size
 

@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.launches import MEANING
-from pinprof.analyses.syncs import WAITS, SiteIdentity
+from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.sites import SiteIdentity
 from pinprof.documents.findings import Collective, TrafficJson
 from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.profile import Profile, WaitSite
@@ -23,13 +24,13 @@ from pinprof.ranks.rank import (
     longest_first,
     number_of,
 )
-from pinprof.rules import Finding, FoundSite
+from pinprof.rules.rule import Finding, FoundSite
 from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE
 from pinprof.units import ms
-from pinprof.verdict import BY_HOST
+from pinprof.verdict.step_limits import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
 """A finding and its rank."""

@@ -17,7 +17,7 @@ from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.replay.calibration import expected, way_of
 from pinprof.replay.machine import pace
-from pinprof.rules import Finding, Findings, FoundSite
+from pinprof.rules.rule import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
 from pinprof.units import counted, one_line

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from pinprof.analyses.syncs import Stalls
 from pinprof.analyses.syncs.blocking_calls import SKEW_NS
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
 from pinprof.replay.calibration import runs_in_optimizers
 from pinprof.replay.cuda_events import find_event_uses
@@ -130,7 +130,7 @@ class _Builder:
     def _usual_latency(self) -> float:
         """Return the median time from launch to start of work that found its stream free."""
         trace = self.trace
-        rows = np.flatnonzero(trace.links.launch != NONE)
+        rows = self.launched
         issued = trace.calls.start_ns[trace.links.launch[rows]]
         latency = (trace.gpu.start_ns[rows] - issued)[self.free_ns[rows] <= issued]
         return float(np.median(latency)) if len(latency) else DEFAULT_LATENCY_NS
@@ -151,9 +151,7 @@ class _Builder:
 
         Streams of AMD's GPUs hold many thousands.
         """
-        trace = self.trace
-        rows = np.flatnonzero(trace.links.launch != NONE)
-        depth = QUEUE_DEPTH
+        trace, rows, depth = self.trace, self.launched, QUEUE_DEPTH
         for queue in np.unique(self.queue[rows]).tolist():
             of_queue = rows[self.queue[rows] == queue]
             calls, launch_of = np.unique(trace.links.launch[of_queue], return_inverse=True)
@@ -206,7 +204,6 @@ class _Builder:
         return call
 
     def _works(self, rows: Int64s) -> list[GpuWork]:
-        """Return these activities."""
         gpu = self.trace.gpu
         start, end, free = gpu.start_ns[rows], gpu.end_ns[rows], self.free_ns[rows]
         issued = self.trace.calls.start_ns[self.trace.links.launch[rows]]

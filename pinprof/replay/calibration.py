@@ -92,16 +92,17 @@ def way_of(traces: Sequence[Trace]) -> Way:
 
 def expected(programs: Sequence[Program], way: Way) -> Calibration:
     """Return the possible costs of the profiler in the recordings of all ranks, by their own times."""
-    cost = float(np.mean([_expected_ns(program, way) for program in programs]))
+    costs = [
+        likely_ns(HOST_SHARE[way], host_ns_per_event(program), program.launch_ns, program.launch_spread)
+        if program.launch_ns
+        else USUAL_NS
+        for program in programs
+    ]
+    cost = float(np.mean(costs))
     low, high = BOUNDS
     launch_ns = float(np.mean([program.launch_ns for program in programs]))
     error = max(program.step_error for program in programs)
     return Calibration(cost_of(cost), cost_of(low * cost), cost_of(high * cost), launch_ns, error)
-
-
-def _expected_ns(program: Program, way: Way) -> float:
-    host_ns, launch_ns = host_ns_per_event(program), program.launch_ns
-    return likely_ns(HOST_SHARE[way], host_ns, launch_ns, program.launch_spread) if launch_ns else USUAL_NS
 
 
 def likely_ns(share: float, host_ns: float, launch_ns: float, launch_spread: float) -> float:
@@ -275,15 +276,12 @@ def _is_of_optimizer(frames: Sequence[HostFrame]) -> bool:
 
 def _within_step(frames: Sequence[HostFrame]) -> Sequence[HostFrame] | None:
     """Return the frames in an optimizer's step, that of the step first, without its wrappers; None outside of steps."""
-    wrappers = [depth for depth, frame in enumerate(frames) if frame.is_of(WRAPPED_IN) and _wraps(frame)]
+    wrapped = ((depth, frame) for depth, frame in enumerate(frames) if frame.is_of(WRAPPED_IN))
+    wrappers = [depth for depth, frame in wrapped if frame.function.rsplit(".", 1)[-1] == WRAPPER]
     if not wrappers:
         return None
     inner = frames[wrappers[-1] + 1 :]
     return [frame for frame in inner if not (frame.is_of(WRAPPED_IN) or frame.is_of(DECORATED_IN))]
-
-
-def _wraps(frame: HostFrame) -> bool:
-    return frame.function.rsplit(".", 1)[-1] == WRAPPER
 
 
 def _shares_inside(trace: Trace, calls: Sequence[Call]) -> Floats:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import Stalls
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import EVENT
 from pinprof.trace.tables import NONE, Int64s, Trace
 
@@ -56,15 +56,16 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
     wait starts after the end of the last work before the record.
     """
     calls = trace.calls
-    records = np.flatnonzero(calls.named(lambda name: bool(RECORD_CALL.match(name)))).tolist()
+    records = np.flatnonzero(calls.named(RECORD_CALL.match)).tolist()
     if len(records) == 0 or len(trace.gpu) == 0:
         return EventUses({}, {})
     search = _Search(trace, queue, records)
-    for group in _alike(trace, np.flatnonzero(calls.named(lambda name: bool(ORDER_CALL.match(name))))):
+    for group in _alike(trace, np.flatnonzero(calls.named(ORDER_CALL.match))):
         search.note_order(group)
     for group in _alike(trace, stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]):
         search.note_wait(group)
-    return EventUses(search.uses(), search.released_ns)
+    recorded = {record: EventUse("record", search.recorded.get(record, NONE), 0) for record in records}
+    return EventUses(search.of_call | recorded, search.released_ns)
 
 
 def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
@@ -108,17 +109,12 @@ class _Search:
             for target in device
         }
         """Per stream: the other streams of its device."""
-        self._of_call: dict[int, EventUse] = {}
-        self._recorded: dict[int, int] = {}
+        self.of_call: dict[int, EventUse] = {}
+        """Per wait: what was found."""
+        self.recorded: dict[int, int] = {}
         """Per record: its stream."""
         self.released_ns: dict[int, int] = {}
         """Per launch: when an event released its stream."""
-
-    def uses(self) -> dict[int, EventUse]:
-        """Return the uses of events by call: the waits that were found, and all records."""
-        return self._of_call | {
-            record: EventUse("record", self._recorded.get(record, NONE), 0) for record in self._records
-        }
 
     def note_order(self, group: list[int]) -> None:
         """Note which stream waits for which other stream at these calls, and when it goes on."""
@@ -126,11 +122,11 @@ class _Search:
         if guess is None:
             return
         for call in group:
-            self._of_call[call] = EventUse("order", guess.target, guess.back)
+            self.of_call[call] = EventUse("order", guess.target, guess.back)
             record = self._record(call, guess.back)
             if record == NONE:
                 continue
-            self._recorded[record] = guess.source
+            self.recorded[record] = guess.source
             before, after = self._last_before(guess.source, record), self._first_after(guess.target, call)
             if NONE not in (before, after):
                 launch, ended = int(self._trace.links.launch[after]), int(self._trace.gpu.end_ns[before])
@@ -142,10 +138,10 @@ class _Search:
         if guess is None:
             return
         for call in group:
-            self._of_call[call] = EventUse("wait", guess.source, guess.back)
+            self.of_call[call] = EventUse("wait", guess.source, guess.back)
             record = self._record(call, guess.back)
             if record != NONE:
-                self._recorded[record] = guess.source
+                self.recorded[record] = guess.source
 
     def _record(self, call: int, back: int) -> int:
         """Return the record `back` records before a call; -1 if there are fewer. Rows are sorted by start."""
@@ -241,7 +237,7 @@ class _Search:
                 if record == NONE:
                     break
                 for queue in self._rows:
-                    if self._recorded.get(record, queue) != queue:
+                    if self.recorded.get(record, queue) != queue:
                         continue
                     row = self._last_before(queue, record)
                     ended = int(self._trace.gpu.end_ns[row]) if row != NONE else 0

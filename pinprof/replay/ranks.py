@@ -1,7 +1,7 @@
 """The programs of several ranks of one job, joined where they meet in collectives."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,7 +34,7 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
     numbers: list[dict[int, int]] = [{} for _ in traces]
     own: Durations = [{} for _ in traces]
     for number, meeting in enumerate(meetings):
-        least = min(_duration(traces[position], row) for position, row in meeting.items())
+        least = min(float(traces[position].gpu.duration_ns[row]) for position, row in meeting.items())
         for position, row in meeting.items():
             numbers[position][row], own[position][row] = number, least
     durations = [collectives | kernels for collectives, kernels in zip(own, _slowed(traces, steps, own), strict=True)]
@@ -44,19 +44,14 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
     ]
 
 
-def without_collectives(trace: Trace, program: Program, steps: Sequence[int]) -> Program:
-    """Return the program of a rank with collectives that take no time, so that it never waits for other ranks."""
-    rows = set(collectives_of(trace, steps).row.tolist())
+def in_no_time(program: Program, rows: Collection[int]) -> Program:
+    """Return a program whose work of these rows takes no time: without collectives it never waits for other ranks."""
     return _with_works(program, lambda work: structs.replace(work, duration_ns=0.0) if work.row in rows else work)
 
 
 def _with_works(program: Program, changed: Callable[[GpuWork], GpuWork]) -> Program:
     calls = (structs.replace(call, works=list(map(changed, call.works))) for call in program.calls)
     return replace(program, calls=tuple(calls))
-
-
-def _duration(trace: Trace, row: int) -> float:
-    return float(trace.gpu.end_ns[row] - trace.gpu.start_ns[row])
 
 
 def _joined(work: GpuWork, numbers: Meeting, own: dict[int, float]) -> GpuWork:
@@ -83,7 +78,7 @@ def _slowed(traces: Sequence[Trace], steps: Sequence[Sequence[int]], own: Durati
     for rows_by in alike.values():
         if len(rows_by) == len(traces) and len({len(rows) for rows in rows_by.values()}) == 1:
             for same in zip(*rows_by.values(), strict=True):
-                least = min(_duration(trace, row) for trace, row in zip(traces, same, strict=True))
+                least = min(float(trace.gpu.duration_ns[row]) for trace, row in zip(traces, same, strict=True))
                 for position, row in zip(rows_by, same, strict=True):
                     if row in during_waits[position]:
                         result[position][row] = least

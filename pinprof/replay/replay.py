@@ -13,7 +13,7 @@ from pinprof.replay.building import build_program
 from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fit_cost, way_of, with_sampled_optimizers
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
-from pinprof.replay.ranks import join_ranks, without_collectives
+from pinprof.replay.ranks import in_no_time, join_ranks
 from pinprof.replay.representatives import LEFT_OUT, representatives
 from pinprof.replay.step_estimate import StepEstimate, estimate_step, measured_step
 from pinprof.trace.collectives import collectives_of
@@ -114,13 +114,8 @@ class Replay:
     @cached_property
     def step(self) -> StepEstimate:
         """The step without the profiler: as given, otherwise as measured in the recorded run, otherwise estimated."""
-        return self._given or self._measured or self._estimate()
-
-    @cached_property
-    def _measured(self) -> StepEstimate | None:
-        return measured_step(self.ranks)
-
-    def _estimate(self) -> StepEstimate:
+        if known := self._given or self._measured:
+            return known
         calibration = expected(self.programs, way_of([rank.trace for rank in self.ranks]))
         times, by_workers = [rank.steps for rank in self.ranks], any(rank.loader.by_workers for rank in self.ranks)
         return estimate_step(
@@ -128,12 +123,17 @@ class Replay:
         )
 
     @cached_property
+    def _measured(self) -> StepEstimate | None:
+        return measured_step(self.ranks)
+
+    @cached_property
     def waiting_for_nobody(self) -> Program | None:
         """The only rank's program as if it waited for no other; None if it meets none, or there are more."""
         (rank, *_), steps = self.ranks, self.chosen[0]
-        if len(self.ranks) > 1 or not self.runs or not len(collectives_of(rank.trace, steps)):
+        if len(self.ranks) > 1 or not self.runs:
             return None
-        return without_collectives(rank.trace, self.programs[0], steps)
+        collectives = set(collectives_of(rank.trace, steps).row.tolist())
+        return in_no_time(self.programs[0], collectives) if collectives else None
 
     @property
     def runs(self) -> bool:

@@ -19,7 +19,7 @@ from pinprof.check.judge import NOT_JUDGED, Checked, LimitVerdict, Remark, outco
 from pinprof.check.places import CodePlace
 from pinprof.report.terminal import laid_out, unwrapped
 from pinprof.report.words import place, printable
-from pinprof.rules import RULES
+from pinprof.rules.search import RULES
 from pinprof.units import counted, listed
 from pinprof.version import VERSION
 

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.report.terminal import laid_out, section
-from pinprof.rules import Rule
-from pinprof.rules.rule import FAMILIES
+from pinprof.rules.rule import FAMILIES, Rule
 
 FOLDER = Path(__file__).parents[1] / "guides"
 ORDER = (

@@ -14,12 +14,12 @@ import numpy as np
 
 from pinprof.analyses.copies import EXPOSED, REASONS, exposed_pieces
 from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.timeline.kinds import KINDS, PROFILER
 from pinprof.report.words import place, printable
-from pinprof.rules import rule_of_exposure, rule_of_wait
+from pinprof.rules.search import rule_of_exposure, rule_of_wait
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Int64s, Trace, rows_by
 from pinprof.units import counted, duration, ms
 

@@ -17,10 +17,10 @@ from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.host import named_lines, share_of
 from pinprof.report.trace.verdict import known_length
 from pinprof.report.words import NOTHING, place, printable
-from pinprof.rules import Finding, Findings
+from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.units import counted, duration, percent, uncoded
-from pinprof.verdict import LIMITS
+from pinprof.verdict.step_limits import LIMITS
 
 TITLES = ("file", "step", "verdict", "saves", "first change")
 GAP = "  "

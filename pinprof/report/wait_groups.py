@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pinprof.analyses.syncs import VERDICTS, WAITS, BareSite, WaitCost
+from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.removal import VERDICTS
+from pinprof.analyses.syncs.sites import BareSite, WaitCost
 from pinprof.measurement.profile import WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.words import place, short_place

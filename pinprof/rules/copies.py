@@ -7,14 +7,14 @@ from typing import Literal
 import numpy as np
 
 from pinprof.analyses.copies import REASONS
-from pinprof.analyses.syncs import in_library
+from pinprof.analyses.syncs.naming import in_library
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Edits
 from pinprof.prediction.scenarios import with_pinned, without_blocking
 from pinprof.replay.bound import feed_of
 from pinprof.rules.rule import Evidence, Further, Search, as_one
-from pinprof.rules.sums import LONGEST_NAME, Copies, copies_in_steps, kernels_in_steps, of_all
+from pinprof.rules.sums import LONGEST_NAME, Copies, copies_in_steps, kernels_in_steps, of_all, per_step
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
 from pinprof.units import duration, listed, rate, shortened
@@ -71,16 +71,14 @@ def pageable(code: int) -> Search:
 
         def evidence_of(copies: Copies) -> Evidence:
             evidence = _evidence(details, copies, what)
-            return _as_sent(evidence) if code == HTOD and details.trace.info.spawned else evidence
+            if code != HTOD or not details.trace.info.spawned:
+                return evidence
+            sent = f"{evidence.text}; multiprocessing started this process: {SENT}"  # another process may have sent it
+            return replace(evidence, text=sent, fix=PIN_HERE)
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen & ~by_library), evidence_of)
 
     return look
-
-
-def _as_sent(evidence: Evidence) -> Evidence:
-    """Return evidence of a process that multiprocessing started: another process may have sent it what it copies."""
-    return replace(evidence, text=f"{evidence.text}; multiprocessing started this process: {SENT}", fix=PIN_HERE)
 
 
 def pageable_batches(*, loader_pins: bool) -> Search:
@@ -130,14 +128,11 @@ def _evidence(details: Details, copies: Copies, what: str) -> Evidence:
         f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
         edits=Edits(pinned=frozenset(copies.rows.tolist())),
-        then=_prefetched(details, copies) if details.trace.gpu.direction[copies.rows[0]] == HTOD else None,
+        then=Further("PIN301", "the copies one step ahead, on a stream of their own", _one_step_ahead(details, copies))
+        if details.trace.gpu.direction[copies.rows[0]] == HTOD
+        else None,
         figures=copies.figures,
     )
-
-
-def _prefetched(details: Details, copies: Copies) -> Further:
-    """Return the change that makes copies one step ahead, once they are pinned; pageable ones would stay exposed."""
-    return Further("PIN301", "the copies one step ahead, on a stream of their own", _one_step_ahead(details, copies))
 
 
 def _one_step_ahead(details: Details, copies: Copies) -> Edits:
@@ -152,7 +147,7 @@ def exposed(reason: str) -> Search:
     def look(details: Details, profile: Profile) -> Iterator[Evidence]:
         direction = details.trace.gpu.direction[details.overlap.row]
         chosen = (details.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
-        kernels = _kernel_time(details, profile)
+        kernels = per_step(details.trace, profile, kernels_in_steps(details.trace))
 
         def evidence_of(copies: Copies) -> Evidence:
             return Evidence(
@@ -168,12 +163,6 @@ def exposed(reason: str) -> Search:
         yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
     return look
-
-
-def _kernel_time(details: Details, profile: Profile) -> float:
-    """Return how long kernels of a complete step run, in ns."""
-    rows = kernels_in_steps(details.trace)
-    return float(details.trace.gpu.duration_ns[rows].sum()) / profile.steps.count if profile.steps.count else 0.0
 
 
 def many_small(details: Details, profile: Profile) -> Iterator[Copies]:

@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import Profile
@@ -113,13 +111,9 @@ def host_ops(details: Details) -> Int64s:
     """Return the long outermost ops of the complete steps, on threads that launch, in which no call is made."""
     trace = details.trace
     rows = long_ops(trace, launching_threads(trace))
-    return rows[in_complete_steps(trace, trace.ops.start_ns[rows]) & ~_compiles(details, rows)]
-
-
-def _compiles(details: Details, rows: Int64s) -> Bools:
-    """Return for each of these ops whether it is mostly the work of a compiler."""
-    ops = details.trace.ops
-    return 2 * covered(compiling(details), ops.start_ns[rows], ops.end_ns[rows]) > ops.duration_ns[rows]
+    start, end = trace.ops.start_ns[rows], trace.ops.end_ns[rows]
+    is_compilers = 2 * covered(compiling(details), start, end) > end - start
+    return rows[in_complete_steps(trace, start) & ~is_compilers]
 
 
 def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
@@ -130,12 +124,13 @@ def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
     if decodes and not _is_compiled(details.trace):
         names_transformers = any(map(TRANSFORMERS.search, details.trace.ops.names))
         return f"{OF_GENERATE if names_transformers else OF_DECODING} {MORE_REQUESTS}"
-    if _launches_graphs(details.trace):
+    graphs = details.trace.calls.named(GRAPH_LAUNCH.search)
+    if details.trace.steps.holds(details.trace.links.call_step[graphs]).any():
         return f"{OUTSIDE_OF_GRAPHS}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
     needs = _needs(blockers)
     if _is_compiled(details.trace):
-        graphs = f"{COMPILED_ALREADY}{needs or '; or capture the step as one CUDA graph'}"
-        return f"{graphs}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
+        in_graphs = f"{COMPILED_ALREADY}{needs or '; or capture the step as one CUDA graph'}"
+        return f"{in_graphs}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
     return f"{FUSE}{needs}. {MORE_PER_LAUNCH}" if needs else ""
 
 
@@ -173,11 +168,6 @@ def how_to_spare(details: Details, place: Place) -> str:
 def is_of_a_server(trace: Trace) -> bool:
     """Return whether a trace is of a server, whose steps answer requests."""
     return serving_marks(trace.annotations) is not None
-
-
-def _launches_graphs(trace: Trace) -> bool:
-    rows = np.flatnonzero(trace.calls.named(GRAPH_LAUNCH.search))
-    return bool(trace.steps.holds(trace.links.call_step[rows]).any())
 
 
 def _is_compiled(trace: Trace) -> bool:

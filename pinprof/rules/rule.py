@@ -12,7 +12,8 @@ from pinprof.prediction.edits import NO_EDITS
 from pinprof.prediction.graphs import Blocker
 from pinprof.trace.lines import Placed
 from pinprof.units import duration, one_line
-from pinprof.verdict import UNKNOWN_CAUSE, LimitName, Verdict
+from pinprof.verdict.step_limits import LimitName
+from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,11 @@ Member = TypeVar("Member")
 """What is known of one site."""
 
 
-def _no_group(_: object) -> frozenset[int]:
-    return frozenset()
-
-
 def as_one(
     profile: Profile,
     members: Iterable[Member],
     evidence_of: Callable[[Sequence[Member]], Evidence],
-    groups: Callable[[Member], frozenset[int]] = _no_group,
+    groups: Callable[[Member], frozenset[int]] = lambda _: frozenset(),
 ) -> Iterator[Evidence]:
     """Yield the evidence of all sites that are worth a line, with that of each site; nothing if none is worth it.
 
@@ -128,16 +125,18 @@ class Family(NamedTuple):
 
     name: str
     title: str
+    rests_on: tuple[FigureKind, ...]
+    """The figures that its rules rest on, but for those that name others."""
 
 
 FAMILIES = {
-    "1": Family("copies", "Copies"),
-    "2": Family("waits", "Waits of the host"),
-    "3": Family("overlap", "Overlap and idle time"),
-    "4": Family("input", "Input"),
-    "5": Family("hazards", "Hazards"),
-    "6": Family("launches", "Launches of the host"),
-    "7": Family("gpu", "The GPU's own time"),
+    "1": Family("copies", "Copies", ("per_step", "copies", "overlap", "drain")),
+    "2": Family("waits", "Waits of the host", ("per_step", "stalls", "drain")),
+    "3": Family("overlap", "Overlap and idle time", ("per_step", "busy", "overlap", "causes", "drain")),
+    "4": Family("input", "Input", ("step", "per_step", "busy")),
+    "5": Family("hazards", "Hazards", ("per_step", "copies", "stalls")),
+    "6": Family("launches", "Launches of the host", ("step", "per_step", "busy", "causes")),
+    "7": Family("gpu", "The GPU's own time", ("step", "per_step", "busy")),
 }
 """By the first digit of the numbers of their rules."""
 
@@ -176,8 +175,8 @@ class Rule:
     """Its change in 22 characters, for a column of a table; empty if it saves no time."""
     look: Search | None = None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
-    rests_on: tuple[FigureKind, ...] = ()
-    """Where one of these figures is withheld, the rule is silent."""
+    figures: tuple[FigureKind, ...] | None = None
+    """The figures that it rests on, where they are not those of its family."""
     answers: tuple[LimitName, ...] = ()
     """Limits of the step, by name, for which it says what to do."""
     what_if: str = ""
@@ -196,7 +195,18 @@ class Rule:
     @property
     def family(self) -> str:
         """The name of its family."""
-        return FAMILIES[self.id.removeprefix("PIN")[0]].name
+        return self._family.name
+
+    @property
+    def _family(self) -> Family:
+        return FAMILIES[self.id.removeprefix("PIN")[0]]
+
+    @property
+    def rests_on(self) -> tuple[FigureKind, ...]:
+        """Where one of these figures is withheld, the rule is silent; none where no trace shows what it is about."""
+        if self.look is None:
+            return ()
+        return self._family.rests_on if self.figures is None else self.figures
 
     @property
     def is_hazard(self) -> bool:

@@ -32,7 +32,7 @@ def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[li
     """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
     by_cost = sorted(findings, key=lambda finding: -finding.evidence.cost_ns)
     has_edits = any(finding.evidence.edits or finding.evidence.at_most for finding in findings)
-    if replay is None or not has_edits or not _runs(replay):
+    if replay is None or not has_edits or not replay.runs or not replay.before.step_ns:
         return by_cost, None
     by_cost = [weighed for finding in by_cost if (weighed := _with_most(finding, replay))]
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
@@ -118,10 +118,6 @@ def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:
 def _all_edits(finding: Finding) -> Edits:
     then = finding.evidence.then
     return finding.evidence.edits | then.edits if then and finding.with_then else finding.evidence.edits
-
-
-def _runs(replay: Replay) -> bool:
-    return replay.runs and bool(replay.before.step_ns)
 
 
 def saving_of(replay: Replay, edits: Edits) -> Saving:

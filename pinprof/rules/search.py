@@ -1,16 +1,16 @@
 """All rules, and what they find in a trace: evidence, weighed by what its fix saves, or else by what it costs."""
 
 import copyreg
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
-from pinprof.prediction.graphs import Blocker, capture_of
+from pinprof.prediction.graphs import capture_of
 from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.rules import catalogue
@@ -19,7 +19,7 @@ from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import NEGLIGIBLE, Finding, Findings, Rule
 from pinprof.rules.savings import as_measured, with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
-from pinprof.verdict import judge
+from pinprof.verdict.verdict import judge
 
 HIGH, MEDIUM = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
@@ -56,14 +56,9 @@ def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | 
     ordered, joint = with_savings(findings, None if profile.withheld.estimate else replay)
     weighed = [_weighed(finding, step or 1.0) for finding in ordered]
     bench = machine.rates.gpu if machine else None
-    return Findings(weighed, joint, bench, judge(details, profile, replay), _blockers(details, profile))
-
-
-def _blockers(details: Details, profile: Profile) -> tuple[Blocker, ...] | None:
-    """Return what prevents the capture of the step as one CUDA graph; None where launches or waits are not known."""
-    if profile.launches is None or profile.withheld.stalls:
-        return None
-    return capture_of(details.trace, details.syncs, "step").blockers
+    are_known = profile.launches is not None and not profile.withheld.stalls
+    blockers = capture_of(details.trace, details.syncs, "step").blockers if are_known else None
+    return Findings(weighed, joint, bench, judge(details, profile, replay), blockers)
 
 
 def finding_of_verdict(findings: Findings) -> int | None:
@@ -112,11 +107,7 @@ def rule_of(number: str) -> Rule:
     return next(rule for rule in RULES if rule.id == number)
 
 
-def _reduced(rule: Rule) -> tuple[Callable[[str], Rule], tuple[str]]:
-    return rule_of, (rule.id,)
-
-
-copyreg.pickle(Rule, _reduced)
+copyreg.pickle(Rule, lambda rule: (rule_of, (rule.id,)))
 """A rule is pickled as its number: another process has the same rule, with its function."""
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.copies import total_bytes
-from pinprof.analyses.syncs import BareSite, Site, WaitCost
+from pinprof.analyses.syncs.sites import BareSite, Site, WaitCost
 from pinprof.details import Details
-from pinprof.intervals import covered, gaps, union
+from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import outermost, step_at
@@ -126,19 +126,15 @@ def at(place: Place) -> str:
 def within(sites: Iterable[BareSite]) -> str:
     """Return in which functions of libraries sites wait, to follow where they are called; else nothing."""
     libraries = dict.fromkeys(site.library for site in sites if site.library)
-    names = [f"{library.function} ({shortened(_without_function(library), LONGEST_NAME)})" for library in libraries]
-    if not names:
-        return ""
-    return f" within {listed(names, MOST_NAMED)}"
+    files = [f"{library.file}{'' if library.line is None else f':{library.line}'}" for library in libraries]
+    named = zip(libraries, files, strict=True)
+    names = [f"{library.function} ({shortened(file, LONGEST_NAME)})" for library, file in named]
+    return f" within {listed(names, MOST_NAMED)}" if names else ""
 
 
 def ops_of(sites: Iterable[BareSite]) -> str:
     """Return the ops in which sites wait, or the calls where no op surrounds them."""
     return listed(list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites)), MOST_NAMED)
-
-
-def _without_function(place: Place) -> str:
-    return f"{place.file}:{place.line}" if place.line is not None else str(place.file)
 
 
 def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, WaitCost]]) -> str:
@@ -176,8 +172,7 @@ def idle_within(details: Details, profile: Profile, start: Int64s, end: Int64s) 
     busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
     if busiest is None or not profile.steps.count:
         return 0.0
-    of_busiest = details.trace.gpu.device == busiest.device
-    idle = gaps(union(details.trace.gpu.start_ns[of_busiest], details.trace.gpu.end_ns[of_busiest]))
+    idle = next(gaps.times for gaps in details.gaps if gaps.device == busiest.device)
     inside = in_complete_steps(details.trace, start)
     times = union(start[inside], end[inside])
     return float(covered(idle, times.start, times.end).sum()) / profile.steps.count
@@ -188,11 +183,6 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
     if not trace.steps.on_host:
         return np.zeros(len(time), bool)
     return trace.steps.holds(step_at(trace.steps, time))
-
-
-def main_threads(trace: Trace) -> Bools:
-    """Return for each thread whether it is a main one."""
-    return trace.has_role("main")
 
 
 OF_BOUND, OF_ANY = 0.02, 0.1

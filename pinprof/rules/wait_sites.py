@@ -9,10 +9,10 @@ from typing import TypedDict
 
 import numpy as np
 
-from pinprof.analyses.syncs import ALLOCATIONS, WAITS, Site, WaitCost, by_line
+from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
+from pinprof.analyses.syncs.sites import Site, WaitCost, by_line
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import without_blocking, without_waits
 from pinprof.rules.rule import Evidence, Search, as_one
@@ -20,7 +20,7 @@ from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, cost_of_waits, ops_
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
-from pinprof.verdict import LimitName
+from pinprof.verdict.step_limits import LimitName
 
 MAX_CAUSES = 2
 """The most causes that a title names."""
@@ -31,7 +31,6 @@ USES = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result
 class WaitRuleFacts(TypedDict):
     """The facts that all rules for waits of the host share."""
 
-    rests_on: tuple[FigureKind, ...]
     answers: tuple[LimitName, ...]
     what_if: str
     causes: tuple[str, ...]
@@ -45,7 +44,6 @@ def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -
     A rule for waits that guard a copy names no cause: each cause belongs to the rule for waits that guard none.
     """
     return {
-        "rests_on": ("per_step", "stalls", "drain"),
         "answers": ("sync",),
         "what_if": "--drop-syncs",
         "causes": () if guarding else causes,
@@ -180,8 +178,8 @@ def _in_flight(details: Details, profile: Profile, sites: Sequence[Site]) -> str
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:
     """Return how many other sites wait for the same work; nothing where none does."""
-    own = Counter(site.group for site in sites if site.group is not None)
-    others = sum(details.syncs.in_group[group] - count for group, count in own.items())
+    own, of_all = (Counter(site.group for site in members) for members in (sites, details.syncs.sites))
+    others = sum(of_all[group] - count for group, count in own.items() if group is not None)
     if not others:
         return ""
     more = "one more site waits" if others == 1 else f"{others} more sites wait"

@@ -1,14 +1,13 @@
 """The recorded step, run again by a replay without one of the things that it owes its length to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
 import numpy as np
-from msgspec import structs
 
-from pinprof.analyses.syncs import ALLOCATIONS, OF_COPIES_TO_GPU
+from pinprof.analyses.syncs.causes import ALLOCATIONS, OF_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits, edited
@@ -16,6 +15,7 @@ from pinprof.prediction.scenarios import Scenario, edits_of, without_waits
 from pinprof.replay import Replay
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
+from pinprof.replay.ranks import in_no_time
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.tables import DTOH, HTOD
 
@@ -37,21 +37,11 @@ class Rerun:
         """The pace of the unchanged programs, from as many calls as that of the others."""
         return pace(self.replay.programs, self.replay.steps, self.replay.cost, calls=CALLS)
 
-    @property
-    def unchanged(self) -> Pace:
-        """The step as it is, with the GPU's work in it."""
-        return Pace(self.replay.step_ns, self.replay.before.busy_ns)
-
     def edited(self, edits: Edits) -> Pace:
         """Return the pace after edits."""
         if not edits:
-            return self.unchanged
-        return self._ran([edited(self.replay.programs[0], self.details, edits)], self.host)
-
-    @property
-    def host(self) -> ProfilerCost:
-        """The speeds of the host."""
-        return self.replay.cost
+            return Pace(self.replay.step_ns, self.replay.before.busy_ns)
+        return self._ran([edited(self.replay.programs[0], self.details, edits)], self.replay.cost)
 
     def with_host(self, host: ProfilerCost) -> Pace:
         """Return the pace with a host of other speeds."""
@@ -61,14 +51,10 @@ class Rerun:
         after = pace(programs, self.replay.steps, host, calls=CALLS)
         return self.replay.pace_after(after, self.before, batch_ns=inf if host.input_speed < inf else 0.0)
 
-    def edits(self, scenario: Scenario) -> Edits:
-        """Return what a scenario changes in the recorded program."""
-        return edits_of(self.details, scenario)
-
     def copies(self) -> Edits:
         """Return the change that takes out all copies between host and GPU, and the waits for those to the GPU."""
         copies = np.flatnonzero(np.isin(self.details.trace.gpu.direction, (HTOD, DTOH)))
-        hidden = self.edits(Scenario(pin=True, non_blocking=True, overlap_copies=True))
+        hidden = edits_of(self.details, Scenario(pin=True, non_blocking=True, overlap_copies=True))
         return hidden | Edits(removed_works=frozenset(copies.tolist()))
 
     def waits(self) -> Edits:
@@ -87,13 +73,5 @@ class Rerun:
 
     def without_collectives(self) -> Pace:
         """Return the pace with collectives that take no time."""
-        rows = self.collectives
         (program,) = self.replay.programs
-        calls = tuple(
-            structs.replace(
-                call,
-                works=[structs.replace(work, duration_ns=0.0) if work.row in rows else work for work in call.works],
-            )
-            for call in program.calls
-        )
-        return self._ran([replace(program, calls=calls)], self.host)
+        return self._ran([in_no_time(program, self.collectives)], self.replay.cost)

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from pinprof.analyses.idle import IDLE
 from pinprof.measurement.profile import OUTSIDE, UNKNOWN_CAUSE, Division, Profile, busiest, divide
 from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, most_saved, noise_of
-from pinprof.prediction.scenarios import Scenario
+from pinprof.prediction.scenarios import Scenario, edits_of
 from pinprof.replay.bound import INPUT as INPUT_BOUND
 from pinprof.replay.machine import Pace
 from pinprof.verdict.rerun import Rerun
@@ -149,7 +149,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="waits for the next batch",
         advice="use more workers, persistent_workers=True, or less work per sample",
         idle=("input_wait", OUTSIDE),
-        cost=without(lambda rerun: rerun.with_host(replace(rerun.host, input_speed=inf))),
+        cost=without(lambda rerun: rerun.with_host(replace(rerun.replay.cost, input_speed=inf))),
     ),
     "allocation": Limit(
         word="Allocation-bound",
@@ -157,7 +157,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="allocating and freeing memory",
         advice="keep shapes constant, and free nothing in the loop",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.edited(rerun.edits(Scenario(drop_allocs=True)))),
+        cost=without(lambda rerun: rerun.edited(edits_of(rerun.details, Scenario(drop_allocs=True)))),
     ),
     COMMUNICATION: Limit(
         word="Communication-bound",
@@ -174,7 +174,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="Python code",
         advice="take what needs no GPU out of the loop, or do it in workers",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(replace(rerun.host, python_speed=inf))),
+        cost=without(lambda rerun: rerun.with_host(replace(rerun.replay.cost, python_speed=inf))),
         by_host=True,
     ),
     LAUNCH: Limit(
@@ -183,7 +183,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="launches",
         advice="launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(replace(rerun.host, op_speed=inf))),
+        cost=without(lambda rerun: rerun.with_host(replace(rerun.replay.cost, op_speed=inf))),
         by_host=True,
     ),
     HOST: Limit(
@@ -192,7 +192,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="the host",
         advice="launch many kernels at once (torch.compile, CUDA graphs), and take what needs no GPU out of the loop",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(replace(rerun.host, op_speed=inf, python_speed=inf))),
+        cost=without(lambda rerun: rerun.with_host(replace(rerun.replay.cost, op_speed=inf, python_speed=inf))),
         by_host=True,
     ),
     IRREGULAR: Limit(

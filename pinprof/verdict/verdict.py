@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.analyses.syncs import OF_COPIES_TO_GPU
+from pinprof.analyses.syncs.causes import OF_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay

@@ -8,7 +8,8 @@ import pytest
 from recordings import ROOT
 from trace_builder import COMPUTE, MAIN, TraceBuilder
 
-from pinprof.analyses.syncs import CAUSES, measure_syncs
+from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.sites import measure_syncs
 
 TO_HOST, FROM_HOST = "DtoH (Device -> Pageable)", "HtoD (Pageable -> Device)"
 PINNED_TO_HOST, PINNED_FROM_HOST = "DtoH (Device -> Pinned)", "HtoD (Pinned -> Device)"

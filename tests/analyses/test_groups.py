@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 from trace_builder import AUTOGRAD, MAIN, SIDE, TraceBuilder
 
-from pinprof.analyses.syncs import measure_syncs
+from pinprof.analyses.syncs.sites import measure_syncs
 
 TO_HOST = "DtoH (Device -> Pinned)"
 

@@ -5,7 +5,7 @@ from collections import Counter
 from detector import FOLDER, LOSS, NMS, STEPS, WAITS, Wait, detector, in_detector
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import Site, measure_syncs
+from pinprof.analyses.syncs.sites import Site, measure_syncs
 from pinprof.trace.lines import Place
 
 

@@ -10,9 +10,9 @@ import pytest
 from quick import slow_but
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import measure_stalls
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
+from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY, Contexts, DebugModeWaits, SourceLine, WatchedWait
 from pinprof.trace.run_log import EVALUATION, RECORDED, RUN_KEY, WATCH, IrregularWork, RunLog
 

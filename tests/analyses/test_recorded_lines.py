@@ -6,8 +6,9 @@ import pytest
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 from trace_parts import Part, call, function, on_thread, op, scene_of
 
-from pinprof.analyses.syncs import measure_stalls, measure_syncs
 from pinprof.analyses.syncs.lines.recorded import learn_lines, lines_of_stalls
+from pinprof.analyses.syncs.sites import measure_syncs
+from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.trace import read_trace
 from pinprof.trace.lines import RecordedLines, SourceLine
 from pinprof.trace.tables import Trace

@@ -14,7 +14,7 @@ from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import trace_of
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.view import serving_section
-from pinprof.rules import Findings
+from pinprof.rules.rule import Findings
 from pinprof.trace import Trace
 
 PREFILL, DECODE = "execute_context_2(512)_generation_0(0)", "execute_context_0(0)_generation_32(32)"

@@ -1,7 +1,7 @@
 """Waits of two traces, matched: each site is `(cause, function, line)`."""
 
-from pinprof.analyses.syncs import Match, Site, match_sites
-from pinprof.analyses.syncs.sites import WaitCost
+from pinprof.analyses.syncs.site_matches import Match, match_sites
+from pinprof.analyses.syncs.sites import Site, WaitCost
 
 NOTHING = WaitCost(0, 0, 0, 0, 0, 0, 0)
 

@@ -2,7 +2,7 @@ import pytest
 from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder
 from trace_parts import Part, built, call, event, kernel, step
 
-from pinprof.analyses.syncs import Site, Syncs, measure_syncs
+from pinprof.analyses.syncs.sites import Site, Syncs, measure_syncs
 from pinprof.details import details_of
 
 ITEM_COPY = "DtoH (Device -> Pinned)"

@@ -3,7 +3,7 @@
 import pytest
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
-from pinprof.analyses.syncs import Site, measure_syncs
+from pinprof.analyses.syncs.sites import Site, measure_syncs
 
 CUDA = "torch/cuda/__init__.py(1083): synchronize"
 BUILTIN = "<built-in function _cuda_synchronize>"

@@ -11,7 +11,8 @@ import pytest
 import torch
 from catalogue import Case, cases
 
-from pinprof.analyses.syncs import CAUSES, measure_syncs
+from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.sites import measure_syncs
 from pinprof.trace import read_trace
 from pinprof.trace.tables import NONE
 

@@ -16,7 +16,8 @@ from pinprof.analyses.host_samples import measure_host
 from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last_compiled, recompilations
 from pinprof.capture.steps.sources import Observer, StepEvent, reporting_modules
 from pinprof.measurement.measure import measure
-from pinprof.rules import Findings, find
+from pinprof.rules.rule import Findings
+from pinprof.rules.search import find
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import RUN_KEY, CompilerNote, RunLog
 

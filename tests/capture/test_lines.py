@@ -12,7 +12,7 @@ import torch
 from fake_profiler import FakeProfiler
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import Site, measure_syncs
+from pinprof.analyses.syncs.sites import Site, measure_syncs
 from pinprof.analysis import analyse
 from pinprof.capture.window.lines import LineRecorder, line_window
 from pinprof.capture.window.recording import profile

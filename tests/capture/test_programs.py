@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pinprof.analyses.syncs import Site, measure_syncs
+from pinprof.analyses.syncs.sites import Site, measure_syncs
 from pinprof.trace import read_trace
 
 TESTS = Path(__file__).parents[1]

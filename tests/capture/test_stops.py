@@ -14,7 +14,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.capture.observe.stops import Stops
 from pinprof.measurement.measure import measure
-from pinprof.rules import Finding, find
+from pinprof.rules.rule import Finding
+from pinprof.rules.search import find
 from pinprof.trace import read_trace
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import RUN_KEY, Collections, HostStops, RunLog, run_of_metadata

@@ -11,7 +11,7 @@ import pytest
 import torch
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import measure_syncs
+from pinprof.analyses.syncs.sites import measure_syncs
 from pinprof.capture.options import Progress
 from pinprof.capture.window import lines
 from pinprof.capture.window.lines import Watcher, watch_window

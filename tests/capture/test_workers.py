@@ -18,7 +18,8 @@ from pinprof.capture.observe.sampler import HostSampler
 from pinprof.capture.observe.workers import FETCH, WorkerSamples
 from pinprof.measurement.measure import measure
 from pinprof.program.hooks import faults
-from pinprof.rules import Finding, find
+from pinprof.rules.rule import Finding
+from pinprof.rules.search import find
 from pinprof.trace.run_log import RUN_KEY, RunLog
 from pinprof.trace.sampled_stacks import WORKER_KEY, HostFrame, HostProfile, HostStack
 

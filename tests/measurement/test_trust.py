@@ -29,7 +29,7 @@ from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, Known, wi
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.rules import RULES, unsearched
+from pinprof.rules.search import RULES, unsearched
 from pinprof.trace import read_trace
 from pinprof.trace.info import Cut
 from pinprof.trace.tables import MEMCPY, NONE

@@ -12,7 +12,7 @@ from pinprof.prediction import Scenario, predict
 from pinprof.prediction.edits import Edits
 from pinprof.replay import Replay
 from pinprof.replay.bound import feed_of
-from pinprof.rules import Finding
+from pinprof.rules.rule import Finding
 from pinprof.rules.savings import saving_of
 from pinprof.trace.info import Made, MadeLoader
 from pinprof.trace.run_log import RunLog

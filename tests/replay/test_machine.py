@@ -11,7 +11,7 @@ from recordings import OF_A_GPU, each_recording, trace_of
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
-from pinprof.analyses.syncs import measure_stalls
+from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.replay.building import LOADING, build_program
 from pinprof.replay.machine import Engine, Job, ProfilerCost, ReplayRun, pace
 from pinprof.replay.program import ISSUE, STAGED, Program

@@ -9,7 +9,7 @@ from recordings import TRACES
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
-from pinprof.analyses.syncs import measure_stalls
+from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.errors import TraceError
 from pinprof.measurement.measure import measure
 from pinprof.prediction import Scenario, predict

@@ -13,7 +13,7 @@ from recordings import RECORDINGS, analysis_of, each_recording, full_text_of, js
 from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST
 from pinprof.report.words import cut
-from pinprof.rules import rule_of
+from pinprof.rules.search import rule_of
 
 WITHIN = 1.001
 WORTH = 0.1

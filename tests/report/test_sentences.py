@@ -15,7 +15,7 @@ from pinprof.report.comparison import text as compare_text
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import verdict_sentence
-from pinprof.verdict import UNKNOWN_CAUSE
+from pinprof.verdict.verdict import UNKNOWN_CAUSE
 
 Build = Callable[[TraceBuilder], None]
 

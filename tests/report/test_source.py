@@ -9,8 +9,8 @@ from page_reader import Page
 
 from pinprof.errors import PinprofError
 from pinprof.report.source import EDITORS, Code, Quoting, _marked, editor_of
-from pinprof.rules import RULES
 from pinprof.rules.rule import Change, Rule
+from pinprof.rules.search import RULES
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
 

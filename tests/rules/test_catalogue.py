@@ -13,9 +13,10 @@ from recordings import ROOT, TRACES
 
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.explain import to_page
-from pinprof.rules import RULES, Rule, catalogue, rule_of
-from pinprof.rules.search import GUARDING
-from pinprof.verdict import LIMITS
+from pinprof.rules import catalogue
+from pinprof.rules.rule import Rule
+from pinprof.rules.search import GUARDING, RULES, rule_of
+from pinprof.verdict.step_limits import LIMITS
 
 MADE_UP = """
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ def _steps(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN799",
     title="a rule that is made up",
-    rests_on=("per_step",),
+    figures=("per_step",),
     answers=("gpu",),
     what_if="--gpu-speed 2",
     numbers="equal",

@@ -19,7 +19,8 @@ import torch
 from recordings import ROOT
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.rules import RULES, Rule
+from pinprof.rules.rule import Rule
+from pinprof.rules.search import RULES
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of forks, of more workers than cores, of modes that are prototypes
 
@@ -479,7 +480,7 @@ def staging_of_other_sizes(texts: Texts, _device: str, _folder: Path) -> None:
 
 RANK = """
 import sys, torch, torch.distributed as dist
-from pinprof.rules import RULES
+from pinprof.rules.search import RULES
 backend, device, store, rank, size = sys.argv[1:]
 dist.init_process_group(backend, init_method=f"file://{store}", rank=int(rank), world_size=int(size))
 rule = next(rule for rule in RULES if rule.id == "PIN212")

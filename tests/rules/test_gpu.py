@@ -13,7 +13,8 @@ from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.rules import RULES, Finding, find
+from pinprof.rules.rule import Finding
+from pinprof.rules.search import RULES, find
 from pinprof.trace import Trace
 from pinprof.units import duration
 

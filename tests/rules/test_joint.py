@@ -8,7 +8,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.report.words import joint_worth, which_together
-from pinprof.rules import Findings, Joint, Saving, find
+from pinprof.rules.rule import Findings, Joint, Saving
+from pinprof.rules.search import find
 
 COSTS_MORE_TOGETHER = TRACES / "experiments" / "e2.non_blocking-one-synchronize.json.gz"
 """A thousand small copies, which take longer calls if they become pinned."""

@@ -16,7 +16,8 @@ from pinprof.analyses.host_samples import CalledLine, CodeKind, HostSums, Librar
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.actions import to_do
 from pinprof.report.trace.json import traces_to_json
-from pinprof.rules import RULES, Findings, find
+from pinprof.rules.rule import Findings
+from pinprof.rules.search import RULES, find
 from pinprof.trace import Trace
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.run_log import CompilerNote, RunLog

@@ -7,7 +7,8 @@ import pytest
 from quick import slow_but
 from recordings import TRACES, analysis_of
 
-from pinprof.rules import RULES, Finding
+from pinprof.rules.rule import Finding
+from pinprof.rules.search import RULES
 
 FOLDER = TRACES / "rules"
 NEW = {"PIN605", "PIN606", "PIN607"} | {rule.id for rule in RULES if rule.family == "gpu"}

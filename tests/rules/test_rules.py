@@ -11,15 +11,15 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 from trace_parts import Scene, all_of, call, copy, event, function, kernel, on_thread, op, overhead, scene_of
 
 from pinprof.analyses.copies import REASONS
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.bench.advice import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
-from pinprof.rules import RULES, Finding, Findings, find
-from pinprof.rules.search import RULE_OF_CAUSE, RULE_OF_EXPOSURE
+from pinprof.rules.rule import Finding, Findings
+from pinprof.rules.search import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import DIRECTIONS, Trace
 

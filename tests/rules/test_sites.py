@@ -11,8 +11,9 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.report.trace.text import MAX_SITES, trace_to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
-from pinprof.rules import RULES, Finding, Saving, savings
-from pinprof.rules.rule import FAMILIES
+from pinprof.rules import savings
+from pinprof.rules.rule import FAMILIES, Finding, Saving
+from pinprof.rules.search import RULES
 
 Scene = Callable[[TraceBuilder, float], None]
 

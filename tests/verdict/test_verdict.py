@@ -13,10 +13,10 @@ from pinprof.measurement.profile import OUTSIDE
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import advice
-from pinprof.rules import Findings
+from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace
-from pinprof.verdict import CAUSES, LIMITS, LimitCost, LimitName, Verdict
-from pinprof.verdict.verdict import _cause
+from pinprof.verdict.step_limits import CAUSES, LIMITS, LimitCost, LimitName
+from pinprof.verdict.verdict import Verdict, _cause
 
 US = 1000.0
 

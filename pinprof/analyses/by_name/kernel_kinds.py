@@ -35,55 +35,46 @@ COLLECTIVES = KernelKind("collectives")
 OF_OPTIMIZER = KernelKind("optimizer")
 ATTENTION = KernelKind(
     "attention",
-    re.compile(r"flash|fmha|attention|_attn_|mha_", re.IGNORECASE),
-    re.compile(r"_attention|FlashAttn", re.IGNORECASE),
+    re.compile(r"(?i)flash|fmha|attention|_attn_|mha_"),
+    re.compile(r"(?i)_attention|FlashAttn"),
     all_of_op=True,
     multiplies=True,
 )
 CONVOLUTIONS = KernelKind(
     "convolutions",
-    re.compile(r"fprop|dgrad|wgrad|conv(?!ert)|scudnn|implicit_gemm|winograd", re.IGNORECASE),
+    re.compile(r"(?i)fprop|dgrad|wgrad|conv(?!ert)|scudnn|implicit_gemm|winograd"),
     re.compile(r"aten::(_?conv|cudnn_conv|mkldnn_conv|miopen_conv)|ConvolutionBackward|ConvNd"),
     all_of_op=True,
     multiplies=True,
 )
 PRODUCTS = KernelKind(
     "matrix products",
-    re.compile(r"(?<!fb)gemm|gemv|cutlass|cublas|xmma|nvjet|matmul|splitK|dot_kernel|Cijk_|triton_tem", re.IGNORECASE),
+    re.compile(r"(?i)(?<!fb)gemm|gemv|cutlass|cublas|xmma|nvjet|matmul|splitK|dot_kernel|Cijk_|triton_tem"),
     re.compile(r"aten::(mm|addmm|bmm|baddbmm|matmul|linear|einsum|_scaled_mm|mv|addmv|dot)$"),
     multiplies=True,
 )
 NORMALIZATION = KernelKind(
     "normalization",
-    re.compile(r"(batch|layer|group|instance|rms)_?norm|bn_(fw|bw)|GammaBeta|RowwiseMoments|Welford", re.IGNORECASE),
-    re.compile(r"(batch|layer|group|instance|rms)_?norm", re.IGNORECASE),
+    re.compile(r"(?i)(batch|layer|group|instance|rms)_?norm|bn_(fw|bw)|GammaBeta|RowwiseMoments|Welford"),
+    re.compile(r"(?i)(batch|layer|group|instance|rms)_?norm"),
     all_of_op=True,
 )
 COPIES = KernelKind(
     "copies",
-    re.compile(
-        r"direct_copy|CatArray|nchwToNhwc|nhwcToNchw|transpose|copy_device_to_device|float16_copy", re.IGNORECASE
-    ),
+    re.compile(r"(?i)direct_copy|CatArray|nchwToNhwc|nhwcToNchw|transpose|copy_device_to_device|float16_copy"),
     re.compile(r"aten::(copy_|to|_to_copy|contiguous|clone|cat|stack)$"),
 )
 INDEXING = KernelKind(
     "indexing",
-    re.compile(
-        r"index|gather|scatter|embedding|_embs_|sort|topk|DeviceSelect|compact|take|masked_select|nonzero",
-        re.IGNORECASE,
-    ),
+    re.compile(r"(?i)index|gather|scatter|embedding|_embs_|sort|topk|DeviceSelect|compact|take|masked_select|nonzero"),
 )
 REDUCTIONS = KernelKind(
     "reductions",
-    re.compile(
-        r"reduce|softmax|nll_loss|cross_entropy|triton_(red|per)_|argm(ax|in)|cumsum|scan|pool|norm", re.IGNORECASE
-    ),
+    re.compile(r"(?i)reduce|softmax|nll_loss|cross_entropy|triton_(red|per)_|argm(ax|in)|cumsum|scan|pool|norm"),
 )
 ELEMENTWISE = KernelKind(
     "elementwise",
-    re.compile(
-        r"elem(ent)?wise|triton_poi_|fill|Functor|dropout|activation|pointwise|distribution|arange", re.IGNORECASE
-    ),
+    re.compile(r"(?i)elem(ent)?wise|triton_poi_|fill|Functor|dropout|activation|pointwise|distribution|arange"),
 )
 OTHER = KernelKind("other")
 
@@ -96,7 +87,7 @@ TENSOR_CORES = re.compile(
     r"_(f16|bf16|tf32)(f16|bf16|tf32|f32)*_|(ampere|turing|volta|sm\d+)_(h|fp16_s|bf16_s|fp16|bf16)"
 )
 """Names of products on tensor cores: by their instruction, by their types, or since Hopper by cuBLAS's `nvjet`."""
-NO_TENSOR_CORES = re.compile(r"sgemm|simt|_f32f32_f32f32_f32_|scudnn|dgemm|gemv", re.IGNORECASE)
+NO_TENSOR_CORES = re.compile(r"(?i)sgemm|simt|_f32f32_f32f32_f32_|scudnn|dgemm|gemv")
 """Names of products that are not on tensor cores."""
 
 
@@ -141,7 +132,7 @@ def _finds(pattern: re.Pattern[str]) -> Callable[[str], object]:
 def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:
     """Return the time of these kernels by kind, the costliest kind first; `kind` is what `kind_of_kernels` returns."""
     time = trace.gpu.duration_ns[rows]
-    on_tensor_cores = trace.gpu.named(_is_on_tensor_cores)[rows]
+    on_tensor_cores = (trace.gpu.named(TENSOR_CORES.search) & ~trace.gpu.named(NO_TENSOR_CORES.search))[rows]
     times = [
         KindTime(
             KERNEL_KINDS[number].name,
@@ -152,7 +143,3 @@ def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, 
         for number in np.unique(kind).tolist()
     ]
     return tuple(sorted(times, key=lambda of_kind: -of_kind.time_ns))
-
-
-def _is_on_tensor_cores(name: str) -> bool:
-    return TENSOR_CORES.search(name) is not None and NO_TENSOR_CORES.search(name) is None

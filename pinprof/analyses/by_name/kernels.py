@@ -117,7 +117,6 @@ def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -
 
 
 def _lanes(trace: Trace, names: NamedRows, rows: Int64s) -> list[tuple[GpuStream, ...]]:
-    """Return the streams of each name."""
     gpu = trace.gpu
     first = [on_stream[0] for on_stream in gpu.of_stream]
     lanes = [GpuStream(*key) for key in zip(gpu.device[first].tolist(), gpu.stream[first].tolist(), strict=True)]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.by_name.names import LONGEST_NAME, NamedRows, Origin, Origins, by_name
+from pinprof.analyses.by_name.names import LONGEST_NAME, Origin, Origins, by_name
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import enclosing, follow, step_at
 from pinprof.trace.sources import Sources
@@ -62,9 +62,24 @@ def measure_ops(
     origins = Origins(trace, function_around(trace, rows), sources).of(names, own) if len(rows) else []
     stalled = _stalled(trace, *stalls)[rows] if stalls else None
     count, time = (column[rows] for column in _own_kernels(trace)) if kernels else (None, None)
-    sums = [None if column is None else names.sums(column).tolist() for column in (stalled, count, time)]
+    stall_ns, kernel_count, kernel_ns = (
+        [None] * len(names.codes) if column is None else names.sums(column).tolist()
+        for column in (stalled, count, time)
+    )
+    kept = (
+        OpTime(
+            shortened(trace.ops.names[names.codes[number]], LONGEST_NAME),
+            int(names.count[number]),
+            int(names.time_ns[number]),
+            stall_ns[number],
+            kernel_count[number],
+            kernel_ns[number],
+            origins[number],
+        )
+        for number in names.kept
+    )
     return OpSums(
-        tuple(_op_time(trace, names, number, sums, origins[number]) for number in names.kept),
+        tuple(kept),
         len(names.codes),
         names.left_ns,
         int(own.sum()),
@@ -72,14 +87,7 @@ def measure_ops(
     )
 
 
-def _op_time(trace: Trace, names: NamedRows, number: int, sums: list[list[int] | None], origin: Origin) -> OpTime:
-    stall_ns, kernels, kernel_ns = (None if column is None else column[number] for column in sums)
-    name = shortened(trace.ops.names[names.codes[number]], LONGEST_NAME)
-    return OpTime(name, int(names.count[number]), int(names.time_ns[number]), stall_ns, kernels, kernel_ns, origin)
-
-
 def _inside(trace: Trace) -> Bools:
-    """Return whether each op began in a complete step."""
     steps, ops = trace.steps, trace.ops
     return steps.holds(step_at(steps, ops.start_ns)) if steps.on_host else np.zeros(len(ops), bool)
 

@@ -46,13 +46,9 @@ def awaited_work(trace: Trace, call: Int64s, kind: Int64s, copy: Int32s) -> tupl
     """
     device, stream = _targets(trace, call, copy)
     start, end = trace.calls.start_ns[call], trace.calls.end_ns[call]
-    return device, stream, _prior_end(trace, kind, device, stream, start, end, _issued(trace, call, copy))
-
-
-def _issued(trace: Trace, rows: Int64s, copy: Int32s) -> Int64s:
-    """Return the time before which the awaited work was launched: the launch of the call's own copy, or its start."""
-    start = trace.calls.start_ns[rows]
-    return np.where(copy == NONE, start, trace.launched_ns[copy]) if len(trace.gpu) else start
+    # the awaited work was launched before the call's own copy, or before the call
+    issued = np.where(copy == NONE, start, trace.launched_ns[copy]) if len(trace.gpu) else start
+    return device, stream, _prior_end(trace, kind, device, stream, start, end, issued)
 
 
 def _targets(trace: Trace, rows: Int64s, copy: Int32s) -> tuple[Int32s, Int64s]:
@@ -282,38 +278,24 @@ def _held_up(trace: Trace) -> Int8s:
 
 
 def _by_overhead(trace: Trace, holds: Int8s) -> None:
-    overheads = trace.overheads
+    calls, overheads = trace.calls, trace.overheads
     kind = np.array([KIND_OF_OVERHEAD.get(name, PROFILER) for name in overheads.names], np.int8)[overheads.name]
-    around = _calls_around(trace, overheads.start_ns, overheads.end_ns)
+    # the call around each overhead, the latest of several; all threads count: CUPTI does not record the thread
+    begun = np.searchsorted(calls.start_ns, overheads.start_ns, side="right")
+    around = last_below(-calls.end_ns, begun, 1 - overheads.end_ns)
     for row in np.argsort(overheads.duration_ns, kind="stable")[::-1].tolist():  # of several the longest is the reason
         if around[row] != NONE and holds[around[row]] == NONE:
             holds[around[row]] = kind[row]
 
 
-def _calls_around(trace: Trace, start: Int64s, end: Int64s) -> Int64s:
-    """Return the call around each range, the latest of several. All threads count: CUPTI does not record the thread."""
-    calls = trace.calls
-    return last_below(-calls.end_ns, np.searchsorted(calls.start_ns, start, side="right"), 1 - end)
-
-
 def _behind_full_queue(trace: Trace) -> Int64s:
     """Return the long launches that came when the queue was full."""
-    calls = trace.calls
-    launched = trace.links.launch != NONE
-    launch, last = _launches(trace)
-    last_ends = np.sort(last)
-    pending = np.arange(len(launch)) - np.searchsorted(last_ends, calls.start_ns[launch])
-    long = calls.duration_ns[launch] > LONG_LAUNCH_NS
-    return launch[long & (pending >= NEARLY_FULL)] if launched.any() else launch[:0]
-
-
-def _launches(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Return the calls that launched work, in order, and when the last work of each ended."""
-    rows = np.flatnonzero(trace.links.launch != NONE)
-    last = np.full(len(trace.calls), np.iinfo(np.int64).min)
-    np.maximum.at(last, trace.links.launch[rows], trace.gpu.end_ns[rows])
+    calls, rows = trace.calls, np.flatnonzero(trace.links.launch != NONE)
+    ends = np.full(len(calls), NOTHING)
+    np.maximum.at(ends, trace.links.launch[rows], trace.gpu.end_ns[rows])
     launch = distinct(trace.links.launch[rows]).astype(np.int64)
-    return launch, last[launch]
+    pending = np.arange(len(launch)) - np.searchsorted(np.sort(ends[launch]), calls.start_ns[launch])
+    return launch[(calls.duration_ns[launch] > LONG_LAUNCH_NS) & (pending >= NEARLY_FULL)]
 
 
 def _waiting_launches(trace: Trace) -> Int64s:

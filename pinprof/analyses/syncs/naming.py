@@ -41,8 +41,8 @@ COMPILED = "Torch-Compiled Region"
 """How the name of the op around compiled code begins. A synchronize within it is torch's own, such as the one before a
 CUDA graph is captured (torch/_inductor/cudagraph_trees.py); a read of a value there comes from the user's code."""
 
-OF_AUTOGRAD = ("autograd::", "torch::autograd::")
-"""How nodes of the autograd engine are named: hooks of the user's own run within them."""
+OF_TORCH = ("aten::", "autograd::", "torch::autograd::")
+"""How torch's own ops are named, and nodes of the autograd engine: hooks of the user's own run within them."""
 
 OF_METHOD = {method: cause for cause, row in WAITS.items() for method in row.methods}
 OF_FUNCTION = tuple((part, cause) for cause, row in WAITS.items() for part in row.functions)
@@ -74,13 +74,15 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
     by_function = _by_function(trace, stalls.call)
     cause = np.where((by_function != NONE) & of_values, by_function, cause)
     waits = np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & (stalls.copy == NONE)
-    cause[waits & _in_collective(trace, stalls.call)] = CODE["collective"]
+    cause[waits & _within_ops(trace, trace.ops.named(is_collective), stalls.call)] = CODE["collective"]
     for row, line in enumerate(lines):
         if line and _is_read_of_optimizer(line):
             cause[row] = CODE["optimizer_state"]
         elif line and line.cause in CODE:
             cause[row] = CODE[line.cause]
-    cause[of_values & _in_nan_check(trace, stalls.call)] = CODE["nan_check"]
+    checks = np.zeros(len(trace.ops), bool)
+    checks[nan_checks(trace)] = True
+    cause[of_values & _within_ops(trace, checks, stalls.call)] = CODE["nan_check"]
     cause[stalls.profiler] = CODE["profiler"]
     return cause.astype(np.int32)
 
@@ -93,17 +95,14 @@ def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
     cause = of_kind[stalls.kind]
     direction = follow(trace.gpu.direction.astype(np.int32), stalls.copy)
     of_copies = (stalls.copy != NONE) & np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
-    blocking = (stalls.kind != ASYNC_COPY) | _is_awaited(stalls)
+    # a synchronize that waits for the same copy makes it a blocking one
+    is_awaited = (stalls.copy != NONE) & np.isin(stalls.copy, stalls.copy[stalls.kind == STREAM])
+    blocking = (stalls.kind != ASYNC_COPY) | is_awaited
     for name, row in WAITS.items():
         if row.copy:
             cause[of_copies & (direction == DIRECTIONS.index(row.copy)) & blocking] = CODE[name]
     cause[of_copies & ~blocking] = CODE["pageable_copy"]
     return cause
-
-
-def _is_awaited(stalls: Stalls) -> np.ndarray:
-    """Return per stall whether a synchronize waits for the same copy: then it was a blocking copy."""
-    return (stalls.copy != NONE) & np.isin(stalls.copy, stalls.copy[stalls.kind == STREAM])
 
 
 def in_library(trace: Trace, call: Int64s) -> Bools:
@@ -131,7 +130,8 @@ def _facts_of_ops(trace: Trace, call: Int64s) -> _OpFacts:
     ops, code = trace.ops, _per_name(trace.ops, name_code)
     index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
     of_torch = ops.named(lambda name: name.startswith("aten::"))
-    of_library, compiled = ops.named(_is_of_a_library), ops.named(lambda name: name.startswith(COMPILED))
+    of_library = ops.named(lambda name: "::" in name and not name.startswith(OF_TORCH))
+    compiled = ops.named(lambda name: name.startswith(COMPILED))
     cause = np.full(len(call), NONE, np.int32)
     within_op, within_library, within_compiled = (np.zeros(len(call), bool) for _ in range(3))
     for op in _ops_around(trace, call):
@@ -163,11 +163,6 @@ def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
         op = follow(trace.links.op_parent, op)
 
 
-def _is_of_a_library(op: str) -> bool:
-    """Return whether an op is neither one of torch's own nor a node of the autograd engine."""
-    return "::" in op and not op.startswith(("aten::", *OF_AUTOGRAD))
-
-
 def _is_read_of_optimizer(line: SourceLine) -> bool:
     """Return whether an optimizer reads a number of its state in the innermost frame."""
     innermost = line.stack[0] if line.stack else ""
@@ -195,19 +190,12 @@ def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:
     same = ops.thread[top[1:]] == ops.thread[top[:-1]]
     chain = before[top[:-2]] & copying[top[1:-1]] & after[top[2:]] & same[:-1] & same[1:]
     chained[top[1:-1][chain]] = True
-    return within(chained, trace.links.op[call], trace.links.op_parent)
+    return _within_ops(trace, chained, call)
 
 
-def _in_nan_check(trace: Trace, call: Int64s) -> Bools:
-    """Return whether a call is made within an op by which anomaly detection looks for NaN."""
-    checks = np.zeros(len(trace.ops), bool)
-    checks[nan_checks(trace)] = True
-    return within(checks, trace.links.op[call], trace.links.op_parent)
-
-
-def _in_collective(trace: Trace, call: Int64s) -> Bools:
-    """Return whether an op around a call is a collective of torch.distributed."""
-    return within(trace.ops.named(is_collective), trace.links.op[call], trace.links.op_parent)
+def _within_ops(trace: Trace, flagged: Bools, call: Int64s) -> Bools:
+    """Return whether one of the flagged ops is around a call."""
+    return within(flagged, trace.links.op[call], trace.links.op_parent)
 
 
 def _per_name(events: HostEvents, code_of: Callable[[str], int]) -> Int32s:

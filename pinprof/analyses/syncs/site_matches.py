@@ -33,7 +33,7 @@ class Match:
 
 
 def _without_counterpart(sites: tuple[SiteCount, ...], others: tuple[SiteCount, ...]) -> Iterator[Site]:
-    unmatched = _total(others)
+    unmatched = sum(count for _, count in others)
     for site, count in sites:
         matched = min(unmatched, count)
         unmatched -= matched
@@ -43,10 +43,6 @@ def _without_counterpart(sites: tuple[SiteCount, ...], others: tuple[SiteCount, 
 
 def _have_places(sites: tuple[SiteCount, ...]) -> bool:
     return any(site.function is not None for site, _ in sites)
-
-
-def _total(sites: tuple[SiteCount, ...]) -> float:
-    return sum(count for _, count in sites)
 
 
 def match_sites(before: Sequence[SiteCount], after: Sequence[SiteCount]) -> tuple[Match, ...]:

@@ -1,6 +1,5 @@
 """Stalls by site: those of one cause that one line of the user makes, through one function of a library if any."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
@@ -15,7 +14,6 @@ from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_c
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.intervals import distinct
 from pinprof.trace.callers import (
-    CallPath,
     call_path,
     call_places,
     calling_function,
@@ -197,18 +195,9 @@ class Syncs:
         """The waits of the host for the GPU, as rows of `stalls`."""
         return self.at(number for number, site in enumerate(self.sites) if site.is_wait)
 
-    @cached_property
-    def in_group(self) -> Counter[int | None]:
-        """How many sites each group has."""
-        return Counter(site.group for site in self.sites)
-
     def number(self, site: Site) -> int:
         """Return which of `sites` a site is."""
-        return self._number_of_site[site]
-
-    @cached_property
-    def _number_of_site(self) -> dict[Site, int]:
-        return {site: number for number, site in reversed(list(enumerate(self.sites)))}
+        return self.sites.index(site)
 
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
@@ -272,16 +261,12 @@ def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Arou
 
 def _libraries(trace: Trace, lines: list[SourceLine | None], functions: Int32s) -> list[Place | None]:
     """Return per stall the place in a library: by the stack of its line, otherwise by its Python function."""
-    of_line, of_function = cache(_path_of), cache(library_place)
+    of_function = cache(library_place)
+    of_line = cache(lambda line: call_path(line.stack, line.place, certain=line.line is not None).library)
     names = [trace.functions.name_of(row) if row != NONE else "" for row in functions.tolist()]
     return [
-        of_line(line).library if line and line.stack else of_function(name)
-        for line, name in zip(lines, names, strict=True)
+        of_line(line) if line and line.stack else of_function(name) for line, name in zip(lines, names, strict=True)
     ]
-
-
-def _path_of(line: SourceLine) -> CallPath:
-    return call_path(line.stack, line.place, certain=line.line is not None)
 
 
 def _keys(trace: Trace, stalls: Stalls, cause: Int32s, around: _Around) -> np.ndarray:
@@ -315,11 +300,14 @@ def _numbered(places: list[Place | None]) -> Int32s:
 def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np.ndarray, around: _Around) -> Site:
     longest = int(members[stalls.stall_ns[members].argmax()])
     call, op, line = int(stalls.call[longest]), int(around.op[longest]), around.line[longest]
-    at = line.place if line else _function_place(trace, int(around.function[longest]))
+    function = int(around.function[longest])
+    named = frame(trace.functions.name_of(function)) if function != NONE and not line else None
+    at = line.place if line else Place(named.file, None, named.function) if named else Place()
     recorded = line.stack if line else ()
     stack = recorded or stack_of(trace, int(around.innermost[longest]))
     has_library = cause not in HELD_UP and not stalls.profiler[longest]
     library = around.library[longest] if has_library else None
+    idle = members[stalls.idle_ns[members] > 0]
     return Site(
         cause=cause,
         op=trace.ops.name_of(op) if op != NONE else None,
@@ -328,7 +316,7 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
         line=at.line,
         function=at.function,
         stack=stack,
-        devices=_devices(stalls, members),
+        devices=tuple(np.unique(stalls.device[idle if len(idle) else members]).tolist()),
         thread=trace.threads[trace.calls.thread[call]].role,
         verdict=verdict_on(trace, stalls, members, cause, stack, around.limited),
         library=library,
@@ -336,16 +324,6 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
         total=_cost(stalls, members),
         in_steps=_cost(stalls, members[in_step[members]]),
     )
-
-
-def _function_place(trace: Trace, function: int) -> Place:
-    place = frame(trace.functions.name_of(function)) if function != NONE else None
-    return Place(place.file, None, place.function) if place else Place()
-
-
-def _devices(stalls: Stalls, members: Int64s) -> tuple[int, ...]:
-    idle = stalls.idle_ns[members] > 0
-    return tuple(np.unique(stalls.device[members[idle] if idle.any() else members]).tolist())
 
 
 def _cost(stalls: Stalls, members: Int64s) -> WaitCost:

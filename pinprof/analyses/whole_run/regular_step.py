@@ -178,7 +178,10 @@ def timed_regular_step(log: RunLog) -> RegularStep | None:
     if first is None or not len(after):
         return first
     second, both = _mean_of(steps.of(after)), _mean_of(steps.of(np.concatenate((before, after))))
-    return both if second is None or _agree(first, second) else first
+    if second is None or first.range_ns is None or second.range_ns is None:
+        return both
+    agree = first.range_ns[0] <= second.range_ns[1] and second.range_ns[0] <= first.range_ns[1]
+    return both if agree else first
 
 
 def _plain_windows(log: RunLog) -> tuple[Series, Series]:
@@ -223,9 +226,3 @@ def _extreme_parts(times: Series) -> tuple[float, float] | None:
             means.append(part_ns / (end - begin))
             begin = end
     return (min(means), max(means)) if len(means) >= FEWEST_PARTS else None
-
-
-def _agree(one: RegularStep, other: RegularStep) -> bool:
-    if one.range_ns is None or other.range_ns is None:
-        return True
-    return one.range_ns[0] <= other.range_ns[1] and other.range_ns[0] <= one.range_ns[1]

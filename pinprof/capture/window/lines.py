@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 
 from pinprof.analyses.pause_code import code_in_pauses
-from pinprof.analyses.syncs import measure_stalls
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
+from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.capture.options import Progress, RecordingOptions
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
 from pinprof.errors import CaptureError, TraceError

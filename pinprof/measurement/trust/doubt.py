@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pinprof.analyses.steps import IrregularStep, StepTimes
-from pinprof.analyses.syncs import Syncs
+from pinprof.analyses.syncs.sites import Syncs
 from pinprof.replay import StepEstimate
 from pinprof.trace.tables import Trace
 

@@ -49,15 +49,13 @@ def launches_of(trace: Trace) -> LaunchCalls:
     linked = trace.launches_work
     last = calls.start_ns[linked].max(initial=np.iinfo(np.int64).min)
     expected = (trace.steps.holds(links.call_step) | (calls.start_ns <= last)) & ~_captured(calls)
-    kernel, copy, graph = (_calls_matching(calls, pattern) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH))
+    kernel, copy, graph = (calls.named(pattern.fullmatch) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH))
     return LaunchCalls(kernel, copy, graph, linked, expected)
 
 
 def launching(calls: Calls) -> Bools:
     """Return for each call whether it launches kernels, copies or graphs."""
-    return np.logical_or.reduce(
-        [_calls_matching(calls, pattern) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH)]
-    )
+    return np.any([calls.named(pattern.fullmatch) for pattern in (KERNEL_LAUNCH, COPY_CALL, GRAPH_LAUNCH)], axis=0)
 
 
 def may_await_host(calls: Calls) -> bool:
@@ -65,14 +63,10 @@ def may_await_host(calls: Calls) -> bool:
     return bool(calls.named(OF_HOST.search).any())
 
 
-def _calls_matching(calls: Calls, pattern: re.Pattern[str]) -> Bools:
-    return calls.named(lambda name: pattern.fullmatch(name) is not None)
-
-
 def _captured(calls: Calls) -> Bools:
     """Return for each call whether it was made while a stream was captured into a graph."""
-    begin = calls.start_ns[_calls_matching(calls, BEGIN_CAPTURE)]
-    ends = calls.end_ns[_calls_matching(calls, END_CAPTURE)]
+    begin = calls.start_ns[calls.named(BEGIN_CAPTURE.fullmatch)]
+    ends = calls.end_ns[calls.named(END_CAPTURE.fullmatch)]
     if len(begin) == 0:
         return np.zeros(len(calls), bool)
     following = np.searchsorted(ends, begin)

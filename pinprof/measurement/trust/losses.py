@@ -136,8 +136,9 @@ def lost_graph_work(facts: TrustFacts) -> Doubt | None:
 def unlinked_activities(facts: TrustFacts) -> Doubt | None:
     """Report GPU work whose launch is not recorded."""
     trace = facts.trace
-    unlinked, total = _unlinked(trace), len(trace.gpu)
-    if not unlinked:
+    # those queued before the recording began do not count
+    unlinked, total = int(((trace.links.launch == NONE) & ~trace.in_flight).sum()), len(trace.gpu)
+    if not unlinked or not len(trace.calls):
         return None
     return Doubt(
         f"no launch of {unlinked:,} of {total:,} GPU activities",
@@ -254,8 +255,3 @@ def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:
         if len(same) >= SAME_LAUNCHES and uses.max() > len(same) / 2:
             usual[same] = counts[uses.argmax()]
     return usual
-
-
-def _unlinked(trace: Trace) -> int:
-    """Return how many activities have lost their launch; those queued before the recording began do not count."""
-    return int(((trace.links.launch == NONE) & ~trace.in_flight).sum()) if len(trace.calls) else 0

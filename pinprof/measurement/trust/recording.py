@@ -56,15 +56,9 @@ def _way_to_gpu_work(trace: Trace) -> str:
         return AGAIN
     if others:
         return f"pinprof reads only the work of CUDA and ROCm, and this trace has other work ({', '.join(others)})"
-    if launching(trace.calls).any() and trace.info.by_pinprof:
-        return (
-            "work was launched, so there is a GPU: record again while nothing else uses CUPTI (counters, Nsight, DCGM)"
-        )
     if launching(trace.calls).any():
-        return (
-            "work was launched, so there is a GPU: record with ProfilerActivity.CUDA, while nothing else uses CUPTI "
-            "(counters, Nsight, DCGM)"
-        )
+        how = "record again" if trace.info.by_pinprof else "record with ProfilerActivity.CUDA,"
+        return f"work was launched, so there is a GPU: {how} while nothing else uses CUPTI (counters, Nsight, DCGM)"
     if trace.info.by_pinprof:
         return (
             "record steps in which the program copies to the GPU or computes there"

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.bandwidth import CASES

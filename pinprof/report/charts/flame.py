@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pinprof import hues
 from pinprof.analyses.host_samples import LOADER, CodeKind
-from pinprof.analyses.syncs import WAITS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Chart, Key, in_script, layout, legend
 from pinprof.report.html import Markup

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analyses.idle import IDLE
-from pinprof.analyses.syncs import WAITS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
 from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep

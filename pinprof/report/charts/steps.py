@@ -8,7 +8,7 @@ from pinprof import hues
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
 from pinprof.analyses.steps import measure_steps, timed, with_irregular
-from pinprof.analyses.syncs import WAITS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.chart import (

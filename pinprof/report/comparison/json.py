@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Annotated, TypeAlias
 
-from pinprof import rules
 from pinprof.comparison import ComparedFigure, Comparison, StepVerdict, Value, changes
 from pinprof.comparison.figures import FigureOutcome
 from pinprof.document import Count, Document, Ms, Range, RangeMs, Share, Words, doc, encoded, filled, range_ms
@@ -22,6 +21,7 @@ from pinprof.documents.fields import (
 )
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.words import verdict
+from pinprof.rules.rule import Finding
 from pinprof.units import ms
 from pinprof.version import VERSION
 
@@ -255,7 +255,7 @@ def _finding_change(change: changes.FindingChange) -> FindingChangeJson:
     )
 
 
-def _found(finding: rules.Finding) -> Found:
+def _found(finding: Finding) -> Found:
     return filled(
         Found,
         finding.evidence,

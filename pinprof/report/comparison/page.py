@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs import WAITS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, SAME, ChangeStatus

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pinprof.analyses.syncs import WAITS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.comparison import Comparison, CopyChange, FindingChange, WaitChange
 from pinprof.comparison.changes import GONE, NEW, SAME
 from pinprof.report.comparison.words import (

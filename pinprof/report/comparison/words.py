@@ -8,7 +8,7 @@ from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
 from pinprof.comparison.figures import SMALL, FigureOutcome
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, gpu_names, place, saves_or_costs, step_known, whole_place, with_more_sites
-from pinprof.rules import Finding
+from pinprof.rules.rule import Finding
 from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
 BEFORE, AFTER = "before", "after"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from pinprof.analyses.idle import IDLE
-from pinprof.analyses.syncs import WAITS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
 from pinprof.report.charts.chart import chart_html

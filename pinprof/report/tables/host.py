@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.by_name.names import Origins
-from pinprof.analyses.syncs import WAITS, Stalls, WaitCost
+from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.sites import WaitCost
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
 from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, EventGroups, Field, Grid, Scopes, short_name, timed

@@ -20,7 +20,7 @@ from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
 from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
 from pinprof.report.timeline.steps import Window, all_steps_text, choose_window, step_names
 from pinprof.report.timeline.worst_instance import LINKED, worst_instance
-from pinprof.rules import Finding
+from pinprof.rules.rule import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import ROUNDS_UP, SIZES, TIMES, duration
 

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from pinprof import hues
-from pinprof.analyses.syncs import WAITS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.report.words import printable
 from pinprof.trace.frames import called_name
 from pinprof.trace.sampled_stacks import CodeOrigin

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyses.syncs import Stalls
+from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
 from pinprof.report.timeline.steps import step_names
 from pinprof.report.words import cut, place

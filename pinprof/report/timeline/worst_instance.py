@@ -12,7 +12,7 @@ from pinprof.details import Details
 from pinprof.report.html import Markup
 from pinprof.report.timeline.lane_context import awaited_rows
 from pinprof.report.timeline.steps import choose_window
-from pinprof.rules import Finding
+from pinprof.rules.rule import Finding
 from pinprof.rules.sums import in_complete_steps
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, Table

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from pinprof import urls
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import printable, worth
-from pinprof.rules import Finding, Findings
 from pinprof.rules.catalogue import pin102_blocking_copies, pin104_unpinned_batches, pin105_batches_without_pin_memory
+from pinprof.rules.rule import Finding, Findings
 
 MOST = 3
 """Findings of the short report, besides one that may give wrong numbers."""

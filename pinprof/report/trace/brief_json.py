@@ -19,7 +19,7 @@ from pinprof.report.trace.findings_json import finding_of, joint_of, verdict_of
 from pinprof.report.trace.host import input_remedy, named_lines, running_code, share_of
 from pinprof.report.trace.verdict import range_of_step, verdict_sentence
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
-from pinprof.rules import Finding, Findings
+from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
 

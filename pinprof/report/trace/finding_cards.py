@@ -21,7 +21,7 @@ from pinprof.report.words import (
     with_more_sites,
     worth,
 )
-from pinprof.rules import Finding
+from pinprof.rules.rule import Finding
 from pinprof.units import counted
 
 FIRST = 3

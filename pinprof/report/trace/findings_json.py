@@ -6,9 +6,9 @@ from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.verdict import advice, evidence, known_verdict, listed_costs
-from pinprof.rules import Finding, Findings, FoundSite, Joint
+from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
-from pinprof.verdict import LIMITS, LimitCost
+from pinprof.verdict.step_limits import LIMITS, LimitCost
 
 
 def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:

@@ -11,7 +11,7 @@ from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.analyses.host_samples import HostPlace, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.serving import ServingPhase
-from pinprof.analyses.syncs import Stalled
+from pinprof.analyses.syncs.sites import Stalled
 from pinprof.document import encoded, filled, maybe_ms
 from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
@@ -25,7 +25,7 @@ from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, r
 from pinprof.report.trace.host import MOST_PARTS, measured_step_ns
 from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.report.trace.work import step_share, without_profiler_ns
-from pinprof.rules import Findings
+from pinprof.rules.rule import Findings
 from pinprof.step_statistics import CONFIDENCE
 from pinprof.units import ms
 
@@ -130,7 +130,7 @@ def _per_step(profile: Profile) -> documents.PerStep | None:
     """Return the sums per step; None without complete steps, or if all are withheld."""
     if not profile.has_sums:
         return None
-    return documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if figure.is_in_record})
+    return documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if not figure.place})
 
 
 def _value(figure: TraceFigure, profile: Profile) -> float | None:

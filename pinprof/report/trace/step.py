@@ -14,7 +14,7 @@ from pinprof.analyses.idle import IDLE as CAUSES_OF_IDLE
 from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
-from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, idle_times, idle_times_of
+from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, gpu_of, idle_times
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
 from pinprof.report.view import Fact
@@ -238,7 +238,7 @@ def main_idle_cause(profile: Profile, mean: MeanStep, limit: str | None = None) 
     In an input-bound step the trace may show late launches instead: the workers' queues are full when the recording
     begins.
     """
-    times = idle_times_of(profile, mean)
+    times = idle_times(profile, gpu_of(profile, mean))
     if profile.withheld.causes or not any(times.values()):
         return ""
     cause = max(times, key=lambda cause: times[cause])

@@ -44,10 +44,10 @@ from pinprof.report.words import (
     then_worth,
     worth,
 )
-from pinprof.rules import Finding, Findings
+from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.sources import Sources
 from pinprof.units import counted, shortened
-from pinprof.verdict import IRREGULAR
+from pinprof.verdict.step_limits import IRREGULAR
 
 MAX_SITES = 5
 """Sites of a finding that are listed."""

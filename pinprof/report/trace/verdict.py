@@ -20,11 +20,12 @@ from pinprof.report.words import (
     worth,
     worth_without_replay,
 )
-from pinprof.rules import Finding, Findings, finding_of_verdict, unsearched
+from pinprof.rules.rule import Finding, Findings
+from pinprof.rules.search import finding_of_verdict, unsearched
 from pinprof.trace.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import Ranged, between, counted, duration, how_many, percent, ranged
-from pinprof.verdict import (
+from pinprof.verdict.step_limits import (
     AWAITED,
     BY_HOST,
     COMMUNICATION,
@@ -36,8 +37,8 @@ from pinprof.verdict import (
     LIMITS,
     LimitCost,
     LimitName,
-    Verdict,
 )
+from pinprof.verdict.verdict import Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""

@@ -26,7 +26,7 @@ from pinprof.report.trace.whole_run import course_sections, precision
 from pinprof.report.trace.work import kernel_sections, op_sections
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
-from pinprof.rules import Findings
+from pinprof.rules.rule import Findings
 from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
 
 PARTS = "parts"

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pinprof.analyses.syncs import WAITS, WaitCost, by_line
+from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.sites import WaitCost, by_line
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns

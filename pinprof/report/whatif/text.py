@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.analyses.syncs import WAITS, Site, label_of
+from pinprof.analyses.syncs.causes import WAITS, label_of
+from pinprof.analyses.syncs.sites import Site
 from pinprof.comparison.figures import SMALL
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.edits import pinned_rate

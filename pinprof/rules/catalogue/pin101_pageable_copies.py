@@ -7,7 +7,6 @@ RULE = Rule(
     id="PIN101",
     title="copies of pageable memory",
     short="pin the source",
-    rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",
     numbers="equal",

@@ -25,7 +25,6 @@ RULE = Rule(
     id="PIN102",
     title="copies to the GPU without `non_blocking=True`",
     short="non_blocking=True",
-    rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",
     numbers="equal",

@@ -8,7 +8,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction import Edits
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
-from pinprof.rules.sums import idle_within, in_complete_steps, main_threads
+from pinprof.rules.sums import idle_within, in_complete_steps
 from pinprof.trace.threads import PIN_OPS
 from pinprof.units import counted, duration
 
@@ -21,7 +21,7 @@ def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
         & (details.trace.links.op_parent == -1)
         & in_complete_steps(details.trace, ops.start_ns)
     )
-    rows = np.flatnonzero(chosen & main_threads(details.trace)[ops.thread]) if len(ops) else np.empty(0, np.int64)
+    rows = np.flatnonzero(chosen & details.trace.has_role("main")[ops.thread]) if len(ops) else np.empty(0, np.int64)
     rows = rows[covered(details.loader.times, ops.start_ns[rows], ops.end_ns[rows]) == 0]
     if len(rows) == 0:
         return
@@ -42,7 +42,7 @@ RULE = Rule(
     id="PIN103",
     title="`.pin_memory()` in the training loop",
     short="pin before the loop",
-    rests_on=("per_step",),
+    figures=("per_step",),
     answers=("copy", "allocation"),
     numbers="equal",
     weighs_pinning=True,

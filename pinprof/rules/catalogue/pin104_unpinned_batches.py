@@ -5,7 +5,6 @@ RULE = Rule(
     id="PIN104",
     title="batches that are not pinned",
     short="pin_memory=True",
-    rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",
     numbers="equal",

@@ -5,7 +5,6 @@ RULE = Rule(
     id="PIN105",
     title="batches that `pin_memory=True` does not pin",
     short="batch.pin_memory()",
-    rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     what_if="--pin --non-blocking",
     numbers="equal",

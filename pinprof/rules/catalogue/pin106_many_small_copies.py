@@ -30,7 +30,6 @@ RULE = Rule(
     id="PIN106",
     title="many small copies",
     short="one large copy",
-    rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     numbers="equal",
     looks_at=f"{MANY_COPIES} or more HtoD copies of at most {SMALL_COPY_BYTES // 1024} KiB per step from one place.",

@@ -64,7 +64,6 @@ RULE = Rule(
     id="PIN107",
     title="slow copies of pinned memory",
     short="its own NUMA node",
-    rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy",),
     numbers="equal",
     looks_at="Pinned copies of 1 MiB and more at less than half of the best rate in the trace, or below 10 GB/s.",

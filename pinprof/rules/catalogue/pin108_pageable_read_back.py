@@ -7,7 +7,6 @@ RULE = Rule(
     id="PIN108",
     title="copies to the host into pageable memory",
     short="read back pinned",
-    rests_on=("per_step", "copies", "overlap", "drain"),
     answers=("copy", "sync"),
     numbers="equal",
     looks_at="DtoH copies whose host side is pageable, the time in which no kernel hides them, and how long they "

@@ -32,6 +32,7 @@ RULE = Rule(
     id="PIN109",
     title="too much pinned memory",
     short="pin less memory",
+    figures=(),
     answers=("copy", "allocation"),
     numbers="equal",
     looks_at="The memory that torch's allocator has pinned after the last recorded step, as a share of what the "

@@ -1,4 +1,4 @@
-from pinprof.analyses.syncs import SYNCHRONIZES
+from pinprof.analyses.syncs.causes import SYNCHRONIZES
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.wait_sites import waits_of
 

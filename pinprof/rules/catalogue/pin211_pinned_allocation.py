@@ -13,8 +13,8 @@ def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:
     if profile.withheld.drain is None:
         yield from look_for_waits("host_alloc")(details, profile)
         return
-    sites = [site for site in details.syncs.sites if site.cause == "host_alloc" and site.is_of_the_code]
-    sites = [site for site in sites if site.in_steps.count]
+    allocating = (site for site in details.syncs.sites if site.cause == "host_alloc" and site.is_of_the_code)
+    sites = [site for site in allocating if site.in_steps.count]
     if not sites:
         return
     steps = profile.steps.count
@@ -33,7 +33,7 @@ RULE = Rule(
     id="PIN211",
     title="pinned memory is allocated in the training loop",
     short="keep pinned buffers",
-    rests_on=("per_step", "stalls"),
+    figures=("per_step", "stalls"),
     answers=("sync",),
     what_if="--drop-syncs",
     numbers="equal",

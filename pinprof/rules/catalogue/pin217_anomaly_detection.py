@@ -10,7 +10,6 @@ from pinprof.trace.phases import nan_checks
 
 
 def _checks(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for waits of the backward pass for its own check of each gradient."""
     removed = Edits(removed_ops=frozenset(nan_checks(details.trace).tolist()))
     for evidence in look_for_waits("nan_check", are_one=True)(details, profile):
         yield replace(evidence, edits=evidence.edits | evidence.at_most | removed, at_most=Edits(), keep="")
@@ -40,7 +39,6 @@ RULE = Rule(
     safe_if="No NaN is searched for: without it, training goes on with NaN.",
     near_miss="with torch.autograd.set_detect_anomaly(True, check_nan=False):  # keeps stacks, and reads nothing\n"
     "    model(x).sum().backward()",
-    rests_on=("per_step", "stalls", "drain"),
     answers=("sync",),
     what_if="--drop-syncs",
     causes=("nan_check",),

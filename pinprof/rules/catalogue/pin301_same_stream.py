@@ -5,7 +5,6 @@ RULE = Rule(
     id="PIN301",
     title="copies on the stream of the kernels",
     short="copy on a stream",
-    rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     answers=("copy",),
     what_if="--overlap-copies",
     numbers="equal",

@@ -5,7 +5,6 @@ RULE = Rule(
     id="PIN302",
     title="copies launched too late",
     short="copy one step ahead",
-    rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     answers=("copy",),
     what_if="--overlap-copies",
     numbers="equal",

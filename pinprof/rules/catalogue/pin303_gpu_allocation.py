@@ -5,7 +5,6 @@ RULE = Rule(
     id="PIN303",
     title="GPU memory is allocated and freed in the training loop",
     short="no empty_cache()",
-    rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     answers=("allocation",),
     what_if="--drop-allocs",
     numbers="equal",

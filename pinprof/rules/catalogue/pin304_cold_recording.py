@@ -8,7 +8,6 @@ from pinprof.units import counted, duration
 
 
 def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for code that is loaded within the recorded steps."""
     stalls = details.syncs.stalls
     loading = stalls.call[details.syncs.has_cause("module_load")]
     start, end = details.trace.calls.start_ns[loading], details.trace.calls.end_ns[loading]
@@ -31,7 +30,6 @@ RULE = Rule(
     id="PIN304",
     title="the recording began cold",
     short="record warm",
-    rests_on=("per_step", "busy", "overlap", "causes", "drain"),
     numbers="equal",
     looks_at="Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 on).",
     why="CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",

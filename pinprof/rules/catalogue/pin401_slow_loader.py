@@ -34,7 +34,6 @@ RULE = Rule(
     id="PIN401",
     title="the step waits for input",
     short="more workers",
-    rests_on=("step", "per_step", "busy"),
     answers=("input",),
     numbers="different",
     looks_at="The time of the main thread in its DataLoader, as pinprof run measured it without the profiler, else as "

@@ -27,7 +27,6 @@ RULE = Rule(
     id="PIN402",
     title="batches made in the main process",
     short="num_workers > 0",
-    rests_on=("step", "per_step", "busy"),
     answers=("input",),
     numbers="different",
     looks_at="A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from math import ceil
 
-from pinprof.analyses.host_samples import CalledLine, HostSums, measure_host
+from pinprof.analyses.host_samples import CalledLine, measure_host
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
@@ -23,12 +23,11 @@ during more of its time: to receive a batch takes less."""
 
 
 def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for what a worker does in the batches that the step waits for."""
     worker, step, feed = details.trace.info.worker, profile.step_ns, feed_of(details)
     sums = measure_host(worker)
     if worker is None or sums is None or not step or feed is None or sums.samples < ENOUGH:
         return
-    lines = [(line, _share(line, sums)) for line in sums.called]
+    lines = [(line, sums.share(line.count - line.imports)) for line in sums.called]
     lines = [(line, share) for line, share in sorted(lines, key=lambda pair: -pair[1]) if share >= LEAST]
     wait = feed.input_ns if feed.input_ns >= MOSTLY * step else feed.wait_ns if feed.is_late(step) else 0.0
     if not wait or not lines or not worker.steps:
@@ -44,10 +43,6 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
         *lines[0][0].place,
         at_most=without,
     )
-
-
-def _share(line: CalledLine, sums: HostSums) -> float:
-    return sums.share(line.count - line.imports)
 
 
 def _line_code(line: CalledLine) -> str:
@@ -78,7 +73,7 @@ RULE = Rule(
     id="PIN403",
     title="a line that takes the time of the DataLoader's workers",
     short="cheaper batches",
-    rests_on=("step", "per_step"),
+    figures=("step", "per_step"),
     answers=("input",),
     numbers="equal",
     looks_at="Samples of the first worker's Python stack while it makes batches, as `pinprof run` took them for a "

@@ -25,7 +25,6 @@ def _unawaited(details: Details, profile: Profile) -> Iterator[Evidence]:
 RULE = Rule(
     id="PIN501",
     title="results that may be read too early",
-    rests_on=("per_step", "copies", "stalls"),
     numbers=None,
     looks_at="Non-blocking DtoH copies into pinned memory after which their thread waits for nothing.",
     why="x.to('cpu', non_blocking=True) returns before the copy has run. Code that reads the result without a wait "

@@ -5,7 +5,6 @@ from pinprof.rules.snippets import AWAIT_BEFORE_READ, READ_AT_ONCE, SAFE_AWAIT
 RULE = Rule(
     id="PIN508",
     title="a result that the host may read during its copy",
-    rests_on=("per_step", "copies", "stalls"),
     numbers=None,
     looks_at="Non-blocking DtoH copies into pinned memory that still run when the same thread computes an op on the "
     "host, of 0.5 ms or more and at a rate at which memory is read, before it waits, records an event or launches a "

@@ -7,7 +7,6 @@ SEND = "batch = staging.to(device, non_blocking=True)"
 RULE = Rule(
     id="PIN509",
     title="a pinned source that the host may write over during its copy",
-    rests_on=("per_step", "copies", "stalls"),
     numbers=None,
     looks_at="Non-blocking HtoD copies of pinned memory that have not ended when the same thread, in the same step, "
     "writes in place on the host (zero_, fill_, copy_, …), in an op of 0.5 ms or more and at a rate at which memory is "

@@ -1,11 +1,10 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from pinprof.analyses.launches import Launches
-from pinprof.analyses.syncs import label_of
+from pinprof.analyses.syncs.causes import label_of
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
-from pinprof.prediction.graphs import Blocker, capture_of
+from pinprof.prediction.graphs import capture_of
 from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
@@ -13,7 +12,6 @@ from pinprof.units import duration, how_many, listed
 
 
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps whose GPU waits for launches."""
     launches, late = profile.launches, late_ns(details, profile)
     late -= min(late, _other_work_ns(details, profile))
     late = min(late, launches.many_ns if launches else 0.0)
@@ -21,13 +19,17 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     capture = capture_of(details.trace, details.syncs, "step")
     graphs = Edits(graphed=frozenset(capture.calls.tolist()))
+    named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in capture.blockers]
+    forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}" if named else ""
     is_the_same = all(blocker.per_step for blocker in capture.blockers)  # in each step: no graph holds what changes
+    phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
+    count, each = f"{how_many(launches.per_step)} launches {profile.steps.per}", f"one per {duration(launches.host_ns)}"
+    short = f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
     yield Evidence(
         late,
-        f"{_launched(launches, profile.steps.per)}; the GPU is idle for {duration(late)} because the next launch comes "
-        f"late{_forbidden(capture.blockers)}",
-        brief=f"{how_many(launches.per_step)} launches {profile.steps.per}, one per {duration(launches.host_ns)}, as "
-        f"traced; half of the kernels take less than {duration(launches.median_kernel_ns)}",
+        f"{count} ({phases}), {each} of host time, {short}; the GPU is idle for {duration(late)} because the next "
+        f"launch comes late{forbidden}",
+        brief=f"{count}, {each}, {short}",
         edits=graphs if is_the_same else NO_EDITS,
         at_most=NO_EDITS if is_the_same else graphs,
         fix=how_to_launch(details, capture.blockers),
@@ -42,27 +44,10 @@ def _other_work_ns(details: Details, profile: Profile) -> float:
     return paused + slow + on_host
 
 
-def _launched(launches: Launches, per: str) -> str:
-    phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
-    return (
-        f"{how_many(launches.per_step)} launches {per} ({phases}), one per {duration(launches.host_ns)} of host time, "
-        f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
-    )
-
-
-def _forbidden(blockers: Sequence[Blocker]) -> str:
-    """Return what stands in the way of one graph of the whole step, to follow the evidence."""
-    if not blockers:
-        return ""
-    named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in blockers]
-    return f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
-
-
 RULE = Rule(
     id="PIN601",
     title="the GPU waits for launches",
     short="compile, CUDA graphs",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "python", "host"),
     what_if="--cuda-graph step",
     numbers="rounding",

@@ -62,7 +62,6 @@ OF_TORCH = "It is torch's own Python: torch.compile spares it, and of an optimiz
 
 
 def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for time in which the host runs no op, and the GPU waits for it."""
     pause, late, step = profile.pause, late_ns(details, profile), profile.step_ns
     if not late or not step:
         return
@@ -208,14 +207,12 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
 
 
 def _advice_on(code: PauseCode, *, in_hooks: bool) -> str:
-    """Return what to do about code that takes most of the pauses."""
     if in_hooks and code.package != "torch":
         return OF_HOOK
     return _advice(code.package, code.called) if code.package or code.called else LOOP
 
 
 def _advice(package: str, called: Sequence[str]) -> str:
-    """Return what to do about a library's function."""
     if package == "tqdm":
         return PROGRESS
     if package in LOGGERS:
@@ -231,19 +228,17 @@ def _advice(package: str, called: Sequence[str]) -> str:
 
 def _named_code(code: PausedCode, per: int) -> str:
     """Return the places that take most of the pauses, or the one that takes more than half."""
-    total = duration(code.total_ns / per)
     first = code.places[0]
     named = [place for place in code.places[:MOST_NAMED] if place.ns >= LEAST * code.total_ns] or [first]
     if first.ns > MOST * code.total_ns:
         named = [first]
-    words = [f"{duration(place.ns / per)}{_of_total(total, place is named[0])}{_code(place)}" for place in named]
+    words: list[str] = []
+    for place in named:
+        of_total = "" if words else f" of {duration(code.total_ns / per)}"
+        words.append(f"{duration(place.ns / per)}{of_total}{_code(place)}")
     if code.outside_ns >= LEAST * code.total_ns:
         words.append(f"{duration(code.outside_ns / per)} in calls into torch, in which no Python runs")
     return ", ".join(words)
-
-
-def _of_total(total: str, is_first: bool) -> str:
-    return f" of {total}" if is_first else ""
 
 
 def _code(code: PauseCode) -> str:
@@ -318,7 +313,6 @@ RULE = Rule(
     id="PIN603",
     title="the GPU waits for Python code",
     short="less Python",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("python", "host"),
     numbers="equal",
     looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "

@@ -18,7 +18,6 @@ IN_EACH_STEP = (
 
 
 def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for ops that the host computes while the GPU has nothing to do."""
     late, rows, ops = late_ns(details, profile), host_ops(details), details.trace.ops
     if not late:
         return
@@ -40,7 +39,6 @@ RULE = Rule(
     id="PIN604",
     title="an op on the host while the GPU is idle",
     short="keep it on the GPU",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     numbers="rounding",
     looks_at="Ops of 0.5 ms or more that launch nothing, on the threads that launch kernels.",

@@ -78,7 +78,6 @@ RULE = Rule(
     id="PIN605",
     title="`torch.compile` compiles again in the steps",
     short="stop recompiling",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "python", "host"),
     numbers="rounding",
     looks_at="What torch records of Dynamo's and Inductor's work, and calls that capture CUDA graphs, in steps that "

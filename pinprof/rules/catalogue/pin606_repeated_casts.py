@@ -18,7 +18,6 @@ LEAST = 2
 
 
 def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps whose backward passes all hand the gradients of as many casts to the same weights."""
     trace = details.trace
     steps = [list(passes) for _, passes in groupby(passes_of(trace), key=lambda each_pass: each_pass.step)]
     count = profile.steps.count
@@ -55,7 +54,6 @@ RULE = Rule(
     id="PIN606",
     title="weights cast in every micro-batch",
     short="cast weights once",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",
     looks_at="Casts within linear layers and convolutions under autocast, and how many of their gradients each "

@@ -11,7 +11,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, launched_kernels, main_threads
+from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, launched_kernels
 from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.links import within
 from pinprof.trace.phases import OTHER, phase_of_calls
@@ -51,7 +51,6 @@ class _Small:
 
 
 def _tiny(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for many launches of small kernels by the same ops, for which the GPU waits."""
     late, step = late_ns(details, profile), profile.step_ns
     small = _small(details.trace, profile.steps.divisor) if late else None
     if small is None or not step or min(small.host_ns, late) < WORTH * step:
@@ -72,7 +71,7 @@ def _small(trace: Trace, divisor: int) -> _Small | None:
     gpu, launch = trace.gpu, trace.links.launch
     rows = launched_kernels(trace)
     launching = distinct(launch[rows]).astype(np.int64)
-    outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & main_threads(trace)[trace.calls.thread[launch[rows]]]
+    outside = (phase_of_calls(trace)[launch[rows]] == OTHER) & trace.has_role("main")[trace.calls.thread[launch[rows]]]
     rows = rows[outside]
     calls = launch[rows].astype(np.int64)
     op = outermost_op(trace, calls)
@@ -110,7 +109,6 @@ RULE = Rule(
     id="PIN607",
     title="the same small op for each parameter",
     short="torch._foreach_*",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host"),
     numbers="rounding",
     looks_at="Launches of the main thread after the last backward pass and outside of the optimizer's marks: ops of "

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -62,11 +62,14 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     most_first = sorted(recurring, key=lambda runs: -runs.ns)
     outside = any(_outlasts(runs, step) for runs in recurring)  # of the regular step, which has none to save
     pauses = () if outside else (_stop(runs, stops.steps) for runs in recurring if runs.ns)
+    long = sum(runs.ns for runs in recurring if _outlasts(runs, step)) / stops.steps
+    short, busy = per_step - long, profile.steps.busy_ns
     words = [_words(runs, stops.steps) for runs in most_first if runs.ns >= WORTH * per_step * stops.steps]
     caller = stops.asked_at or Place()
     by_hand = f"; the program asks for it{at(caller)}" if stops.asked_at else ""
     return Evidence(
-        _cost_ns(recurring, stops.steps, step, profile.steps.busy_ns),
+        # no queue of work on the GPU lasts through those that outlast a step
+        long + (short if busy is None else min(short, max(step - busy, 0.0))),
         f"Python's garbage collector takes {duration(per_step)} per step on average, without the profiler: "
         f"{', '.join(words)}{by_hand}{_ranks(details)}",
         *caller,
@@ -93,15 +96,7 @@ def _ranks(details: Details) -> str:
     return f"; {ranks} ranks wait for the one that collects, each at another time" if ranks > 1 else ""
 
 
-def _cost_ns(recurring: Sequence[Collections], steps: int, step_ns: float, busy_ns: float | None) -> float:
-    """Return what collections cost per step: no queue of work on the GPU lasts through those that outlast a step."""
-    long = sum(runs.ns for runs in recurring if _outlasts(runs, step_ns)) / steps
-    short = sum(runs.ns for runs in recurring) / steps - long
-    return long + (short if busy_ns is None else min(short, max(step_ns - busy_ns, 0.0)))
-
-
 def _words(runs: Collections, steps: int) -> str:
-    """Return how often a generation is collected, and for how long."""
     longest = f", at most {duration(runs.longest_ns)}" if runs.count > 1 else ""
     return (
         f"generation {runs.generation} {counted(runs.count, 'time')} in {counted(steps, 'step')}, "
@@ -118,7 +113,7 @@ RULE = Rule(
     id="PIN608",
     title="Python's garbage collector stops the host",
     short="collect less often",
-    rests_on=("step",),
+    figures=("step",),
     answers=("python", "host"),
     numbers="equal",
     looks_at="Calls of gc.collect() that were recorded with Python functions; else collections of Python's garbage "

@@ -11,7 +11,6 @@ idle machine make some 1 %."""
 
 
 def _off_cpu(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps in which the host's thread was ready to run, and others had its CPU."""
     run, step, busy = details.trace.run, profile.step_ns, profile.steps.busy_ns
     if run is None or not step or not run.stops.steps or busy is None:
         return
@@ -29,7 +28,7 @@ RULE = Rule(
     id="PIN609",
     title="others take the CPU from the host's thread",
     short="fewer threads",
-    rests_on=("step", "busy"),
+    figures=("step", "busy"),
     answers=("python", "host"),
     numbers="equal",
     looks_at="The time in which the thread that makes the steps was ready to run and did not, as Linux counts it, in "

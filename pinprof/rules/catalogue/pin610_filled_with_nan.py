@@ -21,7 +21,6 @@ ALLOCATES = frozenset(
 
 
 def _fills(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for tensors that are filled by the very op that allocates them."""
     ops, parent = details.trace.ops, details.trace.links.op_parent
     rows = np.flatnonzero(ops.named("aten::fill_".__eq__) & (parent != NONE))
     rows = rows[ops.named(ALLOCATES.__contains__)[parent[rows]]]
@@ -38,7 +37,6 @@ RULE = Rule(
     id="PIN610",
     title="deterministic mode fills each new tensor",
     short="leave them unfilled",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",
     looks_at="aten::fill_ within aten::empty and its like, which write nothing by themselves.",

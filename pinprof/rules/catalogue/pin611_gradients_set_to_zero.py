@@ -8,7 +8,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import in_complete_steps, main_threads
+from pinprof.rules.sums import in_complete_steps
 from pinprof.trace.phases import ADDS, TO_WEIGHT, optimizer_marks
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.units import how_many
@@ -19,7 +19,6 @@ ENGINE = "autograd::engine::"
 
 
 def _zeros(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for gradients that an optimizer's zero_grad fills with zeros, and that backward then adds to."""
     trace, per = details.trace, profile.steps.divisor
     zeros = _zeroed(trace)
     adds = _first_adds(trace, zeros)
@@ -58,7 +57,7 @@ def _first_adds(trace: Trace, zeros: Int64s) -> Int64s:
     gives = ops.named(ACCUMULATES.__contains__)
     adds = np.flatnonzero(ops.named(ADDS.__contains__) & (parent != NONE))
     adds = adds[gives[parent[adds]]]
-    between = ~ops.named(lambda name: name.startswith(ENGINE)) & (parent == NONE) & main_threads(trace)[ops.thread]
+    between = ~ops.named(lambda name: name.startswith(ENGINE)) & (parent == NONE) & trace.has_role("main")[ops.thread]
     passes = np.searchsorted(ops.start_ns[between], ops.start_ns[adds])  # no op of the program runs within a pass
     behind = np.searchsorted(ops.start_ns[zeros], ops.start_ns[adds])
     order = np.lexsort((passes, behind))
@@ -71,7 +70,6 @@ RULE = Rule(
     id="PIN611",
     title="gradients are set to zero, not dropped",
     short="set_to_none=True",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "host", "gpu"),
     numbers="equal",
     looks_at="aten::zero_ and aten::_foreach_zero_ within an optimizer's zero_grad, and what the next backward adds "

@@ -18,7 +18,6 @@ MOST_PLACES = 4
 
 
 def _breaks(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for lines at which compiled code ends, in a step whose GPU waits for launches."""
     run, late = details.trace.run, late_ns(details, profile)
     if run is None or not run.graph_breaks or not late:
         return
@@ -58,7 +57,6 @@ RULE = Rule(
     id="PIN612",
     title="compiled code is cut into pieces",
     short="fewer graph breaks",
-    rests_on=("step", "per_step", "busy", "causes"),
     answers=("launch", "python", "host"),
     numbers="equal",
     looks_at="Lines at which Dynamo ended compiled code, as `pinprof run` reads them from torch.",

@@ -6,7 +6,6 @@ from pinprof.rules.rule import Evidence, Rule
 
 
 def _profiled(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
-    """Look for a profiler of the program that was on before pinprof's own."""
     if profile.info.profiled:
         yield Evidence(
             0.0,
@@ -20,6 +19,7 @@ RULE = Rule(
     id="PIN613",
     title="the program's own profiler was left on",
     short="profile a few steps",
+    figures=(),
     answers=("launch", "host", "python"),
     numbers="equal",
     looks_at="Whether torch's profiler was on before that of `pinprof run` started, and already before the steps that "

@@ -30,13 +30,12 @@ DEFAULTS = {
 
 
 def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for kernels of float32 on a GPU that could use TF32, where none of their kind does."""
     trace = details.trace
     if not any((device.major or 0) >= SINCE for device in trace.info.devices):
         return
     rows = kernels_in_steps(trace)
-    full = trace.gpu.named(_is_full)[rows]
-    tf32 = trace.gpu.named(TF32.search)[rows]
+    full, tf32, half = (trace.gpu.named(pattern.search)[rows] for pattern in (FULL, TF32, HALF))
+    full &= ~tf32 & ~half
     convolution = _of_convolutions(trace, rows)
     kinds = zip(DEFAULTS, (~convolution, convolution), strict=True)
     plain = [(what, full & of_kind) for what, of_kind in kinds if (full & of_kind).any() and not (tf32 & of_kind).any()]
@@ -55,10 +54,6 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
     yield Evidence(time, ". ".join(words), at_most=Edits(removed_works=frozenset(rows[chosen].tolist())))
 
 
-def _is_full(name: str) -> bool:
-    return FULL.search(name) is not None and TF32.search(name) is None and HALF.search(name) is None
-
-
 def _of_convolutions(trace: Trace, rows: Int64s) -> Bools:
     """Return for each kernel whether a convolution launched it, or a recurrent net: torch has one setting for both."""
     ops = trace.ops.named(lambda name: "conv" in name.lower() or "cudnn" in name)
@@ -70,7 +65,6 @@ RULE = Rule(
     id="PIN701",
     title="float32 products without TF32",
     short="allow TF32",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="different",
     looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or more.",

@@ -11,19 +11,20 @@ from pinprof.units import counted, duration, percent
 CHANGES = re.compile(r"nchwTo\w*[Nn]hwc|n\w*hwcTo\w*[Nn]chw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
 """How cuDNN names the kernels that change layouts."""
 SHORT = re.compile(r"(\w+)[<(]")
+"""The name of a kernel without what is around it."""
 MOST_NAMED = 3
 """Kernels that a sentence names."""
 
 
 def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for time in kernels that change layouts."""
     trace = details.trace
     rows = kernels_in_steps(trace)
     changes = trace.gpu.named(CHANGES.search)[rows]
     time = per_step(trace, profile, rows[changes])
     if not matters(profile, time):
         return
-    names = list(dict.fromkeys(_short(name) for name in named(trace, rows, changes)))
+    matches = ((name, SHORT.search(name)) for name in named(trace, rows, changes))
+    names = list(dict.fromkeys(match[1] if match else name[:40] for name, match in matches))
     busy = profile.steps.busy_ns
     share = f", {percent(time / busy)} of the GPU's work" if busy else ""
     yield Evidence(
@@ -35,17 +36,10 @@ def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
     )
 
 
-def _short(name: str) -> str:
-    """Return the name of a kernel without what is around it."""
-    match = SHORT.search(name)
-    return match[1] if match else name[:40]
-
-
 RULE = Rule(
     id="PIN702",
     title="layouts changed around convolutions",
     short="channels_last",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",
     looks_at="cuDNN's kernels that change between NCHW and NHWC.",

@@ -7,7 +7,7 @@ from pinprof.details import Details
 from pinprof.intervals import distinct
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import in_complete_steps, launched_kernels, main_threads, matters, per_step
+from pinprof.rules.sums import in_complete_steps, launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
@@ -39,8 +39,11 @@ class _Attention(NamedTuple):
 
 
 def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for attention that torch computes by its parts, or that the program does."""
-    for attention in (_by_torch(details.trace), _by_hand(details.trace)):
+    trace = details.trace
+    rows = np.flatnonzero(trace.ops.named(MATH.__eq__))
+    rows = rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
+    by_torch = _Attention("by scaled_dot_product_attention's math, not fused", rows, rows)
+    for attention in (by_torch, _by_hand(trace)):
         if len(attention.first):
             yield from _evidence(details, profile, attention)
 
@@ -70,20 +73,14 @@ def _evidence(details: Details, profile: Profile, attention: _Attention) -> Iter
     )
 
 
-def _by_torch(trace: Trace) -> _Attention:
-    rows = np.flatnonzero(trace.ops.named(lambda name: name == MATH))
-    rows = rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
-    return _Attention("by scaled_dot_product_attention's math, not fused", rows, rows)
-
-
 def _by_hand(trace: Trace) -> _Attention:
     """Return softmaxes between two batched products, with nothing but scales, masks, casts and dropout between them."""
     ops, parent = trace.ops, trace.links.op_parent
-    top = np.flatnonzero((parent == NONE) & main_threads(trace)[ops.thread])
+    top = np.flatnonzero((parent == NONE) & trace.has_role("main")[ops.thread])
     top = top[in_complete_steps(trace, ops.start_ns[top])]
     product = _batched(trace)[top]
-    softmax = ops.named(lambda name: name == SOFTMAX)[top]
-    other = ~(product | softmax | ops.named(lambda name: name in BETWEEN)[top])
+    softmax = ops.named(SOFTMAX.__eq__)[top]
+    other = ~(product | softmax | ops.named(BETWEEN.__contains__)[top])
     if not softmax.any():
         none = np.empty(0, np.int64)
         return _Attention("", none, none)
@@ -101,9 +98,8 @@ def _by_hand(trace: Trace) -> _Attention:
 def _batched(trace: Trace) -> Bools:
     """Return for each op whether it is a product of batches of matrices: a linear layer is one of matrices."""
     ops = trace.ops
-    batched = np.flatnonzero(ops.named(lambda name: name in BATCHED)).astype(np.int32)
-    named = ops.named(lambda name: name in PRODUCT)
-    around = outermost(named, batched, trace.links.op_parent)
+    batched = np.flatnonzero(ops.named(BATCHED.__contains__)).astype(np.int32)
+    around = outermost(ops.named(PRODUCT.__contains__), batched, trace.links.op_parent)
     result = np.zeros(len(ops), bool)
     result[around[around != NONE]] = True
     return result
@@ -113,7 +109,6 @@ RULE = Rule(
     id="PIN703",
     title="attention that is not fused",
     short="fused attention",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",
     looks_at="scaled_dot_product_attention's op for the case that no fused kernel fits. Also batched products with a "

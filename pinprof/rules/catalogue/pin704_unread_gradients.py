@@ -32,6 +32,7 @@ RULE = Rule(
     id="PIN704",
     title="gradients that nobody reads",
     short="no unread gradients",
+    figures=(),
     answers=("gpu", "launch"),
     numbers="equal",
     looks_at="Leaf tensors that require gradients, after the last recorded step: torch makes the Python object of a "

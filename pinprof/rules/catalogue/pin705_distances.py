@@ -17,7 +17,6 @@ BACKWARD = "cdist_backward"
 
 
 def _distances(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for Euclidean distances that are computed without a matrix product."""
     trace = details.trace
     rows = launched_kernels(trace)
     rows = rows[trace.gpu.named(EUCLIDEAN.search)[rows]]
@@ -39,7 +38,6 @@ RULE = Rule(
     id="PIN705",
     title="`torch.cdist` without a matrix product",
     short="cdist by a product",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",
     looks_at="Torch's own kernels of Euclidean distances, forward and backward, by name.",

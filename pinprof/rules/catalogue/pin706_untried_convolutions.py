@@ -21,7 +21,6 @@ CONVOLUTIONS = frozenset({"aten::cudnn_convolution", "aten::cudnn_convolution_tr
 
 
 def _untried(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps of the same convolutions, for which cuDNN has not tried its kernels."""
     trace = details.trace
     if trace.info.tries_convolutions is not False:
         return
@@ -54,7 +53,6 @@ RULE = Rule(
     id="PIN706",
     title="convolutions whose kernels cuDNN has not tried",
     short="cudnn.benchmark",
-    rests_on=("step", "per_step", "busy"),
     answers=("gpu",),
     numbers="rounding",
     looks_at="The kernels of convolutions, where pinprof recorded that torch.backends.cudnn.benchmark is off and "

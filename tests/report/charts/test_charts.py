@@ -33,7 +33,7 @@ from pinprof.report.html import Markup
 from pinprof.report.timeline.steps import shown_numbers, step_names
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import why_no_finding
-from pinprof.rules import find
+from pinprof.rules.search import find
 from pinprof.trace import read_trace
 from pinprof.trace.tables import Trace
 

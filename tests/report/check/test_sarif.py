@@ -11,7 +11,7 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.check.judge import Checked
 from pinprof.check.limits import Limits
 from pinprof.report.check import to_sarif, uri_of
-from pinprof.rules import RULES
+from pinprof.rules.search import RULES
 
 LINE = {"op": "aten::item", "thread": "main", "at": [{"file": "src/tr ain.py", "line": 12, "function": "step"}]}
 HOSTILE = 'a"\n::x]]>\x00\u202e[c](http://e).py(1): f<&\x1b"'

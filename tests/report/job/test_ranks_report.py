@@ -10,7 +10,7 @@ from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analysis import analyse
 from pinprof.documents.findings import TrafficJson
 from pinprof.measurement.trust import Doubt
@@ -24,7 +24,7 @@ from pinprof.report.job.view import MAX_FINDINGS, MAX_ROWS, clocks_line, rank_nu
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import to_brief as brief_text
 from pinprof.report.trace.text import trace_to_text
-from pinprof.rules import Finding, Findings
+from pinprof.rules.rule import Finding, Findings
 from pinprof.trace import Trace, read_trace
 from pinprof.units import duration
 

@@ -14,7 +14,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analysis import analyse
 from pinprof.report.source import Code
 from pinprof.report.trace.actions import to_do, whatif_command

@@ -18,7 +18,7 @@ from pinprof.report.source import Code
 from pinprof.report.trace.brief_json import MOST_BYTES, traces_to_brief_json
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.verdict import verdict_sentence
-from pinprof.rules import RULES
+from pinprof.rules.search import RULES
 from pinprof.trace.sampled_stacks import HOST_KEY
 
 SAMPLES = host_profile(

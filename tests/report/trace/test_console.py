@@ -13,7 +13,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.text import trace_to_text
-from pinprof.rules import Findings, find
+from pinprof.rules.rule import Findings
+from pinprof.rules.search import find
 from pinprof.trace import read_trace
 
 WIDTH = 110

@@ -10,7 +10,7 @@ from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import FirstAction, advice
 from pinprof.trace import Trace, read_trace
-from pinprof.verdict import LIMITS
+from pinprof.verdict.step_limits import LIMITS
 
 PAUSE = (
     "the longest, 8.00 ms, is after aten::mm and before aten::add: that is Python code, a sleep, or a call that is not "

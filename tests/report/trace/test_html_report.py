@@ -11,7 +11,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.syncs import CAUSES
+from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.report.html import Column, HtmlBarPart, Markup, facts, inline_html, shares, table
 from pinprof.report.page import page
 from pinprof.report.timeline.worst_instance import worst_instance

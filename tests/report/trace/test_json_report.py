@@ -10,7 +10,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import traces_to_json
-from pinprof.rules import find
+from pinprof.rules.search import find
 from pinprof.trace import read_trace
 
 

@@ -27,7 +27,7 @@ from pinprof.report.trace.step import (
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.waits import surprises
 from pinprof.report.view import Fact
-from pinprof.rules import Findings
+from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace
 from pinprof.units import duration
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
@@ -99,7 +99,7 @@ class RecordedContexts:
             self._waits[WaitKind(wait.op, wait.thread)].append((wait, line))
         self.lines = {kind: list(dict.fromkeys(line for _, line in waits)) for kind, waits in self._waits.items()}
         """The lines of all recorded waits by kind, None for waits without a line."""
-        self._matches: dict[tuple[WaitKind, Around], ContextMatch] = {}
+        self.match = cache(self._match)
 
     @cached_property
     def _by_context(self) -> dict[tuple[object, ...], list[tuple[Context, SourceLine | None]]]:
@@ -110,13 +110,8 @@ class RecordedContexts:
                     by_context[key].append((wait, line))
         return by_context
 
-    def match(self, kind: WaitKind, around: Around) -> ContextMatch:
-        """Return what is known about a wait with this context."""
-        if (kind, around) not in self._matches:
-            self._matches[kind, around] = self._match(kind, around)
-        return self._matches[kind, around]
-
     def _match(self, kind: WaitKind, around: Around) -> ContextMatch:
+        """Return what is known about a wait with this context."""
         whole, near, *sides = (self._by_context.get(key, []) for key in _keys(kind, around))
         before, after, last, following = (agreed(line for _, line in side) for side in sides)
         pairs = ((before, last), (after, following))
@@ -161,7 +156,7 @@ class _Matcher:
         matches = {wait: self._contexts.match(kind, around[wait]) for wait in stalls_of}
         candidates = {wait: self._candidates_of(kind, own) for wait, own in stalls_of.items()}
         is_new = not all(_fits(matches[wait], candidates[wait]) for wait in stalls_of)
-        rivals = self._watched.rival_places(kind)
+        rivals = self._watched.places(self._watched.rivals(kind))
         contested = any(
             agreed(lines) is None and any(line.place in rivals for line in lines)
             for lines in candidates.values()
@@ -185,7 +180,7 @@ class _Matcher:
         if not lines_known or (len(lines_known) < len(stalls) and not kind.op.startswith("aten::")):
             return None
         candidates = list(chain.from_iterable(lines_known))
-        possible = self._watched.possible_places(kind)
+        possible = self._watched.places(self._watched.possible(kind))
         return [line for line in candidates if line.place in possible] or candidates
 
     def _among(self, candidates: list[SourceLine], kind: WaitKind, match: ContextMatch) -> SourceLine | None:

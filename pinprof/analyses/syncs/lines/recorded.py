@@ -66,8 +66,6 @@ class OpWaits(NamedTuple):
 
     wait: Int64s
     """Per stall: the number of its wait."""
-    kind: list[WaitKind]
-    """Per stall."""
     around: list[Around]
     """Per wait: its context, `FAR` ops on each side at most."""
 
@@ -79,7 +77,7 @@ def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> OpWaits:
         np.where(op != NONE, op, len(trace.ops) + stalls.call), return_index=True, return_inverse=True
     )
     around = _ops_around(_sequence(trace, key, stalls.call[first]), names)
-    return OpWaits(wait.ravel(), kinds_of_calls(trace, stalls.call), around)
+    return OpWaits(wait.ravel(), around)
 
 
 class _Sequence(NamedTuple):
@@ -141,12 +139,13 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
     """Return the different contexts of the waits of complete steps; `lines` has a line per stall."""
     names = tuple(sorted({*trace.ops.names, *trace.calls.names}))
     waits, stalls_of = waits_of(trace, stalls, names), defaultdict[int, list[int]](list)
+    kinds = kinds_of_calls(trace, stalls.call)
     for stall in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
         stalls_of[int(waits.wait[stall])].append(stall)
     counts: dict[tuple[WaitKind, Around, SourceLine | None], Counter[int]] = defaultdict(Counter)
     for wait, (first, *others) in stalls_of.items():
         line = agreed(lines[stall] for stall in (first, *others))
-        counts[waits.kind[first], waits.around[wait], line][int(stalls.call_step[first])] += 1
+        counts[kinds[first], waits.around[wait], line][int(stalls.call_step[first])] += 1
     used = sorted({name for _, around, _ in counts for side in around for name in side} - {EDGE})
     code_of = {name: code_of for code_of, name in enumerate(used)} | {EDGE: EDGE}
     index = {line: code_of for code_of, line in enumerate(dict.fromkeys(line for *_, line in counts if line))}

@@ -5,8 +5,8 @@ not warn of a synchronize that a library calls, and a watched copy may be too sm
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
@@ -94,8 +94,8 @@ class WatchedWaits:
         """Whether so much was watched that a line which was not seen does not wait."""
         self.shown = frozenset(number for number, wait in enumerate(self._waits) if is_shown(wait))
         """The waits for which `is_shown` holds."""
-        self._rivals: dict[WaitKind, list[int]] = {}
-        self._contested: dict[tuple[Place, WaitKind], bool] = {}
+        self.rivals = cache(self._rivals)
+        self._is_place_contested = cache(self._is_contested)
         self._kinds: dict[Place, set[WaitKind]] = defaultdict(set)
         self._lines: dict[tuple[WaitKind, Place, tuple[str, ...]], SourceLine] = {}
         for kind, lines in recorded.items():
@@ -108,22 +108,14 @@ class WatchedWaits:
         line = self._waits[number].line
         return self._lines.get((kind, line.place, line.stack), line)
 
-    def rivals(self, kind: WaitKind) -> list[int]:
+    def _rivals(self, kind: WaitKind) -> list[int]:
         """Return the watched waits that may be of a kind, and whose place is not among its recorded lines."""
-        if kind not in self._rivals:
-            recorded = {line.place for line in self._recorded.get(kind, ()) if line}
-            self._rivals[kind] = [
-                number for number in self._possible(kind) if self._waits[number].line.place not in recorded
-            ]
-        return self._rivals[kind]
+        recorded = {line.place for line in self._recorded.get(kind, ()) if line}
+        return [number for number in self.possible(kind) if self._waits[number].line.place not in recorded]
 
-    def rival_places(self, kind: WaitKind) -> set[Place]:
-        """Return the places of the rivals of a kind."""
-        return {self._waits[number].line.place for number in self.rivals(kind)}
-
-    def possible_places(self, kind: WaitKind) -> set[Place]:
-        """Return the places of the watched waits that may be of a kind."""
-        return {self._waits[number].line.place for number in self._possible(kind)}
+    def places(self, numbers: Iterable[int]) -> set[Place]:
+        """Return the places of these watched waits."""
+        return {self._waits[number].line.place for number in numbers}
 
     def only_line(self, kind: WaitKind) -> SourceLine | None:
         """Return the only watched line that fits a kind without recorded lines; None if there are several or none."""
@@ -135,12 +127,13 @@ class WatchedWaits:
 
     def is_contested(self, line: SourceLine, kind: WaitKind) -> bool:
         """Return whether a wait of another line that may be of the kind was seen between the same two waits."""
-        if (line.place, kind) not in self._contested:
-            of_line = {number for number, wait in enumerate(self._waits) if wait.line.place == line.place}
-            others = set(self._possible(kind)) - of_line
-            sides = [set().union(*(self._neighbours[number] for number in side)) for side in (of_line, others)]
-            self._contested[line.place, kind] = bool(sides[0] & sides[1])
-        return self._contested[line.place, kind]
+        return self._is_place_contested(line.place, kind)
+
+    def _is_contested(self, place: Place, kind: WaitKind) -> bool:
+        of_line = {number for number, wait in enumerate(self._waits) if wait.line.place == place}
+        others = set(self.possible(kind)) - of_line
+        sides = [set().union(*(self._neighbours[number] for number in side)) for side in (of_line, others)]
+        return bool(sides[0] & sides[1])
 
     def fitting(self, kind: WaitKind, op: str) -> frozenset[int]:
         """Return the watched waits that may be of a kind, or may wait in this op on a thread of that kind."""
@@ -150,7 +143,8 @@ class WatchedWaits:
             if _on_thread(wait, kind) and (wait.waited == BACKWARD_CALL or may_run(wait, op) or may_run(wait, kind.op))
         )
 
-    def _possible(self, kind: WaitKind) -> list[int]:
+    def possible(self, kind: WaitKind) -> list[int]:
+        """Return the watched waits that may be of a kind."""
         return [number for number, wait in enumerate(self._waits) if self._fits(wait, kind, may_run)]
 
     @cached_property
@@ -203,7 +197,7 @@ def align(
         behind = _states(slots[::-1], sequence[::-1], shown)[::-1]
         masks = _masks(slots, sequence)
         for number, slot in enumerate(slots):
-            after = _reversed(behind[number + 1], len(sequence) + 1)
+            after = int(f"{behind[number + 1]:0{len(sequence) + 1}b}"[::-1], 2)  # counted from the other end
             places = _bits(before[number] & masks[slot.fits] & after >> 1)
             candidates, waits = result[number], frozenset(sequence[position] for position in places)
             may_be_none = not slot.is_noticed and bool(before[number] & after)
@@ -232,10 +226,6 @@ def _masks(slots: Sequence[Slot], sequence: Sequence[int]) -> dict[frozenset[int
         fits: sum(1 << position for position, wait in enumerate(sequence) if wait in fits)
         for fits in {slot.fits for slot in slots}
     }
-
-
-def _reversed(number: int, bits: int) -> int:
-    return int(f"{number:0{bits}b}"[::-1], 2)
 
 
 def _bits(number: int) -> Iterator[int]:
