@@ -10,7 +10,7 @@ import pinprof
 
 MOST_FUNCTIONS = 4
 NAMED_BY_OTHERS = {"PinprofCallback"}  # Lightning and transformers each have callbacks
-SAME_TYPES = {"Bools", "Floats", "Noticing"}  # each an alias of one type in several rooms
+SAME_TYPES = {"Bools", "Floats"}  # each an alias of one type in several rooms
 OF_JSON = {"Source"}  # also a field of documents
 
 
