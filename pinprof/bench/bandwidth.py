@@ -10,7 +10,7 @@ from statistics import median_high
 
 from pinprof.bench import judge
 from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
-from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, all_of, answers, at_least, at_most, barely, mostly, no, ratio
+from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, all_of, at_least, at_most, barely, mostly, no, ratio, yes
 from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
 from pinprof.gpu import can_access_pageable
 from pinprof.units import percent, rate, size
@@ -222,7 +222,8 @@ BANDWIDTH = Experiment(
             "The driver stages them: the host copies pageable memory before the GPU does",
             "tutorial: CUDA and memory; article: pinned memory; processes: concepts",
             all_of(
-                answers({TAKEN_PAGEABLE: True, TAKEN_PINNED: False}),
+                yes(TAKEN_PAGEABLE),
+                no(TAKEN_PINNED),
                 *(mostly(of[PAGEABLE_RATE[way]].at(MOST)) for of in (BUSY, CALL) for way in WAYS),
                 *(barely(of[PINNED_RATE[way]].at(MOST)) for of in (BUSY, CALL) for way in WAYS),
             ),

@@ -5,7 +5,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, final
 
 from pinprof.bench.experiment import CaseRun, CaseRuns, Experiment, Lab, Size
-from pinprof.bench.judge import Claim, answers, no, yes
+from pinprof.bench.judge import Claim, all_of, no, yes
 from pinprof.bench.results import Measured, figures
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ CUSTOM_BATCH = Experiment(
         Claim(
             "pin_memory() returns a copy in pinned memory, and constructors can make tensors there",
             "tutorial: memory; article: pin_memory=True; processes: usage",
-            answers({PINNED: True, COPY: True, AS_MADE: False, MADE_PINNED: True}),
+            all_of(yes(PINNED, COPY, MADE_PINNED), no(AS_MADE)),
         ),
     ),
     (WITHOUT_METHOD, WITH_METHOD),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pinprof.bench.early_write import PINNED_SOURCE, wrong_values
 from pinprof.bench.experiment import CaseRun, CaseRuns, Experiment, Lab, Size
-from pinprof.bench.judge import Claim, all_of, answers, any_of, mostly, right, wrong
+from pinprof.bench.judge import Claim, all_of, any_of, mostly, no, wrong
 from pinprof.bench.results import Figure, Measured, figures
 
 if TYPE_CHECKING:
@@ -101,12 +101,12 @@ EARLY_READ = Experiment(
             wrong(AT_ONCE),
             shows="at the first of 100 tries",
         ),
-        Claim("After a synchronize they are right", "tutorial: other directions", right(AFTER_WAIT)),
-        Claim('to("cuda", non_blocking=True).mean() is right', "tutorial: opening", right(*SENT)),
+        Claim("After a synchronize they are right", "tutorial: other directions", no(AFTER_WAIT)),
+        Claim('to("cuda", non_blocking=True).mean() is right', "tutorial: opening", no(*SENT)),
         Claim(
             "When the call returns, the data may still be on the host",
             "answer: non_blocking",
-            any_of(*(answers({ended: False}) for ended in ENDED.values()), wrong(PINNED_SOURCE), otherwise="depends"),
+            any_of(*map(no, ENDED.values()), wrong(PINNED_SOURCE), otherwise="depends"),
         ),
         Claim(
             "A background thread moves the data",

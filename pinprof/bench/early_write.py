@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pinprof.bench.experiment import CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
-from pinprof.bench.judge import Claim, right, wrong
+from pinprof.bench.judge import Claim, no, wrong
 from pinprof.bench.results import Figure, Measured, figures
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ EARLY_WRITE = Experiment(
         Claim(
             "With a pageable source it never does",
             "tutorial: other directions",
-            right(PAGEABLE_THEN_KERNEL, PAGEABLE_SOURCE),
+            no(PAGEABLE_THEN_KERNEL, PAGEABLE_SOURCE),
         ),
-        Claim("After a synchronize it does not", "pinprof", right(AFTER_WAIT)),
+        Claim("After a synchronize it does not", "pinprof", no(AFTER_WAIT)),
     ),
     CASES,
     early_writes,

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from functools import partial
+from math import prod
 from statistics import median
 
 from pinprof.bench import judge
 from pinprof.bench.experiment import OVERLAPPED, WAITS, CaseRuns, Experiment, InTrace, Lab, Size, of_turns
-from pinprof.bench.judge import Claim, always, any_of, at_least, less, mostly, opposite, ratio
+from pinprof.bench.judge import Claim, Ratio, any_of, at_least, less, mostly, opposite, ratio, yes
 from pinprof.bench.results import Figure, Measured, amount, figures, shown
 from pinprof.bench.six_strategies import COPIED
 from pinprof.details import Details
@@ -79,14 +80,13 @@ RATE = InTrace("rate", "GB/s", rates_of_copies)
 def off_the_path(read: judge.Readings) -> judge.ClaimJudgement:
     """Judge by how much longer a step with a pinned copy is than the next step without one, as a share of the copy."""
     longer, rate, result = read(LONGER), read(RATE(PINNED_ASYNC)), read.bench.result("E8")
-    sizes = [result.sizes.get(name, 0) if result else 0 for name in ("rows", "features")]
-    if min(rate.low, *sizes) <= 0:
+    megabytes = 4e-6 * prod(result.sizes.get(name, 0) if result else 0 for name in ("rows", "features"))
+    if min(rate.low, megabytes) <= 0:
         return judge.ClaimJudgement("unknown", f"not measured: rows, features or {rate.name}")
-    longest, middle, shortest = (4e-6 * sizes[0] * sizes[1] / gbps for gbps in (rate.low, rate.median, rate.high))
-    least = longer.low / (longest if longer.low > 0 else shortest)
-    most = longer.high / (shortest if longer.high > 0 else longest)
-    why = f"in turn, a pinned copy makes the step {shown(longer)} longer; the copy itself takes {amount('ms', middle)}"
-    return judge.decided(why, confirmed=most < 0.5, refuted=least > 0.5)  # noqa: PLR2004  half of it
+    meanwhile = read(Ratio((LONGER, RATE(PINNED_ASYNC))))  # megabytes that are copied in that time
+    takes = amount("ms", megabytes / rate.median)
+    why = f"in turn, a pinned copy makes the step {shown(longer)} longer; the copy itself takes {takes}"
+    return judge.decided(why, confirmed=meanwhile.high < megabytes / 2, refuted=meanwhile.low > megabytes / 2)
 
 
 LOADER = Experiment(
@@ -102,7 +102,7 @@ LOADER = Experiment(
         Claim(
             "A non_blocking copy of a pinned batch does not wait",
             "article: non_blocking",
-            opposite(always(WAITS(PINNED_ASYNC))),
+            opposite(yes(WAITS(PINNED_ASYNC))),
         ),
         Claim(
             "The way of copying can double the time of a step",

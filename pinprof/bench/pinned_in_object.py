@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pinprof.bench import processes
 from pinprof.bench.experiment import SOME_ROUNDS, CaseRun, CaseRuns, Experiment, Lab
-from pinprof.bench.judge import Claim, all_of, answers, at_least, at_most, less, mostly, ratio
+from pinprof.bench.judge import Claim, all_of, at_least, at_most, less, mostly, no, ratio, yes
 from pinprof.bench.processes import by_perf_counter, copies_in_a_process, copy_both, sent, spawned, two_tensors
 from pinprof.bench.results import Figure, Measured, figures
 
@@ -124,7 +124,7 @@ PINNED_IN_OBJECT = Experiment(
         Claim(
             "The tensor arrives unpinned, in an object or bare",
             "pinprof",
-            answers({IN_PARENT: True, IN_CHILD: False, BARE_IN_CHILD: False}),
+            all_of(yes(IN_PARENT), no(IN_CHILD, BARE_IN_CHILD)),
         ),
         Claim(
             "Data in shared memory are copied to the GPU as pageable data are, not as pinned",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pinprof.bench.experiment import OVERLAPPED, WAITS, CaseRun, CaseRuns, Experiment, InTrace, Lab, Size
-from pinprof.bench.judge import Claim, all_of, always, at_most, barely, less, mostly, yes
+from pinprof.bench.judge import Claim, all_of, at_most, barely, less, mostly, yes
 from pinprof.bench.loader import STEPS
 from pinprof.bench.results import figures
 from pinprof.details import Details
@@ -131,7 +131,7 @@ PREFETCHING = Experiment(
         Claim(
             "model(images) is a synchronization point: the host waits until the batch is on the GPU",
             "question: the loop",
-            always(WAITS(PLAIN)),
+            yes(WAITS(PLAIN)),
             "the kernels wait on the stream behind the copy; the host does not",
             "the answer says that it is not one",
         ),

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pinprof.bench.experiment import SOME_ROUNDS, CaseRun, CaseRuns, Experiment, Lab, Recorder, Size
-from pinprof.bench.judge import Claim, all_of, answers, at_least, less, ratio
+from pinprof.bench.judge import Claim, all_of, at_least, less, no, ratio, yes
 from pinprof.bench.results import Measured, figures
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ PROCESSES = Experiment(
         Claim(
             'The "pinned" tensor, passed bare to a process, arrives unpinned and in shared memory',
             "pinprof",
-            answers({IN_PARENT: True, ON_ARRIVAL: False, SHARED: True}),
+            all_of(yes(IN_PARENT, SHARED), no(ON_ARRIVAL)),
         ),
     ),
     CASES,

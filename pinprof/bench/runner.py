@@ -22,7 +22,7 @@ import torch
 from pinprof.bench import EXPERIMENTS
 from pinprof.bench.bandwidth import RATES
 from pinprof.bench.experiment import ROUNDS, CaseRun, Experiment, Lab, free_pinned, picture
-from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds, usual_by_unit
+from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds
 from pinprof.capture.window.recording import profile
 from pinprof.details import details_of
 from pinprof.errors import PinprofError
@@ -233,12 +233,11 @@ def run_jobs(
         except OtherProcessError as error:
             of_this.problem = str(error)
         of_this.seconds += time.monotonic() - start
-    usual = usual_by_unit(rounds for one in gathered.values() for rounds in one.figures.values())
     return [
         Result(
             number=experiment.number,
             sizes=experiment.defaults(quick=quick),
-            figures=[of_rounds(each, usual) for each in of_this.figures.values()],
+            figures=[of_rounds(each) for each in of_this.figures.values()],
             seconds=round(of_this.seconds, 3),
             pictures=of_this.pictures,
             problem=of_this.problem,

@@ -6,7 +6,7 @@ from statistics import median
 
 from pinprof.bench.experiment import OVERLAPPED, WAITS, CaseRun, CaseRuns, Experiment, Lab, Size, of_turns
 from pinprof.bench.judge import SAME_SHARE as SAME
-from pinprof.bench.judge import Claim, all_of, always, at_least, at_most, each_of, in_turn, less, mostly, opposite
+from pinprof.bench.judge import Claim, all_of, at_least, at_most, each_of, mostly, opposite, yes
 from pinprof.bench.loader import OWN_STREAM, STEPS
 from pinprof.bench.prefetching import AHEAD
 from pinprof.bench.results import Measured, figures
@@ -84,15 +84,15 @@ TRAINING_LOOP = Experiment(
             mostly(OVERLAPPED(WRITTEN)),
             OWN_STREAM,
         ),
-        Claim("Not the host, the kernels wait for the data", "article: the loop", opposite(always(WAITS(KEPT)))),
-        Claim("Its two .item() make the host wait in every step", "pinprof", always(WAITS(WRITTEN))),
+        Claim("Not the host, the kernels wait for the data", "article: the loop", opposite(yes(WAITS(KEPT)))),
+        Claim("Its two .item() make the host wait in every step", "pinprof", yes(WAITS(WRITTEN))),
         Claim(
-            "With batches of 32, they make the step longer", "pinprof", in_turn(COST, 100 * SAME, less(KEPT, WRITTEN))
+            "With batches of 32, they make the step longer", "pinprof", at_least(COST, 100 * SAME, otherwise="unknown")
         ),
         Claim(
             "With larger batches, they make it longer",
             "pinprof",
-            in_turn(COST_LARGER, 100 * SAME, less(KEPT_LARGER, WRITTEN_LARGER)),
+            at_least(COST_LARGER, 100 * SAME, otherwise="unknown"),
         ),
         Claim(
             "The two .item() undo the host's lead: it queues the next copies only when the GPU has finished",

@@ -39,9 +39,8 @@ ADVICE = {
 """The titles of the pieces of advice."""
 SPREAD = (
     "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; of five rounds or more "
-    "these two are left out. Where rounds differ, it goes as far as another bench may, judged by them and by how much "
-    "those of the other figures differ. Each round is a process of its own; the rounds are spread over the whole "
-    "bench. --quick makes one round."
+    "these two are left out. Where rounds differ, it goes as far as another bench may. Each round is a process of its "
+    "own; the rounds are spread over the whole bench. --quick makes one round."
 )
 HOW = (
     f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
