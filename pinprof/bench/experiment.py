@@ -39,7 +39,7 @@ ROUNDS = 7
 """Rounds of a bench. The median of seven draws lies within the range of seven others in 93 % of cases, whatever the
 spread within a round; the median of three in 60 %."""
 SOME_ROUNDS = 3
-"""Rounds of experiments that take seconds; further ones follow if there is time. A bench runs three in any case."""
+"""Rounds of experiments that take seconds."""
 
 CASE_S = 0.1
 """After a run that does not count and the least number of runs, a case runs again until this time is up. A full bench
