@@ -6,14 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import comb
-from statistics import median_high
 
 from pinprof.bench import judge
 from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
 from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, all_of, at_least, at_most, barely, mostly, no, ratio, yes
 from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
 from pinprof.gpu import can_access_pageable
-from pinprof.units import percent, rate, size
+from pinprof.units import rate, size
 
 PAGEABLE_RATE = {way: Figure("E13", f"{way} pageable", "GB/s") for way in WAYS}
 ON_THE_GPU = Figure("E13", "DtoD", "GB/s")
@@ -156,17 +155,13 @@ def reaches_the_link(read: judge.Readings) -> judge.ClaimJudgement:
 
     For each direction it names the size whose spread has the highest low end.
     """
-    rates = [read.by_size(figure) for figure in PINNED_RATE.values()]
+    rates, link = [read.by_size(figure) for figure in PINNED_RATE.values()], read.bench.machine.link
     surest = [max(of_way, key=lambda measured: measured.low) for of_way in rates]
     read.keep(*surest)
-    link, why = read.bench.machine.link, " and ".join(f"{rate(each.median)} ({each.name})" for each in surest)
-    if link is None:
-        return judge.ClaimJudgement("unknown", f"{why}; the driver does not say the generation and width of the link")
+    why = " and ".join(f"{rate(each.median)} ({each.name})" for each in surest)
+    if link is None or any(measured.low > link.theoretical for measured in surest):
+        return judge.ClaimJudgement("unknown", f"{why}; the driver does not say of which link, or of an idle one")
     why += f" of {rate(link.theoretical)} on {link.name}; {rate(link.usual)} is usual"
-    if any(measured.low > link.theoretical for measured in surest):
-        return judge.ClaimJudgement(
-            "unknown", f"{why}: the link is faster than the driver reports, as that of an idle GPU"
-        )
     reached = REACHES_SHARE * link.usual
     refuted = all(max(measured.high for measured in of_way) < reached for of_way in rates)
     return judge.decided(why, confirmed=all(measured.low >= reached for measured in surest), refuted=refuted)
@@ -180,16 +175,10 @@ def more_predictable(read: judge.Readings) -> judge.ClaimJudgement:
     """
     pairs = [pair for way in WAYS for pair in read.pairs(PAGEABLE_RATE[way], PINNED_RATE[way], judge.LARGE_BYTES)]
     varies = [[(one.high - one.low) / one.median if one.median > 0 else 0.0 for one in pair] for pair in pairs]
-    steadier = sum(pinned < pageable for pageable, pinned in varies)
-    middle = [percent(median_high(share)) for share in zip(*varies, strict=True)]
-    why = (
-        f"of {len(pairs)} sizes and ways from {size(judge.LARGE_BYTES)} on pinned copies vary less in {steadier}: by "
-        f"{middle[1]} against {middle[0]} of the median, in the middle"
-    )
-    sides = (steadier, len(pairs) - steadier)
-    confirmed, refuted = (sum(comb(len(pairs), n) for n in range(hits, len(pairs) + 1)) for hits in sides)
-    most = CHANCE * 2 ** len(pairs)
-    return judge.decided(why, confirmed=confirmed < most, refuted=refuted < most)
+    total, steadier = len(pairs), sum(pinned < pageable for pageable, pinned in varies)
+    why = f"of {total} sizes and ways from {size(judge.LARGE_BYTES)} on pinned copies vary less in {steadier}"
+    chances = [sum(comb(total, n) for n in range(hits, total + 1)) / 2**total for hits in (steadier, total - steadier)]
+    return judge.decided(why, confirmed=chances[0] < CHANCE, refuted=chances[1] < CHANCE)
 
 
 SLOWER_PAGEABLE = judge.less_at_most_sizes(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from pinprof.bench.experiment import CaseRun, CaseRuns, Experiment, Lab, Size
 from pinprof.bench.judge import Claim, all_of, no, yes
-from pinprof.bench.results import Measured, figures
+from pinprof.bench.results import Figure, Measured, figures
 
 if TYPE_CHECKING:
     import torch
@@ -25,9 +25,7 @@ AS_MADE, PINNED, MADE_PINNED, COPY = MADE = figures(
     "pinned, a tensor as it is made; pinned, by pin_memory(); pinned, made with pin_memory=True; "
     "a copy of the same values, by pin_memory()",
 )
-WITH_WORKERS, ALONE = figures(
-    "E9", "yes", "pinned by a thread of its own, with workers; pinned by a thread of its own, without workers"
-)
+WITH_WORKERS = Figure("E9", "pinned by a thread of its own, with workers", "yes")
 FEATURES, WORKERS = 1024, 2
 InputAndTarget = tuple["Tensor", "Tensor"]
 Collate = Callable[[Sequence[InputAndTarget]], Any]
@@ -126,8 +124,7 @@ def what_is_pinned(lab: Lab) -> Iterator[Measured]:
     for figure, collate, tensors in kinds:
         batches = loader_of(collate, lab.sizes["rows"])
         yield figure.of([all(tensor.is_pinned() for tensor in tensors(batch)) for batch in batches])
-    for figure, workers in ((WITH_WORKERS, WORKERS), (ALONE, 0)):
-        yield figure.of([batch.in_thread for batch in loader_of(_Witness, lab.sizes["rows"], workers)])
+    yield WITH_WORKERS.of([batch.in_thread for batch in loader_of(_Witness, lab.sizes["rows"], WORKERS)])
 
 
 CUSTOM_BATCH = Experiment(

@@ -28,7 +28,7 @@ ALLOCATED, WRITTEN, SWAPPED = (
     for what in ("taken from the host, allocated", "taken from the host, written", "swapped out when asked")
 )
 """Percent of a tensor's bytes that are gone from MemAvailable, and that Linux swaps out when asked to."""
-HOST_COPY, SHARE = Figure("E15", "host copy"), Figure("E15", "pinned of the host's memory", "%")
+HOST_COPY = Figure("E15", "host copy")
 TOO_MUCH_BYTES = 1 << 60
 """More than any machine addresses, so that it is refused at once. A request that the machine can almost meet would take
 the memory from all other programs before it fails."""
@@ -112,7 +112,7 @@ def measure_host(lab: Lab) -> Iterator[Measured]:
     finally:
         chunks.clear()
         free_pinned()
-    yield from (HOST_COPY.of(times, count), SHARE.of([100 * count / total], count)) if count else ()
+    yield from [HOST_COPY.of(times, count)] if count else []
 
 
 def _taken(count: int, *, pinned: bool) -> tuple[float, float]:
