@@ -274,8 +274,8 @@ BANDWIDTH = Experiment(
     lambda lab: copies_of(lab, lab.sizes["most"]),
     measure_bandwidth,
     sizes=(
-        Size("least", 4096, "bytes of the smallest copy", of_text=False),
-        Size("most", GIB, "bytes of the largest copy; each is four times the one before", 64 * MIB, of_text=False),
+        Size("least", 4096, "bytes of the smallest copy"),
+        Size("most", GIB, "bytes of the largest copy; each is four times the one before", 64 * MIB),
     ),
     published={case.at(TEXTS): value for case, value in PUBLISHED.items()},
     changed="the text's figures are of an old laptop, at 16 MB alone; the other sizes are ours",

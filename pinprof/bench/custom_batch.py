@@ -151,7 +151,7 @@ CUSTOM_BATCH = Experiment(
     (WITHOUT_METHOD, WITH_METHOD),
     copies_of_custom_batches,
     what_is_pinned,
-    sizes=(Size("rows", 64, "samples in a batch", of_text=False),),
+    sizes=(Size("rows", 64, "samples in a batch"),),
     changed="the article's batches have 2 rows of 5 numbers; here they are large enough to be seen in a trace. Its "
     "loader has no workers; the one that pins in a thread is ours",
     rounds=1,

@@ -178,8 +178,6 @@ class Size:
     means: str
     quick: int | None = None
     """The size with `--quick`, if the default takes too long."""
-    of_text: bool = True
-    """Whether the text has this default; otherwise it has another size, or none."""
 
 
 @dataclass(frozen=True)
@@ -239,16 +237,11 @@ class Experiment:
         """Return the sizes that it runs with by default."""
         return {size.name: size.quick if quick and size.quick is not None else size.default for size in self.sizes}
 
-    def texts_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return those of the text's own sizes that differ from these."""
-        of_text = (size for size in self.sizes if size.of_text)
-        return {size.name: size.default for size in of_text if sizes.get(size.name, size.default) != size.default}
-
-    def published_at(self, sizes: Mapping[str, int]) -> dict[str, float]:
-        """Return the published values by figure; none where these sizes differ from the text's own."""
-        if self.texts_sizes(sizes):
-            return {}
-        return {figure.name: value for figure, value in (self.published or {}).items()}
+    def published_at(self, sizes: Mapping[str, int]) -> dict[tuple[str, int | str | None], float]:
+        """Return the published values by name and size; if other sizes were chosen, only those with a size."""
+        as_published = all(sizes.get(size.name, size.default) == size.default for size in self.sizes)
+        published = self.published or {}
+        return {(each.name, each.size): value for each, value in published.items() if as_published or each.size}
 
     def resized(self, chosen: Mapping[str, int]) -> "Experiment":
         """Return the experiment with the chosen sizes in place of its own, quick or not."""

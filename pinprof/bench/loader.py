@@ -121,8 +121,8 @@ LOADER = Experiment(
     training_on_a_loader,
     measure_loaders,
     sizes=(
-        Size("rows", 2048, "samples in a batch", of_text=False),
-        Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+        Size("rows", 2048, "samples in a batch"),
+        Size("features", 3072, "numbers of 4 bytes in a sample"),
         Size("workers", 2, "worker processes of the training steps"),
     ),
     changed="the article shows a loader and a loop and prints nothing; the four ways, the larger batch, whose copy can "

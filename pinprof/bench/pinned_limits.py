@@ -187,9 +187,9 @@ PINNED_LIMITS = Experiment(
     lambda lab: allocations(lab, lab.sizes["most"]),
     measure_allocations,
     sizes=(
-        Size("least", MIB, "bytes of the smallest allocation", of_text=False),
-        Size("most", GIB, "bytes of the largest one", 64 * MIB, of_text=False),
-        Size("share", 20, "percent of the host's memory pinned at most, within room and time", 5, of_text=False),
+        Size("least", MIB, "bytes of the smallest allocation"),
+        Size("most", GIB, "bytes of the largest one", 64 * MIB),
+        Size("share", 20, "percent of the host's memory pinned at most, within room and time", 5),
     ),
     changed="the text warns of it and has no program for it",
     once=measure_host,

@@ -157,8 +157,8 @@ PREFETCHING = Experiment(
     prefetching_loops,
     lambda lab: lab.each(CASES, prefetching_loops(lab), partial(lab.time, steps=STEPS)),
     sizes=(
-        Size("rows", 4096, "samples in a batch", of_text=False),
-        Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+        Size("rows", 4096, "samples in a batch"),
+        Size("features", 3072, "numbers of 4 bytes in a sample"),
     ),
     changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
     "that are made beforehand. The prefetchers are ours",

@@ -106,8 +106,8 @@ TRAINING_LOOP = Experiment(
     measure_loops,
     sizes=(
         Size("rows", 32, "samples in a batch"),
-        Size("larger", 512, "samples in a larger batch", of_text=False),
-        Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+        Size("larger", 512, "samples in a larger batch"),
+        Size("features", 3072, "numbers of 4 bytes in a sample"),
         Size("workers", 2, "worker processes of the loader"),
     ),
     changed="the network is a small one of ours, as the article has none; the batches are made beforehand, so that the "

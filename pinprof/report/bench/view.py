@@ -66,10 +66,7 @@ def _section(experiment: Experiment, result: Result, judged: Sequence[ClaimVerdi
     sentences += [Styled(f"Different from the text: {experiment.changed}.", "dim")] if experiment.changed else []
     sentences += [Styled(f"Problem: {result.problem}", "problem")] if result.problem else []
     columns = [Column("figure"), *number_columns("here", "spread", "published")]
-    notes: list[Sentence] = []
-    published = other_published(experiment, result)
-    notes += [f"published: {published}"] if published else []
-    notes += [
+    notes: list[Sentence] = [
         (outcome_of(verdict), f"  {verdict.claim} ({claimed_by(verdict)}): {reason_of(verdict)}.") for verdict in judged
     ]
     return Section(
@@ -168,24 +165,11 @@ def figure_rows(experiment: Experiment, result: Result) -> list[tuple[str, ...]]
             figure.name,
             shown(figure),
             spread(figure) or NOTHING,
-            amount(figure.unit, published[figure.name]) if figure.name in published else NOTHING,
+            amount(figure.unit, published[figure.name, None]) if (figure.name, None) in published else NOTHING,
         )
         for figure in result.figures
         if figure.size is None
     ]
-
-
-def other_published(experiment: Experiment, result: Result) -> str:
-    """Return the published figures that have no row in the table; empty if there are none."""
-    sized = {figure.name for figure in result.figures if figure.size is not None}
-    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in experiment.texts_sizes(result.sizes).items())
-    parts = [
-        f"{figure.name} at {size(figure.size)} {amount(figure.unit, value)}"
-        for figure, value in (experiment.published or {}).items()
-        if isinstance(figure.size, int) and figure.name in sized
-    ]
-    parts += [f"figures for {of_other_sizes}"] if experiment.published and of_other_sizes and not parts else []
-    return "; ".join(parts)
 
 
 def claimed_by(verdict: ClaimVerdict) -> str:
