@@ -8,6 +8,7 @@ from functools import partial
 from math import comb
 
 from pinprof.bench import judge
+from pinprof.bench.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
 from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
 from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, all_of, at_least, at_most, barely, mostly, no, ratio, yes
 from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
@@ -24,7 +25,6 @@ CALL, BUSY = (
     {case: Figure("E13", f"{what}, {case.name}", "%") for case in CASES[:4]} for what in ("call", "host busy")
 )
 """Percent of a copy's time that its call lasts, and for which this process uses a CPU."""
-TAKEN_PINNED, TAKEN_PAGEABLE = (Figure("E13", f"taken along by the call, {case.name}", "yes") for case in TO_GPU)
 ACCESS = Figure("E13", "the GPU can access pageable memory", "yes")
 TEXTS = 16 * MIB
 """The size of the text's copies."""
@@ -88,8 +88,6 @@ def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
     for case, run in zip(CASES[:4], runs[:4], strict=True):
         in_call, busy = zip(*(_watched(lab, run) for _ in range(2)), strict=True)
         yield from (CALL[case].of(in_call, count), BUSY[case].of(busy, count))
-    for figure, pinned in ((TAKEN_PAGEABLE, False), (TAKEN_PINNED, True)):
-        yield figure.of([_takes_along(pinned=pinned) for _ in range(5)])
     if (can_access := can_access_pageable()) is not None:
         yield ACCESS.of([can_access])
 
@@ -110,26 +108,6 @@ def _watched(lab: Lab, run: CaseRun) -> tuple[float, float]:
     end.synchronize()
     elapsed, busy = time.perf_counter() - start, time.process_time() - start_cpu
     return 100 * (returned - start) / elapsed, 100 * busy / elapsed
-
-
-def _takes_along(*, pinned: bool) -> bool:
-    """Return whether the GPU gets the old values of a source that is written while its copy waits for a kernel.
-
-    If so, the call itself has copied the values. Up to 64 KiB it does not wait for the stream.
-    """
-    import torch
-
-    source = torch.ones(16 * 1024, dtype=torch.uint8, pin_memory=pinned)
-    target = torch.zeros_like(source, device="cuda")
-    before = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    long_kernel()
-    before.record()
-    target.copy_(source, non_blocking=True)
-    source.zero_()
-    waiting = not before.query()  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    return waiting and bool(target.all())
 
 
 def measure_rates(lab: Lab) -> Iterator[Measured]:
@@ -211,8 +189,8 @@ BANDWIDTH = Experiment(
             "The driver stages them: the host copies pageable memory before the GPU does",
             "tutorial: CUDA and memory; article: pinned memory; processes: concepts",
             all_of(
-                yes(TAKEN_PAGEABLE),
-                no(TAKEN_PINNED),
+                no(PAGEABLE_SOURCE),
+                yes(PINNED_SOURCE),
                 *(mostly(of[PAGEABLE_RATE[way]].at(MOST)) for of in (BUSY, CALL) for way in WAYS),
                 *(barely(of[PINNED_RATE[way]].at(MOST)) for of in (BUSY, CALL) for way in WAYS),
             ),

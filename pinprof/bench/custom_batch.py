@@ -50,20 +50,13 @@ class PlainBatch:
 class PinnableBatch(PlainBatch):
     """The same batch with the method that DataLoader(pin_memory=True) calls; with workers, in a thread."""
 
+    in_thread = False
+    """Whether a thread other than the main one has pinned it."""
+
     def pin_memory(self) -> "PinnableBatch":
         """Pin the tensors of the batch, and return it: the loader takes what this returns."""
         self.inputs = self.inputs.pin_memory()
         self.targets = self.targets.pin_memory()
-        return self
-
-
-class _Witness:
-    """A batch that knows whether a thread other than the main one has pinned it."""
-
-    def __init__(self, _samples: Sequence[InputAndTarget]) -> None:
-        self.in_thread = False
-
-    def pin_memory(self) -> "_Witness":
         self.in_thread = current_thread() is not main_thread()
         return self
 
@@ -124,7 +117,7 @@ def what_is_pinned(lab: Lab) -> Iterator[Measured]:
     for figure, collate, tensors in kinds:
         batches = loader_of(collate, lab.sizes["rows"])
         yield figure.of([all(tensor.is_pinned() for tensor in tensors(batch)) for batch in batches])
-    yield WITH_WORKERS.of([batch.in_thread for batch in loader_of(_Witness, lab.sizes["rows"], WORKERS)])
+    yield WITH_WORKERS.of([batch.in_thread for batch in loader_of(PinnableBatch, lab.sizes["rows"], WORKERS)])
 
 
 CUSTOM_BATCH = Experiment(

@@ -84,7 +84,6 @@ ANSWERS = {
     },
     "E11": {"pinned in the parent": 1, "pinned on arrival": 0, "shared on arrival": 1},
     "E12": {"pinned in the parent": 1, "pinned in the child": 0, "pinned, bare in the child": 0},
-    "E13": {"taken along by the call, HtoD pageable": 1, "taken along by the call, HtoD pinned": 0},
     "E15": {"too much raises an error": 1, "the GPU works after it": 1},
 }
 """What is the same on every GPU: no value is wrong in a safe form, and what is pinned where."""
