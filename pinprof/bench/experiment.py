@@ -202,8 +202,6 @@ class InTrace:
 Measuring: TypeAlias = Callable[[Lab], Iterator[Measured]]
 Recorder: TypeAlias = Callable[[CaseRun, Path], None]
 """Records some steps to a file; it must be picklable."""
-ProcessesRecorder: TypeAlias = Callable[[Lab, int, Sequence[Path], Recorder], object]
-"""Records a case, by its number, in several processes: each to one of the files."""
 
 
 @dataclass(frozen=True)
@@ -228,8 +226,8 @@ class Experiment:
     """The cases whose traces are drawn, with the figures that they show."""
     once: Measuring | None = None
     """Measures what takes long, once after the rounds."""
-    record: ProcessesRecorder | None = None
-    """Records a case, if that takes several processes."""
+    record: Callable[[Lab, int, Sequence[Path], Recorder], object] | None = None
+    """Records a case, by its number, in several processes: each to one of the files."""
     rounds: int = ROUNDS
     """The number of rounds: one where the answer is yes or no; fewer than `ROUNDS` where a round takes seconds."""
 

@@ -1,6 +1,5 @@
 """Figures, what was measured of them on a machine in several rounds, and the JSON of a bench."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
@@ -11,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Struct, structs
 
-from pinprof.document import Count, Ms, Seconds, Words, doc, one_of
+from pinprof.document import Count, Ms, Words, doc, one_of
 from pinprof.errors import PinprofError
 from pinprof.pci_express import Link, pcie
 from pinprof.units import NS_PER_MS, between, duration, rate
@@ -152,7 +151,6 @@ class Result(Struct, frozen=True):
     number: Annotated[str, doc("`E1` to `E15`")]
     sizes: Annotated[Mapping[str, Count], doc("the options it ran with")]
     figures: Annotated[Sequence[Measured], doc("what was measured")]
-    seconds: Annotated[Seconds, doc("how long it took")]
     pictures: Annotated[Sequence[Picture], doc("steps of its cases")] = ()
     problem: Annotated[Words | None, doc("why figures are absent")] = None
 
@@ -235,15 +233,6 @@ def against(first: Measured, second: Measured) -> str:
     smaller, larger = sorted((first.median, second.median))
     less, more = ("as fast", "the time") if first.unit == "ms" else ("less", "as much")
     return f"{pair}, {times(larger, smaller)} {less if first.median < second.median else more}" if smaller > 0 else pair
-
-
-STRING_OR_OBJECT = re.compile(r'"(?:[^"\\]|\\.)*"|\{')
-
-
-def by_line(document: object) -> str:
-    """Return compact JSON in which each object, as a figure or a bar, begins a line."""
-    compact = msgspec.json.encode(document).decode()
-    return STRING_OR_OBJECT.sub(lambda match: "\n{" if match[0] == "{" else match[0], compact).removeprefix("\n")
 
 
 def from_json(text: bytes, name: str) -> Bench:

@@ -191,9 +191,8 @@ def run_jobs(
     """
     found: dict[str, list[Measured | Picture]] = {experiment.number: [] for experiment in experiments}
     problems: dict[str, str] = {}
-    seconds = dict.fromkeys(found, 0.0)
     for place, part, experiment, fresh in parts:
-        number, start = experiment.number, time.monotonic()
+        number = experiment.number
         if number in problems:
             continue
         if fresh:
@@ -206,13 +205,11 @@ def run_jobs(
                 on_progress(place, experiment, finding.case if isinstance(finding, Picture) else finding.name)
         except OtherProcessError as error:
             problems[number] = str(error)
-        seconds[number] += time.monotonic() - start
     return [
         Result(
             number=experiment.number,
             sizes=experiment.defaults(quick=quick),
             figures=[of_rounds(rounds) for rounds in by_figure(found[experiment.number])],
-            seconds=round(seconds[experiment.number], 3),
             pictures=[finding for finding in found[experiment.number] if isinstance(finding, Picture)],
             problem=problems.get(experiment.number),
         )

@@ -1,6 +1,5 @@
 """What several rounds say of the next one."""
 
-import json
 import math
 import random
 from statistics import median
@@ -9,11 +8,8 @@ import pytest
 from quick import slow_but
 
 from pinprof.bench.results import (
-    Bar,
     Figure,
     Measured,
-    Picture,
-    by_line,
     of_rounds,
     times,
 )
@@ -88,16 +84,6 @@ def disturbed_at_times(chance: random.Random, deviation: float) -> Measured:
     more = abs(chance.gauss(0, 0.4)) if chance.random() < 0.1 else 0.0
     value = chance.lognormvariate(more, deviation)
     return Measured("copy", "ms", value, value, value, runs=1)
-
-
-def test_json_has_a_line_for_each_object() -> None:
-    text = by_line(Picture("case", [Bar("stream {7}", "copy", 0.1234, 12.0), Bar('a "{row"', "launch", 0.0, 1.0)]))
-    assert text.splitlines() == [
-        '{"case":"case","bars":[',
-        '{"row":"stream {7}","name":"copy","start_ms":0.1234,"end_ms":12.0},',
-        '{"row":"a \\"{row\\"","name":"launch","start_ms":0.0,"end_ms":1.0}],"why":"","step_ms":null}',
-    ]
-    assert json.loads(text)["bars"][1]["row"] == 'a "{row"'
 
 
 def test_a_figure_keeps_seven_digits() -> None:

@@ -15,9 +15,7 @@ from pinprof.bench.results import Bar, Bench, Measured, Picture, Result, amount,
 from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
 from pinprof.pci_express import Link
 from pinprof.report.bench.view import (
-    ADVICE,
     HOW,
-    advice_value,
     claimants,
     claimed_by,
     experiments,
@@ -95,10 +93,7 @@ def _advice(bench: Bench) -> Markup:
     pieces = advice(bench)
     if not pieces:
         return Markup('<p class="headline">The experiments that advice is made of did not run or failed.</p>')
-    card = Markup('<li><span class="cost">{}: {}</span><span>{}</span></li>')
-    cards = (
-        card.format(ADVICE[piece.name], inline_html(advice_value(piece)), inline_html(piece.text)) for piece in pieces
-    )
+    cards = (Markup("<li><span>{}</span></li>").format(inline_html(piece.text)) for piece in pieces)
     return Markup('<ol class="best">\n{}\n</ol>').format(lines(cards))
 
 

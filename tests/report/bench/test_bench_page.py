@@ -17,7 +17,7 @@ from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.report.bench.page import bandwidth_chart, picture_chart, times_chart, to_html
-from pinprof.report.bench.view import ADVICE, OUTCOMES, advice_value, claimed_by, experiments, reason_of
+from pinprof.report.bench.view import OUTCOMES, claimed_by, experiments, reason_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -36,7 +36,6 @@ def test_the_page_begins_with_what_to_do() -> None:
     text = words(page.text)
     for piece in advice(example()):
         assert words(piece.text) in text
-        assert f"{ADVICE[piece.name]}: {words(advice_value(piece))}" in text
     assert (
         text.index("pinprof bench on NVIDIA H200")
         < text.index("What to do")
