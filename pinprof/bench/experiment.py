@@ -224,12 +224,10 @@ class Experiment:
     """How the experiment differs from the text, and why."""
     traced: Mapping[Figure, tuple[InTrace, ...]] | None = None
     """The cases whose traces are drawn, with the figures that they show."""
-    once: Measuring | None = None
-    """Measures what takes long, once after the rounds."""
     record: Callable[[Lab, int, Sequence[Path], Recorder], object] | None = None
     """Records a case, by its number, in several processes: each to one of the files."""
     rounds: int = ROUNDS
-    """The number of rounds: one where the answer is yes or no; fewer than `ROUNDS` where a round takes seconds."""
+    """The number of rounds: one where one answers; fewer than `ROUNDS` where a round takes seconds."""
 
     def defaults(self, *, quick: bool = False) -> dict[str, int]:
         """Return the sizes that it runs with by default."""

@@ -75,6 +75,7 @@ def measure_allocations(lab: Lab) -> Iterator[Measured]:
         count *= 4
     yield TOO_MUCH.of([_is_refused(TOO_MUCH_BYTES, pinned=lab.on_gpu)])
     yield WORKS.of([int(_written(64, pinned=lab.on_gpu).to(lab.device, non_blocking=True).sum()) == 64])  # noqa: PLR2004
+    yield from measure_host(lab)
 
 
 def _is_refused(count: int, *, pinned: bool = False) -> bool:
@@ -89,7 +90,7 @@ def _is_refused(count: int, *, pinned: bool = False) -> bool:
 def measure_host(lab: Lab) -> Iterator[Measured]:
     """Yield how Linux counts pinned memory, and how long a copy in the host takes while much is pinned.
 
-    Pinning that much takes seconds, so a bench does it once. All memory is freed at the end, whatever happens.
+    Pinning that much takes seconds, so a bench has one round of it. All memory is freed at the end, whatever happens.
     """
     total, available = machine_memory()
     for memory, pinned in zip(MEMORIES, (False, lab.on_gpu), strict=True):
@@ -192,6 +193,5 @@ PINNED_LIMITS = Experiment(
         Size("share", 20, "percent of the host's memory pinned at most, within room and time", 5),
     ),
     changed="the text warns of it and has no program for it",
-    once=measure_host,
-    rounds=4,
+    rounds=1,
 )

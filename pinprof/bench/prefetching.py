@@ -60,14 +60,11 @@ def kernels_first(training: "Trainer", batches: "list[Tensor]", lab: Lab, *, non
     host, buffers = forever(batches), [torch.empty_like(batches[0], device=lab.device) for _ in range(2)]
     buffers[0].copy_(next(host))
     side = torch.cuda.Stream() if lab.on_gpu else None  # type: ignore[no-untyped-call]
-    launched: list[torch.cuda.Event] = []
 
     def step() -> None:
-        training.train(buffers[0])
         if side is not None:
-            launched.append(torch.cuda.current_stream().record_event())
-            if len(launched) > 1:
-                side.wait_event(launched.pop(0))
+            side.wait_stream(torch.cuda.current_stream())  # for the kernels of the step before
+        training.train(buffers[0])
         with torch.cuda.stream(side):
             buffers[1].copy_(next(host), non_blocking=non_blocking)
         if side is not None:

@@ -57,13 +57,6 @@ def timed(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -
         free_memory()
 
 
-def measured_once(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured]:
-    """Yield what is measured once of an experiment, if anything."""
-    experiment, lab = lab_of(name, sizes, quick, device)
-    yield from experiment.once(lab) if experiment.once else ()
-    free_memory()
-
-
 def traced(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured | Picture]:
     """Yield what the traces of an experiment's cases show, and a picture of each.
 
@@ -151,7 +144,7 @@ class BenchPart(NamedTuple):
 
 
 def jobs(experiments: Sequence[Experiment], *, quick: bool) -> Iterator[BenchPart]:
-    """Yield the rounds of timing, what is measured once, and the traces; a quick bench has one round.
+    """Yield the rounds of timing, then the traces; a quick bench has one round.
 
     Each round has a process of its own, so that what drifts with time shows as a difference between rounds. Experiments
     with fewer rounds have them spread, from the first on. Nothing is timed in a process that was profiled: CUPTI, once
@@ -162,7 +155,6 @@ def jobs(experiments: Sequence[Experiment], *, quick: bool) -> Iterator[BenchPar
         for place, experiment in enumerate(of_this):
             where = f"round {number + 1}, {place + 1} of {len(of_this)}"
             yield BenchPart(where, timed, experiment, fresh=number > 0 and place == 0)
-    yield from (BenchPart("once", measured_once, experiment) for experiment in experiments if experiment.once)
     yield from (BenchPart("traces", traced, experiment) for experiment in experiments if experiment.traced)
 
 
