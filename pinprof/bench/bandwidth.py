@@ -29,7 +29,6 @@ ACCESS = Figure("E13", "the GPU can access pageable memory", "yes")
 TEXTS = 16 * MIB
 """The size of the text's copies."""
 PUBLISHED = dict(zip(CASES, (2.308439, 5.774224, 2.316220, 5.958834), strict=False))
-GROWTH = 4
 IN_A_ROW_BYTES, MOST_IN_A_ROW = 4 * MIB, 64
 """Small copies are timed in rows, because two events are too coarse for one."""
 REACHES_SHARE = 0.9
@@ -55,13 +54,6 @@ def copies_of(lab: Lab, count: int) -> CaseRuns:
     return tuple(partial(target.copy_, source, non_blocking=True) for target, source in pairs)
 
 
-def _sizes(lab: Lab) -> Iterator[int]:
-    count = lab.sizes["least"]
-    while count <= lab.sizes["most"]:
-        yield count
-        count *= GROWTH
-
-
 def rates_of_size(lab: Lab, count: int, runs: CaseRuns) -> Iterator[Measured]:
     """Yield the rate of each kind of copy of this size."""
     in_a_row = max(1, min(MOST_IN_A_ROW, IN_A_ROW_BYTES // count))
@@ -80,7 +72,7 @@ def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
         run()
         return (time.perf_counter() - start) * 1e3
 
-    for count in _sizes(lab):
+    for count in lab.growing():
         runs = copies_of(lab, count)
         yield from rates_of_size(lab, count, runs)
         for figure, run in zip((BLOCKED_PAGEABLE, BLOCKED_PINNED), runs[:2], strict=True):
@@ -115,7 +107,7 @@ def measure_rates(lab: Lab) -> Iterator[Measured]:
     import torch
 
     pool = ThreadPoolExecutor(1)
-    for count in _sizes(lab):
+    for count in lab.growing():
         runs, pageable = copies_of(lab, count), torch.ones(count, dtype=torch.uint8)
         yield from rates_of_size(lab, count, runs)
         pin = partial(pool.submit, pageable.pin_memory)

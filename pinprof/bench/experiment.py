@@ -138,6 +138,13 @@ class Lab:
 
         return [torch.ones(self.sizes["floats"]) for _ in range(self.sizes["tensors"])]
 
+    def growing(self) -> Iterator[int]:
+        """Yield the sizes from the least to the most, each four times the one before."""
+        count = self.sizes["least"]
+        while count <= self.sizes["most"]:
+            yield count
+            count *= 4
+
     def each(
         self, cases: Iterable[Figure], runs: Iterable[CaseRun], clock: Stopwatch | None = None
     ) -> Iterator[Measured]:

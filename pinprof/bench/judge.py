@@ -8,7 +8,7 @@ a quantity against a limit, `in_order` and `less_at_most_sizes` two against each
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from math import exp, hypot, inf, log, prod
+from math import exp, hypot, inf, log, nextafter, prod
 from typing import Annotated, Concatenate, Literal, NamedTuple, ParamSpec, TypeAlias
 
 from msgspec import Struct
@@ -87,14 +87,8 @@ class Readings:
         names = [" and ".join(map(told, side)) for side in (over, under)]
         if (divisor := prod(measured.median for measured in under)) <= 0:
             raise MissingError(f"nothing to divide by: {names[1]}")
-        middle = prod(measured.median for measured in over) / divisor
-        return Measured(
-            " against ".join(names),
-            "times",
-            middle,
-            *_quotient(over, under),
-            min(each.runs for each in (*over, *under)),
-        )
+        middle, runs = prod(each.median for each in over) / divisor, min(each.runs for each in (*over, *under))
+        return Measured(" against ".join(names), "times", middle, *_quotient(over, under), runs)
 
     def keep(self, *figures: Measured) -> None:
         """Show these figures with the verdict."""
@@ -186,7 +180,7 @@ def told(measured: Measured) -> str:
     if measured.unit == "times" and " against " in measured.name:
         return f"{shown(measured)} as much: {measured.name}"
     if measured.unit == "yes":
-        return f"{measured.name}: {shown(measured)}"
+        return f"{measured.name}: {shown(measured)}{'' if measured.low == measured.high else ', not in all runs'}"
     return f"{shown(measured)} ({measured.name}{f' at {size(measured.size)}' if measured.size else ''})"
 
 
@@ -220,25 +214,15 @@ def at_least(
     """
     measured = read(quantity)
     refuted = measured.high < limit if refuted_to is None else measured.high <= refuted_to
-    why = f"{_held(measured)}{'' if measured.unit in COUNTED else f'; from {limit:g} on it is enough'}"
+    limits = " to ".join(dict.fromkeys(f"{each:g}" for each in (refuted_to, limit) if each is not None))
+    held = "" if measured.unit in COUNTED else f"; limit {limits}"
+    why = told(measured) + (f" [{spread(measured)}]" if spread(measured) else "") + held
     return decided(why, confirmed=measured.low >= limit, refuted=refuted, otherwise=otherwise)
 
 
-@predicate
-def at_most(
-    read: Readings, quantity: Figure | Ratio, limit: float, refuted_from: float | None = None
-) -> ClaimJudgement:
+def at_most(quantity: Figure | Ratio, limit: float, refuted_from: float | None = None) -> Predicate:
     """Say that it is at most the limit: refuted above it, or only from `refuted_from` on."""
-    measured = read(quantity)
-    refuted = measured.low > limit if refuted_from is None else measured.low >= refuted_from
-    why = f"{_held(measured)}{'' if measured.unit in COUNTED else f'; at most {limit:g} is allowed'}"
-    return decided(why, confirmed=measured.high <= limit, refuted=refuted)
-
-
-def _held(measured: Measured) -> str:
-    if measured.unit in COUNTED:
-        return told(measured) + ("" if measured.low == measured.high else ", not in all runs")
-    return told(measured) + (f" [{spread(measured)}]" if spread(measured) else "")
+    return opposite(at_least(quantity, refuted_from or nextafter(limit, inf), limit))
 
 
 def mostly(share: Figure | Ratio, whole: float = 100.0) -> Predicate:

@@ -66,13 +66,11 @@ def allocations(lab: Lab, count: int) -> CaseRuns:
 
 def measure_allocations(lab: Lab) -> Iterator[Measured]:
     """Yield what memory of each size costs, and whether too large a request fails safely."""
-    count = lab.sizes["least"]
-    while count <= lab.sizes["most"]:
+    for count in lab.growing():
         pageable, _, again = allocations(lab, count)
         for case, run, before in ((PAGEABLE, pageable, None), (PINNED, again, free_pinned), (AGAIN, again, None)):
             yield case.of(lab.times(run, partial(lab.time, before=before)), count)
         free_pinned()
-        count *= 4
     yield TOO_MUCH.of([_is_refused(TOO_MUCH_BYTES, pinned=lab.on_gpu)])
     yield WORKS.of([int(_written(64, pinned=lab.on_gpu).to(lab.device, non_blocking=True).sum()) == 64])  # noqa: PLR2004
     yield from measure_host(lab)

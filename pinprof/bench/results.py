@@ -27,12 +27,11 @@ class BenchError(PinprofError):
 class Measured(Struct, frozen=True):
     """What was measured of a figure: its median, and its spread from `low` to `high`.
 
-    It is measured in rounds spread over the bench, each in a process of its own: some conditions, such as the place of
-    its memory, last for the life of a process. The median is that of the rounds' medians. `low` is the 10th percentile
-    of the runs of the lowest round, `high` the 90th of the highest; of five rounds or more, the lowest and the highest
-    are left out, so that a disturbed round does not widen the spread. The spread of a time or a rate holds the median
-    of another bench in nine of ten cases, judged by how much its rounds differ. The
-    spread of a single round, as with `--quick`, holds less.
+    It is measured in rounds spread over the bench, each in a process of its own, as some conditions last for the life
+    of one. The median is that of the rounds' medians. `low` is the 10th percentile of the runs of the lowest round,
+    `high` the 90th of the highest; of five rounds or more, the lowest and the highest are left out, so that a disturbed
+    round does not widen the spread. The spread of a time or a rate holds the median of another bench in nine of ten
+    cases, judged by how much its rounds differ. The spread of a single round, as with `--quick`, holds less.
     """
 
     name: Annotated[str, doc("what; the same on every machine")]

@@ -208,18 +208,15 @@ def _option(size: "Size") -> click.Option:
 def _help(experiment: "Experiment") -> str:
     from pinprof.bench.experiment import SOURCES
 
-    number, name = experiment.number, experiment.name
     figures = "; ".join(f"{figure.name} {value:g}" for figure, value in (experiment.published or {}).items())
     texts = dict.fromkeys(source.split(":")[0] for claim in experiment.claims for source in claim.sources.split("; "))
-    examples = number, f"{name} --record {name}.json.gz"
     parts = (
-        f"{number}: {experiment.summary}.",
+        f"{experiment.number}: {experiment.summary}.",
         *(_claim(claim) for claim in experiment.claims),
         _paragraph("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {experiment.changed}." if experiment.changed else "",
         _paragraph("Cases that --record records:", [case.name for case in experiment.cases]),
-        _paragraph("Examples:", [f"pinprof workload {example}" for example in examples]),
     )
     return "\n\n".join(part for part in parts if part)
 
