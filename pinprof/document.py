@@ -49,7 +49,6 @@ def _in(unit: str) -> Meta:
 Bytes: TypeAlias = Annotated[float, _in("bytes")]
 Ms: TypeAlias = Annotated[float, _in("ms")]
 Us: TypeAlias = Annotated[float, _in("µs")]
-Seconds: TypeAlias = Annotated[float, _in("s")]
 Gbps: TypeAlias = Annotated[float, _in("GB/s")]
 Share: TypeAlias = Annotated[float, _in("share")]
 RangeMs: TypeAlias = Annotated[Range, _in("ms")]

@@ -21,7 +21,6 @@ from pinprof.report.bench.view import (
     experiments_run,
     figure_rows,
     machine_line,
-    other_published,
     reason_of,
     tables_by_size,
 )
@@ -120,9 +119,8 @@ def _markdown(bench: Bench) -> Iterator[str]:
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)
     for experiment, result in experiments_run(bench):
-        published = other_published(experiment, result)
         for grid in tables_by_size(result):
-            yield f"\n{experiment.number} {experiment.name}" + (f" (published: {published})" if published else "")
+            yield f"\n{experiment.number} {experiment.name}"
             yield ""
             yield from _table([column.title for column in grid.columns], [list(map(str, row)) for row in grid.rows])
 

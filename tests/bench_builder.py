@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pinprof.bench.results import Bench, Machine, Measured, Picture, Result
 
 H200 = Machine("NVIDIA H200", "580.1", "13.0", "2.11.0", "3.12.3", "a CPU", 16, 5, 16)
@@ -47,7 +49,7 @@ class BenchBuilder:
         problem: str | None = None,
         pictures: tuple[Picture, ...] = (),
     ) -> "BenchBuilder":
-        self.results[number] = Result(number, sizes or {}, figures, 1.5, pictures, problem)
+        self.results[number] = Result(number, sizes or {}, figures, pictures, problem)
         return self
 
     def build(self) -> Bench:
@@ -58,3 +60,7 @@ class BenchBuilder:
             quick=False,
             pinprof_version="0.1",
         )
+
+
+def as_json(bench: Bench) -> str:
+    return msgspec.json.encode(bench).decode()

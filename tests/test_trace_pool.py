@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from bench_builder import H200, BenchBuilder, gbps
+from bench_builder import H200, BenchBuilder, as_json, gbps
 from command_line import copying_trace, invoke, is_one_line_error
 from fitting import fitting
 from msgspec.structs import replace
@@ -22,7 +22,6 @@ from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
 from pinprof.bench.advice import pinning
-from pinprof.bench.results import by_line
 from pinprof.errors import PinprofError, TraceError
 from pinprof.ranks.rank import RankPart
 from pinprof.trace_pool import measure_files
@@ -211,7 +210,7 @@ def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tm
 def test_workers_of_a_cluster_are_given_the_machine(client: Any, tmp_path: Path) -> None:
     assert savings(measure_files(copying(tmp_path), client=client, machine=pinning(SLOW))) == [0, 0, 0]
     file = tmp_path / "bench.json"
-    file.write_text(by_line(SLOW))
+    file.write_text(as_json(SLOW))
     report = pinprof.analyze_job(written(tmp_path, 3), client=client, machine=file)
     assert report.parts[0].findings.machine == "slow"
 

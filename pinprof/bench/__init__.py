@@ -54,22 +54,19 @@ def _verdict(bench: Bench, experiment: Experiment, claim: Claim) -> ClaimVerdict
     if outcome == "unknown":
         problem = f" ({result.problem})" if result and result.problem else ""
         text = f"{text}{problem}" if result else "the experiment did not run"
-    asked = {(measured.name, measured.size) for measured in read.asked}
-    published = [
-        f"{figure.name}: {amount(figure.unit, value)}"
-        for figure, value in (experiment.published or {}).items()
-        if (figure.name, figure.size) in asked
+    published = experiment.published_at(result.sizes) if result else {}
+    shows = [
+        f"{asked.name}: {amount(asked.unit, published[asked.name, asked.size])}"
+        for asked in read.asked
+        if (asked.name, asked.size) in published
     ]
-    shows = "; ".join((*published, *filter(None, (claim.shows,))))
-    other_sizes = experiment.texts_sizes(result.sizes) if result and shows else {}
-    sizes = ", ".join(f"{name} {value:,}" for name, value in other_sizes.items())
     return ClaimVerdict(
         experiment.number,
         claim.text,
         outcome,
         text,
         tuple(claim.sources.split("; ")),
-        f"{shows} (for {sizes})" if sizes else shows,
+        "; ".join(filter(None, (*shows, claim.shows))),
         "; ".join(map(_with_spread, read.asked)) if len(read.asked) <= MOST_SHOWN else "",
         claim.differs if outcome in {"refuted", "depends"} else "",
     )

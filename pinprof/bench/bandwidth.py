@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import comb
-from statistics import median_high
 
 from pinprof.bench import judge
+from pinprof.bench.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
 from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
-from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, all_of, answers, at_least, at_most, barely, mostly, no, ratio
+from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, all_of, at_least, at_most, barely, mostly, no, ratio, yes
 from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
 from pinprof.gpu import can_access_pageable
-from pinprof.units import percent, rate, size
+from pinprof.units import rate, size
 
 PAGEABLE_RATE = {way: Figure("E13", f"{way} pageable", "GB/s") for way in WAYS}
 ON_THE_GPU = Figure("E13", "DtoD", "GB/s")
@@ -25,12 +25,10 @@ CALL, BUSY = (
     {case: Figure("E13", f"{what}, {case.name}", "%") for case in CASES[:4]} for what in ("call", "host busy")
 )
 """Percent of a copy's time that its call lasts, and for which this process uses a CPU."""
-TAKEN_PINNED, TAKEN_PAGEABLE = (Figure("E13", f"taken along by the call, {case.name}", "yes") for case in TO_GPU)
 ACCESS = Figure("E13", "the GPU can access pageable memory", "yes")
 TEXTS = 16 * MIB
 """The size of the text's copies."""
 PUBLISHED = dict(zip(CASES, (2.308439, 5.774224, 2.316220, 5.958834), strict=False))
-GROWTH = 4
 IN_A_ROW_BYTES, MOST_IN_A_ROW = 4 * MIB, 64
 """Small copies are timed in rows, because two events are too coarse for one."""
 REACHES_SHARE = 0.9
@@ -56,13 +54,6 @@ def copies_of(lab: Lab, count: int) -> CaseRuns:
     return tuple(partial(target.copy_, source, non_blocking=True) for target, source in pairs)
 
 
-def _sizes(lab: Lab) -> Iterator[int]:
-    count = lab.sizes["least"]
-    while count <= lab.sizes["most"]:
-        yield count
-        count *= GROWTH
-
-
 def rates_of_size(lab: Lab, count: int, runs: CaseRuns) -> Iterator[Measured]:
     """Yield the rate of each kind of copy of this size."""
     in_a_row = max(1, min(MOST_IN_A_ROW, IN_A_ROW_BYTES // count))
@@ -81,7 +72,7 @@ def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
         run()
         return (time.perf_counter() - start) * 1e3
 
-    for count in _sizes(lab):
+    for count in lab.growing():
         runs = copies_of(lab, count)
         yield from rates_of_size(lab, count, runs)
         for figure, run in zip((BLOCKED_PAGEABLE, BLOCKED_PINNED), runs[:2], strict=True):
@@ -89,8 +80,6 @@ def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
     for case, run in zip(CASES[:4], runs[:4], strict=True):
         in_call, busy = zip(*(_watched(lab, run) for _ in range(2)), strict=True)
         yield from (CALL[case].of(in_call, count), BUSY[case].of(busy, count))
-    for figure, pinned in ((TAKEN_PAGEABLE, False), (TAKEN_PINNED, True)):
-        yield figure.of([_takes_along(pinned=pinned) for _ in range(5)])
     if (can_access := can_access_pageable()) is not None:
         yield ACCESS.of([can_access])
 
@@ -113,32 +102,12 @@ def _watched(lab: Lab, run: CaseRun) -> tuple[float, float]:
     return 100 * (returned - start) / elapsed, 100 * busy / elapsed
 
 
-def _takes_along(*, pinned: bool) -> bool:
-    """Return whether the GPU gets the old values of a source that is written while its copy waits for a kernel.
-
-    If so, the call itself has copied the values. Up to 64 KiB it does not wait for the stream.
-    """
-    import torch
-
-    source = torch.ones(16 * 1024, dtype=torch.uint8, pin_memory=pinned)
-    target = torch.zeros_like(source, device="cuda")
-    before = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    long_kernel()
-    before.record()
-    target.copy_(source, non_blocking=True)
-    source.zero_()
-    waiting = not before.query()  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    return waiting and bool(target.all())
-
-
 def measure_rates(lab: Lab) -> Iterator[Measured]:
     """Yield what predictions use: rates by size, of staging and of pinning by a thread, launches, and freeing."""
     import torch
 
     pool = ThreadPoolExecutor(1)
-    for count in _sizes(lab):
+    for count in lab.growing():
         runs, pageable = copies_of(lab, count), torch.ones(count, dtype=torch.uint8)
         yield from rates_of_size(lab, count, runs)
         pin = partial(pool.submit, pageable.pin_memory)
@@ -156,17 +125,13 @@ def reaches_the_link(read: judge.Readings) -> judge.ClaimJudgement:
 
     For each direction it names the size whose spread has the highest low end.
     """
-    rates = [read.by_size(figure) for figure in PINNED_RATE.values()]
+    rates, link = [read.by_size(figure) for figure in PINNED_RATE.values()], read.bench.machine.link
     surest = [max(of_way, key=lambda measured: measured.low) for of_way in rates]
     read.keep(*surest)
-    link, why = read.bench.machine.link, " and ".join(f"{rate(each.median)} ({each.name})" for each in surest)
-    if link is None:
-        return judge.ClaimJudgement("unknown", f"{why}; the driver does not say the generation and width of the link")
+    why = " and ".join(f"{rate(each.median)} ({each.name})" for each in surest)
+    if link is None or any(measured.low > link.theoretical for measured in surest):
+        return judge.ClaimJudgement("unknown", f"{why}; the driver does not say of which link, or of an idle one")
     why += f" of {rate(link.theoretical)} on {link.name}; {rate(link.usual)} is usual"
-    if any(measured.low > link.theoretical for measured in surest):
-        return judge.ClaimJudgement(
-            "unknown", f"{why}: the link is faster than the driver reports, as that of an idle GPU"
-        )
     reached = REACHES_SHARE * link.usual
     refuted = all(max(measured.high for measured in of_way) < reached for of_way in rates)
     return judge.decided(why, confirmed=all(measured.low >= reached for measured in surest), refuted=refuted)
@@ -180,16 +145,10 @@ def more_predictable(read: judge.Readings) -> judge.ClaimJudgement:
     """
     pairs = [pair for way in WAYS for pair in read.pairs(PAGEABLE_RATE[way], PINNED_RATE[way], judge.LARGE_BYTES)]
     varies = [[(one.high - one.low) / one.median if one.median > 0 else 0.0 for one in pair] for pair in pairs]
-    steadier = sum(pinned < pageable for pageable, pinned in varies)
-    middle = [percent(median_high(share)) for share in zip(*varies, strict=True)]
-    why = (
-        f"of {len(pairs)} sizes and ways from {size(judge.LARGE_BYTES)} on pinned copies vary less in {steadier}: by "
-        f"{middle[1]} against {middle[0]} of the median, in the middle"
-    )
-    sides = (steadier, len(pairs) - steadier)
-    confirmed, refuted = (sum(comb(len(pairs), n) for n in range(hits, len(pairs) + 1)) for hits in sides)
-    most = CHANCE * 2 ** len(pairs)
-    return judge.decided(why, confirmed=confirmed < most, refuted=refuted < most)
+    total, steadier = len(pairs), sum(pinned < pageable for pageable, pinned in varies)
+    why = f"of {total} sizes and ways from {size(judge.LARGE_BYTES)} on pinned copies vary less in {steadier}"
+    chances = [sum(comb(total, n) for n in range(hits, total + 1)) / 2**total for hits in (steadier, total - steadier)]
+    return judge.decided(why, confirmed=chances[0] < CHANCE, refuted=chances[1] < CHANCE)
 
 
 SLOWER_PAGEABLE = judge.less_at_most_sizes(
@@ -222,7 +181,8 @@ BANDWIDTH = Experiment(
             "The driver stages them: the host copies pageable memory before the GPU does",
             "tutorial: CUDA and memory; article: pinned memory; processes: concepts",
             all_of(
-                answers({TAKEN_PAGEABLE: True, TAKEN_PINNED: False}),
+                no(PAGEABLE_SOURCE),
+                yes(PINNED_SOURCE),
                 *(mostly(of[PAGEABLE_RATE[way]].at(MOST)) for of in (BUSY, CALL) for way in WAYS),
                 *(barely(of[PINNED_RATE[way]].at(MOST)) for of in (BUSY, CALL) for way in WAYS),
             ),
@@ -284,8 +244,8 @@ BANDWIDTH = Experiment(
     lambda lab: copies_of(lab, lab.sizes["most"]),
     measure_bandwidth,
     sizes=(
-        Size("least", 4096, "bytes of the smallest copy", of_text=False),
-        Size("most", GIB, "bytes of the largest copy; each is four times the one before", 64 * MIB, of_text=False),
+        Size("least", 4096, "bytes of the smallest copy"),
+        Size("most", GIB, "bytes of the largest copy; each is four times the one before", 64 * MIB),
     ),
     published={case.at(TEXTS): value for case, value in PUBLISHED.items()},
     changed="the text's figures are of an old laptop, at 16 MB alone; the other sizes are ours",

@@ -5,8 +5,8 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, final
 
 from pinprof.bench.experiment import CaseRun, CaseRuns, Experiment, Lab, Size
-from pinprof.bench.judge import Claim, answers, no, yes
-from pinprof.bench.results import Measured, figures
+from pinprof.bench.judge import Claim, all_of, no, yes
+from pinprof.bench.results import Figure, Measured, figures
 
 if TYPE_CHECKING:
     import torch
@@ -25,9 +25,7 @@ AS_MADE, PINNED, MADE_PINNED, COPY = MADE = figures(
     "pinned, a tensor as it is made; pinned, by pin_memory(); pinned, made with pin_memory=True; "
     "a copy of the same values, by pin_memory()",
 )
-WITH_WORKERS, ALONE = figures(
-    "E9", "yes", "pinned by a thread of its own, with workers; pinned by a thread of its own, without workers"
-)
+WITH_WORKERS = Figure("E9", "pinned by a thread of its own, with workers", "yes")
 FEATURES, WORKERS = 1024, 2
 InputAndTarget = tuple["Tensor", "Tensor"]
 Collate = Callable[[Sequence[InputAndTarget]], Any]
@@ -52,20 +50,13 @@ class PlainBatch:
 class PinnableBatch(PlainBatch):
     """The same batch with the method that DataLoader(pin_memory=True) calls; with workers, in a thread."""
 
+    in_thread = False
+    """Whether a thread other than the main one has pinned it."""
+
     def pin_memory(self) -> "PinnableBatch":
         """Pin the tensors of the batch, and return it: the loader takes what this returns."""
         self.inputs = self.inputs.pin_memory()
         self.targets = self.targets.pin_memory()
-        return self
-
-
-class _Witness:
-    """A batch that knows whether a thread other than the main one has pinned it."""
-
-    def __init__(self, _samples: Sequence[InputAndTarget]) -> None:
-        self.in_thread = False
-
-    def pin_memory(self) -> "_Witness":
         self.in_thread = current_thread() is not main_thread()
         return self
 
@@ -126,8 +117,7 @@ def what_is_pinned(lab: Lab) -> Iterator[Measured]:
     for figure, collate, tensors in kinds:
         batches = loader_of(collate, lab.sizes["rows"])
         yield figure.of([all(tensor.is_pinned() for tensor in tensors(batch)) for batch in batches])
-    for figure, workers in ((WITH_WORKERS, WORKERS), (ALONE, 0)):
-        yield figure.of([batch.in_thread for batch in loader_of(_Witness, lab.sizes["rows"], workers)])
+    yield WITH_WORKERS.of([batch.in_thread for batch in loader_of(PinnableBatch, lab.sizes["rows"], WORKERS)])
 
 
 CUSTOM_BATCH = Experiment(
@@ -148,13 +138,13 @@ CUSTOM_BATCH = Experiment(
         Claim(
             "pin_memory() returns a copy in pinned memory, and constructors can make tensors there",
             "tutorial: memory; article: pin_memory=True; processes: usage",
-            answers({PINNED: True, COPY: True, AS_MADE: False, MADE_PINNED: True}),
+            all_of(yes(PINNED, COPY, MADE_PINNED), no(AS_MADE)),
         ),
     ),
     (WITHOUT_METHOD, WITH_METHOD),
     copies_of_custom_batches,
     what_is_pinned,
-    sizes=(Size("rows", 64, "samples in a batch", of_text=False),),
+    sizes=(Size("rows", 64, "samples in a batch"),),
     changed="the article's batches have 2 rows of 5 numbers; here they are large enough to be seen in a trace. Its "
     "loader has no workers; the one that pins in a thread is ours",
     rounds=1,

@@ -39,7 +39,7 @@ ROUNDS = 7
 """Rounds of a bench. The median of seven draws lies within the range of seven others in 93 % of cases, whatever the
 spread within a round; the median of three in 60 %."""
 SOME_ROUNDS = 3
-"""Rounds of experiments that take seconds; further ones follow if there is time. A bench runs three in any case."""
+"""Rounds of experiments that take seconds."""
 
 CASE_S = 0.1
 """After a run that does not count and the least number of runs, a case runs again until this time is up. A full bench
@@ -138,6 +138,13 @@ class Lab:
 
         return [torch.ones(self.sizes["floats"]) for _ in range(self.sizes["tensors"])]
 
+    def growing(self) -> Iterator[int]:
+        """Yield the sizes from the least to the most, each four times the one before."""
+        count = self.sizes["least"]
+        while count <= self.sizes["most"]:
+            yield count
+            count *= 4
+
     def each(
         self, cases: Iterable[Figure], runs: Iterable[CaseRun], clock: Stopwatch | None = None
     ) -> Iterator[Measured]:
@@ -178,8 +185,6 @@ class Size:
     means: str
     quick: int | None = None
     """The size with `--quick`, if the default takes too long."""
-    of_text: bool = True
-    """Whether the text has this default; otherwise it has another size, or none."""
 
 
 @dataclass(frozen=True)
@@ -204,8 +209,6 @@ class InTrace:
 Measuring: TypeAlias = Callable[[Lab], Iterator[Measured]]
 Recorder: TypeAlias = Callable[[CaseRun, Path], None]
 """Records some steps to a file; it must be picklable."""
-ProcessesRecorder: TypeAlias = Callable[[Lab, int, Sequence[Path], Recorder], object]
-"""Records a case, by its number, in several processes: each to one of the files."""
 
 
 @dataclass(frozen=True)
@@ -228,27 +231,20 @@ class Experiment:
     """How the experiment differs from the text, and why."""
     traced: Mapping[Figure, tuple[InTrace, ...]] | None = None
     """The cases whose traces are drawn, with the figures that they show."""
-    once: Measuring | None = None
-    """Measures what takes long, once after the rounds."""
-    record: ProcessesRecorder | None = None
-    """Records a case, if that takes several processes."""
+    record: Callable[[Lab, int, Sequence[Path], Recorder], object] | None = None
+    """Records a case, by its number, in several processes: each to one of the files."""
     rounds: int = ROUNDS
-    """The number of rounds: one where the answer is yes or no; fewer than `ROUNDS` where a round takes seconds."""
+    """The number of rounds: one where one answers; fewer than `ROUNDS` where a round takes seconds."""
 
     def defaults(self, *, quick: bool = False) -> dict[str, int]:
         """Return the sizes that it runs with by default."""
         return {size.name: size.quick if quick and size.quick is not None else size.default for size in self.sizes}
 
-    def texts_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return those of the text's own sizes that differ from these."""
-        of_text = (size for size in self.sizes if size.of_text)
-        return {size.name: size.default for size in of_text if sizes.get(size.name, size.default) != size.default}
-
-    def published_at(self, sizes: Mapping[str, int]) -> dict[str, float]:
-        """Return the published values by figure; none where these sizes differ from the text's own."""
-        if self.texts_sizes(sizes):
-            return {}
-        return {figure.name: value for figure, value in (self.published or {}).items()}
+    def published_at(self, sizes: Mapping[str, int]) -> dict[tuple[str, int | str | None], float]:
+        """Return the published values by name and size; if other sizes were chosen, only those with a size."""
+        as_published = all(sizes.get(size.name, size.default) == size.default for size in self.sizes)
+        published = self.published or {}
+        return {(each.name, each.size): value for each, value in published.items() if as_published or each.size}
 
     def resized(self, chosen: Mapping[str, int]) -> "Experiment":
         """Return the experiment with the chosen sizes in place of its own, quick or not."""

@@ -1,20 +1,19 @@
 """Judges claims by figures: only a difference beyond the spreads of both figures confirms or refutes a claim.
 
-A claim is a row with a predicate over figures. `at_least` and `at_most` hold a figure or a ratio against a limit,
-`less`, `same` and `less_at_most_sizes` ask for the order of two, `in_turn` for a difference in every round, `wrong`,
-`right` and `answers` for what was counted; `all_of`, `each_of`, `any_of`, `opposite` and `given` put predicates
-together. A figure that was not measured leaves a predicate unknown.
+A claim is a row with a predicate over quantities: a figure, or figures divided by others. `at_least` and `at_most` hold
+a quantity against a limit, `in_order` and `less_at_most_sizes` two against each other; `all_of`, `each_of`, `any_of`,
+`opposite` and `given` put predicates together. A figure that was not measured leaves a predicate unknown.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from math import exp, hypot, inf, log, prod
+from math import exp, hypot, inf, log, nextafter, prod
 from typing import Annotated, Concatenate, Literal, NamedTuple, ParamSpec, TypeAlias
 
 from msgspec import Struct
 
-from pinprof.bench.results import LEAST, Bench, Figure, Measured, against, shown, spread, times
+from pinprof.bench.results import LEAST, Bench, Figure, Measured, against, shown, spread
 from pinprof.document import Words, doc
 from pinprof.units import size
 
@@ -24,6 +23,8 @@ MATTERS_SHARE = 0.1
 """A difference of this share matters: figures are the same only if their spreads exclude such a difference."""
 MOST_PERCENT, BARELY_PERCENT = 50.0, 10.0
 """Percent of something: from the first value on it is most of it, up to the second hardly any."""
+COUNTED = {"wrong", "yes"}
+"""Units of counts and answers: a claim about them needs no limit to be understood."""
 WAYS = ("HtoD", "DtoH")
 PINNED_RATE = {way: Figure("E13", f"{way} pinned", "GB/s") for way in WAYS}
 LARGE_BYTES = 1024**2
@@ -47,22 +48,47 @@ class MissingError(Exception):
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """Some figures multiplied, divided by others."""
+
+    over: tuple[Figure, ...]
+    under: tuple[Figure, ...] = ()
+
+    def __truediv__(self, other: "Ratio") -> "Ratio":
+        return Ratio((*self.over, *other.under), (*self.under, *other.over))
+
+
+def ratio(first: Figure, second: Figure) -> Ratio:
+    """Return how many times as large the first figure is as the second."""
+    return Ratio((first,), (second,))
+
+
+@dataclass(frozen=True)
 class Readings:
     """The figures of a bench for one claim; it keeps those that are asked for, to show them with the verdict."""
 
     bench: Bench
     asked: list[Measured] = field(default_factory=list)
 
-    def __call__(self, figure: Figure) -> Measured:
+    def __call__(self, quantity: Figure | Ratio) -> Measured:
         """Return what was measured. Raises MissingError."""
-        result, wanted = self.bench.result(figure.number), figure.size
+        if isinstance(quantity, Ratio):
+            return self._divided([*map(self, quantity.over)], [*map(self, quantity.under)])
+        result, wanted = self.bench.result(quantity.number), quantity.size
         if isinstance(wanted, str):
-            wanted = self.by_size(figure)[0 if wanted == LEAST else -1].size
-        measured = result.figure(figure.name, wanted) if result else None
+            wanted = self.by_size(quantity)[0 if wanted == LEAST else -1].size
+        measured = result.figure(quantity.name, wanted) if result else None
         if measured is None:
-            raise MissingError(f"not measured: {figure.name}")
+            raise MissingError(f"not measured: {quantity.name}")
         self.keep(measured)
         return measured
+
+    def _divided(self, over: Sequence[Measured], under: Sequence[Measured]) -> Measured:
+        names = [" and ".join(map(told, side)) for side in (over, under)]
+        if (divisor := prod(measured.median for measured in under)) <= 0:
+            raise MissingError(f"nothing to divide by: {names[1]}")
+        middle, runs = prod(each.median for each in over) / divisor, min(each.runs for each in (*over, *under))
+        return Measured(" against ".join(names), "times", middle, *_quotient(over, under), runs)
 
     def keep(self, *figures: Measured) -> None:
         """Show these figures with the verdict."""
@@ -82,6 +108,13 @@ class Readings:
         if not found:
             raise MissingError(f"not measured: {first.name} and {second.name} at one size")
         return found
+
+
+def by_size(bench: Bench, figure: Figure) -> list[Measured]:
+    """Return what was measured of a figure at several sizes, the smallest first."""
+    result = bench.result(figure.number)
+    named = [measured for measured in (result.figures if result else ()) if measured.name == figure.name]
+    return sorted((each for each in named if each.size is not None), key=lambda each: each.size or 0)
 
 
 Predicate: TypeAlias = Callable[[Readings], ClaimJudgement]
@@ -139,41 +172,16 @@ class ClaimVerdict(Struct, frozen=True):
     differs: Annotated[Words, doc("what the outcome turns on; empty where it is confirmed")]
 
 
-# One figure, or a ratio, against a limit
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Some figures multiplied, divided by others: their independent errors add by their squares."""
-
-    over: tuple[Figure, ...]
-    under: tuple[Figure, ...]
-
-    def __truediv__(self, other: "Ratio") -> "Ratio":
-        return Ratio((*self.over, *other.under), (*self.under, *other.over))
-
-
-def ratio(first: Figure, second: Figure) -> Ratio:
-    """Return how many times as large the first figure is as the second."""
-    return Ratio((first,), (second,))
+# A quantity against a limit
 
 
 def told(measured: Measured) -> str:
-    """Return a figure with its name."""
+    """Return a figure with its name, or what its division gives."""
+    if measured.unit == "times" and " against " in measured.name:
+        return f"{shown(measured)} as much: {measured.name}"
+    if measured.unit == "yes":
+        return f"{measured.name}: {shown(measured)}{'' if measured.low == measured.high else ', not in all runs'}"
     return f"{shown(measured)} ({measured.name}{f' at {size(measured.size)}' if measured.size else ''})"
-
-
-def _interval(quantity: Figure | Ratio, read: Readings) -> tuple[float, float, str]:
-    """Return the low and the high end of a figure or a ratio, and how it is written. Raises MissingError."""
-    if isinstance(quantity, Figure):
-        measured = read(quantity)
-        return measured.low, measured.high, told(measured) + (f" [{spread(measured)}]" if spread(measured) else "")
-    over, under = [*map(read, quantity.over)], [*map(read, quantity.under)]
-    names = [" and ".join(map(told, side)) for side in (over, under)]
-    if (divisor := prod(measured.median for measured in under)) <= 0:
-        raise MissingError(f"nothing to divide by: {names[1]}")
-    factor = times(prod(measured.median for measured in over), divisor)
-    return *_quotient(over, under), f"{factor} as much: {names[0]} against {names[1]}"
 
 
 def _quotient(over: Sequence[Measured], under: Sequence[Measured]) -> tuple[float, float]:
@@ -204,20 +212,17 @@ def at_least(
 
     The whole spread decides; `otherwise` if the limit lies within it.
     """
-    low, high, text = _interval(quantity, read)
-    refuted = high < limit if refuted_to is None else high <= refuted_to
-    why = f"{text}; from {limit:g} on it is enough"
-    return decided(why, confirmed=low >= limit, refuted=refuted, otherwise=otherwise)
+    measured = read(quantity)
+    refuted = measured.high < limit if refuted_to is None else measured.high <= refuted_to
+    limits = " to ".join(dict.fromkeys(f"{each:g}" for each in (refuted_to, limit) if each is not None))
+    held = "" if measured.unit in COUNTED else f"; limit {limits}"
+    why = told(measured) + (f" [{spread(measured)}]" if spread(measured) else "") + held
+    return decided(why, confirmed=measured.low >= limit, refuted=refuted, otherwise=otherwise)
 
 
-@predicate
-def at_most(
-    read: Readings, quantity: Figure | Ratio, limit: float, refuted_from: float | None = None
-) -> ClaimJudgement:
+def at_most(quantity: Figure | Ratio, limit: float, refuted_from: float | None = None) -> Predicate:
     """Say that it is at most the limit: refuted above it, or only from `refuted_from` on."""
-    low, high, text = _interval(quantity, read)
-    refuted = low > limit if refuted_from is None else low >= refuted_from
-    return decided(f"{text}; at most {limit:g} is allowed", confirmed=high <= limit, refuted=refuted)
+    return opposite(at_least(quantity, refuted_from or nextafter(limit, inf), limit))
 
 
 def mostly(share: Figure | Ratio, whole: float = 100.0) -> Predicate:
@@ -230,30 +235,19 @@ def barely(share: Figure | Ratio, whole: float = 100.0) -> Predicate:
     return at_most(share, BARELY_PERCENT * whole / 100, MOST_PERCENT * whole / 100)
 
 
-def always(count: Figure) -> Predicate:
-    """Say that something happens in every step; its opposite is that some steps are without it."""
-    return at_least(count, 1)
+def yes(*counts: Figure) -> Predicate:
+    """Say that each answer is yes, or that something happens in every step."""
+    return all_of(*(at_least(count, 1) for count in counts))
 
 
-def differ(first: Ratio, second: Ratio) -> Predicate:
-    """Say that two ratios differ by more than their spreads; refuted if they hardly do."""
-    quotients = (first / second, second / first)
-    return any_of(*(at_least(quotient, 1 + SAME_SHARE, otherwise="unknown") for quotient in quotients))
+def no(*counts: Figure) -> Predicate:
+    """Say that each answer is no, or that nothing is wrong."""
+    return all_of(*(at_most(count, 0) for count in counts))
 
 
-@predicate
-def in_turn(read: Readings, difference: Figure, limit: float, alone: Predicate) -> ClaimJudgement:
-    """Say that a difference between runs in turn, which meet the same noise, is above the limit in every round.
-
-    It is refuted if it is so in none; `alone` decides where no runs in turn were measured.
-    """
-    apart = alone(read)
-    try:
-        low, high, text = _interval(difference, read)
-    except MissingError:
-        return apart
-    why = f"{text}; more than {limit:g} is enough; each alone {apart.text}"
-    return decided(why, confirmed=low > limit, refuted=high <= limit, otherwise="unknown")
+def wrong(count: Figure) -> Predicate:
+    """Say that values are wrong; without a wrong value here it depends, as some may be wrong elsewhere."""
+    return any_of(at_least(count, 1), otherwise="depends")
 
 
 # Two figures in order
@@ -279,7 +273,7 @@ def order(first: Measured, second: Measured) -> Order:
 
 
 @predicate
-def in_order(read: Readings, first: Figure, second: Figure, *expected: Order) -> ClaimJudgement:
+def in_order(read: Readings, first: Figure | Ratio, second: Figure | Ratio, *expected: Order) -> ClaimJudgement:
     """Say that the first figure stands in one of these orders to the second; unknown if that is unsure."""
     pair = read(first), read(second)
     relation = order(*pair)
@@ -313,47 +307,6 @@ def less_at_most_sizes(read: Readings, *pairs: tuple[Figure, Figure], least_byte
     mostly_less = all(2 * found.count("less") > len(found) for found in relations)
     never = not any("less" in found for found in relations)
     return decided("; ".join(why), confirmed=mostly_less and not contradicted, refuted=never and contradicted)
-
-
-# Counts and answers
-
-
-@predicate
-def wrong(read: Readings, figure: Figure) -> ClaimJudgement:
-    """Say that values are wrong; without a wrong value here it depends, as some may be wrong elsewhere."""
-    measured = read(figure)
-    not_shown = f"did not show in {measured.runs} tries on this machine; it may still happen"
-    is_wrong = measured.median > 0
-    return decided(told(measured) if is_wrong else not_shown, confirmed=is_wrong, refuted=False)
-
-
-@predicate
-def right(read: Readings, *figures: Figure) -> ClaimJudgement:
-    """Say that no value is wrong."""
-    found = [*map(read, figures)]
-    bad = [told(measured) for measured in found if measured.median > 0]
-    why = "; ".join(bad) or f"no wrong value in {sum(measured.runs for measured in found)} tries"
-    return decided(why, confirmed=not bad, refuted=bool(bad))
-
-
-@predicate
-def answers(read: Readings, expected: dict[Figure, bool]) -> ClaimJudgement:
-    """Say that each question has the expected answer; if runs differ, it depends."""
-    found = [(read(figure), float(answer)) for figure, answer in expected.items()]
-    why = "; ".join(f"{measured.name}: {shown(measured)}" for measured, _ in found)
-    confirmed = all(measured.low == measured.high == answer for measured, answer in found)
-    refuted = any(measured.low == measured.high != answer for measured, answer in found)
-    return decided(why if confirmed or refuted else f"{why}; not in all runs", confirmed=confirmed, refuted=refuted)
-
-
-def yes(*questions: Figure) -> Predicate:
-    """Say that the answer to each question is yes."""
-    return answers(dict.fromkeys(questions, True))
-
-
-def no(*questions: Figure) -> Predicate:
-    """Say that the answer to each question is no."""
-    return answers(dict.fromkeys(questions, False))
 
 
 def not_judged(why: str) -> Predicate:
@@ -406,10 +359,3 @@ def given(read: Readings, condition: Predicate, part: Predicate) -> ClaimJudgeme
     """Say something only if a condition holds; unknown otherwise."""
     holds = condition(read)
     return part(read) if holds.outcome == "confirmed" else ClaimJudgement("unknown", holds.text)
-
-
-def by_size(bench: Bench, figure: Figure) -> list[Measured]:
-    """Return what was measured of a figure at several sizes, the smallest first."""
-    result = bench.result(figure.number)
-    named = [measured for measured in (result.figures if result else ()) if measured.name == figure.name]
-    return sorted((each for each in named if each.size is not None), key=lambda each: each.size or 0)

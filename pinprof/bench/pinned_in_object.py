@@ -7,8 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pinprof.bench import processes
-from pinprof.bench.experiment import SOME_ROUNDS, CaseRun, CaseRuns, Experiment, Lab
-from pinprof.bench.judge import Claim, all_of, answers, at_least, at_most, less, mostly, ratio
+from pinprof.bench.experiment import SOME_ROUNDS, CaseRuns, Experiment, Lab
+from pinprof.bench.judge import Claim, all_of, at_least, at_most, less, mostly, no, ratio, yes
 from pinprof.bench.processes import by_perf_counter, copies_in_a_process, copy_both, sent, spawned, two_tensors
 from pinprof.bench.results import Figure, Measured, figures
 
@@ -46,20 +46,6 @@ class Holder:
         return iter((self.pageable, self.pinned))
 
 
-def by_events(lab: Lab, run: CaseRun) -> float:
-    """Return the time between two events of the stream; making the first event starts CUDA."""
-    import torch
-
-    if not lab.on_gpu:
-        return by_perf_counter(lab, run)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    start.record()
-    run()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end)
-
-
 def copy_in_turn(_rank: int, queue: Any, lab: Lab, holder: Holder, bare: "Tensor") -> None:
     """Send back whether the tensors are pinned here, what their copies take in turn, and how long a call takes."""
     runs: CaseRuns = (*copies_in_a_process(lab, *holder), partial(sent, bare, lab))
@@ -76,10 +62,10 @@ def measure_object(lab: Lab) -> Iterator[Measured]:
     written, other_clock, holder = (Holder(*two_tensors(lab)) for _ in range(3))
     bare = two_tensors(lab)
     yield IN_PARENT.of([holder.pinned.is_pinned(), bare[1].is_pinned()])
-    for pageable, pinned in spawned(lab, copy_both, written, by_events):
+    for pageable, pinned in spawned(lab, copy_both, written, Lab.between_events):
         yield from (PAGEABLE_WRITTEN.of([pageable]), PINNED_WRITTEN.of([pinned]), AS_WRITTEN.of([pageable / pinned]))
     for figure, tensors, clock in (
-        (BARE_BY_EVENTS, two_tensors(lab), by_events),
+        (BARE_BY_EVENTS, two_tensors(lab), Lab.between_events),
         (OBJECT_BY_CLOCK, other_clock, by_perf_counter),
     ):
         yield from (figure.of([pageable / pinned]) for pageable, pinned in spawned(lab, copy_both, tensors, clock))
@@ -124,7 +110,7 @@ PINNED_IN_OBJECT = Experiment(
         Claim(
             "The tensor arrives unpinned, in an object or bare",
             "pinprof",
-            answers({IN_PARENT: True, IN_CHILD: False, BARE_IN_CHILD: False}),
+            all_of(yes(IN_PARENT), no(IN_CHILD, BARE_IN_CHILD)),
         ),
         Claim(
             "Data in shared memory are copied to the GPU as pageable data are, not as pinned",

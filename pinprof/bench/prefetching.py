@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pinprof.bench.experiment import OVERLAPPED, WAITS, CaseRun, CaseRuns, Experiment, InTrace, Lab, Size
-from pinprof.bench.judge import Claim, all_of, always, at_most, barely, less, mostly, yes
+from pinprof.bench.judge import Claim, all_of, at_most, barely, less, mostly, yes
 from pinprof.bench.loader import STEPS
 from pinprof.bench.results import figures
 from pinprof.details import Details
@@ -60,14 +60,11 @@ def kernels_first(training: "Trainer", batches: "list[Tensor]", lab: Lab, *, non
     host, buffers = forever(batches), [torch.empty_like(batches[0], device=lab.device) for _ in range(2)]
     buffers[0].copy_(next(host))
     side = torch.cuda.Stream() if lab.on_gpu else None  # type: ignore[no-untyped-call]
-    launched: list[torch.cuda.Event] = []
 
     def step() -> None:
-        training.train(buffers[0])
         if side is not None:
-            launched.append(torch.cuda.current_stream().record_event())
-            if len(launched) > 1:
-                side.wait_event(launched.pop(0))
+            side.wait_stream(torch.cuda.current_stream())  # for the kernels of the step before
+        training.train(buffers[0])
         with torch.cuda.stream(side):
             buffers[1].copy_(next(host), non_blocking=non_blocking)
         if side is not None:
@@ -131,7 +128,7 @@ PREFETCHING = Experiment(
         Claim(
             "model(images) is a synchronization point: the host waits until the batch is on the GPU",
             "question: the loop",
-            always(WAITS(PLAIN)),
+            yes(WAITS(PLAIN)),
             "the kernels wait on the stream behind the copy; the host does not",
             "the answer says that it is not one",
         ),
@@ -157,8 +154,8 @@ PREFETCHING = Experiment(
     prefetching_loops,
     lambda lab: lab.each(CASES, prefetching_loops(lab), partial(lab.time, steps=STEPS)),
     sizes=(
-        Size("rows", 4096, "samples in a batch", of_text=False),
-        Size("features", 3072, "numbers of 4 bytes in a sample", of_text=False),
+        Size("rows", 4096, "samples in a batch"),
+        Size("features", 3072, "numbers of 4 bytes in a sample"),
     ),
     changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
     "that are made beforehand. The prefetchers are ours",

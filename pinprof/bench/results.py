@@ -1,17 +1,16 @@
 """Figures, what was measured of them on a machine in several rounds, and the JSON of a bench."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
-from statistics import mean, median, quantiles, stdev, variance
+from statistics import median, quantiles, stdev
 from typing import Annotated
 
 import msgspec
 from msgspec import Struct, structs
 
-from pinprof.document import Count, Ms, Seconds, Words, doc, one_of
+from pinprof.document import Count, Ms, Words, doc, one_of
 from pinprof.errors import PinprofError
 from pinprof.pci_express import Link, pcie
 from pinprof.units import NS_PER_MS, between, duration, rate
@@ -28,12 +27,11 @@ class BenchError(PinprofError):
 class Measured(Struct, frozen=True):
     """What was measured of a figure: its median, and its spread from `low` to `high`.
 
-    It is measured in rounds spread over the bench, each in a process of its own: some conditions, such as the place of
-    its memory, last for the life of a process. The median is that of the rounds' medians. `low` is the 10th percentile
-    of the runs of the lowest round, `high` the 90th of the highest; of five rounds or more, the lowest and the highest
-    are left out, so that a disturbed round does not widen the spread. The spread of a time or a rate holds the median
-    of another bench in nine of ten cases, judged by how much the rounds of this figure and of the others differ. The
-    spread of a single round, as with `--quick`, holds less.
+    It is measured in rounds spread over the bench, each in a process of its own, as some conditions last for the life
+    of one. The median is that of the rounds' medians. `low` is the 10th percentile of the runs of the lowest round,
+    `high` the 90th of the highest; of five rounds or more, the lowest and the highest are left out, so that a disturbed
+    round does not widen the spread. The spread of a time or a rate holds the median of another bench in nine of ten
+    cases, judged by how much its rounds differ. The spread of a single round, as with `--quick`, holds less.
     """
 
     name: Annotated[str, doc("what; the same on every machine")]
@@ -88,116 +86,38 @@ def figures(number: str, unit: str, names: str) -> tuple[Figure, ...]:
     return tuple(Figure(number, name, unit) for name in names.split("; "))
 
 
-LOG_DEVIATION = {
-    2: (-0.634, 1.234),
-    3: (-0.289, 0.412),
-    4: (-0.186, 0.234),
-    5: (-0.854, 0.488),
-    6: (-0.666, 0.274),
-    7: (-0.560, 0.187),
-    8: (-0.490, 0.141),
-}
-"""By number of rounds: mean and variance of the logarithm of `_deviation`, where the true one is 1."""
-POOLED_FROM_FIGURES = 10
-"""Fewer figures of one unit do not show how much the rounds of a figure usually differ."""
-POOLED_REACH = {2: 2.3, 3: 2.0, 4: 1.9, 5: 1.9, 6: 1.7, 7: 1.6}
-"""By number of rounds: the multiple of the pooled standard deviation within which the median of another bench lies.
+REACH = {2: (3.1, 0.45), 3: (2.45, 0.71), 4: (2.2, 0.81), 5: (3.4, 0.67), 6: (2.9, 0.78), 7: (2.6, 0.84)}
+"""By number of rounds: how many deviations off another bench's median lies, and what a figure's own rounds say.
 
-It does so in nine of ten simulated pairs of benches (with two rounds in 86 %): rounds differ as on an H100 (by 4 % to
-27 % in two of three figures), one in ten of them is disturbed, and all those of a bench are off by a third of that.
+It lies within in nine of ten simulated pairs of benches (with two rounds in 86 %): rounds differ as on an H100 (by 4 %
+to 27 % in two of three figures), one in ten of them is disturbed, and all those of a bench are off by a third of that.
 """
-LEAST_VARIANCE = 0.5
-"""The least variance of the logarithms of true standard deviations: figures always differ in how much they scatter."""
+USUAL_DEVIATION = 0.1
+"""The standard deviation of the logarithms of a figure's rounds on an H100, in the middle of all figures."""
 ROUNDS_WITHOUT_EXTREMES = 5
+"""If one round in five is disturbed, three of five are so in 6 % of benches, and two of four in 18 %: of four rounds, a
+disturbed one has to widen the spread; of more, the lowest and the highest are left out."""
 TIMES_AND_RATES = {"ms", "GB/s"}
 DIGITS = 7
 """Significant digits of stored values: no clock gives more."""
 
 
-@dataclass(frozen=True)
-class Usual:
-    """How much the rounds of a bench's figures of one unit differ: the distribution of their standard deviations.
+def of_rounds(rounds: Sequence[Measured]) -> Measured:
+    """Return what several rounds measured of a figure.
 
-    The logarithms of the true ones are taken to be normal, with this mean and variance.
+    Few rounds do not show how much they differ: their deviation is drawn towards the usual one.
     """
-
-    mean: float
-    variance: float
-
-    def pooled(self, medians: Sequence[float]) -> float:
-        """Return the standard deviation of the rounds of one figure, drawn towards the usual one.
-
-        Of three rounds it is itself uncertain by a factor of two. The logarithm is weighted by what it says against
-        what the other figures say (empirical Bayes): of more rounds it says more.
-        """
-        estimate, uncertainty = _log_deviation(medians)
-        own = self.variance / (self.variance + uncertainty)
-        return exp(self.mean + own * (estimate - self.mean))
-
-
-ON_AN_H100 = Usual(log(0.1), 1.0)
-"""What is usual where too few figures of a bench show it."""
-
-
-def usual_by_unit(rounds_of_figures: Iterable[Sequence[Measured]]) -> dict[str, Usual]:
-    """Return how much rounds usually differ, by unit; it leaves out a unit of which too few figures show it."""
-    deviations: dict[str, list[tuple[float, float]]] = {}
-    for rounds in rounds_of_figures:
-        medians = [measured.median for measured in rounds]
-        if rounds[0].unit in TIMES_AND_RATES and _differ(medians):
-            deviations.setdefault(rounds[0].unit, []).append(_log_deviation(medians))
-    return {
-        unit: _usual(*zip(*of_unit, strict=True))
-        for unit, of_unit in deviations.items()
-        if len(of_unit) >= POOLED_FROM_FIGURES
-    }
-
-
-def _usual(estimates: Sequence[float], uncertainties: Sequence[float]) -> Usual:
-    return Usual(median(estimates), max(LEAST_VARIANCE, variance(estimates) - mean(uncertainties)))
-
-
-def of_rounds(rounds: Sequence[Measured], usual: Mapping[str, Usual]) -> Measured:
-    """Return what several rounds measured of a figure; `usual` is how much the rounds of this bench differ, by unit."""
-    middle = median(measured.median for measured in rounds)
+    medians = sorted(measured.median for measured in rounds)
     lows, highs = sorted(measured.low for measured in rounds), sorted(measured.high for measured in rounds)
+    middle, low, high = median(medians), lows[0], highs[-1]
     if rounds[0].unit in TIMES_AND_RATES and len(rounds) > 1:
-        medians = [measured.median for measured in rounds]
-        reach = POOLED_REACH[min(len(rounds), max(POOLED_REACH))]
-        pooled = usual.get(rounds[0].unit, ON_AN_H100).pooled
-        factor = exp(reach * pooled(medians)) if _differ(medians) else 1.0
-        left_out = int(_leaves_out(len(rounds)))
-        lows = [min(lows[left_out], middle / factor)]
-        highs = [max(highs[-1 - left_out], middle * factor)]
-    middle, low, high = (float(f"{value:.{DIGITS}g}") for value in (middle, lows[0], highs[-1]))
-    runs = sum(measured.runs for measured in rounds)
-    return structs.replace(rounds[0], median=middle, low=low, high=high, runs=runs)
-
-
-def _leaves_out(rounds: int) -> bool:
-    """Return whether the lowest and the highest of several rounds are left out.
-
-    If one round in five is disturbed, three of five are so in 6 % of benches, and two of four in 18 %: of four rounds,
-    a disturbed one has to widen the spread.
-    """
-    return rounds >= ROUNDS_WITHOUT_EXTREMES
-
-
-def _differ(medians: Sequence[float]) -> bool:
-    """Return whether the rounds differ at all."""
-    return len(medians) > 1 and min(medians) > 0 and _deviation(medians) > 0
-
-
-def _deviation(medians: Sequence[float]) -> float:
-    """Return the standard deviation of the logarithms, without the lowest and the highest of five rounds or more."""
-    logarithms = sorted(map(log, medians))
-    return stdev(logarithms[1:-1] if _leaves_out(len(medians)) else logarithms)
-
-
-def _log_deviation(medians: Sequence[float]) -> tuple[float, float]:
-    """Return the logarithm of the standard deviation of the medians, without bias, and its variance."""
-    bias, uncertainty = LOG_DEVIATION[min(len(medians), max(LOG_DEVIATION))]
-    return log(_deviation(medians)) - bias, uncertainty
+        kept = slice(1, -1) if len(rounds) >= ROUNDS_WITHOUT_EXTREMES else slice(None)
+        reach, weight = REACH[min(len(rounds), max(REACH))]
+        own = stdev(map(log, medians[kept])) if medians[0] > 0 else 0.0
+        factor = exp(reach * own**weight * USUAL_DEVIATION ** (1 - weight))  # of rounds that agree: 1
+        low, high = min(lows[kept][0], middle / factor), max(highs[kept][-1], middle * factor)
+    middle, low, high = (float(f"{value:.{DIGITS}g}") for value in (middle, low, high))
+    return structs.replace(rounds[0], median=middle, low=low, high=high, runs=sum(each.runs for each in rounds))
 
 
 class Bar(Struct, frozen=True):
@@ -230,7 +150,6 @@ class Result(Struct, frozen=True):
     number: Annotated[str, doc("`E1` to `E15`")]
     sizes: Annotated[Mapping[str, Count], doc("the options it ran with")]
     figures: Annotated[Sequence[Measured], doc("what was measured")]
-    seconds: Annotated[Seconds, doc("how long it took")]
     pictures: Annotated[Sequence[Picture], doc("steps of its cases")] = ()
     problem: Annotated[Words | None, doc("why figures are absent")] = None
 
@@ -287,7 +206,9 @@ def amount(unit: str, value: float, runs: int = 0) -> str:
         return f"{value:g} of {runs} wrong"
     if unit == "yes":
         return "yes" if value else "no"
-    return {"%": "{:.0f} %", "times": "{:.3g} times"}.get(unit, "{:.4g}").format(value)
+    if unit == "times":
+        return times(value, 1)
+    return f"{value:.0f} %" if unit == "%" else f"{value:.4g}"
 
 
 def shown(measured: Measured) -> str:
@@ -311,15 +232,6 @@ def against(first: Measured, second: Measured) -> str:
     smaller, larger = sorted((first.median, second.median))
     less, more = ("as fast", "the time") if first.unit == "ms" else ("less", "as much")
     return f"{pair}, {times(larger, smaller)} {less if first.median < second.median else more}" if smaller > 0 else pair
-
-
-STRING_OR_OBJECT = re.compile(r'"(?:[^"\\]|\\.)*"|\{')
-
-
-def by_line(document: object) -> str:
-    """Return compact JSON in which each object, as a figure or a bar, begins a line."""
-    compact = msgspec.json.encode(document).decode()
-    return STRING_OR_OBJECT.sub(lambda match: "\n{" if match[0] == "{" else match[0], compact).removeprefix("\n")
 
 
 def from_json(text: bytes, name: str) -> Bench:

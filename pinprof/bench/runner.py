@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -22,7 +21,7 @@ import torch
 from pinprof.bench import EXPERIMENTS
 from pinprof.bench.bandwidth import RATES
 from pinprof.bench.experiment import ROUNDS, CaseRun, Experiment, Lab, free_pinned, picture
-from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds, usual_by_unit
+from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds
 from pinprof.capture.window.recording import profile
 from pinprof.details import details_of
 from pinprof.errors import PinprofError
@@ -33,10 +32,6 @@ from pinprof.version import VERSION
 
 TIMEOUT_S = 120.0
 """How long a part of one experiment may take; on an H200 none takes a minute."""
-SURE_ROUNDS = 3
-FURTHER_BY_S = 225.0
-"""No round but the first three begins later: the bench may take five minutes, and on an H100 a round of the quick
-experiments takes thirteen seconds, the traces thirty-five, and what is measured once fifteen."""
 
 Part: TypeAlias = Callable[[str, dict[str, int], bool], Iterator[Measured | Picture]]
 """Yields figures and pictures of an experiment, given its name, its sizes and whether to be quick; picklable."""
@@ -60,13 +55,6 @@ def timed(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -
         yield from experiment.measure(lab)
     finally:
         free_memory()
-
-
-def measured_once(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured]:
-    """Yield what is measured once of an experiment, if anything."""
-    experiment, lab = lab_of(name, sizes, quick, device)
-    yield from experiment.once(lab) if experiment.once else ()
-    free_memory()
 
 
 def traced(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured | Picture]:
@@ -153,44 +141,21 @@ class BenchPart(NamedTuple):
     experiment: Experiment
     fresh: bool = False
     """Whether it begins in a new process."""
-    if_time: bool = False
-    """Whether it is left out if the bench has taken long."""
 
 
 def jobs(experiments: Sequence[Experiment], *, quick: bool) -> Iterator[BenchPart]:
-    """Yield the rounds of timing, what is measured once, and the traces; a quick bench has one round.
+    """Yield the rounds of timing, then the traces; a quick bench has one round.
 
     Each round has a process of its own, so that what drifts with time shows as a difference between rounds. Experiments
     with fewer rounds have them spread, from the first on. Nothing is timed in a process that was profiled: CUPTI, once
     loaded, slows the host. But the traces come in the process of the last round, as starting one takes some seconds.
     """
-    for number in range(1, 2 if quick else ROUNDS + 1):
-        of_this = [
-            each for each in experiments if number in {1 + at * ROUNDS // each.rounds for at in range(each.rounds)}
-        ]
+    for number in range(1 if quick else ROUNDS):
+        of_this = [each for each in experiments if number in {at * ROUNDS // each.rounds for at in range(each.rounds)}]
         for place, experiment in enumerate(of_this):
-            where = f"round {number}, {place + 1} of {len(of_this)}"
-            yield BenchPart(where, timed, experiment, fresh=number > 1 and place == 0, if_time=number > SURE_ROUNDS)
-    yield from (BenchPart("once", measured_once, experiment) for experiment in experiments if experiment.once)
+            where = f"round {number + 1}, {place + 1} of {len(of_this)}"
+            yield BenchPart(where, timed, experiment, fresh=number > 0 and place == 0)
     yield from (BenchPart("traces", traced, experiment) for experiment in experiments if experiment.traced)
-
-
-@dataclass
-class _Gathered:
-    """The results of an experiment so far; its figures of all rounds by name and size."""
-
-    figures: dict[tuple[str, int | None], list[Measured]] = field(default_factory=dict)
-    pictures: list[Picture] = field(default_factory=list)
-    problem: str | None = None
-    seconds: float = 0.0
-
-    def take(self, finding: Measured | Picture) -> str:
-        """Keep a figure or a picture and return its name."""
-        if isinstance(finding, Picture):
-            self.pictures.append(finding)
-            return finding.case
-        self.figures.setdefault((finding.name, finding.size), []).append(finding)
-        return finding.name
 
 
 def run_bench(experiments: Sequence[Experiment], *, quick: bool, on_progress: OnProgress) -> Bench:
@@ -216,35 +181,41 @@ def run_jobs(
     They share a process. An experiment that fails, dies or takes longer than `timeout_s` has no further part, and its
     result says why; the others go on in a new process.
     """
-    gathered = {experiment.number: _Gathered() for experiment in experiments}
-    begin = time.monotonic()
-    for place, part, experiment, fresh, if_time in parts:
-        of_this, start = gathered[experiment.number], time.monotonic()
-        if of_this.problem is not None or (if_time and start - begin > FURTHER_BY_S):
+    found: dict[str, list[Measured | Picture]] = {experiment.number: [] for experiment in experiments}
+    problems: dict[str, str] = {}
+    for place, part, experiment, fresh in parts:
+        number = experiment.number
+        if number in problems:
             continue
         if fresh:
             process.close()
         on_progress(place, experiment, "")
+        arguments = experiment.name, experiment.defaults(quick=quick), quick
         try:
-            for finding in process.call(
-                part, experiment.name, experiment.defaults(quick=quick), quick, timeout_s=timeout_s
-            ):
-                on_progress(place, experiment, of_this.take(finding))
+            for finding in process.call(part, *arguments, timeout_s=timeout_s):
+                found[number].append(finding)
+                on_progress(place, experiment, finding.case if isinstance(finding, Picture) else finding.name)
         except OtherProcessError as error:
-            of_this.problem = str(error)
-        of_this.seconds += time.monotonic() - start
-    usual = usual_by_unit(rounds for one in gathered.values() for rounds in one.figures.values())
+            problems[number] = str(error)
     return [
         Result(
             number=experiment.number,
             sizes=experiment.defaults(quick=quick),
-            figures=[of_rounds(each, usual) for each in of_this.figures.values()],
-            seconds=round(of_this.seconds, 3),
-            pictures=of_this.pictures,
-            problem=of_this.problem,
+            figures=[of_rounds(rounds) for rounds in by_figure(found[experiment.number])],
+            pictures=[finding for finding in found[experiment.number] if isinstance(finding, Picture)],
+            problem=problems.get(experiment.number),
         )
-        for experiment, of_this in zip(experiments, gathered.values(), strict=True)
+        for experiment in experiments
     ]
+
+
+def by_figure(found: Iterable[Measured | Picture]) -> Iterable[list[Measured]]:
+    """Return what each round measured of each figure and size."""
+    rounds: dict[tuple[str, int | None], list[Measured]] = {}
+    for finding in found:
+        if isinstance(finding, Measured):
+            rounds.setdefault((finding.name, finding.size), []).append(finding)
+    return rounds.values()
 
 
 # The other process

@@ -2,9 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pinprof.bench.experiment import Experiment, Size
     from pinprof.bench.judge import Claim
     from pinprof.bench.results import Bench
-    from pinprof.bench.runner import OnProgress
 
 RECORDING_TIMEOUT_S = 300.0
 SUFFIXES = (".json.gz", ".json")
@@ -96,18 +94,12 @@ def measured(experiments: Sequence["Experiment"], *, quick: bool) -> "Bench":
     """Return what the experiments measure on this machine."""
     from pinprof.bench.runner import run_bench
 
-    with _progress() as tell:
-        return run_bench(experiments, quick=quick, on_progress=tell)
-
-
-@contextmanager
-def _progress() -> "Iterator[OnProgress]":
     with progress("starting the GPU") as tell:
 
-        def show(far: str, experiment: "Experiment", last: str) -> None:
+        def on_progress(far: str, experiment: "Experiment", last: str) -> None:
             tell(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
 
-        yield show
+        return run_bench(experiments, quick=quick, on_progress=on_progress)
 
 
 def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
@@ -124,7 +116,9 @@ def need_gpu(experiments: Sequence["Experiment"], *, to_people: bool = True) -> 
     The exit status is that of unusable input, so that no script takes these figures for its own. `to_people` is false
     if a program reads standard output.
     """
-    from pinprof.bench.results import BenchError
+    from msgspec.structs import replace
+
+    from pinprof.bench.results import BenchError, recorded
     from pinprof.gpu import why_no_gpu
 
     why = why_no_gpu()
@@ -132,18 +126,10 @@ def need_gpu(experiments: Sequence["Experiment"], *, to_people: bool = True) -> 
         return
     if to_people:
         with suppress(BenchError):  # the missing GPU is the error to report
-            _show_recorded({experiment.number for experiment in experiments})
+            bench, numbers = recorded(), {experiment.number for experiment in experiments}
+            shown = [result for result in bench.results if result.number in numbers]
+            print_bench(replace(bench, results=shown), recorded=True)
     fail(f"nothing was measured: {why}")
-
-
-def _show_recorded(numbers: AbstractSet[str]) -> None:
-    from msgspec.structs import replace
-
-    from pinprof.bench.results import recorded
-
-    bench = recorded()
-    shown = replace(bench, results=[result for result in bench.results if result.number in numbers])
-    print_bench(shown, recorded=True)
 
 
 class Experiments(click.Group):
@@ -195,7 +181,6 @@ def workload(context: click.Context, *, listed: bool) -> None:
 
 def _command(experiment: "Experiment") -> click.Command:
     options = [
-        click.Option(["--case"], metavar="NAME", help="Record only this case."),
         click.Option(
             ["--record"], metavar="FILE", help="Record each case as a trace, with the case in the file's name."
         ),
@@ -216,30 +201,22 @@ def _option(size: "Size") -> click.Option:
         [f"--{size.name}"],
         type=click.IntRange(min=1),
         help=f"{size.means[:1].upper()}{size.means[1:]}.  [default: {size.default}"
-        + (f", with --quick {size.quick}" if size.quick else "")
-        + ("; as in the text]" if size.of_text else "; our choice]"),
+        + (f", with --quick {size.quick}]" if size.quick else "]"),
     )
 
 
 def _help(experiment: "Experiment") -> str:
     from pinprof.bench.experiment import SOURCES
 
-    number, name = experiment.number, experiment.name
     figures = "; ".join(f"{figure.name} {value:g}" for figure, value in (experiment.published or {}).items())
     texts = dict.fromkeys(source.split(":")[0] for claim in experiment.claims for source in claim.sources.split("; "))
-    examples = (
-        number,
-        f"{name} --record {name}.json.gz",
-        f"{number} --record one.json.gz --case {shlex.quote(experiment.cases[-1].name)}",
-    )
     parts = (
-        f"{number}: {experiment.summary}.",
+        f"{experiment.number}: {experiment.summary}.",
         *(_claim(claim) for claim in experiment.claims),
         _paragraph("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {experiment.changed}." if experiment.changed else "",
         _paragraph("Cases that --record records:", [case.name for case in experiment.cases]),
-        _paragraph("Examples:", [f"pinprof workload {example}" for example in examples]),
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -254,56 +231,44 @@ def _paragraph(title: str, lines: Sequence[str]) -> str:
 
 
 def _run_experiment(
-    experiment: "Experiment", *, case: str | None, record: str | None, quick: bool, force: bool, **sizes: int | None
+    experiment: "Experiment", *, record: str | None, quick: bool, force: bool, **sizes: int | None
 ) -> None:
     chosen = experiment.resized({name: value for name, value in sizes.items() if value is not None})
     if chosen.number == "E13" and chosen.defaults(quick=quick)["least"] > chosen.defaults(quick=quick)["most"]:
         fail("--least is more than --most")
-    if case is not None and record is None:
-        fail("--case needs --record; without it pinprof times all cases")
-    files = _files(chosen, case, record) if record is not None else {}
-    traces = [str(trace) for file in files.values() for trace in chosen.traces(Path(file))]
+    files = [_file(record, case.name) for case in chosen.cases] if record is not None else []
+    traces = [str(trace) for file in files for trace in chosen.traces(file)]
     check_outputs(traces, force=force)
     need_gpu([experiment])
     if record is None:
         print_bench(measured([chosen], quick=quick))
         say(f"Next: pinprof workload {experiment.number} --record {experiment.name}.json.gz")
         return
-    for number, file in files.items():
+    for number, file in enumerate(files):
         _record(chosen, number, file, quick=quick)
     say(f"Next: pinprof report {shlex.quote(traces[-1])}")
 
 
-def _files(experiment: "Experiment", case: str | None, record: str) -> dict[int, str]:
-    """Return the file to which to record each case, by its number."""
+def _file(record: str, case: str) -> Path:
+    """Return the file to which to record a case: its name without what file names should not have comes in between."""
     suffix = next((suffix for suffix in SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
         fail(f"{record}: a trace's name must end in {' or '.join(SUFFIXES)}")
-    if case is not None:
-        names = [each.name for each in experiment.cases]
-        if case not in names:
-            fail(f"{experiment.number} has no case {case!r}; its cases are {'; '.join(names)}")
-        return {names.index(case): record}
-    stem = record.removesuffix(suffix)
-    return {number: f"{stem}.{_slug(each.name)}{suffix}" for number, each in enumerate(experiment.cases)}
+    slug = re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
+    return Path(f"{record.removesuffix(suffix)}.{slug}{suffix}")
 
 
-def _slug(case: str) -> str:
-    """Return the name of a case without what file names should not have."""
-    return re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
-
-
-def _record(experiment: "Experiment", case: int, file: str, *, quick: bool) -> None:
+def _record(experiment: "Experiment", case: int, file: Path, *, quick: bool) -> None:
     """Record a case in a new process: a process that has recorded one cannot time the next."""
     from pinprof.bench.runner import OtherProcess, OtherProcessError, recorded_case
     from pinprof.errors import CaptureError
 
     name = experiment.cases[case].name
     with progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:
-        arguments = experiment.name, experiment.defaults(quick=quick), case, str(Path(file).absolute())
+        arguments = experiment.name, experiment.defaults(quick=quick), case, str(file.absolute())
         try:
             list(process.call(recorded_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
         except OtherProcessError as error:
             raise CaptureError(f"{experiment.number}, {name}: {error}") from error
-    for written in experiment.traces(Path(file)):
-        say(f"Wrote {written}")
+    for trace in experiment.traces(file):
+        say(f"Wrote {trace}")

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from pinprof.errors import PinprofError
-from pinprof.workloads.copies import copied, overlap_case, pin_then_copy, prefetch
+from pinprof.workloads.copies import copied, overlap_case, prefetch
 from pinprof.workloads.loaders import loaded
 from pinprof.workloads.model import Build
 from pinprof.workloads.readback import readback_async, readback_blocking
-from pinprof.workloads.waits import clean, empty_cache, loss_item, loss_item_host_work, mask_loss, small_kernels
+from pinprof.workloads.waits import HOST_WORK_MS, clean, empty_cache, loss_item, mask_loss, small_kernels
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ WORKLOADS = (
         "pin_then_copy",
         "batch.pin_memory().to(device, non_blocking=True) in the main thread",
         "HtoD pinned, nothing overlapped; pinning costs the host a copy of the batch in every step",
-        pin_then_copy,
+        partial(copied, non_blocking=True, pin=True),
     ),
     Workload(
         "prefetch",
@@ -72,7 +72,7 @@ WORKLOADS = (
         "loss_item_host_work",
         "loss.item() in every step, then 3 ms of host work",
         "without the wait the 3 ms overlap the GPU's work: removing it saves about 3 ms a step",
-        loss_item_host_work,
+        partial(loss_item, host_ms=HOST_WORK_MS),
     ),
     Workload(
         "loader_pageable",
@@ -117,29 +117,22 @@ WORKLOADS = (
         "bound by the host: the GPU is idle between kernels, and no wait or copy is to blame",
         small_kernels,
     ),
-    Workload(
-        "overlap_default_pageable",
-        "a copy of 20 MiB along with kernels: default stream, pageable memory (E4)",
-        "HtoD pageable, nothing overlapped: the call holds the host until the copy is staged, then the kernels come",
-        partial(overlap_case, case="default stream, pageable"),
-    ),
-    Workload(
-        "overlap_default_pinned",
-        "a copy of 20 MiB along with kernels: default stream, pinned memory (E4)",
-        "HtoD pinned, nothing overlapped: the kernels queue behind the copy on its stream",
-        partial(overlap_case, case="default stream, pinned"),
-    ),
-    Workload(
-        "overlap_side_pageable",
-        "a copy of 20 MiB along with kernels: side stream, pageable memory (E4)",
-        "HtoD pageable, (nearly) nothing overlapped: the kernels are launched when the copy is staged",
-        partial(overlap_case, case="side stream, pageable"),
-    ),
-    Workload(
-        "overlap_side_pinned",
-        "a copy of 20 MiB along with kernels: side stream, pinned memory (E4)",
-        "HtoD pinned, overlapped except for its beginning, before the first kernel is launched",
-        partial(overlap_case, case="side stream, pinned"),
+    *(
+        Workload(
+            f"overlap_{stream}_{memory}",
+            f"a copy of 20 MiB along with kernels: {stream} stream, {memory} memory (E4)",
+            f"HtoD {memory}, {answer}",
+            partial(overlap_case, case=f"{stream} stream, {memory}"),
+        )
+        for stream, memory, answer in (
+            (
+                *("default", "pageable"),
+                "nothing overlapped: the call holds the host until the copy is staged, then the kernels come",
+            ),
+            ("default", "pinned", "nothing overlapped: the kernels queue behind the copy on its stream"),
+            ("side", "pageable", "(nearly) nothing overlapped: the kernels are launched when the copy is staged"),
+            ("side", "pinned", "overlapped except for its beginning, before the first kernel is launched"),
+        )
     ),
 )
 

@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import Step, device_batch, sizes, trainer
+from pinprof.workloads.model import Step, on_device
 
 
 @contextmanager
 def readback_blocking(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the network's output to the host in every step and wait for it."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
+    _, training, batch = on_device(device, scale)
 
     def step() -> None:
         output = training.model(batch)
@@ -54,9 +52,7 @@ class LateReader:
 @contextmanager
 def readback_async(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the network's output on a side stream and read it one step later."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
+    size, training, batch = on_device(device, scale)
     late = LateReader(torch.empty(size.rows, size.classes, device=device)) if device.type == "cuda" else None
 
     def step() -> None:

@@ -4,18 +4,19 @@ import re
 from pathlib import Path
 
 import pytest
+from bench_builder import as_json
 from bench_example import example
 from recordings import TRACES
 
 from pinprof.bench import results
-from pinprof.bench.results import BenchError, by_line, recorded, shown
+from pinprof.bench.results import BenchError, recorded, shown
 
 
 def test_it_is_read_from_the_first_place_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = (tmp_path / "installed.json", tmp_path / "checkout.json")
     monkeypatch.setattr(results, "BENCH_FILES", places)
-    places[1].write_text(by_line(example()))
-    assert by_line(recorded()) == by_line(example())
+    places[1].write_text(as_json(example()))
+    assert as_json(recorded()) == as_json(example())
     places[0].write_text("")
     with pytest.raises(BenchError, match=r"installed\.json: is not a result"):
         recorded()

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from bench_builder import BenchBuilder, count, gbps, ms
+from bench_builder import BenchBuilder, as_json, count, gbps, ms
 
 from pinprof.bench import verdicts
-from pinprof.bench.results import Bench, by_line
+from pinprof.bench.results import Bench
 from pinprof.units import percent
 from scripts.bench_results import flips, print_repeats, repeats
 
@@ -50,7 +50,7 @@ def test_the_share_of_verdicts_that_repeat_is_told_of_each_pair_and_of_all(
     files = []
     for number, pinned in enumerate((1.0, 1.0, 1.0, 6.0)):
         path = tmp_path / f"{number}.json"
-        path.write_text(by_line(bench(pinned, 50)))
+        path.write_text(as_json(bench(pinned, 50)))
         files.append(str(path))
     print_repeats(*files[:2])
     assert "all pairs" not in capsys.readouterr().out

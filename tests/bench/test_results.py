@@ -1,6 +1,5 @@
 """What several rounds say of the next one."""
 
-import json
 import math
 import random
 from statistics import median
@@ -9,17 +8,10 @@ import pytest
 from quick import slow_but
 
 from pinprof.bench.results import (
-    LEAST_VARIANCE,
-    ON_AN_H100,
-    Bar,
     Figure,
     Measured,
-    Picture,
-    Usual,
-    by_line,
     of_rounds,
     times,
-    usual_by_unit,
 )
 
 
@@ -38,7 +30,7 @@ def rounds(unit: str, *medians: float) -> list[Measured]:
 def test_the_spread_of_rounds_says_how_far_another_bench_may_lie(
     unit: str, medians: tuple[float, ...], spread: tuple[float, float]
 ) -> None:
-    figure = of_rounds(rounds(unit, *medians), {})
+    figure = of_rounds(rounds(unit, *medians))
     assert (figure.median, figure.runs) == (4.0, 10 * len(medians))
     assert (figure.low, figure.high) == pytest.approx(spread, rel=1e-3)
 
@@ -48,58 +40,28 @@ ALIKE = (50.0, 50.5, 51.0, 51.5, 52.0, 52.5)
 
 @pytest.mark.parametrize("disturbed", [3.0, 900.0])
 def test_one_round_of_seven_that_was_disturbed_widens_nothing(disturbed: float) -> None:
-    figure = of_rounds(rounds("GB/s", *ALIKE, disturbed), {})
+    figure = of_rounds(rounds("GB/s", *ALIKE, disturbed))
     assert 48 < figure.low < figure.median < figure.high < 56
     assert figure.runs == 70
 
 
 @pytest.mark.parametrize(("medians", "disturbed"), [(ALIKE[:5], (3.0, 3.0)), (ALIKE[:3], (3.0,))])
 def test_two_of_seven_and_one_of_four_do(medians: tuple[float, ...], disturbed: tuple[float, ...]) -> None:
-    figure = of_rounds(rounds("GB/s", *medians, *disturbed), {})
+    figure = of_rounds(rounds("GB/s", *medians, *disturbed))
     assert figure.low < 3.0
 
 
 def test_answers_of_all_rounds_are_kept() -> None:
-    figure = of_rounds([Measured("pinned", "yes", value, value, value, runs=1) for value in (1, 1, 1, 1, 1, 1, 0)], {})
+    figure = of_rounds([Measured("pinned", "yes", value, value, value, runs=1) for value in (1, 1, 1, 1, 1, 1, 0)])
     assert (figure.low, figure.median, figure.high) == (0, 1, 1)
 
 
-def pairs_apart(*factors: float) -> list[list[Measured]]:
-    """Return figures of two rounds each, apart by these factors: their logarithms deviate by log(factor) / sqrt(2)."""
-    return [rounds("ms", 1.0, factor) for factor in factors]
-
-
-def test_how_much_rounds_usually_differ_is_known_of_ten_figures_of_a_unit_and_of_no_fewer() -> None:
-    alike = pairs_apart(*[1.2] * 9)
-    same = rounds("ms", 4.0, 4.0)  # says nothing of how much they differ
-    assert usual_by_unit([*alike, same, rounds("ms", 4.0), rounds("%", 1.0, 2.0), rounds("GB/s", 1.0, 2.0)]) == {}
-    usual = usual_by_unit([*alike, *pairs_apart(1.2)])
-    assert set(usual) == {"ms"}
-    shown = math.log(1.2) / math.sqrt(2)
-    assert usual["ms"].mean == pytest.approx(math.log(shown) + 0.634)  # what two rounds show is too little, by half
-    assert usual["ms"].variance == LEAST_VARIANCE
-
-
-def test_where_too_few_figures_show_what_is_usual_it_is_as_on_an_h100() -> None:
-    alone = rounds("ms", 2.0, 4.0, 8.0)
-    assert of_rounds(alone, {}) == of_rounds(alone, {"ms": ON_AN_H100})
-
-
-def test_three_rounds_that_differ_as_usual_reach_two_deviations_and_others_are_drawn_to_it() -> None:
-    usual = Usual(mean=math.log(0.1), variance=0.412)  # three rounds of a figure say as much as all the others do
-    shown = 0.1 * math.exp(-0.289)
-    for factor, pooled in ((1, 1), (100, 10), (0.01, 0.1)):
-        medians = [math.exp(each * shown * factor) for each in (-1, 0, 1)]
-        figure = of_rounds(
-            [Measured("copy", "ms", middle, middle, middle, runs=1) for middle in medians], {"ms": usual}
-        )
-        assert figure.high == pytest.approx(max(medians[-1], math.exp(2 * 0.1 * pooled)))
-        assert figure.low == pytest.approx(1 / figure.high)
-
-
-def test_rounds_that_are_all_the_same_are_drawn_to_nothing() -> None:
-    figure = of_rounds(rounds("ms", 4.0, 4.0, 4.0), {"ms": Usual(math.log(0.5), 0.5)})
-    assert (figure.low, figure.high) == pytest.approx((3.96, 4.04))
+@pytest.mark.parametrize(("factor", "drawn"), [(1, 1), (100, 100**0.71), (0.01, 0.01**0.71)])
+def test_rounds_that_differ_more_or_less_than_usual_are_drawn_towards_it(factor: float, drawn: float) -> None:
+    medians = [math.exp(each * 0.1 * factor) for each in (-1, 0, 1)]
+    figure = of_rounds([Measured("copy", "ms", middle, middle, middle, runs=1) for middle in medians])
+    assert figure.high == pytest.approx(max(medians[-1], math.exp(2.45 * 0.1 * drawn)))
+    assert figure.low == pytest.approx(1 / figure.high)
 
 
 @pytest.mark.parametrize("count", slow_but([5], range(3, 8)))
@@ -111,8 +73,7 @@ def test_in_benches_with_disturbed_rounds_the_median_of_another_lies_in_the_spre
         return [[disturbed_at_times(chance, deviation) for _ in range(count)] for deviation in deviations]
 
     before, after = bench(), bench()
-    usual = usual_by_unit(before)["ms"]
-    figures = [of_rounds(each, {"ms": usual}) for each in before]
+    figures = [of_rounds(each) for each in before]
     medians = [median(each.median for each in found) for found in after]
     inside = [figure.low <= middle <= figure.high for figure, middle in zip(figures, medians, strict=True)]
     assert 0.9 <= sum(inside) / len(inside) <= 0.97
@@ -125,19 +86,9 @@ def disturbed_at_times(chance: random.Random, deviation: float) -> Measured:
     return Measured("copy", "ms", value, value, value, runs=1)
 
 
-def test_json_has_a_line_for_each_object() -> None:
-    text = by_line(Picture("case", [Bar("stream {7}", "copy", 0.1234, 12.0), Bar('a "{row"', "launch", 0.0, 1.0)]))
-    assert text.splitlines() == [
-        '{"case":"case","bars":[',
-        '{"row":"stream {7}","name":"copy","start_ms":0.1234,"end_ms":12.0},',
-        '{"row":"a \\"{row\\"","name":"launch","start_ms":0.0,"end_ms":1.0}],"why":"","step_ms":null}',
-    ]
-    assert json.loads(text)["bars"][1]["row"] == 'a "{row"'
-
-
 def test_a_figure_keeps_seven_digits() -> None:
     long = Measured("copy", "ms", 0.123456789, 0.0000123456789, 12345678.9, runs=3)
-    assert of_rounds([long], {}) == Measured("copy", "ms", 0.1234568, 0.00001234568, 12345680.0, runs=3)
+    assert of_rounds([long]) == Measured("copy", "ms", 0.1234568, 0.00001234568, 12345680.0, runs=3)
 
 
 def test_a_figure_is_the_median_of_its_values_with_tenths_and_an_answer_is_whether_all_are_yes() -> None:

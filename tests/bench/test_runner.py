@@ -9,11 +9,10 @@ from contextlib import closing
 import pytest
 from bench_parts import batches_of_workers, echo, kill_itself, part, pictures, print_and_echo, start_method
 
-from pinprof.bench import EXPERIMENTS, experiment_of, runner
+from pinprof.bench import EXPERIMENTS, experiment_of
 from pinprof.bench.bandwidth import RATES
 from pinprof.bench.results import Bar, Measured, Picture, Result
 from pinprof.bench.runner import (
-    SURE_ROUNDS,
     BenchPart,
     OtherProcess,
     OtherProcessError,
@@ -100,9 +99,9 @@ def rounds_of(number: str) -> str:
     [
         (("E1", "E2", "E4", "E10", "E13", "E14"), "1234567"),
         (("E8",), "12356"),
-        (("E3", "E15"), "1246"),
+        (("E3",), "1246"),
         (("E7", "E11", "E12"), "135"),
-        (("E5", "E6", "E9"), "1"),
+        (("E5", "E6", "E9", "E15"), "1"),
     ],
 )
 def test_what_takes_seconds_has_fewer_rounds_spread_over_the_bench(numbers: tuple[str, ...], rounds: str) -> None:
@@ -114,29 +113,14 @@ def test_each_round_has_a_process_of_its_own_and_traces_come_last() -> None:
     assert [job.place for job in made if job.fresh] == [
         f"round {number}, 1 of {len_of(made, number)}" for number in range(2, 8)
     ]
-    assert {job.place[:7] for job in made if job.if_time} == {f"round {number}" for number in range(SURE_ROUNDS + 1, 8)}
-    assert [job.experiment.number for job in made if job.place == "once"] == ["E15"]
     assert [job.experiment.number for job in made[-6:]] == ["E2", "E3", "E4", "E8", "E10", "E14"]
     assert {job.place for job in made[-6:]} == {"traces"}
-    assert len(list(jobs(EXPERIMENTS, quick=True))) == 15 + 1 + 6
+    assert len(list(jobs(EXPERIMENTS, quick=True))) == 15 + 6
     assert [job.place for job in jobs([RATES], quick=False)] == ["round 1, 1 of 1", "round 4, 1 of 1"]
 
 
 def len_of(made: Iterable[BenchPart], number: int) -> int:
     return len([job for job in made if job.place.startswith(f"round {number},")])
-
-
-def test_a_bench_that_takes_long_leaves_out_rounds_but_no_traces(
-    process: OtherProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "FURTHER_BY_S", -1)
-    made = [
-        BenchPart("first", part, CHOSEN[0]),
-        BenchPart("late", part, CHOSEN[0], if_time=True),
-        BenchPart("traces", pictures, CHOSEN[0]),
-    ]
-    (result,) = run_jobs(CHOSEN[:1], made, process, quick=True, on_progress=lambda *_: None)
-    assert [(figure.name, figure.runs) for figure in result.figures] == [("process", 1), ("late", 1)]
 
 
 def test_what_is_left_hanging_ends_with_the_block() -> None:

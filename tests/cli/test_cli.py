@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 import torch
-from bench_builder import H200, BenchBuilder, gbps
+from bench_builder import H200, BenchBuilder, as_json, gbps
 from command_line import invoke, is_one_line_error
 from detector import detector
 from fitting import fitting
@@ -21,7 +21,6 @@ from trace_builder import TraceBuilder, without_known_events
 from warm_python import warm_python
 
 from pinprof.bench.advice import read_machine
-from pinprof.bench.results import by_line
 from pinprof.capture.job import Agreement, Rank, WrittenTrace
 from pinprof.capture.script import ScriptRun
 from pinprof.cli import main
@@ -267,7 +266,7 @@ def test_a_rate_of_nothing_that_is_pinned_is_one_line(trace: Path) -> None:
 def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     bench = BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 20.0), gbps("HtoD pinned", 1 << 30, 50.0))
-    file.write_text(by_line(bench.build()))
+    file.write_text(as_json(bench.build()))
     result = invoke("whatif", trace, "--pin", "--machine", file, "--json", tmp_path / "out.json")
     assert result.exit_code == 0
     assert "at the rates measured on NVIDIA H200" in " ".join(result.stdout.split())
@@ -292,7 +291,7 @@ def test_a_machine_without_rates_is_one_line(trace: Path, tmp_path: Path) -> Non
         file.write_text(text)
         assert is_one_line_error(broken := invoke("whatif", trace, "--pin", "--machine", file))
         assert str(file) in broken.stderr
-    file.write_text(by_line(BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 0.0)).build()))
+    file.write_text(as_json(BenchBuilder().add("E13", gbps("HtoD pinned", 1 << 20, 0.0)).build()))
     assert is_one_line_error(empty := invoke("whatif", trace, "--pin", "--machine", file))
     assert "pinprof bench --rates" in empty.stderr
 
@@ -303,7 +302,7 @@ def bench(tmp_path: Path) -> Path:
     file = tmp_path / "bench.json"
     made = BenchBuilder(replace(H200, gpu="NVIDIA A100"))
     made.add("E13", gbps("HtoD pinned", 1 << 20, 0.5), gbps("HtoD pageable", 1 << 20, 0.4))
-    file.write_text(by_line(made.build()))
+    file.write_text(as_json(made.build()))
     return file
 
 

@@ -61,9 +61,7 @@ def test_unknown_experiment_is_a_line_with_the_known_ones() -> None:
     [
         (("workload",), "--list"),
         (("workload", "E1", "--floats", "0"), "x>=1"),
-        (("workload", "E1", "--case", "pinned.to"), "--record"),
         (("workload", "E1", "--record", "e1.txt"), ".json.gz"),
-        (("workload", "E1", "--record", "e1.json", "--case", "nope"), "pinned.to"),
         (("workload", "E13", "--least", "2", "--most", "1"), "--least"),
         (("bench", "--only", "E1,pinning_cost"), "twice"),
         (("bench", "--only", ""), "E1 pinning_cost"),
@@ -151,11 +149,3 @@ def test_a_recorded_case_can_be_reported_on(tmp_path: Path) -> None:
     ]
     for path in tmp_path.iterdir():
         assert invoke("report", path).exit_code == 0
-
-
-@pytest.mark.gpu
-def test_one_case_goes_to_the_file_itself(tmp_path: Path) -> None:
-    file = tmp_path / "one.json.gz"
-    words = ("--floats", 100_000, "--tensors", 20, "--case", "pinned, blocking", "--record", file)
-    assert invoke("workload", "E3", *words).exit_code == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["one.json.gz"]

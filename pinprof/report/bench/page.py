@@ -15,9 +15,7 @@ from pinprof.bench.results import Bar, Bench, Measured, Picture, Result, amount,
 from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
 from pinprof.pci_express import Link
 from pinprof.report.bench.view import (
-    ADVICE,
     HOW,
-    advice_value,
     claimants,
     claimed_by,
     experiments,
@@ -48,10 +46,7 @@ from pinprof.report.words import NOTHING
 from pinprof.trace.tables import UNKNOWN
 from pinprof.units import NS_PER_MS, duration, rate, size
 
-PAGEABLE = Key("pageable", VERMILLION, pattern="/")
-PINNED = Key("pinned", GREEN)
-PINNING = Key("pinned for the copy", ORANGE, pattern="\\")
-OTHER = Key("other", BLUE)
+HERE = Key("measured", BLUE)
 PUBLISHED = Key("published, on another machine", SLATE, symbol="diamond")
 OF_LINES = 16
 """The factor between labelled sizes."""
@@ -98,10 +93,7 @@ def _advice(bench: Bench) -> Markup:
     pieces = advice(bench)
     if not pieces:
         return Markup('<p class="headline">The experiments that advice is made of did not run or failed.</p>')
-    card = Markup('<li><span class="cost">{}: {}</span><span>{}</span></li>')
-    cards = (
-        card.format(ADVICE[piece.name], inline_html(advice_value(piece)), inline_html(piece.text)) for piece in pieces
-    )
+    cards = (Markup("<li><span>{}</span></li>").format(inline_html(piece.text)) for piece in pieces)
     return Markup('<ol class="best">\n{}\n</ol>').format(lines(cards))
 
 
@@ -128,7 +120,7 @@ def _claims(bench: Bench) -> Markup:
 
 def _charts(bench: Bench, experiment: Experiment, result: Result) -> Iterator[Chart]:
     published = experiment.published_at(result.sizes)
-    times = times_chart(result.figures, published)
+    times = times_chart(result.figures, {name: value for (name, at), value in published.items() if at is None})
     if times:
         yield times
     rates = bandwidth_chart(bench) if result.number == CASES[0].number else None
@@ -144,44 +136,28 @@ def times_chart(figures: Sequence[Measured], published: dict[str, float]) -> Cha
     times = [figure for figure in figures if figure.unit == "ms" and figure.size is None]
     if len(times) < 2:  # noqa: PLR2004
         return None
-    memories: dict[Key, list[int]] = {}
-    for number, figure in enumerate(times):
-        memories.setdefault(_memory(figure.name), []).append(number)
-    keys = list(memories) if set(memories) != {OTHER} else []
-    data = [_time_bars(times, places, key) for key, places in memories.items()]
-    places = [number for number, figure in enumerate(times) if figure.name in published]
-    if places:
-        values = [published[times[number].name] for number in places]
-        hover = [f"published: {amount('ms', value)}" for value in values]
+    error = {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(round(figure.high - figure.median, 6), 0) for figure in times],
+        "arrayminus": [max(round(figure.median - figure.low, 6), 0) for figure in times],
+        "thickness": 1.5,
+        "width": 4,
+    }
+    hover = [f"{figure.name}: {shown(figure)}; {figure.runs} runs, {spread(figure)}" for figure in times]
+    x, rows = [round(figure.median, 6) for figure in times], [*range(len(times))]
+    data = [bars(HERE.label, HERE, hover=hover, x=x, y=rows, orientation="h", width=0.42, error_x=error)]
+    compared = {row: published[figure.name] for row, figure in enumerate(times) if figure.name in published}
+    if compared:
+        hover = [f"published: {amount('ms', value)}" for value in compared.values()]
         marker = {"line": {"width": 1.5, "color": "#fff"}}
-        data.append(points(PUBLISHED.label, PUBLISHED, values, places, hover, size=12, marker=marker))
-        keys.append(PUBLISHED)
+        values = [*compared.values()]
+        data.append(points(PUBLISHED.label, PUBLISHED, values, [*compared], hover, size=12, marker=marker))
     labels = [f"{figure.name}: {shown(figure)}" for figure in times]
     shape = labelled_rows(labels, "ms", row=44, above=0.24, edges=(0.75, 0.5), barmode="overlay")
     least, most = (choose(times, key=lambda figure: figure.median) for choose in (min, max))
     caption = f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). Thin lines: the spread."
-    return Chart(caption, data, shape, tuple(keys))
-
-
-def _memory(name: str) -> Key:
-    if "pin_memory" in name or name.startswith("pin "):
-        return PINNING
-    return PAGEABLE if "pageable" in name else PINNED if "pinned" in name else OTHER
-
-
-def _time_bars(times: Sequence[Measured], places: Sequence[int], key: Key) -> dict[str, Any]:
-    figures = [times[number] for number in places]
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": [max(round(figure.high - figure.median, 6), 0) for figure in figures],
-        "arrayminus": [max(round(figure.median - figure.low, 6), 0) for figure in figures],
-        "thickness": 1.5,
-        "width": 4,
-    }
-    hover = [f"{figure.name}: {shown(figure)}; {figure.runs} runs, {spread(figure)}" for figure in figures]
-    x = [round(figure.median, 6) for figure in figures]
-    return bars(key.label, key, hover=hover, x=x, y=places, orientation="h", width=0.42, error_x=error)
+    return Chart(caption, data, shape, (HERE, PUBLISHED) if compared else ())
 
 
 def picture_chart(picture: Picture, end_ms: float) -> Chart:

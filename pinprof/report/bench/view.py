@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
+import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -12,7 +13,7 @@ from pinprof.bench.advice import advice
 from pinprof.bench.bandwidth import LAUNCH, RATES
 from pinprof.bench.experiment import SOURCES, Experiment
 from pinprof.bench.judge import MATTERS_SHARE, SAME_SHARE, ClaimVerdict
-from pinprof.bench.results import Bench, Measured, Result, amount, by_line, shown, spread
+from pinprof.bench.results import Bench, Measured, Result, amount, shown, spread
 from pinprof.document import doc, filled
 from pinprof.pci_express import Link
 from pinprof.prediction.pinning import Advice
@@ -31,17 +32,10 @@ OUTCOMES = {
 }
 WORKERS = "batch, N workers"
 """A figure of older results, whose sizes are numbers of workers; those of all others are bytes."""
-ADVICE = {
-    "pinning_pays_from_htod": "Pin what is copied to the GPU",
-    "pinning_pays_from_dtoh": "Pin what is copied from the GPU",
-    "pin_then_copy": "x.pin_memory().to(device)",
-}
-"""The titles of the pieces of advice."""
 SPREAD = (
     "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; of five rounds or more "
-    "these two are left out. Where rounds differ, it goes as far as another bench may, judged by them and by how much "
-    "those of the other figures differ. Each round is a process of its own; the rounds are spread over the whole "
-    "bench. --quick makes one round."
+    "these two are left out. Where rounds differ, it goes as far as another bench may. Each round is a process of its "
+    "own; the rounds are spread over the whole bench. --quick makes one round."
 )
 HOW = (
     f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
@@ -67,10 +61,7 @@ def _section(experiment: Experiment, result: Result, judged: Sequence[ClaimVerdi
     sentences += [Styled(f"Different from the text: {experiment.changed}.", "dim")] if experiment.changed else []
     sentences += [Styled(f"Problem: {result.problem}", "problem")] if result.problem else []
     columns = [Column("figure"), *number_columns("here", "spread", "published")]
-    notes: list[Sentence] = []
-    published = other_published(experiment, result)
-    notes += [f"published: {published}"] if published else []
-    notes += [
+    notes: list[Sentence] = [
         (outcome_of(verdict), f"  {verdict.claim} ({claimed_by(verdict)}): {reason_of(verdict)}.") for verdict in judged
     ]
     return Section(
@@ -113,24 +104,17 @@ def _paragraphs(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
         yield section(f"What to do on {'that' if recorded else 'this'} machine")
         yield from (bullet(piece.text) for piece in pieces)
     if has_claims:
-        yield from in_terminal(_claims(bench, "that" if recorded else "this"))
+        yield from in_terminal(_claims(bench))
 
 
-def _claims(bench: Bench, which: str) -> Section:
-    """Return the section with a row for each claim of the experiments that ran: the deciding figure and the verdict."""
-    ran = {experiment.number for experiment, _ in experiments_run(bench)}
-    judged = [verdict for verdict in verdicts(bench) if verdict.number in ran]
+def _claims(bench: Bench) -> Section:
+    """Return the section with a row for each claim of the experiments that ran, and how many have which verdict."""
+    judged = [verdict for verdict in verdicts(bench) if bench.result(verdict.number)]
     counts = Counter(OUTCOMES[verdict.outcome] for verdict in judged)
     numbers = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES.values() if counts[outcome])
-    columns = [Column("claim"), Column(f"on {which} machine"), Column("verdict")]
-    rows = [(f"{verdict.number} {verdict.claim}", _first(verdict.text), outcome_of(verdict)) for verdict in judged]
-    return Section("What holds of the published claims", [f"{numbers}."], tables=[ReportTable("Claims", columns, rows)])
-
-
-def _first(text: str) -> str:
-    """Return a text up to its first semicolon, without an unclosed bracket."""
-    first = text.partition("; ")[0]
-    return (first if first.count("(") == first.count(")") else first.rpartition(" (")[0]) or NOTHING
+    rows = [(f"{verdict.number} {verdict.claim}", outcome_of(verdict)) for verdict in judged]
+    tables = [ReportTable("Claims", [Column("claim"), Column("verdict")], rows)]
+    return Section("What holds of the published claims", [f"{numbers}."], tables=tables)
 
 
 def machine_line(bench: Bench) -> str:
@@ -169,24 +153,11 @@ def figure_rows(experiment: Experiment, result: Result) -> list[tuple[str, ...]]
             figure.name,
             shown(figure),
             spread(figure) or NOTHING,
-            amount(figure.unit, published[figure.name]) if figure.name in published else NOTHING,
+            amount(figure.unit, published[figure.name, None]) if (figure.name, None) in published else NOTHING,
         )
         for figure in result.figures
         if figure.size is None
     ]
-
-
-def other_published(experiment: Experiment, result: Result) -> str:
-    """Return the published figures that have no row in the table; empty if there are none."""
-    sized = {figure.name for figure in result.figures if figure.size is not None}
-    of_other_sizes = ", ".join(f"{name} {value:,}" for name, value in experiment.texts_sizes(result.sizes).items())
-    parts = [
-        f"{figure.name} at {size(figure.size)} {amount(figure.unit, value)}"
-        for figure, value in (experiment.published or {}).items()
-        if isinstance(figure.size, int) and figure.name in sized
-    ]
-    parts += [f"figures for {of_other_sizes}"] if experiment.published and of_other_sizes and not parts else []
-    return "; ".join(parts)
 
 
 def claimed_by(verdict: ClaimVerdict) -> str:
@@ -232,13 +203,6 @@ def _cell(figure: Measured | None) -> str:
     return f"{shown(figure)} ±{percent(most)}"
 
 
-def advice_value(piece: Advice) -> str:
-    """Return the value of a piece of advice as its headline."""
-    if piece.unit == "bytes":
-        return "at no size" if piece.value is None else f"from {size(piece.value)}"
-    return NOTHING if piece.value is None else f"{piece.value:.3g} {piece.unit}"
-
-
 def not_run(bench: Bench) -> str:
     """Return the experiments that did not run."""
     return ", ".join(experiment.number for experiment in EXPERIMENTS if bench.result(experiment.number) is None)
@@ -255,4 +219,5 @@ class BenchDocument(Bench, frozen=True, kw_only=True, tag_field="schema", tag="p
 def bench_to_json(bench: Bench) -> str:
     """Return the bench as JSON text that `results.from_json` reads again."""
     of_bench = {"verdicts": verdicts(bench), "advice": advice(bench)}
-    return by_line(filled(BenchDocument, bench, link=bench.machine.link, **of_bench)) + "\n"
+    document = filled(BenchDocument, bench, link=bench.machine.link, **of_bench)
+    return msgspec.json.encode(document).decode() + "\n"

@@ -17,7 +17,7 @@ from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.report.bench.page import bandwidth_chart, picture_chart, times_chart, to_html
-from pinprof.report.bench.view import ADVICE, OUTCOMES, advice_value, claimed_by, experiments, reason_of
+from pinprof.report.bench.view import OUTCOMES, claimed_by, experiments, reason_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -36,7 +36,6 @@ def test_the_page_begins_with_what_to_do() -> None:
     text = words(page.text)
     for piece in advice(example()):
         assert words(piece.text) in text
-        assert f"{ADVICE[piece.name]}: {words(advice_value(piece))}" in text
     assert (
         text.index("pinprof bench on NVIDIA H200")
         < text.index("What to do")
@@ -86,10 +85,10 @@ def test_there_is_a_chart_for_all_times_the_rates_and_each_case() -> None:
 def test_a_bar_is_a_time_with_its_spread_and_the_published_one() -> None:
     chart = times_chart([ms("pageable.to", 0.4, 0.3, 0.6), ms("pinned.to", 0.1)], {"pageable.to": 0.369})
     assert chart is not None
-    pageable, _, published = chart.data
-    assert (pageable["x"], pageable["y"]) == ([0.4], [0])
-    assert pageable["error_x"]["array"] == [pytest.approx(0.2)]
-    assert pageable["error_x"]["arrayminus"] == [pytest.approx(0.1)]
+    here, published = chart.data
+    assert (here["x"], here["y"]) == ([0.4, 0.1], [0, 1])
+    assert here["error_x"]["array"] == pytest.approx([0.2, 0.001])
+    assert here["error_x"]["arrayminus"] == pytest.approx([0.1, 0.001])
     assert (published["x"], published["y"]) == ([0.369], [0])
 
 
