@@ -141,4 +141,4 @@ class Details:
 def details_of(trace: Trace, sources: Sources | None = None) -> Details:
     """Return the details of a trace; lines are looked up in `sources`, by default in the folder of the trace."""
     irregular = irregular_steps(trace, lambda: measure_loader(trace).times)
-    return Details(without_irregular(trace, irregular), sources or Sources(trace.path), irregular)
+    return Details(without_irregular(trace, irregular), sources or Sources(trace.path, trace.info.made), irregular)

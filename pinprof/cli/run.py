@@ -35,7 +35,7 @@ Options of pinprof come before SCRIPT; all options after it belong to the script
 
 pinprof finds the steps by the batches and the optimizer steps of the script. Without these it takes calls of
 backward, then calls of the outermost module, and last, after 30 s of work, a stretch of 3 s. After a warm-up it times
-steps without a profiler (the true step), until the mean of the regular steps is known to 2 %, for some 5 s at most. Then
+steps without a profiler (the true step), until the mean of the regular steps is known to 2 %, for 5 s at most. Then
 torch.profiler records a few steps (the trace), and a few more show the source line of every wait. Further steps at
 full speed show which lines wait only now and then. Then pinprof stops the script.
 

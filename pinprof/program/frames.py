@@ -6,8 +6,11 @@ import linecache
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
-from types import CodeType, FrameType
+from hashlib import sha256
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple, TypeAlias
 
 from pinprof.program.user_program import INSTALLED, OWN_FOLDERS
@@ -15,6 +18,8 @@ from pinprof.trace.callers import kept_frames
 from pinprof.trace.frames import is_generated
 from pinprof.trace.lines import SourceLine
 
+MOST_HASHED = 200
+"""A program of more files has most of them generated, or installed in a way that is not known."""
 MOST_KNOWN = 10_000
 """Stacks that are remembered: a program has fewer places that wait, unless it generates code."""
 
@@ -100,6 +105,17 @@ def is_users(file: str) -> bool:
     if file.startswith((*INSTALLED, "<")) or is_generated(file):
         return False
     return not any(f"{os.sep}{folder}{os.sep}" in file for folder in ("site-packages", "dist-packages"))
+
+
+def hashes_of_program() -> dict[str, str]:
+    """Return the SHA-256 of the files of the program's own modules, by their paths as `shown_file` gives them."""
+    files = [vars(module).get("__file__") for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    own = [path for file in files if isinstance(file, str) and is_users(path := os.path.abspath(file))]  # noqa: PTH100
+    hashes: dict[str, str] = {}
+    for path in own[:MOST_HASHED]:
+        with suppress(OSError):
+            hashes[shown_file(path)] = sha256(Path(path).read_bytes()).hexdigest()
+    return hashes
 
 
 def shown_file(file: str) -> str:

@@ -131,7 +131,7 @@ class Quoting:
     def _is_edited(self, file: str) -> bool:
         path = self.sources.path(file)
         with suppress(OSError):
-            return path is not None and self.sources.is_edited(path)
+            return path is not None and self.sources.is_edited(path, file)
         return False
 
 

@@ -1,6 +1,6 @@
 """What a trace holds besides its events: its rank, its GPUs, the facts of the program, and where a file was cut off."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Struct
@@ -91,6 +91,8 @@ class Made:
     loaders: tuple[MadeLoader, ...] = ()
     cpus: int | None = None
     """How many CPUs the process could use."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of the program's own files, when its steps were recorded."""
 
     @property
     def drawn(self) -> tuple[MadeLoader, ...]:

@@ -6,8 +6,11 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+from pinprof.trace.info import Made
 
 REPOSITORY = ".git"
 """An entry at the top of a git repository: a folder, or a file in worktrees and submodules."""
@@ -27,8 +30,10 @@ class Sources:
     top folder of the project, and in its `src`.
     """
 
-    def __init__(self, trace_path: str) -> None:
-        self._trace = Path(trace_path)
+    def __init__(self, trace_path: str, made: Made | None = None, folders: Iterable[str] = ()) -> None:
+        """Look in the trace's folder and in `folders`, too. `made` has hashes of files that ran: surer than times."""
+        self._trace, self._folders = Path(trace_path), [Path(folder) for folder in folders]
+        self._hashes = made.sources if made else {}
         self._texts: dict[str, str | None] = {}
         self._path_of: dict[str, Path | None] = {}
 
@@ -45,7 +50,7 @@ class Sources:
         return self._path_of[file]
 
     def _paths(self, file: str) -> Iterator[Path]:
-        folders = [Path(), self._trace.parent]
+        folders = [Path(), self._trace.parent, *self._folders]
         if len(Path(file).parts) > 1:
             folders += [self._project, self._project / "src"]
         for folder in folders:
@@ -57,7 +62,7 @@ class Sources:
     def _read(self, file: str) -> str | None:
         for path in self._paths(file):
             with suppress(OSError, ValueError):  # not readable, or not text
-                if not self.is_edited(path) and path.stat().st_size <= MAX_BYTES:
+                if not self.is_edited(path, file) and path.stat().st_size <= MAX_BYTES:
                     return path.read_text(encoding="utf-8-sig")
         return None
 
@@ -67,8 +72,14 @@ class Sources:
         here = Path.cwd()
         return next((folder for folder in (here, *here.parents) if (folder / REPOSITORY).exists()), here)
 
-    def is_edited(self, path: Path) -> bool:
-        """Return whether the file at a path was written after the trace; raises OSError if it is gone."""
+    def is_edited(self, path: Path, file: str) -> bool:
+        """Return whether the file at a path differs from the one that ran; raises OSError if it is gone.
+
+        The recorded hash decides; without one, whether the file was written after the trace.
+        """
+        recorded = self._hashes.get(file)
+        if recorded is not None and path.stat().st_size <= MAX_BYTES:
+            return sha256(path.read_bytes()).hexdigest() != recorded
         return path.stat().st_mtime > self._recorded + EDITED_AFTER_S
 
     @cached_property

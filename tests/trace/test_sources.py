@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from pinprof.trace.info import Made
 from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources
 
 RECORDED = 1_700_000_000
@@ -69,6 +71,20 @@ def test_an_edited_file_in_the_working_directory_gives_way_to_one_that_was_not(h
 def test_a_file_is_found_by_its_whole_path(here: Path, traces: Path, tmp_path: Path) -> None:
     path = written(tmp_path / "project" / "train.py", "whole")
     assert text(traces, str(path)) == "whole"
+
+
+@pytest.mark.parametrize(("content", "after_s", "expected"), [("ran", 1000, "ran"), ("other", 0, None)])
+def test_the_recorded_hash_of_a_file_tells_more_than_its_time(
+    here: Path, traces: Path, content: str, after_s: float, expected: str | None
+) -> None:
+    written(here / "train.py", content, after_s=after_s)
+    made = Made(sources={"train.py": sha256(b"ran").hexdigest()})
+    assert Sources(str(traces / "trace.json"), made).text("train.py") == expected
+
+
+def test_a_file_is_found_in_the_folders_that_the_program_imports_from(here: Path, traces: Path, tmp_path: Path) -> None:
+    written(tmp_path / "examples" / "train.py", "imported")
+    assert Sources(str(traces / "trace.json"), folders=[str(tmp_path / "examples")]).text("train.py") == "imported"
 
 
 @pytest.mark.parametrize(("after_s", "found"), [(-1e6, True), (0, True), (EDITED_AFTER_S, True), (11, False)])
@@ -171,7 +187,7 @@ def test_a_file_is_at_hand_whether_or_not_it_was_edited(here: Path, traces: Path
     edited = written(here / "train.py", "new", after_s=EDITED_AFTER_S + 1)
     as_recorded = written(here / "net.py", "as recorded")
     assert (sources.path("train.py"), sources.path("net.py")) == (Path("train.py"), Path("net.py"))
-    assert sources.is_edited(edited)
-    assert not sources.is_edited(as_recorded)
+    assert sources.is_edited(edited, edited.name)
+    assert not sources.is_edited(as_recorded, as_recorded.name)
     assert sources.path("missing.py") is None
     assert sources.path("train.sh") is None

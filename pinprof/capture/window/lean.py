@@ -5,7 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
@@ -18,6 +18,7 @@ from pinprof.capture.options import NS_PER_S, Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import as_capture_error, description, is_packed, warm_up_profiler, write_trace
 from pinprof.errors import CaptureError
+from pinprof.program.frames import hashes_of_program
 from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import loaders_pin, tries_convolutions, unread_gradients
 from pinprof.trace.info import UnreadGradients
@@ -91,7 +92,7 @@ class LeanWindow:
             "steps_before": self._steps_before,
             "loaders_pin": self._loaders_pin,
             "tries_convolutions": tries_convolutions(),
-            "made": asdict(made),
+            "made": asdict(replace(made, sources=hashes_of_program())),
             "unread": unread,
             "profiled": self.profiled,
         }

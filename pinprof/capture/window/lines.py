@@ -106,7 +106,7 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Pat
             raise CaptureError(str(exc)) from exc
     stalls = measure_stalls(trace)
     lines = lines_of_stalls(trace, stalls, recorder.lines)
-    sources = Sources(str(path))
+    sources = Sources(str(path), folders=sys.path)
     code = code_in_pauses(trace, sources, python_in_nodes(trace, launching_threads(trace)))
     return {
         LINES_KEY: learn_lines(trace, stalls, lines),

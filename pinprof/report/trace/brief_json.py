@@ -75,7 +75,7 @@ def traces_to_brief_json(
     the same traces. `code` says whether lines of the user's code are quoted.
     """
     briefed = [
-        BriefedTrace(index, profile, findings, Quoting(Sources(profile.path), code))
+        BriefedTrace(index, profile, findings, Quoting(Sources(profile.path, profile.info.made), code))
         for index, (profile, findings) in enumerate(entries)
         if shown is None or index == shown
     ]

@@ -147,7 +147,7 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
     yield from conclusion(profile, findings, width)
     rows = actions(profile, findings)
-    shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path), code)
+    shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     places = [site.evidence.place for row in shown for site in row.finding.sites]
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
     for line in (
