@@ -1,8 +1,11 @@
 """What a trace holds besides its events: its rank, its GPUs, the facts of the program, and where a file was cut off."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from pinprof.trace.lines import Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
+from msgspec import Meta
+
+from pinprof.trace.lines import MOST_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
 from pinprof.trace.loaders import Made
 from pinprof.trace.sampled_stacks import HostProfile
 
@@ -22,9 +25,9 @@ class PlainStep:
     """The step without a profiler, as pinprof measured it in the recorded run; milliseconds."""
 
     steps: int
-    mean_ms: float
-    p10_ms: float | None
-    p90_ms: float | None
+    mean_ms: Annotated[float, Meta(ge=0, le=MOST_MS)]
+    p10_ms: Annotated[float, Meta(ge=0, le=MOST_MS)] | None
+    p90_ms: Annotated[float, Meta(ge=0, le=MOST_MS)] | None
 
 
 @dataclass(frozen=True)

@@ -143,8 +143,10 @@ def ops_of_metadata(entry: object) -> tuple[OpPlace, ...]:
     return converted(entry, tuple[OpPlace, ...]) or ()
 
 
-MOST_NS = 10**15
+MOST_MS, MOST_NS = 10**9, 10**15
 """No code runs for longer in some recorded steps."""
+MOST_WATCHED = 10**6
+"""More steps than are ever watched."""
 BACKWARD_KEY = "pinprof_backward"
 """Key of the Python code of backward passes in the trace file."""
 
@@ -226,7 +228,9 @@ def watched_of_metadata(entry: object) -> DebugModeWaits | None:
         return None
     named = (index for sequence in watched.sequences or () for index in sequence)
     are_waits = all(0 <= index < len(watched.waits) for index in named)
-    are_steps = all(wait.at and 0 <= min(wait.at) <= max(wait.at) <= watched.steps for wait in watched.waits)
+    are_steps = watched.steps <= MOST_WATCHED and all(
+        wait.at and 0 <= min(wait.at) <= max(wait.at) <= watched.steps for wait in watched.waits
+    )
     return watched if are_waits and are_steps else None
 
 

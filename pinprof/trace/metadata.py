@@ -20,6 +20,9 @@ from pinprof.trace.run_log import RunLog, run_of_metadata
 from pinprof.trace.sampled_stacks import host_of_metadata
 from pinprof.trace.tables import Activities
 
+LONGEST_VALUE_BYTES = 4 << 20
+"""A longer value is not read: the longest, 5,000 sampled stacks, has less than half."""
+
 
 def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
     """Return the metadata of a trace; `gpu` are its activities, whose devices it names."""
@@ -74,11 +77,25 @@ def _mapping(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _decoded(raw: msgspec.Raw) -> Any:
-    """Return the value of a metadata key, None where it is missing or broken."""
+    """Return the value of a metadata key, None where it is missing or broken, too long, or has too large a number."""
+    text = memoryview(raw)
     try:
-        return msgspec.json.decode(raw) if bytes(raw) else None
+        value = msgspec.json.decode(text) if 0 < len(text) <= LONGEST_VALUE_BYTES else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    return value if _fits(value) else None
+
+
+def _fits(value: object) -> bool:
+    """Return whether int64 holds all numbers in a value."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int | float) and not abs(value) < 1 << 63:
+            return False
+    return True
 
 
 def _text(value: object) -> str | None:

@@ -91,7 +91,11 @@ class Table:
 
     def named(self, wanted: Callable[[str], object]) -> Bools:
         """Return for each row whether its name is wanted; `wanted` is called once for each different name."""
-        return np.fromiter(map(bool, map(wanted, self.names)), bool, len(self.names))[self.name]
+        names, codes = self.names, self.name
+        if len(codes) < len(names):  # most names are those of other tables
+            used, codes = np.unique(codes, return_inverse=True)
+            names = tuple(names[code] for code in used.tolist())
+        return np.fromiter(map(bool, map(wanted, names)), bool, len(names))[codes]
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the table as a DataFrame: one column per field, coded texts as categoricals."""
@@ -301,6 +305,8 @@ class Trace:
     """The same by kind of event."""
     repaired: int = 0
     """Events that were not JSON and were repaired, because their meaning was clear."""
+    trailing: int = 0
+    """Bytes after the end of the JSON text of the file."""
     cut: Cut | None = None
     """Where the file ended too early, if it did; the trace holds the events before that."""
     tracks: tuple[tuple[int | float | str | None, int | float | str | None], ...] = ()

@@ -108,6 +108,17 @@ def truncated(facts: TrustFacts) -> Doubt | None:
     )
 
 
+NOT_READ = "they are no part of it, and are not read"
+
+
+def trailing_bytes(facts: TrustFacts) -> Doubt | None:
+    """Report bytes after the end of the trace, as of two files in one."""
+    trailing = facts.trace.trailing
+    if not trailing:
+        return None
+    return Doubt(f"{counted(trailing, 'byte')} after the end of the trace", NOT_READ, "copy the file again")
+
+
 def repaired_events(facts: TrustFacts) -> Doubt | None:
     """Report events that were not JSON and have been repaired."""
     repaired = facts.trace.repaired

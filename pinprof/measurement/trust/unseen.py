@@ -212,10 +212,13 @@ def _even(trace: Trace, rows: Int64s) -> Bools:
     if len(steps) < SEVERAL:
         return np.zeros(len(ops.names), bool)
     step, size = step_at(trace.steps, ops.start_ns[rows]), len(ops.names)
-    within = step != NONE
-    per_step = np.bincount(step[within] * size + ops.name[rows[within]], minlength=size * len(trace.steps))
-    per_step = per_step.reshape(len(trace.steps), size)[steps]
-    even: Bools = (per_step[0] > 0) & (per_step == per_step[0]).all(axis=0)
+    within = trace.steps.holds(step)
+    pairs, count = np.unique(ops.name[rows[within]] * len(trace.steps) + step[within], return_counts=True)
+    name = pairs // len(trace.steps)  # a table of all names and steps may be larger than the trace
+    least, most = np.full(size, len(rows)), np.zeros(size, np.int64)
+    np.minimum.at(least, name, count)
+    np.maximum.at(most, name, count)
+    even: Bools = (np.bincount(name, minlength=size) == len(steps)) & (least == most)
     return even
 
 

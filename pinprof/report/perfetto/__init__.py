@@ -11,6 +11,7 @@ from pinprof.analyses.syncs import CAUSES
 from pinprof.analysis import Analysis
 from pinprof.intervals import covered, intersect, union
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
+from pinprof.measurement.trust.recording import NOT_READ
 from pinprof.report.perfetto.tracks import APART_NS, CATEGORY, Arrow, Label, Track, encoded, micros, track_events
 from pinprof.report.timeline.kinds import KINDS, PROFILER
 from pinprof.report.timeline.lane_context import awaited_rows
@@ -127,6 +128,8 @@ def notes(analysis: Analysis) -> list[str]:
     if len(short) and not analysis.profile.withheld.busy:
         gaps = counted(len(short), "idle gap")
         lines.append(f"not drawn: {gaps} shorter than {duration(SHORT_GAP_NS)}, {duration(int(short.sum()))} in all")
+    if trace.trailing:
+        lines.append(f"{counted(trace.trailing, 'byte')} after the end of the trace: {NOT_READ}")
     broken = trace.repaired + trace.skipped.get("malformed", 0)
     if broken:
         are = counted(broken, "event of the trace is", "events of the trace are")

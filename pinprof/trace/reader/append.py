@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from pinprof.errors import TraceError
-from pinprof.trace.reader.blocks import Blocks, list_end
+from pinprof.trace.reader.blocks import Blocks, list_end, without_trailing
 from pinprof.trace.reader.events import NOT_EVENTS
 from pinprof.trace.reader.read import LIST_START
 from pinprof.trace.reader.salvage import salvage
@@ -119,6 +119,7 @@ class WithEvents:
 
     def _whole_tail(self, header: bytes, tail: bytes) -> bytes:
         """Return the text after the events; only the closing brackets if this part is cut off."""
+        tail = without_trailing(header + tail)[0][len(header) :]
         if _is_json(header + tail) or not _is_json(header + _closing(header)):
             return tail
         self.cut = True
