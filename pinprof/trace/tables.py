@@ -91,11 +91,10 @@ class Table:
 
     def named(self, wanted: Callable[[str], object]) -> Bools:
         """Return for each row whether its name is wanted; `wanted` is called once for each different name."""
-        names, codes = self.names, self.name
-        if len(codes) < len(names):  # most names are those of other tables
-            used, codes = np.unique(codes, return_inverse=True)
-            names = tuple(names[code] for code in used.tolist())
-        return np.fromiter(map(bool, map(wanted, names)), bool, len(names))[codes]
+        if len(self) < len(self.names):  # most names are those of other tables
+            used, which = np.unique(self.name, return_inverse=True)
+            return np.array([bool(wanted(self.names[code])) for code in used.tolist()], bool)[which]
+        return np.fromiter(map(bool, map(wanted, self.names)), bool, len(self.names))[self.name]
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the table as a DataFrame: one column per field, coded texts as categoricals."""

@@ -22,7 +22,7 @@ MOST_JOINED = 8
 LIST_END = re.compile(rb"\}\s*\](?=\s*(?:[,}]|\Z))")
 MOST_RESTS = 16
 """How many possible ends of the list are tried; each try reads all text before it."""
-LONGEST_LAST = 1 << 20
+LONGEST_LAST = 4 << 20
 """Bytes of the last event, and of a key of the metadata, that are searched for its end."""
 MOST_MALFORMED = 50_000
 """Broken events of a file, which are tried in all ways to repair them."""
