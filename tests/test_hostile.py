@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -49,13 +50,25 @@ def numbered(entry: Callable[[int], str], size: int = SIZE) -> str:
     return ",".join(texts)
 
 
+def before(entry: str) -> str:
+    return trace_of(many(entry), KERNEL)
+
+
+def listed(entry: str) -> str:
+    return f"[{KERNEL},{many(entry)}]"
+
+
+def metadata(key: str) -> str:
+    return trace_of(KERNEL, behind=f',"{key}":[{many("{}")}]')
+
+
 def hostile() -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the names of the files, and what makes their texts."""
     for entry in ("{}", "null", "0", "[[]]", '""', '{"ph":""}', '{"ph":"X"}', '{"a":{}}', '{"ph":"i"}'):
-        yield f"{entry} before an event", lambda entry=entry: trace_of(many(entry), KERNEL)
-        yield f"{entry} in a list", lambda entry=entry: f"[{KERNEL},{many(entry)}]"
+        yield f"{entry} before an event", partial(before, entry)
+        yield f"{entry} in a list", partial(listed, entry)
     for key in ("pinprof", "pinprof_run", "pinprof_host", "pinprof_lines", "distributedInfo", "deviceProperties", "x"):
-        yield f"metadata {key}", lambda key=key: trace_of(KERNEL, behind=f',"{key}":[{many("{}")}]')
+        yield f"metadata {key}", partial(metadata, key)
     yield "events twice", lambda: trace_of(KERNEL, behind=f',"traceEvents":[{many("{}")}]')
     yield "no trace", lambda: f'{{"a":[{many("{}")}]}}'
     yield "keys", lambda: "{" + numbered(lambda number: f'"k{number}":{{}}') + f',"traceEvents":[{KERNEL}]}}'
