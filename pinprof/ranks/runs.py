@@ -5,11 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import NamedTuple
 
 from pinprof.errors import TraceError
 from pinprof.ranks.rank import RankPart, rank_of
-from pinprof.units import counted, listed
+from pinprof.units import counted
 
 BY_ORDER = "order"
 """Replaces a pattern, and numbers the ranks in the order of the files."""
@@ -165,10 +166,11 @@ def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
     """Yield sentences on ranks without a trace, and on recordings of different times."""
     numbers = {rank for part in parts if (rank := rank_of(part)) is not None}
     size = next((part.profile.info.world_size for part in parts if part.profile.info.world_size), max(numbers) + 1)
-    absent = sorted(set(range(size)) - numbers)
-    if absent:
-        named = listed([str(rank) for rank in absent], MOST_NAMED)
-        ranks, them = ("rank", "it") if len(absent) == 1 else ("ranks", "these")
+    absent = size - sum(0 <= rank < size for rank in numbers)
+    if absent > 0:
+        first = islice((str(rank) for rank in range(size) if rank not in numbers), MOST_NAMED)  # a size may be absurd
+        named = ", ".join(first) + (f" and {absent - MOST_NAMED} more" if absent > MOST_NAMED else "")
+        ranks, them = ("rank", "it") if absent == 1 else ("ranks", "these")
         yield f"No trace of {ranks} {named} of {size}: the others may have waited for {them}"
     in_time = sorted(parts, key=_begin)
     pauses = _pauses(in_time)

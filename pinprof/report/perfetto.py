@@ -114,6 +114,8 @@ def notes(analysis: Analysis) -> list[str]:
     if number := sum(map(len, short_ns)):
         total = duration(sum(int(lasts.sum()) for lasts in short_ns))
         lines.append(f"not drawn: {counted(number, 'idle gap')} shorter than {duration(SHORT_GAP_NS)}, {total} in all")
+    if doubt := analysis.profile.doubt("trailing_bytes"):
+        lines.append(f"{doubt.what}: {doubt.effect}")
     if broken := trace.repaired + trace.skipped.get("malformed", 0):
         are = counted(broken, "event of the trace is", "events of the trace are")
         lines.append(f"{are} not valid JSON; the export keeps them, and Perfetto may stop there")

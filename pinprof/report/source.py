@@ -18,8 +18,6 @@ from pinprof.units import shortened
 
 AROUND = 2
 """Lines that are quoted before and after a place."""
-MAX_BYTES = 1_000_000
-"""Larger files are not quoted."""
 LONGEST = 160
 """Characters of a line that are quoted."""
 CLOSING = {"(": 1, ")": -1}
@@ -85,7 +83,7 @@ class Quoting:
         """Return the lines around a place, with the change marked; empty if they are not there as they ran."""
         if at.file is None or at.line is None or not self.code.quotes:
             return Markup()
-        text = self._text(at.file)
+        text = self.sources.text(at.file)
         if self.is_changed(at):
             return note(f"{at.file} was changed after the recording, so it is not quoted.")
         if text is None or not fits(text, at.function or MODULE, at.line):
@@ -106,7 +104,7 @@ class Quoting:
         """
         if at.file is None or at.line is None or not self.code.quotes:
             return ""
-        text = self._text(at.file)
+        text = self.sources.text(at.file)
         if text is None or not fits(text, at.function or MODULE, at.line):
             return ""
         if of_call and not may_call(text, at.line):
@@ -118,15 +116,8 @@ class Quoting:
         """Return whether the source cannot be the one that ran: it has no call at the place of a recorded call."""
         if at.file is None or at.line is None or not self.code.quotes:
             return False
-        text = self._text(at.file)
+        text = self.sources.text(at.file)
         return self._is_edited(at.file) if text is None else not _may_have_call(text, at)
-
-    def _text(self, file: str) -> str | None:
-        """Return the text of a source file as it was recorded, None without one or if it is too large."""
-        path = self.sources.path(file)
-        with suppress(OSError):
-            return self.sources.text(file) if path and path.stat().st_size <= MAX_BYTES else None
-        return None
 
     def _is_edited(self, file: str) -> bool:
         path = self.sources.path(file)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.errors import TraceError
 from pinprof.trace.calls import call_kind
 from pinprof.trace.decoding import find_model_calls
 from pinprof.trace.info import Cut
@@ -60,7 +61,7 @@ MAX_DISTANCE_NS = 86_400 * 10**9
 NO_STREAM = 2**32 - 1
 """What CUPTI records of a wait that is for no stream; most versions of Kineto write it as -1."""
 
-COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+?)\s*->\s*([\w ]+?)\))?", re.IGNORECASE)
+COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+)->([\w ]+)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
 LONGEST_KIND = 1000
 """Only this many characters of a copy's name are searched for its kind."""
@@ -68,6 +69,8 @@ LONGEST_KIND = 1000
 CPU = 0
 """The host's memory among the types of devices of c10/core/DeviceType.h."""
 
+MOST_TRACKS, MOST_GPUS = 20_000, 1024
+"""No recorded process has more threads and streams, or GPUs; each costs a millisecond."""
 MOST_BYTES = 1 << 40
 """A larger size of a copy is corrupt: no device has this much memory. The sum of 8 million such sizes fits int64."""
 
@@ -100,7 +103,9 @@ def assemble(
     counts = np.array([part.entries - part.malformed for part in parts], np.int64)
     begins = np.cumsum(counts) - counts
     first = np.repeat(begins, [len(part.rows) for part in parts])
-    by_category = dict(sum((part.counts for part in parts), Counter()))
+    by_category: Counter[str] = Counter()
+    for part in parts:
+        by_category.update(part.counts)
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
     malformed, repaired = sum(part.malformed for part in parts), sum(part.repaired for part in parts)
     rows = joined(part.rows for part in parts)
@@ -108,8 +113,12 @@ def assemble(
     memory_rows = [part.memory for part in parts if part.memory]
     parts.clear()
     columns = _Columns(rows, shared, first)
+    if len(shared.threads) > MOST_TRACKS:
+        raise TraceError(f"{path}: has {len(shared.threads):,} threads and streams, more than any process")
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
     calls, gpu, syncs = columns.calls(), columns.activities(), columns.syncs()
+    if len(np.unique(gpu.device)) > MOST_GPUS:
+        raise TraceError(f"{path}: has work of more than {MOST_GPUS:,} GPUs, more than any process uses")
     threads = name_threads(columns.threads, labels, ops, annotations, calls)
     events = {table: columns.events[categories] for table, categories in TABLES.items()}
     skipped, skipped_kinds = columns.not_usable(malformed)
@@ -134,7 +143,7 @@ def assemble(
         overheads=overheads,
         steps=steps,
         links=find_links(ops, functions, calls, gpu, launch, steps),
-        counts=by_category,
+        counts=dict(by_category),
         events=FileEvents(tuple(counts.tolist()), events, stamp),
         skipped=skipped,
         skipped_kinds=skipped_kinds,
@@ -367,7 +376,7 @@ def _copy_kind(name: str) -> tuple[int, int]:
     direction = KINDS.get(match[1].lower(), "other") if match else "other"
     memory = "unknown"
     if match and match[2] and direction in {"HtoD", "DtoH"}:
-        side = (match[2] if direction == "HtoD" else match[3]).lower()
+        side = (match[2] if direction == "HtoD" else match[3]).strip().lower()
         memory = side if side in {"pageable", "pinned"} else "unknown"
     elif direction in {"DtoD", "PtoP"}:
         memory = "none"

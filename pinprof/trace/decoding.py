@@ -37,7 +37,7 @@ FEW: Final = re.compile(r"indexSelectSmallIndex")
 """The kernel of a lookup of at most 16 tokens (aten/src/ATen/native/cuda/Indexing.cu)."""
 MANY: Final = re.compile(r"vectorized_gather_kernel|indexSelectLargeIndex")
 """The kernels of a lookup of more tokens."""
-FUSED: Final = re.compile(r"triton_\w+_embedding_")
+FUSED: Final = re.compile(r"\btriton_\w+_embedding_")
 """A kernel that Inductor made of a lookup and other ops: torch.compile has compiled the call."""
 
 PRODUCT: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|convolution|_scaled_mm)")

@@ -1,16 +1,17 @@
 """What a trace holds besides its events: its rank, its GPUs, the facts of the program, and where a file was cut off."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from pinprof.document import ByteSize, doc
-from pinprof.trace.lines import Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
+from pinprof.trace.lines import MOST_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
 from pinprof.trace.sampled_stacks import HostProfile
 
 PREFETCHED = 2
 """Torch's default of `prefetch_factor`."""
+PossibleMs: TypeAlias = Annotated[float, Meta(ge=0, le=MOST_MS)]
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class PlainStep:
     """The step without a profiler, as pinprof measured it in the recorded run; milliseconds."""
 
     steps: int
-    mean_ms: float
-    p10_ms: float | None
-    p90_ms: float | None
+    mean_ms: PossibleMs
+    p10_ms: PossibleMs | None
+    p90_ms: PossibleMs | None
 
 
 class HostMemory(Struct, frozen=True):

@@ -3,7 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from pinprof.document import converted
 
@@ -133,8 +135,10 @@ class OpPlace(Placed):
     function: str
 
 
-MOST_NS = 10**15
+MOST_MS, MOST_NS = 10**9, 10**15
 """No code runs for longer in some recorded steps."""
+MOST_WATCHED = 10**6
+"""More steps than are ever watched."""
 BACKWARD_KEY = "pinprof_backward"
 """Key of the Python code of backward passes in the trace file."""
 
@@ -189,7 +193,7 @@ class WatchedWait:
 class DebugModeWaits:
     """The waits that torch's sync debug mode reported over some steps."""
 
-    steps: int
+    steps: Annotated[int, Meta(ge=0, le=MOST_WATCHED)]
     """Complete steps that were watched; waits after them have the next number."""
     waits: tuple[WatchedWait, ...]
     sequences: tuple[tuple[int, ...], ...] | None = None

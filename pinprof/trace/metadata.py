@@ -19,6 +19,9 @@ from pinprof.trace.run_log import RunLog, run_of_metadata
 from pinprof.trace.sampled_stacks import host_of_metadata
 from pinprof.trace.tables import Activities
 
+LONGEST_VALUE_BYTES = 4 << 20
+"""A longer value is not read: the longest, 5,000 sampled stacks, has less than half."""
+
 
 def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
     """Return the metadata of a trace; `gpu` are its activities, whose devices it names."""
@@ -73,11 +76,20 @@ def _mapping(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _decoded(raw: msgspec.Raw) -> Any:
-    """Return the value of a metadata key, None where it is missing or broken."""
+    """Return the value of a metadata key, None where it is missing or broken, too long, or has too large a number."""
+    text = memoryview(raw)
     try:
-        return msgspec.json.decode(raw) if bytes(raw) else None
+        value = msgspec.json.decode(text) if 0 < len(text) <= LONGEST_VALUE_BYTES else None
+        return value if _fits(value) else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _fits(value: object) -> bool:
+    """Return whether int64 holds all numbers in a value."""
+    if isinstance(value, dict | list):
+        return all(map(_fits, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, int | float) or abs(value) < 1 << 63
 
 
 def _text(value: object) -> str | None:

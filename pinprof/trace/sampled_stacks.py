@@ -1,12 +1,11 @@
 """The sampled Python stacks of a trace, which show where the host's time goes without the profiler."""
 
-from math import isfinite
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Struct
 
 from pinprof.document import Count, Ms, Words, converted, doc
-from pinprof.trace.lines import Placed
+from pinprof.trace.lines import MOST_MS, Placed
 
 HOST_KEY = "pinprof_host"
 """Key of the sampled stacks in the trace file."""
@@ -72,7 +71,8 @@ def _is_sound(profile: HostProfile) -> bool:
     times = profile.interval_ms, profile.window_ms
     counts = [*(stack.count for stack in profile.stacks), profile.folded]
     return (
-        all(isfinite(time) and time >= 0 for time in times)
+        all(0 <= time <= MOST_MS for time in times)
+        and profile.steps <= MOST_SAMPLES
         and len(profile.stacks) <= MOST_STACKS
         and all(stack.count > 0 and 0 < len(stack.frames) <= DEEPEST for stack in profile.stacks)
         and all(0 <= index < len(profile.frames) for stack in profile.stacks for index in stack.frames)

@@ -19,8 +19,9 @@ EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran. The files of one copy or
 checkout are written within seconds, in any order."""
 
-MAX_BYTES = 10_000_000
-"""Larger files are not source files that anybody wrote."""
+MAX_BYTES, LONGEST_LINE_CHARS = 500_000, 10_000
+"""Larger files, and longer lines, are not sources that anybody wrote. Python takes up to a kB for each byte of a
+source, and for broken code the square of the length of a line; how deep code may be nested it checks itself."""
 
 
 class Sources:
@@ -63,7 +64,8 @@ class Sources:
         for path in self._paths(file):
             with suppress(OSError, ValueError):  # not readable, or not text
                 if not self.is_edited(path, file) and path.stat().st_size <= MAX_BYTES:
-                    return path.read_text(encoding="utf-8-sig")
+                    text = path.read_text(encoding="utf-8-sig")
+                    return text if max(map(len, text.splitlines()), default=0) <= LONGEST_LINE_CHARS else None
         return None
 
     @cached_property
@@ -191,7 +193,7 @@ def _calling_lines(source: str) -> frozenset[int]:
     return frozenset(lines | {line for node in nodes if (line := getattr(node, "lineno", None)) is not None})
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)
 def _parsed(source: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():

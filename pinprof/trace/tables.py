@@ -87,6 +87,9 @@ class Table:
 
     def named(self, wanted: Callable[[str], object]) -> Bools:
         """Return for each row whether its name is wanted; `wanted` is called once for each different name."""
+        if len(self) < len(self.names):  # most names are those of other tables
+            used, which = np.unique(self.name, return_inverse=True)
+            return np.array([bool(wanted(self.names[code])) for code in used.tolist()], bool)[which]
         return np.fromiter(map(bool, map(wanted, self.names)), bool, len(self.names))[self.name]
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -322,6 +325,8 @@ class Trace:
     """The same by kind of event."""
     repaired: int = 0
     """Events that were not JSON and were repaired, because their meaning was clear."""
+    trailing: int = 0
+    """Bytes after the end of the JSON text of the file."""
     cut: Cut | None = None
     """Where the file ended too early, if it did; the trace holds the events before that."""
     absurd_sizes: int = 0

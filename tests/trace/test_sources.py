@@ -122,7 +122,7 @@ def test_what_is_no_file_is_none_and_not_waited_for(here: Path, traces: Path, ma
 
 @pytest.mark.parametrize(("size", "found"), [(MAX_BYTES, True), (MAX_BYTES + 1, False), (1 << 40, False)])
 def test_a_huge_file_is_not_read(here: Path, traces: Path, size: int, found: bool) -> None:
-    path = written(here / "train.py", "")
+    path = written(here / "train.py", "x = 1\n" * (min(size, MAX_BYTES) // 6) + "\n" * (min(size, MAX_BYTES) % 6))
     os.truncate(path, size)
     os.utime(path, (RECORDED, RECORDED))
     assert (text(traces, "train.py") is not None) == found

@@ -28,6 +28,7 @@ GRAVEST_FIRST: tuple[Check, ...] = (
     recording.copy_times,
     recording.waits_apart,
     recording.repaired_events,
+    recording.trailing_bytes,
     recording.no_step_marks,
     recording.irregular_steps,
     recording.profiler_cost,

@@ -100,6 +100,14 @@ def truncated(facts: TrustFacts) -> Doubt | None:
     )
 
 
+def trailing_bytes(facts: TrustFacts) -> Doubt | None:
+    """Report bytes after the end of the trace, as of two files in one."""
+    if not facts.trace.trailing:
+        return None
+    what = f"{counted(facts.trace.trailing, 'byte')} after the end of the trace"
+    return Doubt(what, "they are no part of it, and are not read", "copy the file again")
+
+
 def repaired_events(facts: TrustFacts) -> Doubt | None:
     """Report events that were not JSON and have been repaired."""
     repaired = facts.trace.repaired

@@ -211,11 +211,13 @@ def _even(trace: Trace, rows: Int64s) -> Bools:
     ops, steps = trace.ops, np.flatnonzero(trace.steps.complete)
     if len(steps) < SEVERAL:
         return np.zeros(len(ops.names), bool)
-    step, size = step_at(trace.steps, ops.start_ns[rows]), len(ops.names)
-    within = step != NONE
-    per_step = np.bincount(step[within] * size + ops.name[rows[within]], minlength=size * len(trace.steps))
-    per_step = per_step.reshape(len(trace.steps), size)[steps]
-    even: Bools = (per_step[0] > 0) & (per_step == per_step[0]).all(axis=0)
+    step = step_at(trace.steps, ops.start_ns[rows])
+    within, base = trace.steps.holds(step), len(rows) + len(trace.steps) + 1
+    # A table of all names and steps may be larger than the trace, so only the pairs that it has are numbered.
+    pairs, count = np.unique(ops.name[rows[within]].astype(np.int64) * base + step[within], return_counts=True)
+    alike, steps_with = np.unique(pairs // base * base + count, return_counts=True)
+    even = np.zeros(len(ops.names), bool)
+    even[alike[steps_with == len(steps)] // base] = True
     return even
 
 

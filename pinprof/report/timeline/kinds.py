@@ -110,7 +110,7 @@ def short(name: str) -> str:
         return _cut(called)
     head = ARGUMENTS.sub("", plain)
     if head != plain:
-        head = head.rsplit("::", maxsplit=1)[-1]
+        head = head.rsplit("::", maxsplit=1)[-1][: 20 * MAX_LABEL]
         if WRAPPER.match(head):
             head = next((word for word in WORD.findall(plain[: 20 * MAX_LABEL]) if not WRAPPER.match(word)), head)
             head = DECORATION.sub("", head)

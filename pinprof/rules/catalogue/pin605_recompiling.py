@@ -18,7 +18,7 @@ WORTH = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""
 MOST_GUARDS = 3
 """Guards that a sentence names."""
-COMMENT = re.compile(r"\s+# ")
+COMMENT = re.compile(r"(?<!\s)\s+# ")
 """Begins the source line that torch adds to a guard."""
 MOST_REGIONS = 6
 """Pieces of compiled code that a sentence names."""

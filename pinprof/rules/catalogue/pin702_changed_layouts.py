@@ -8,9 +8,9 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.units import counted, duration, percent
 
-CHANGES = re.compile(r"nchwTo\w*[Nn]hwc|n\w*hwcTo\w*[Nn]chw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
+CHANGES = re.compile(r"nchwTo\w{0,20}nhwc|n\w{0,8}hwcTo\w{0,20}nchw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
 """How cuDNN names the kernels that change layouts."""
-SHORT = re.compile(r"(\w+)[<(]")
+SHORT = re.compile(r"\b(\w+)[<(]")
 """The name of a kernel without what is around it."""
 MOST_NAMED = 3
 """Kernels that a sentence names."""

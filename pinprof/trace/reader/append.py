@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from pinprof.errors import TraceError
-from pinprof.trace.reader.blocks import Blocks
+from pinprof.trace.reader.blocks import Blocks, without_trailing
 from pinprof.trace.reader.events import NOT_EVENTS
 from pinprof.trace.reader.read import LIST_START
 from pinprof.trace.reader.salvage import salvage
@@ -56,6 +56,7 @@ def _split_broken(text: bytes, header: bytes, closing: bytes) -> tuple[bytes, by
     """Split, as `_split` does, a text that is not JSON: it is cut off, or one of its events is broken."""
     salvaged = salvage(text[len(header) :].lstrip(), is_last=True)
     kept, tail = text[: len(text) - len(salvaged.rest)].rstrip(), salvaged.rest.lstrip(b" \t\r\n,")
+    tail, _ = without_trailing(header, tail)
     if salvaged.closed and (_is_json(header + tail) or not _is_json(header + closing)):
         return kept, tail, False
     return kept, closing, True

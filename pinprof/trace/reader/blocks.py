@@ -3,22 +3,36 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
+from pinprof.errors import TraceError
 from pinprof.trace.reader.events import NOT_EVENTS, Event, LooseFile, Metadata, decode_each, decode_events
-from pinprof.trace.reader.not_a_trace import START_BYTES, check_start
+from pinprof.trace.reader.not_a_trace import START_BYTES, WRITES, check_start, what_it_seems
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 
 BLOCK_BYTES = 128 << 10
 """Large enough that calls for each block cost little, small enough for the caches of a core."""
-LARGEST_BLOCK = 64 << 20
-"""A longer text without a seam between events is not read in blocks."""
+LARGEST_ENTRY = 1 << 20
+"""Where none of the last entries is an event, as in a list of empty objects, a text longer than this is cut anyway."""
+LARGEST_BLOCK = 8 << 20
+"""No event is longer than this, and no metadata before the events."""
+LARGEST_WHOLE = 2 << 20
+"""A file is decoded in one piece only up to this size: its smallest entries take a hundred times their text."""
 
 JSON = json.JSONDecoder()
 SPACE = rb"[ \t\r\n]*"
-HEADER = re.compile(rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b(?=\{%b")' % ((SPACE,) * 5), re.DOTALL)
+START = rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b' % ((SPACE,) * 4)
+HEADER = re.compile(rb'%b(?=\{%b")' % (START, SPACE), re.DOTALL)
+ANY_HEADER = re.compile(START, re.DOTALL)
+"""The text before a list whose first entry is not an event."""
+ESCAPE = re.compile(rb"\\.", re.DOTALL)
+NESTING = np.zeros(256, np.int8)
+"""By how much a byte outside of texts changes the depth of what follows."""
+NESTING[list(b"[{")], NESTING[list(b"]}")] = 1, -1
 LONGEST_EVENT = 1 << 16
 """A block does not end before an event longer than this."""
 SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))
@@ -40,13 +54,16 @@ class FileEnd(NamedTuple):
     """Whether the list of events ended; otherwise the file was cut off."""
     around: bytes = b""
     """The JSON text of the file without its events, empty if it is not JSON."""
+    trailing: int = 0
+    """Bytes after the end of the JSON text of the file."""
 
 
 class Blocks:
     """The blocks of a stream of bytes, which can be iterated once; `ending` then returns the rest of the file.
 
     A block is the text of whole events, with the commas between and after them. If the stream does not hold events as
-    torch writes them, there are no blocks, and `whole` holds all of it.
+    torch writes them, there are no blocks, and `whole` holds all of it; it is small. Raises TraceError if an event, or
+    what comes before the events, is longer than that of any trace.
     """
 
     def __init__(self, content: Iterable[bytes]) -> None:
@@ -64,19 +81,28 @@ class Blocks:
         text, is_last = self._filled(b"", max(BLOCK_BYTES, START_BYTES))
         check_start(text[:START_BYTES])
         while not ((match := HEADER.match(text)) and _is_event(text, match.end())):
-            if is_last or len(text) > LARGEST_BLOCK:
-                self.whole = text + b"".join(self._chunks)
+            if is_last and len(text) <= LARGEST_WHOLE:
+                self.whole = text
                 return
+            if is_last or len(text) > LARGEST_BLOCK:
+                match = ANY_HEADER.match(text)
+                if match is None:
+                    raise TraceError(f"has no list of events{what_it_seems(text)}; {WRITES}")
+                break
             text, is_last = self._filled(text, 2 * len(text))
         self.header = match[0].removeprefix(b"\xef\xbb\xbf")
         text = text[match.end() :]
         while True:
-            end = _last_seam(text)
+            end, closed = _last_seam(text), False
+            if not end and len(text) > LARGEST_ENTRY:
+                end, closed = _last_comma(text)
             if end:
                 yield text[:end]
             text = text[end:]
-            if is_last or len(text) > LARGEST_BLOCK:
+            if is_last or closed:
                 break
+            if len(text) > LARGEST_BLOCK:
+                raise TraceError(f"the JSON is broken: an event of more than {LARGEST_BLOCK >> 20} MiB; {WRITES}")
             text, is_last = self._filled(text, 2 * len(text) + BLOCK_BYTES)
         self.rest = text + b"".join(self._chunks)
 
@@ -106,14 +132,16 @@ class Blocks:
 
     def _with_metadata(self, ending: FileEnd, tail: bytes) -> FileEnd:
         """Return the ending with the metadata of the file; `tail` is the text after the events."""
-        around = self.header + tail
+        tail, trailing = without_trailing(self.header, tail)
+        around, ending = self.header + tail, ending._replace(trailing=trailing)
         if around.startswith(b"["):
             return ending
+        is_small = len(around) <= LARGEST_WHOLE
         try:
-            file = msgspec.json.decode(around, type=LooseFile)
+            file = msgspec.json.decode(around, type=LooseFile if is_small else Metadata)
         except NOT_EVENTS:
             return ending._replace(metadata=salvage_metadata(around))
-        more, malformed = decode_each(file.events or [])  # the events are there twice
+        more, malformed = decode_each(getattr(file, "events", None) or [])  # the events are there twice
         return ending._replace(
             events=[*ending.events, *more], malformed=ending.malformed + malformed, metadata=file, around=around
         )
@@ -121,12 +149,39 @@ class Blocks:
 
 def as_list(block: bytes) -> bytes:
     """Return the JSON list of the events of a block."""
-    return b"".join((b"[", memoryview(block)[: block.rfind(b"}") + 1], b"]"))
+    return b"".join((b"[", block.rstrip(b" \t\r\n,"), b"]"))
+
+
+def without_trailing(header: bytes, tail: bytes) -> tuple[bytes, int]:
+    """Return the text after the events without what follows the end of the file's JSON, and how many bytes do.
+
+    If the text before and after the events is not JSON, what is after them stays as it is.
+    """
+    text = (header.lstrip() + tail)[:LARGEST_BLOCK].decode("latin-1")
+    with suppress(ValueError, RecursionError):
+        end = JSON.raw_decode(text)[1] - len(header.lstrip())
+        if end > 0:
+            return tail[:end], len(tail[end:].strip())
+    return tail, 0
 
 
 def list_end(text: bytes) -> int:
-    """Return where the JSON list that begins a text ends. Raises ValueError or RecursionError if it does not."""
-    return JSON.raw_decode(text.decode("latin-1"))[1]
+    """Return where the JSON list that begins a text ends. Raises ValueError or RecursionError if it does not.
+
+    It also does where the list is longer than that of the end of any trace.
+    """
+    return JSON.raw_decode(text[:LARGEST_BLOCK].decode("latin-1"))[1]
+
+
+def _last_comma(text: bytes) -> tuple[int, bool]:
+    """Return where the last whole entry of a text ends that begins with one, and whether the list ends in the text."""
+    data = np.frombuffer(ESCAPE.sub(b"__", text), np.uint8)
+    outside = ~np.logical_xor.accumulate(data == ord('"'))
+    depth = np.cumsum(NESTING[data] * outside, dtype=np.int32)
+    ends = np.flatnonzero(depth < 0)[:1]
+    last = int(ends[0]) if len(ends) else len(data)
+    commas = np.flatnonzero((data[:last] == ord(",")) & outside[:last] & (depth[:last] == 0))
+    return int(commas[-1]) + 1 if len(commas) else 0, bool(len(ends))
 
 
 def _last_seam(text: bytes) -> int:

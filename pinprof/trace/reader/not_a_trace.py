@@ -77,6 +77,7 @@ def _of_document(data: bytes) -> str | None:
     return None
 
 
+WRITES = "a trace is what torch.profiler's export_chrome_trace writes"
 START_BYTES = 1 << 19
 """How much of a file is looked at: a trace begins within it, whatever was written before it."""
 BOM = b"\xef\xbb\xbf"
@@ -89,7 +90,7 @@ def check_start(data: bytes) -> None:
     """Raise TraceError if no trace begins with these unpacked bytes; a file that is shorter is not judged."""
     if len(data) < START_BYTES or (_is_text(data) and _may_begin_a_trace(data)):
         return
-    raise TraceError(f"is not JSON{what_it_seems(data)}; a trace is what torch.profiler's export_chrome_trace writes")
+    raise TraceError(f"is not JSON{what_it_seems(data)}; {WRITES}")
 
 
 def _is_text(data: bytes) -> bool:

@@ -1,6 +1,7 @@
 """Reads a trace file: bytes in, a Trace out, or an error that says what the file is instead."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,9 +10,9 @@ import msgspec
 from pinprof.errors import TraceError
 from pinprof.trace.assemble import assemble
 from pinprof.trace.files import open_trace, stamp_of
-from pinprof.trace.reader.blocks import Blocks
+from pinprof.trace.reader.blocks import Blocks, without_trailing
 from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
-from pinprof.trace.reader.not_a_trace import what_it_seems
+from pinprof.trace.reader.not_a_trace import WRITES, what_it_seems
 from pinprof.trace.reader.rows import FilePart, ReadOptions, Shared, part_of_block, part_of_events
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 from pinprof.trace.reader.unpack import Unpacked
@@ -36,6 +37,8 @@ class FileContent(NamedTuple):
     """Why the end of the file is missing, None if it is there."""
     around: bytes
     """The JSON text of the file, mostly without its events; empty if it is not JSON."""
+    trailing: int = 0
+    """Bytes after the end of the JSON text."""
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -54,7 +57,8 @@ def read_trace(path: str | Path) -> Trace:
     read = read_rows(path, ReadOptions())
     if not any(part.counts for part in read.parts):
         raise TraceError(f"{shown(path)}: {read.cut or NOTHING_RECORDED}")
-    return assemble(shown(path), read.metadata, read.parts, read.shared, read.cut, stamp)
+    trace = assemble(shown(path), read.metadata, read.parts, read.shared, read.cut, stamp)
+    return replace(trace, trailing=read.trailing)
 
 
 def read_rows(path: str, wanted: ReadOptions) -> FileContent:
@@ -79,7 +83,7 @@ def _read(content: Unpacked, wanted: ReadOptions) -> FileContent:
             content.lost or ENDS_EARLY if not ending.closed else "the JSON is broken; record the trace again"
         )
     cut = content.lost or (None if ending.closed else ENDS_EARLY)
-    return FileContent(ending.metadata, parts, shared, cut, ending.around)
+    return FileContent(ending.metadata, parts, shared, cut, ending.around, ending.trailing)
 
 
 def _read_whole(data: bytes, wanted: ReadOptions, lost: str | None) -> FileContent:
@@ -137,13 +141,14 @@ def _salvaged(data: bytes, wanted: ReadOptions, lost: str | None, error: Excepti
     metadata = salvage_metadata(data[: begin.start()] + salvaged.rest)
     shared = Shared(wanted)
     part = part_of_events(salvaged.events, salvaged.malformed, shared, repaired=salvaged.repaired)
-    return FileContent(metadata, [part], shared, lost or (None if salvaged.closed else ENDS_EARLY), b"")
+    _, trailing = without_trailing(data[: begin.end()], salvaged.rest.lstrip(b" \t\r\n,"))
+    return FileContent(metadata, [part], shared, lost or (None if salvaged.closed else ENDS_EARLY), b"", trailing)
 
 
 def _broken_json(data: bytes, error: Exception) -> str:
     seems = what_it_seems(data)
     if seems or not data.lstrip().startswith((b"{", b"[")):
-        return f"is not JSON{seems}; a trace is what torch.profiler's export_chrome_trace writes"
+        return f"is not JSON{seems}; {WRITES}"
     if isinstance(error, RecursionError):
         return "the JSON is broken: nested far deeper than any trace is"
     return ENDS_EARLY if "truncated" in str(error) else f"the JSON is broken ({error})"

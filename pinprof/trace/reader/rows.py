@@ -24,7 +24,7 @@ from pinprof.trace.reader.events import (
     decode_events,
     decode_timed_events,
 )
-from pinprof.trace.reader.salvage import salvage
+from pinprof.trace.reader.salvage import check_malformed, salvage
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
 
@@ -145,18 +145,16 @@ class Codes(dict[Key, int], Generic[Key]):
         return number
 
 
-class Categories(Codes[str | None]):
-    """Numbers for categories as they stand in the file."""
+class Categories(dict[str | None, int]):
+    """The wanted codes of categories as they stand in the file."""
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__()
         self._options = options
-        self.codes: list[int] = []
-        """The wanted code of each, by its number."""
 
     def __missing__(self, category: str | None) -> int:
-        self.codes.append(self._options.category(category or ""))
-        return super().__missing__(category)
+        self[category] = code = self._options.category(category or "")
+        return code
 
 
 class Shared:
@@ -171,6 +169,8 @@ class Shared:
         self.threads: Codes[ThreadKey] = Codes()
         self.exact_times = True
         """Whether a double has held all digits of all times so far."""
+        self.malformed = 0
+        """Broken events of the blocks so far."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +208,8 @@ def part_of_block(block: bytes, shared: Shared) -> FilePart:
         return part_of_events(*decode_events(data), shared)
     except NOT_EVENTS:
         salvaged = salvage(block, is_last=False)
+        shared.malformed += salvaged.malformed
+        check_malformed(shared.malformed)
         return part_of_events(salvaged.events, salvaged.malformed, shared, repaired=salvaged.repaired)
 
 
@@ -230,8 +232,10 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     is_duration = [phase == "X" for phase in phases]
     durations = list(compress(events, is_duration))
     columns = _columns(durations)
-    number = np.fromiter(map(shared.categories.__getitem__, columns[1]), np.int32, len(durations))
-    category = np.array(shared.categories.codes, np.int8)[number]
+    counts: Counter[str] = Counter()
+    for text, count in Counter(columns[1]).items():
+        counts[category_name(text or "")] += count
+    category = np.fromiter(map(shared.categories.__getitem__, columns[1]), np.int8, len(durations))
     is_wanted = category != NONE
     chosen = durations
     if not is_wanted.all():
@@ -241,10 +245,6 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     (start, has_start), (duration, has_duration) = times(starts), times(lengths)
     category = category[is_wanted]
     with_ids = compress(chosen, (category >= shared.options.first_with_ids).tolist())
-    counts: Counter[str] = Counter()
-    for text, count in zip(shared.categories, np.bincount(number).tolist(), strict=False):
-        if count:
-            counts[category_name(text or "")] += count
     keys = zip(processes, threads, strict=True)
     rows = Rows(
         category=category,

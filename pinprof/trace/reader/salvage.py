@@ -6,10 +6,13 @@ Some versions of torch wrote quotes, backslashes and control characters in names
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from pinprof.errors import TraceError
 from pinprof.trace.reader.events import Event, Metadata, decode_event
 
 BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
@@ -18,13 +21,20 @@ MOST_JOINED = 8
 """An event that has more such seams than this is taken for broken."""
 LIST_END = re.compile(rb"\}\s*\](?=\s*(?:[,}]|\Z))")
 MOST_RESTS = 16
-"""How many possible ends of the list are tried; each try reads all text after it."""
+"""How many possible ends of the list are tried; each try reads all text before it."""
+LONGEST_LAST = 4 << 20
+"""Bytes of the last event, and of a key of the metadata, that are searched for its end."""
+MOST_MALFORMED = 50_000
+"""Broken events of a file, which are tried in all ways to repair them."""
+MOST_VALUES = 4
+"""How often a key of the metadata is looked for."""
 
 NO_VALUE = re.compile(rb"(:\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
 CONTROL = re.compile(rb"[\x00-\x1f]")
 STRAY_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 BACKSLASH = re.compile(rb'\\(?!")')
-NAME = re.compile(rb'("name"\s*:\s*")(.*?)("\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:|\}))', re.DOTALL)
+NAME = re.compile(rb'"name"\s*:\s*"')
+NAME_END = re.compile(rb'"\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:|\})')
 QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)"')
 
 
@@ -50,6 +60,7 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
     """Return the events in a text that begins with one; `is_last` says that the list ends in it, or should.
 
     Each event is read by itself, by `decode`; one that is not JSON is repaired if possible, and otherwise counted.
+    Raises TraceError if there are too many of these.
     """
     cuts = [0, *(match.end() for match in BETWEEN.finditer(text))]
     bounds = [*cuts[1:], len(text)]
@@ -65,9 +76,16 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
             events.append(event)
         elif bounds[index] > cuts[index]:
             malformed += 1
+            check_malformed(malformed)
         index += width
     rest = text[bounds[-1] :]
     return Salvaged(events, repaired, malformed, rest, closed=rest.lstrip(b" \t\r\n,").startswith(b"]"))
+
+
+def check_malformed(count: int) -> None:
+    """Raise TraceError if this number of broken events is that of no trace."""
+    if count > MOST_MALFORMED:
+        raise TraceError(f"the JSON is broken: more than {MOST_MALFORMED:,} events are; record the trace again")
 
 
 def _event(text: bytes, begin: int, ends: list[int], decode: Decode) -> tuple[Event | None, int]:
@@ -85,6 +103,7 @@ def _stripped(text: bytes) -> bytes:
 
 def _whole(text: bytes) -> int:
     """Return where the event at the beginning of a text ends; 0 if it is not whole."""
+    text = text[:LONGEST_LAST]
     try:
         return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
     except (ValueError, RecursionError):
@@ -114,10 +133,12 @@ def _with_escapes(text: bytes) -> bytes:
 
 
 def _with_quoted_name(text: bytes) -> bytes:
-    def escaped(match: re.Match[bytes]) -> bytes:
-        return match[1] + QUOTE.sub(rb'\1\\"', match[2]) + match[3]
-
-    return NAME.sub(escaped, text, count=1)
+    begin = NAME.search(text)
+    end = NAME_END.search(text, begin.end()) if begin else None
+    if begin is None or end is None:
+        return text
+    name = QUOTE.sub(rb'\1\\"', text[begin.end() : end.start()])
+    return text[: begin.end()] + name + text[end.start() :]
 
 
 def salvage_metadata(around: bytes) -> Metadata:
@@ -132,9 +153,7 @@ def salvage_metadata(around: bytes) -> Metadata:
 
 def _values_of(text: str, key: str) -> Iterator[str]:
     """Yield the values of a key that are whole."""
-    for match in re.finditer(rf'"{re.escape(key)}"\s*:\s*', text):
-        try:
-            _, end = json.JSONDecoder().raw_decode(text, match.end())
-        except (ValueError, RecursionError):
-            continue
-        yield text[match.end() : end]
+    for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', text), MOST_VALUES):
+        value = text[match.end() :][:LONGEST_LAST]
+        with suppress(ValueError, RecursionError):
+            yield value[: json.JSONDecoder().raw_decode(value)[1]]

@@ -14,10 +14,10 @@ CHUNK_BYTES = 2**17
 """The most bytes of a chunk."""
 MAGIC_BYTES = 4
 
-HARMLESS_BYTES = 2**28
+HARMLESS_BYTES = 2**24
 """A file that unpacks to no more than this is not a decompression bomb."""
-MOST_TIMES = 100
-"""A file that unpacks to more than 100 times its size is a bomb: gzip reaches 1030, traces 10 to 30."""
+MOST_TIMES = 50
+"""A file that unpacks to more than 50 times its size is a bomb: gzip reaches 1030, traces 10 to 30."""
 MOST_BYTES = 2**36
 """A file that unpacks to more than 64 GiB is one, too; the largest traces that can be opened have a tenth of that."""
 
