@@ -26,14 +26,14 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\bso many\b", "N, or the name of the number", 5),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 30),
+    Phrase(r"\bso many\b", "N, or the name of the number", 4),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 16),
     Phrase(r"\bof late\b", "recently, or since when", 4),
-    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 11),
-    Phrase(r"\bis no\b", "is not a", 30),
+    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 7),
+    Phrase(r"\bis no\b", "is not a", 18),
     Phrase(r"\btells\b", "shows, says, reports; distinguishes", 9),
-    Phrase(r"\bhas it\b", "the noun", 5),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 15),
+    Phrase(r"\bhas it\b", "the noun", 3),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 13),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
     Phrase(r"\bthe first change also removes other causes\b", "which causes"),
