@@ -29,7 +29,7 @@ def _loops(lab: Lab) -> tuple[CaseRun, CaseRun]:
     import torch
     from torch.utils.data import DataLoader
 
-    from pinprof.workloads.loaders import BatchStream
+    from pinprof.workloads.loaders import LabelledStream
     from pinprof.workloads.model import host_batches, model_sizes, trainer
 
     size, device = model_sizes(lab.sizes), lab.device
@@ -37,7 +37,7 @@ def _loops(lab: Lab) -> tuple[CaseRun, CaseRun]:
     parameters = list(training.model.parameters())
 
     def trained() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        stream = BatchStream(host_batches(size), torch.randint(size.classes, (size.rows,)))
+        stream = LabelledStream(host_batches(size), torch.randint(size.classes, (size.rows,)))
         made = DataLoader(stream, batch_size=None, num_workers=lab.sizes["workers"], pin_memory=lab.on_gpu)
         for inputs, labels in ((part.to(device, non_blocking=True) for part in batch) for batch in made):
             output = training.model(inputs)

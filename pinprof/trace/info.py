@@ -92,7 +92,7 @@ class Made:
     loaders: tuple[MadeLoader, ...] = ()
     cpus: int | None = None
     """How many CPUs the process could use."""
-    sources: dict[str, str] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
     """The SHA-256 of the program's own files, when its steps were recorded."""
 
     @property

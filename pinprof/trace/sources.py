@@ -34,7 +34,7 @@ class Sources:
     def __init__(self, trace_path: str, made: Made | None = None, folders: Iterable[str] = ()) -> None:
         """Look in the trace's folder and in `folders`, too. `made` has hashes of files that ran: surer than times."""
         self._trace, self._folders = Path(trace_path), [Path(folder) for folder in folders]
-        self._hashes = made.sources if made else {}
+        self._hashes = made.hashes if made else {}
         self._texts: dict[str, str | None] = {}
         self._path_of: dict[str, Path | None] = {}
 

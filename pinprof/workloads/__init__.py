@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from pinprof.errors import PinprofError
-from pinprof.workloads.copies import copied, overlap_case, prefetch
+from pinprof.workloads.copies import copied, overlap_case, pin_then_copy, prefetch
 from pinprof.workloads.loaders import loaded
 from pinprof.workloads.model import Build
 from pinprof.workloads.readback import readback_async, readback_blocking
-from pinprof.workloads.waits import HOST_WORK_MS, clean, empty_cache, loss_item, mask_loss, small_kernels
+from pinprof.workloads.waits import clean, empty_cache, loss_item, loss_item_host_work, mask_loss, small_kernels
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ WORKLOADS = (
         "pin_then_copy",
         "batch.pin_memory().to(device, non_blocking=True) in the main thread",
         "HtoD pinned, nothing overlapped; pinning costs the host a copy of the batch in every step",
-        partial(copied, non_blocking=True, pin=True),
+        pin_then_copy,
     ),
     Workload(
         "prefetch",
@@ -72,7 +72,7 @@ WORKLOADS = (
         "loss_item_host_work",
         "loss.item() in every step, then 3 ms of host work",
         "without the wait the 3 ms overlap the GPU's work: removing it saves about 3 ms a step",
-        partial(loss_item, host_ms=HOST_WORK_MS),
+        loss_item_host_work,
     ),
     Workload(
         "loader_pageable",

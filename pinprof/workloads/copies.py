@@ -12,18 +12,32 @@ from pinprof.workloads.prefetcher import Prefetcher
 
 @contextmanager
 def copied(
-    device: torch.device, scale: float = 1.0, *, pinned: bool = False, non_blocking: bool = False, pin: bool = False
+    device: torch.device, scale: float = 1.0, *, pinned: bool = False, non_blocking: bool = False
 ) -> Iterator[Step]:
-    """Copy the batch on the default stream, from pageable or pinned memory, blocking or not; `pin` it just before."""
+    """Copy the batch on the default stream, from pageable or pinned memory, blocking or not."""
     size = sizes(scale)
     training = trainer(device, size)
     batches = forever(host_batches(size, pinned=pinned and device.type == "cuda"))
 
     def step() -> None:
+        batch = next(batches).to(device, non_blocking=non_blocking)
+        training.train(batch)
+
+    yield step
+
+
+@contextmanager
+def pin_then_copy(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
+    """Pin every batch in the main thread just before its copy."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batches = forever(host_batches(size))
+
+    def step() -> None:
         batch = next(batches)
-        if pin and device.type == "cuda":
+        if device.type == "cuda":
             batch = batch.pin_memory()
-        training.train(batch.to(device, non_blocking=non_blocking))
+        training.train(batch.to(device, non_blocking=True))
 
     yield step
 

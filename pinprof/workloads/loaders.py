@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,19 +13,15 @@ from pinprof.workloads.model import Step, forever, host_batches, sizes, trainer
 WORKERS = 2
 
 
-class BatchStream(IterableDataset[Any]):
-    """Yields whole batches, with labels if there are any.
+class BatchStream(IterableDataset[Tensor]):
+    """Yields whole batches that exist in shared memory from the start, so that the workers always keep up."""
 
-    They exist in shared memory from the start, so that the workers always keep up.
-    """
-
-    def __init__(self, batches: list[Tensor], labels: Tensor | None = None) -> None:
+    def __init__(self, batches: list[Tensor]) -> None:
         super().__init__()
         self._batches = [batch.share_memory_() for batch in batches]  # type: ignore[no-untyped-call]
-        self._labels = None if labels is None else labels.share_memory_()  # type: ignore[no-untyped-call]
 
-    def __iter__(self) -> Iterator[Any]:
-        return ((batch if self._labels is None else (batch, self._labels)) for batch in forever(self._batches))
+    def __iter__(self) -> Iterator[Tensor]:
+        return forever(self._batches)
 
 
 @contextmanager
@@ -54,3 +49,15 @@ def loaded(device: torch.device, scale: float = 1.0, *, pinned: bool = False) ->
         yield step
     finally:
         running.clear()  # the workers end with the last reference to their iterator
+
+
+class LabelledStream(IterableDataset[tuple[Tensor, Tensor]]):
+    """Yields such batches with labels."""
+
+    def __init__(self, batches: list[Tensor], labels: Tensor) -> None:
+        super().__init__()
+        self._batches = [batch.share_memory_() for batch in batches]  # type: ignore[no-untyped-call]
+        self._labels = labels.share_memory_()  # type: ignore[no-untyped-call]
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((batch, self._labels) for batch in forever(self._batches))

@@ -81,12 +81,6 @@ def host_batches(size: ModelSizes, count: int = 2, *, pinned: bool = False) -> l
     return [batch.pin_memory() for batch in batches] if pinned else batches
 
 
-def on_device(device: torch.device, scale: float) -> tuple[ModelSizes, Trainer, Tensor]:
-    """Return the workloads' sizes, a network, and a batch that is on its device."""
-    size = sizes(scale)
-    return size, trainer(device, size), device_batch(size, device)
-
-
 def device_batch(size: ModelSizes, device: torch.device) -> Tensor:
     """Return a batch that is on the device from the start."""
     return torch.randn(size.rows, size.features, device=device)

@@ -8,13 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import Step, on_device
+from pinprof.workloads.model import Step, device_batch, sizes, trainer
 
 
 @contextmanager
 def readback_blocking(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the network's output to the host in every step and wait for it."""
-    _, training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
 
     def step() -> None:
         output = training.model(batch)
@@ -52,7 +54,9 @@ class LateReader:
 @contextmanager
 def readback_async(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the network's output on a side stream and read it one step later."""
-    size, training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
     late = LateReader(torch.empty(size.rows, size.classes, device=device)) if device.type == "cuda" else None
 
     def step() -> None:

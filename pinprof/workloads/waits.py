@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import LEARNING_RATE, Step, on_device
+from pinprof.workloads.model import LEARNING_RATE, Step, device_batch, sizes, trainer
 
 HOST_WORK_MS = 3.0
 TINY_LAYERS = 50
@@ -20,7 +20,9 @@ WORKSPACE_ROWS = 65_536  # times 4 KiB: 256 MiB at scale 1
 @contextmanager
 def clean(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Train on data that is on the device already, and wait for nothing."""
-    _, training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
 
     def step() -> None:
         training.train(batch)
@@ -29,15 +31,32 @@ def clean(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 
 
 @contextmanager
-def loss_item(device: torch.device, scale: float = 1.0, *, host_ms: float = 0.0) -> Iterator[Step]:
-    """Read the loss in every step; then work on the host, if asked to, while the GPU could have worked too."""
-    _, training, batch = on_device(device, scale)
+def loss_item(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
+    """Read the loss in every step, without other work for the host."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
     losses: list[float] = []
 
     def step() -> None:
-        losses.append(training.train(batch).item())
-        if host_ms:
-            work_on_host(host_ms * scale)
+        loss = training.train(batch)
+        losses.append(loss.item())
+
+    yield step
+
+
+@contextmanager
+def loss_item_host_work(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
+    """Read the loss in every step, then work on the host for 3 ms that could have overlapped the GPU's work."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    losses: list[float] = []
+
+    def step() -> None:
+        loss = training.train(batch)
+        losses.append(loss.item())
+        work_on_host(HOST_WORK_MS * scale)
 
     yield step
 
@@ -55,7 +74,9 @@ def work_on_host(milliseconds: float) -> float:
 @contextmanager
 def mask_loss(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Take the loss over the labelled rows only, picked by a boolean mask."""
-    size, training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
     labelled = torch.rand(size.rows, device=device) < 0.5  # noqa: PLR2004  half of them
 
     def step() -> None:
@@ -68,7 +89,9 @@ def mask_loss(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
 @contextmanager
 def empty_cache(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Free all cached device memory in every step, with a large workspace in it."""
-    _, training, batch = on_device(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
 
     def step() -> None:
         workspace = torch.empty(round(WORKSPACE_ROWS * scale), 1024, device=device)

@@ -78,7 +78,7 @@ def test_the_recorded_hash_of_a_file_tells_more_than_its_time(
     here: Path, traces: Path, content: str, after_s: float, expected: str | None
 ) -> None:
     written(here / "train.py", content, after_s=after_s)
-    made = Made(sources={"train.py": sha256(b"ran").hexdigest()})
+    made = Made(hashes={"train.py": sha256(b"ran").hexdigest()})
     assert Sources(str(traces / "trace.json"), made).text("train.py") == expected
 
 

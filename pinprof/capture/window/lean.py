@@ -92,7 +92,7 @@ class LeanWindow:
             "steps_before": self._steps_before,
             "loaders_pin": self._loaders_pin,
             "tries_convolutions": tries_convolutions(),
-            "made": asdict(replace(made, sources=hashes_of_program())),
+            "made": asdict(replace(made, hashes=hashes_of_program())),
             "unread": unread,
             "profiled": self.profiled,
         }
