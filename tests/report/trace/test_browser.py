@@ -117,11 +117,18 @@ def test_a_step_is_chosen_by_its_name_or_a_double_click_and_times_are_relative_t
     assert hands.span() >= first[1] - first[0]
     assert hands.button("all").get_attribute("aria-pressed") == "true"
     whole = hands.view()
-    hands.page.mouse.dblclick(*hands.part("host", 0.5))
+    zoomed = 0.6 * (whole[1] - whole[0])
+    for _ in range(5):  # a busy machine may take a double click for two
+        hands.page.mouse.dblclick(*hands.part("host", 0.5))
+        if hands.span() < zoomed:
+            break
     assert "ProfilerStep" in hands.details()
-    assert hands.span() < 0.6 * (whole[1] - whole[0])
-    x, y = hands.part("host", 0.5)
-    hands.page.mouse.dblclick(x, y - 20)  # beside the name of its group
+    assert hands.span() < zoomed
+    for _ in range(5):
+        x, y = hands.part("host", 0.5)
+        hands.page.mouse.dblclick(x, y - 20)  # next to the name of its group
+        if hands.span() > zoomed:
+            break
     assert hands.view() == pytest.approx(first)
 
 
