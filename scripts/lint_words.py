@@ -27,7 +27,7 @@ class Phrase:
 
 PHRASES = (
     Phrase(r"\bso many\b", "N, or the name of the number", 4),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 16),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 15),
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 7),
     Phrase(r"\bis no\b", "is not a", 18),
