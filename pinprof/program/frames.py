@@ -108,14 +108,22 @@ def is_users(file: str) -> bool:
 
 
 def hashes_of_program() -> dict[str, str]:
-    """Return the SHA-256 of the files of the program's own modules, by their paths as `shown_file` gives them."""
+    """Return the SHA-256 of the files of the program's own modules, by their paths as `shown_file` gives them.
+
+    Each file is read once: one that is edited while the program runs on is not the one that ran.
+    """
     files = [vars(module).get("__file__") for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     own = [path for file in files if isinstance(file, str) and is_users(path := os.path.abspath(file))]  # noqa: PTH100
-    hashes: dict[str, str] = {}
-    for path in own[:MOST_HASHED]:
-        with suppress(OSError):
-            hashes[shown_file(path)] = sha256(Path(path).read_bytes()).hexdigest()
-    return hashes
+    hashes = {shown_file(path): _hash_of(path) for path in own[:MOST_HASHED]}
+    return {file: found for file, found in hashes.items() if found}
+
+
+@cache
+def _hash_of(path: str) -> str:
+    """Return the SHA-256 of a file; empty if it cannot be read."""
+    with suppress(OSError):
+        return sha256(Path(path).read_bytes()).hexdigest()
+    return ""
 
 
 def shown_file(file: str) -> str:
