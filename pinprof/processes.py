@@ -8,9 +8,11 @@ import gc
 import os
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -90,6 +92,20 @@ def machine_memory(meminfo: Path = MEMINFO) -> tuple[int, int]:
     """Return the total and the available memory of the machine, in bytes. Raises OSError or KeyError."""
     entries = dict(MEMORY_ENTRY.findall(meminfo.read_text()))
     return int(entries["MemTotal"]) * KIB, int(entries["MemAvailable"]) * KIB
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Give the block a folder, which this process removes: not a forked child that leaves the block as well.
+
+    Raises OSError if none can be made.
+    """
+    maker, folder = os.getpid(), Path(tempfile.mkdtemp(prefix="pinprof-"))
+    try:
+        yield folder
+    finally:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

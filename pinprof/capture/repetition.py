@@ -5,7 +5,6 @@ Each process is one of `pinprof worker`, whose task is in a file. Another file g
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.outputs import unfinished
-from pinprof.processes import exit_status
+from pinprof.processes import exit_status, temporary_folder
 from pinprof.program.user_program import HOME
 from pinprof.trace.run_log import RUN_KEY, run_of_metadata
 
@@ -83,8 +82,7 @@ def record_repeatedly(task: WorkerTask, times: int, say: Callable[[str], None]) 
     """
     runs: list[_Run] = []
     output, status = Path(task.output), 0
-    with tempfile.TemporaryDirectory(prefix="pinprof-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         for number in range(1, times + 1):
             say(f"Run {number} of {times}")
             (folder / str(number)).mkdir()

@@ -3,10 +3,9 @@
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
@@ -19,6 +18,7 @@ import msgspec
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import CaptureError
+from pinprof.processes import temporary_folder
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import HOME
 
@@ -106,20 +106,14 @@ SAY_AFTER_S = 5.0
 
 @contextmanager
 def notes_folder() -> Iterator[Path]:
-    """Give the block a folder, which this process removes: not a forked child that leaves the block as well.
-
-    Raises CaptureError if none can be made.
-    """
-    maker = os.getpid()
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="pinprof-"))
-    except OSError as error:
-        raise CaptureError(f"no temporary folder can be made ({error.strerror}); TMPDIR names another place") from error
-    try:
+    """Give the block a folder for notes. Raises CaptureError if none can be made."""
+    with ExitStack() as undo:
+        try:
+            folder = undo.enter_context(temporary_folder())
+        except OSError as error:
+            why = f"no temporary folder can be made ({error.strerror}); TMPDIR names another place"
+            raise CaptureError(why) from error
         yield folder
-    finally:
-        if os.getpid() == maker:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Notes:

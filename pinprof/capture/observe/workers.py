@@ -1,9 +1,7 @@
 """Samples the Python stack of a DataLoader's first worker, while it makes batches."""
 
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,6 +14,7 @@ import msgspec
 from torch.utils.data._utils import fetch, worker
 
 from pinprof.capture.observe.sampler import HostSampler
+from pinprof.processes import temporary_folder
 from pinprof.program.hooks import contained, replaced
 from pinprof.trace.sampled_stacks import HostProfile, HostStack
 
@@ -37,8 +36,7 @@ class WorkerSamples:
         """Sample the first worker of each DataLoader that the block starts."""
         with ExitStack() as undo:
             with suppress(OSError):  # without a folder for the files there are no samples
-                self._folder = Path(tempfile.mkdtemp(prefix="pinprof-"))
-                undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+                self._folder = undo.enter_context(temporary_folder())
                 undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, os.getpid())))
             yield
 
