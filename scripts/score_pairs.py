@@ -84,7 +84,7 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
     }
     scenario = Scenario(**changes)
     prediction = predict_scenario(measured, scenario)
-    low_saved, high_saved = prediction.saving_range_ns
+    low_saved, high_saved = prediction.saving.range_ns
     busy = max(rank.steps.busy_ns or 0.0 for rank in replay.ranks)
     low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(

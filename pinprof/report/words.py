@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pinprof.analyses.syncs.sites import BareSite
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
+from pinprof.prediction.predict import Saving
 from pinprof.replay import StepEstimate
-from pinprof.rules.rule import Finding, Findings, FoundSite, Joint, Saving
+from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE

@@ -12,7 +12,8 @@ from pinprof.report.trace.text import MAX_SITES, trace_to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import savings
-from pinprof.rules.rule import FAMILIES, Finding, Saving
+from pinprof.prediction.predict import Saving
+from pinprof.rules.rule import FAMILIES, Finding
 from pinprof.rules.search import RULES
 
 Scene = Callable[[TraceBuilder, float], None]

@@ -8,7 +8,8 @@ from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.verdict import advice, evidence, known_verdict, listed_costs
 from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
-from pinprof.verdict.step_limits import LIMITS, LimitCost
+from pinprof.verdict.step_limits import LIMITS
+from pinprof.verdict.verdict import LimitCost
 
 
 def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:

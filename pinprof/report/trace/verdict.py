@@ -35,10 +35,9 @@ from pinprof.verdict.step_limits import (
     INPUT,
     IRREGULAR,
     LIMITS,
-    LimitCost,
     LimitName,
 )
-from pinprof.verdict.verdict import Verdict
+from pinprof.verdict.verdict import LimitCost, Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
