@@ -51,6 +51,9 @@ class Verdict:
     """The step without the profiler, whose costs these are."""
     costs: tuple[LimitCost, ...] = ()
     """What each cause costs, the largest first; they overlap and do not add up."""
+    idle: tuple[tuple[LimitName, float], ...] = ()
+    """The idle time of the busiest GPU in the step without the profiler, divided among the limits that explain it, the
+    largest first; what no limit explains is left out."""
     awaited: float = 0.0
     """Copies to the GPU per step that the host awaits one by one, where most of what copies cost is the GPU's idle time
     behind these waits; else 0."""
@@ -79,7 +82,9 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
         return UNKNOWN_CAUSE
     costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
-    return Verdict(_cause(by_cause), step, costs, awaited_copies(details, profile, by_cause[COPY]))
+    return Verdict(
+        _cause(by_cause), step, costs, _idle(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])
+    )
 
 
 def _cause(costs: Mapping[LimitName, LimitCost]) -> LimitName | None:
@@ -87,6 +92,22 @@ def _cause(costs: Mapping[LimitName, LimitCost]) -> LimitName | None:
     sure = next((cause for cause, cost in costs.items() if cost.share >= SURE), None)
     by_host = sum(costs[cause].share for cause in (PYTHON, LAUNCH, HOST))
     return sure or (HOST if by_host >= SURE else None)
+
+
+def _idle(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tuple[tuple[LimitName, float], ...]:
+    """Return the idle time of the busiest GPU by limit, in proportion to what each costs beyond the GPU's own work."""
+    mean = busiest(profile)
+    if mean is None or not mean.idle_ns:
+        return ()
+    division = divide(profile, mean)
+    beyond = {name: max(costs[name].ns - limit.work(division), 0.0) for name, limit in LIMITS.items() if limit.idle}
+    host = beyond.pop(HOST)
+    by_host = beyond[PYTHON] + beyond[LAUNCH]
+    if by_host:  # alone, each leaves the host as slow as the other makes it
+        beyond |= {name: beyond[name] * host / by_host for name in (PYTHON, LAUNCH)}
+    scale = min(mean.idle_ns / (sum(beyond.values()) or 1.0), 1.0)
+    times = ((name, scale * ns) for name, ns in beyond.items() if ns)
+    return tuple(sorted(times, key=lambda time: -time[1]))
 
 
 def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[LimitCost, ...]:

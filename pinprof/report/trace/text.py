@@ -74,7 +74,7 @@ def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterab
     yield unwrapped(profile.path, "bold")
     yield Text(recording_line(profile))
     yield from _verdict(profile, findings)
-    for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict.cause)):
+    for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict)):
         yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
     if profile.gpus:
         yield from _findings(profile, findings)
@@ -209,7 +209,7 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
 def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
     """Yield the verdict in one sentence, and the step as a bar."""
     yield Text(printable(f"{verdict_sentence(profile, findings.verdict)}."), "bold")
-    bar = list(step_bar(profile, width, findings.verdict.cause))
+    bar = list(step_bar(profile, width, findings.verdict))
     if bar:
         yield Text("")
     yield from bar

@@ -9,7 +9,7 @@ from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.host import first_line, host_time
-from pinprof.report.trace.step import gpu_work_facts, main_idle_cause, name_of_whole, share_of_step
+from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_step, why_idle
 from pinprof.report.trace.whole_run import range_of
 from pinprof.report.words import (
     at_costliest_site,
@@ -74,7 +74,7 @@ def verdict_sentence(profile: Profile, verdict: Verdict) -> str:
     length, mean = capitalized(step_length(profile)), busiest(profile)
     if verdict.between:
         return f"{length}: {_cannot_tell(profile, verdict)}"
-    where = ", and ".join(lost_time(profile, mean) if mean else []) or _working(profile, mean)
+    where = ", and ".join(lost_time(profile, mean, verdict) if mean else []) or _working(profile, mean)
     return f"{length}; {where}" if where else length
 
 
@@ -151,9 +151,9 @@ def step_length(profile: Profile) -> str:
     return f"The length of the {profile.steps.whole} is not known"
 
 
-def lost_time(profile: Profile, mean: MeanStep) -> list[str]:
+def lost_time(profile: Profile, mean: MeanStep, verdict: Verdict) -> list[str]:
     """Return where the step's time is lost, most first."""
-    idle, whole = main_idle_cause(profile, mean), name_of_whole(profile, mean)
+    idle, whole = why_idle(mean, verdict), name_of_whole(profile, mean)
     it = "it" if whole == profile.steps.whole else f"the {whole}"
     is_idle = f"{_gpu_name(profile, mean)} is idle for {share_of_step(mean.idle_ns, mean)} of {it}"
     times = [
@@ -332,7 +332,11 @@ def why_no_finding(profile: Profile, findings: Findings) -> str:
         return ""
     if mean is None:
         return f"No {whole} has GPU work to search."
-    return NO_RULE_FITS if lost_time(profile, mean) else f"No copy or wait costs the {whole} a measurable time."
+    return (
+        NO_RULE_FITS
+        if lost_time(profile, mean, findings.verdict)
+        else f"No copy or wait costs the {whole} a measurable time."
+    )
 
 
 def _long_pause(profile: Profile) -> str:

@@ -28,6 +28,7 @@ from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
 from pinprof.rules.rule import Findings
 from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
+from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 PARTS = "parts"
 """The section with the bar of the step."""
@@ -66,13 +67,13 @@ def _known_already(profile: Profile) -> set[str]:
     return known | ({"profiler_cost"} if is_measured else set())
 
 
-def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool = False) -> Iterator[Section]:
+def step_sections(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE, *, is_drawn: bool = False) -> Iterator[Section]:
     """Yield how long the step is, and where its time goes; `is_drawn` leaves out what a bar of the step shows.
 
     `limit` is the cause of the verdict.
     """
     shown, lengths = busiest(profile), list(_lengths(profile))
-    parts = list(stall_facts(profile) if shown and is_drawn else division_facts(profile, limit))
+    parts = list(stall_facts(profile) if shown and is_drawn else division_facts(profile, verdict))
     if shown is None:
         yield Section("Step", facts=[*lengths, *parts])
         return
