@@ -114,7 +114,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
     COPY: Limit(
         word="Copy-bound",
         why="copies keep the GPU from computing",
-        lost="copies that keep the GPU from computing",
+        lost="copies and waits for them",
         advice="copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
         idle=("sync_bubble", "kernel_wait"),
         cost=without(lambda rerun: rerun.edited(rerun.copies())),

@@ -5,20 +5,20 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.wait_sites import look_for_waits
-from pinprof.trace.tables import PINNED
+from pinprof.trace.tables import PAGEABLE
 
-PINNED_ALREADY = "Add non_blocking=True: this memory is pinned already."
 SMALL = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
 
 
 def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for blocking copies; do not ask to pin what is pinned."""
+    """Look for blocking copies but those that the driver stages: they block all the same until they are pinned."""
+    gpu, copy = details.trace.gpu, details.syncs.stalls.copy
     for evidence in look_for_waits("blocking_copy_htod")(details, profile):
-        memory = details.trace.gpu.host_memory[sorted(evidence.edits.pinned | evidence.at_most.pinned)]
-        if not len(memory):
-            yield replace(evidence, fix=SMALL)
-        else:
-            yield replace(evidence, fix=PINNED_ALREADY) if bool((memory == PINNED).all()) else evidence
+        staged = {row for row in evidence.edits.pinned if gpu.host_memory[row] == PAGEABLE}
+        unblocked = frozenset(row for row in evidence.edits.unblocked if int(copy[row]) not in staged)
+        if unblocked:
+            edits = replace(evidence.edits, pinned=frozenset(), unblocked=unblocked)
+            yield replace(evidence, edits=edits, fix="" if evidence.edits.pinned else SMALL)
 
 
 RULE = Rule(
@@ -26,19 +26,19 @@ RULE = Rule(
     title="copies to the GPU without `non_blocking=True`",
     short="non_blocking=True",
     answers=("copy",),
-    what_if="--pin --non-blocking",
+    what_if="--non-blocking",
     numbers="equal",
-    looks_at="HtoD copies after which the host waits for the stream: an asynchronous copy and a synchronize in the "
-    "same op.",
+    looks_at="HtoD copies of pinned memory, or so small that the driver sends them along, after which the host waits for "
+    "the stream.",
     why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
-    fix="x.to(device, non_blocking=True), of pinned memory: PIN101 and PIN104 show how to pin it. For pageable memory "
-    "non_blocking=True does no harm; it saves the wait after each copy, not what the driver takes to stage it.",
+    fix="x.to(device, non_blocking=True). Copies of pageable memory are those of PIN101 and PIN104: until they are "
+    "pinned, non_blocking=True does no harm, and saves next to nothing.",
     before="x = x.to(device)  # the host waits for the copy",
     code="x = x.to(device, non_blocking=True)  # x is pinned",
     safe_if="Nothing writes to the source before the copy has ended: an event after the copy shows that. Work on the "
     "same GPU stream runs after the copy anyway.",
     near_miss="x = x.to(device, torch.float16)  # from GPU to GPU: the host does not wait",
-    change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True, from pinned memory"),
+    change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True"),
     causes=("blocking_copy_htod",),
     look=_blocking,
 )
