@@ -25,7 +25,7 @@ class OfCause(Document):
         Ms | None, doc("what a replay without the cause saves, as far as `step_parts` show it; of `gpu`, its kernels")
     ]
     fraction: Annotated[Share | None, doc("the same as a share of the step")]
-    range_ms: Annotated[RangeMs | None, doc("where it lies")]
+    range_ms: Annotated[RangeMs | None, doc("its 10th and 90th percentile over the worlds of the replay")]
 
 
 DoFirst: TypeAlias = Annotated[
@@ -38,6 +38,10 @@ class Cost(OfCause):
     """What a cause costs the step; causes overlap."""
 
     cause: Annotated[str, one_of(CAUSES), doc("the cause")]
+    share: Annotated[Share, doc("the share of the worlds in which it costs most")]
+    idle_ms: Annotated[
+        Ms, doc("what it makes of the idle time of the GPU that works most, without the profiler; these do not overlap")
+    ]
 
 
 class VerdictJson(OfCause):

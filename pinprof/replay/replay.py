@@ -228,7 +228,7 @@ class Replay:
         if _takes_input(self.programs) and not _takes_input(changed):
             batch_ns = 0.0
         paces = [
-            self._pace_after(
+            self.pace_after(
                 setting,
                 self._pace(changed, host(setting.cost), waits=setting.waits_for_ranks, gpu_speed=gpu_speed),
                 batch_ns,
@@ -251,7 +251,7 @@ class Replay:
         after = self._pace([first.paused(pause_ns), *others], self.expected.cost)
         return max(after.step_ns - self.before.step_ns, 0.0) * self.steps
 
-    def _pace_after(self, setting: Setting, after: Pace, batch_ns: float) -> Pace:
+    def pace_after(self, setting: Setting, after: Pace, batch_ns: float) -> Pace:
         """Return the step after a change: the step now, minus the difference between the two replays.
 
         Without a change the step stays exactly as it is. If the replay is slower than the step, both replays are scaled
@@ -262,13 +262,13 @@ class Replay:
         """
         step, before = setting.step_ns, setting.before
         scale = min(step / before.step_ns, 1.0) if before.step_ns else 1.0
-        if self._is_starved(setting):
+        if self.is_starved(setting):
             return Pace(max(min(batch_ns, step), scale * after.step_ns), after.busy_ns)
         step_ns = step - scale * (before.step_ns - after.step_ns)
         step_ns = max(step_ns, min(after.busy_ns, step))
         return Pace(max(step_ns, batch_ns) if batch_ns < inf else step_ns, after.busy_ns)
 
-    def _is_starved(self, setting: Setting) -> bool:
+    def is_starved(self, setting: Setting) -> bool:
         """Return whether workers of a DataLoader set the pace of the step."""
         step, before = setting.step_ns, setting.before
         feeds = [feed for feed in self.feeds if feed is not None]

@@ -87,7 +87,9 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
     most = saving_of(replay, finding.evidence.at_most)
     if most.saving_ns < WORTH * replay.step_ns:
         return None
-    return replace(finding, most_ns=max(min(most.range_ns[1], finding.evidence.cost_ns), most.saving_ns))
+    cost_ns = finding.evidence.cost_ns
+    most_ns = cost_ns if finding.rule.family == "gpu" else min(most.range_ns[1], cost_ns)
+    return replace(finding, most_ns=max(most_ns, most.saving_ns))
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:

@@ -22,6 +22,8 @@ MOSTLY: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
 SURE: Final = 0.8
 """A cause is named that costs most in this share of the worlds."""
+NEARLY: Final = 0.8
+"""Where the GPU works for this share of the step, and no other cause is sure, it is the cause."""
 UNLIKELY: Final = 0.1
 """A cause that costs most in a smaller share of the worlds is not named among others."""
 MOSTLY_COPIES: Final = 0.5
@@ -83,15 +85,16 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
     return Verdict(
-        _cause(by_cause), step, costs, _idle(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])
+        _cause(by_cause, step), step, costs, _idle(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])
     )
 
 
-def _cause(costs: Mapping[LimitName, LimitCost]) -> LimitName | None:
+def _cause(costs: Mapping[LimitName, LimitCost], step_ns: float) -> LimitName | None:
     """Return the cause that costs most in nearly all worlds, the host where that is its Python in some of them."""
     sure = next((cause for cause, cost in costs.items() if cost.share >= SURE), None)
-    by_host = sum(costs[cause].share for cause in (PYTHON, LAUNCH, HOST))
-    return sure or (HOST if by_host >= SURE else None)
+    if sure is None and sum(costs[cause].share for cause in (PYTHON, LAUNCH, HOST)) >= SURE:
+        return HOST
+    return sure or (GPU if costs[GPU].ns >= NEARLY * step_ns else None)
 
 
 def _idle(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tuple[tuple[LimitName, float], ...]:

@@ -7,8 +7,8 @@ from recordings import RECORDINGS, TRACES, analysis_of, each_recording
 from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
-from pinprof.report.words import joint_worth, which_together
 from pinprof.prediction.predict import Saving
+from pinprof.report.words import joint_worth, which_together
 from pinprof.rules.rule import Findings, Joint
 from pinprof.rules.search import find
 

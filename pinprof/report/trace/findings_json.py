@@ -30,8 +30,17 @@ def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
 def costs_of(findings: Findings) -> list[documents.Cost]:
     """Return what each cause costs; causes overlap."""
     verdict = findings.verdict
-    costs = ((cost.cause, _cost(cost, verdict.step_ns)) for cost in listed_costs(verdict))
-    return [filled(documents.Cost, cost, cause=cause) for cause, cost in costs]
+    idle = dict(verdict.idle)
+    return [
+        filled(
+            documents.Cost,
+            _cost(cost, verdict.step_ns),
+            cause=cost.cause,
+            share=cost.share,
+            idle_ms=ms(idle.get(cost.cause, 0.0)),
+        )
+        for cost in listed_costs(verdict)
+    ]
 
 
 def _cost(cost: LimitCost | None, step_ns: float | None) -> documents.OfCause:

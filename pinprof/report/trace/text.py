@@ -244,6 +244,8 @@ def _action(number: int, action: Action, quoting: Quoting, width: int) -> Iterat
     if action.finding.evidence.surprise:
         yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
     yield hanging(Text(" " * INDENT + "→ "), Text(capitalized(action.do)))
+    if action.then:
+        yield Padding(Text(capitalized(action.then), "dim"), (0, 0, 0, INDENT))
 
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
@@ -279,7 +281,7 @@ def _evidence(finding: Finding) -> str:
 
 
 def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> Iterator[RenderableType]:
-    shown, left_out = any(row.is_brief for row in rows), sum(row.is_left_out for row in rows)
+    shown, left_out = any(row.is_brief for row in rows), sum(not row.is_brief for row in rows)
     which = f"all {len(findings)} findings (--full)" if left_out else "all of these"
     text = joint_worth(findings, profile, which) if shown else ""
     if left_out and not shown:

@@ -289,12 +289,12 @@ def _first_finding(profile: Profile, findings: Findings) -> int | None:
 def _change(profile: Profile, findings: Findings, number: int) -> str:
     """Return what to mend and what that saves, with the verdict's own answer if the finding is about another cause."""
     finding, joint, least = findings[number], findings.joint, WORTH * (profile.step_ns or 0.0)
-    if finding.saving:
+    if finding.saving and finding.saving.saving_ns < least and joint and joint.saving_ns >= least:
+        saves = f"{which_together(joint)} save {duration(joint.saving_ns)}"
+    elif finding.saving:
         saves = f"fixing it {worth(finding, profile, in_short=True)}"
     else:
         saves = worth_without_replay(finding) or f"it {worth(finding, profile)}"
-    if finding.saving and finding.saving.saving_ns < least and joint and joint.saving_ns >= least:
-        saves += f", {which_together(joint)} {duration(joint.saving_ns)}"
     at = printable(at_costliest_site(finding))
     return f"{finding.title}{at} ({finding.rule.id}); {saves}{_joined(profile, findings, number)}"
 

@@ -28,8 +28,8 @@ RULE = Rule(
     answers=("copy",),
     what_if="--non-blocking",
     numbers="equal",
-    looks_at="HtoD copies of pinned memory, or so small that the driver sends them along, after which the host waits for "
-    "the stream.",
+    looks_at="HtoD copies of pinned memory, or so small that the driver sends them along, after which the host waits "
+    "for the stream.",
     why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
     fix="x.to(device, non_blocking=True). Copies of pageable memory are those of PIN101 and PIN104: until they are "
     "pinned, non_blocking=True does no harm, and saves next to nothing.",
