@@ -67,6 +67,8 @@ def pageable(code: int) -> Search:
         by_library = launch != NONE
         by_library[by_library] = in_library(details.trace, launch[by_library])
         chosen = (details.overlap.reason == REASONS.index("pageable")) & (details.trace.gpu.direction[rows] == code)
+        blocking = details.syncs.stalls.copy[details.syncs.has_cause("blocking_copy_htod")]
+        chosen &= ~(are_small_to_gpu(details.trace.gpu, rows) & np.isin(rows, blocking))  # those are of PIN102
         what = f"{DIRECTIONS[code]} copies of pageable memory"
 
         def evidence_of(copies: Copies) -> Evidence:

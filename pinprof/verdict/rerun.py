@@ -32,12 +32,15 @@ class Rerun:
         """Return the pace after edits."""
         return paces_after(self.replay, [edits])
 
-    def with_host(self, **speeds: float) -> Paces:
-        """Return the pace with a host of these speeds, by the names of `ProfilerCost`."""
+    def without_input(self) -> Paces:
+        """Return the pace if batches were always ready."""
+        programs = self.replay.programs
+        return self.replay.run(programs, lambda cost: replace(cost, input_speed=inf), batch_ns=0.0)
+
+    def with_host(self, *, op_speed: float = 1.0, python_speed: float = 1.0) -> Paces:
+        """Return the pace with a host of these speeds, as in `ProfilerCost`."""
         return self.replay.run(
-            self.replay.programs,
-            lambda cost: replace(cost, **speeds),
-            batch_ns=0.0 if speeds.get("input_speed") == inf else inf,
+            self.replay.programs, lambda cost: replace(cost, op_speed=op_speed, python_speed=python_speed)
         )
 
     def copies(self) -> Edits:

@@ -126,7 +126,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="waits for the next batch",
         advice="use more workers, persistent_workers=True, or less work per sample",
         idle=("input_wait", OUTSIDE),
-        cost=without(lambda rerun: rerun.with_host(input_speed=inf)),
+        cost=without(Rerun.without_input),
     ),
     "allocation": Limit(
         word="Allocation-bound",

@@ -36,8 +36,8 @@ WAITING = {
 """What the GPU does if neither it nor the host sets the pace."""
 MOST = 0.9
 """A limit that costs this share of the idle time is named alone."""
-NAMED_IDLE = 0.1
-"""Limits that cost a smaller share of it are not named."""
+NAMED_IDLE, MOST_IDLE = 0.1, 2
+"""Limits that cost a smaller share of it are not named, nor more than these."""
 SMALLEST = 0.005
 """Parts with a smaller share of the step are neither drawn nor named."""
 LONGER = 1.005
@@ -229,7 +229,7 @@ def why_idle(mean: MeanStep, verdict: Verdict) -> str:
     named = [(LIMITS[name].lost, ns) for name, ns in verdict.idle if ns >= NAMED_IDLE * mean.idle_ns > 0]
     if named and named[0][1] >= MOST * mean.idle_ns:
         return named[0][0]
-    return ", ".join(f"{lost} {duration(ns)}" for lost, ns in named)
+    return ", ".join(f"{lost} {duration(ns)}" for lost, ns in named[:MOST_IDLE])
 
 
 def bar_text(parts: Sequence[BarPart], width: int) -> str:

@@ -244,7 +244,7 @@ def _action(number: int, action: Action, quoting: Quoting, width: int) -> Iterat
     if action.finding.evidence.surprise:
         yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
     yield hanging(Text(" " * INDENT + "→ "), Text(capitalized(action.do)))
-    if action.then:
+    if action.then and number == 1:
         yield Padding(Text(capitalized(action.then), "dim"), (0, 0, 0, INDENT))
 
 

@@ -256,8 +256,9 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
 
 
 def next_cause(verdict: Verdict, but: Collection[str]) -> str:
-    """Return which cause costs most after those of the verdict and of `but`; nothing if it may cost nothing."""
-    sure = (cost for cost in other_costs(verdict) if cost.cause not in but and (cost.range_ns or (cost.ns,))[0] > 0)
+    """Return which cause costs most after those of the verdict and of `but`; nothing if it may cost little."""
+    least_ns = ALSO_NAMED * (verdict.step_ns or 1.0)
+    sure = (cost for cost in other_costs(verdict) if cost.cause not in but and cost.range_ns[0] >= least_ns)
     return next((f"Another cause, by itself: {_cost(cost)}" for cost in sure), "")
 
 

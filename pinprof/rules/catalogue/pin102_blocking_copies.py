@@ -1,21 +1,26 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
+from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.wait_sites import look_for_waits
+from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import PAGEABLE
 
 SMALL = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
 
 
 def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for blocking copies but those that the driver stages: they block all the same until they are pinned."""
+    """Look for blocking copies, but not for those of pageable memory that other rules find: the driver stages it."""
     gpu, copy = details.trace.gpu, details.syncs.stalls.copy
+    are_small = are_small_to_gpu(gpu, np.arange(len(gpu)))
+    of_others = (gpu.host_memory == PAGEABLE) & (has_unpinned_batches(details) | ~are_small)
     for evidence in look_for_waits("blocking_copy_htod")(details, profile):
-        staged = {row for row in evidence.edits.pinned if gpu.host_memory[row] == PAGEABLE}
-        unblocked = frozenset(row for row in evidence.edits.unblocked if int(copy[row]) not in staged)
+        unblocked = frozenset(row for row in evidence.edits.unblocked if not of_others[copy[row]])
         if unblocked:
             edits = replace(evidence.edits, pinned=frozenset(), unblocked=unblocked)
             yield replace(evidence, edits=edits, fix="" if evidence.edits.pinned else SMALL)

@@ -79,7 +79,7 @@ def test_an_op_of_the_host_comes_before_a_wait_that_saves_less(tmp_path: Path) -
                 "products without TF32 (PIN701)"
             ),
         ),
-        ("overlap_side_pinned", "float32 products without TF32 (PIN701); 423 µs of the GPU's work could run faster"),
+        ("overlap_side_pinned", "float32 products without TF32 (PIN701); 682 µs of the GPU's work could run faster"),
         (
             "small_kernels",
             "the GPU waits for launches (PIN601); fixing it saves 2.7 ms (2.1 to 2.7), 89 %; that includes time of ",
