@@ -8,8 +8,6 @@ from pinprof.bench.bandwidth import PAGEABLE_RATE
 from pinprof.bench.judge import PINNED_RATE, by_size, order
 from pinprof.bench.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.results import Bench, BenchError, Figure, Measured, from_json, shown
-from pinprof.bench.six_strategies import PAGEABLE as MANY_PAGEABLE
-from pinprof.bench.six_strategies import PIN_COPY
 from pinprof.prediction.edits import PinnedRates, Rates
 from pinprof.prediction.pinning import Advice, Pinning
 from pinprof.units import rate, size
@@ -49,20 +47,11 @@ def _pinning_pays(bench: Bench, way: str, to_or_from: str) -> Advice | None:
     return Advice(name, text, sizes[start], "bytes")
 
 
-def _tensor_size(bench: Bench) -> str:
-    """Return how large the tensor of E1 is: "3.81 MiB"."""
-    result = bench.result(PAGEABLE.number)
-    floats = result.sizes.get("floats") if result else None
-    return size(floats * FLOAT_BYTES) if floats else "a tensor"
-
-
 def _pin_then_copy(bench: Bench) -> Advice | None:
-    """Return how `pin_memory().to()` compares with a plain `.to()`."""
-    fresh = _found(bench, FRESH[PIN_TO], PAGEABLE)
-    pairs = [pair for pair in (_found(bench, PIN_TO, PAGEABLE), _found(bench, PIN_COPY, MANY_PAGEABLE)) if pair]
-    if not pairs:
+    """Return how `pin_memory().to()` compares with a plain `.to()`, in memory that torch has kept and in fresh one."""
+    if not (pair := _found(bench, PIN_TO, PAGEABLE)):
         return None
-    relation = next((known for known in (order(*pair) for pair in pairs) if known != "unsure"), "unsure")
+    relation, fresh = order(*pair), _found(bench, FRESH[PIN_TO], PAGEABLE)
     only_kept = fresh and relation == "less" and order(*fresh) != "less"
     do = {
         "more": "Write x.to(device), not x.pin_memory().to(device)",
@@ -71,11 +60,11 @@ def _pin_then_copy(bench: Bench) -> Advice | None:
         "same": "x.pin_memory().to(device) is no faster than x.to(device)",
         "unsure": "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure",
     }[relation]
-    figures = " and for many tensors ".join(f"{shown(pinning)} against {shown(plain)}" for pinning, plain in pairs)
+    pinning, plain = pair
     anew = f"; pinned in fresh memory, {shown(fresh[0])}" if fresh else ""
-    pinning, plain = pairs[0]
     ratio = round(pinning.median / plain.median, 3) if plain.median > 0 else None
-    return Advice("pin_then_copy", f"{do}: it takes {figures}{anew}.", ratio, "times the time")
+    text = f"{do}: it takes {shown(pinning)} against {shown(plain)}{anew}."
+    return Advice("pin_then_copy", text, ratio, "times the time")
 
 
 def read_machine(path: str | os.PathLike[str]) -> Pinning:
@@ -97,13 +86,11 @@ def pinning(bench: Bench) -> Pinning:
     htod, dtoh = (_by_bytes(by_size(bench, figure)) for figure in PINNED_RATE.values())
     if not htod and not dtoh:
         raise BenchError("has no rates of pinned copies; measure them with: pinprof bench --rates --json FILE")
-    pieces, has_tensor = {piece.name: piece for piece in advice(bench)}, bench.result(PAGEABLE.number)
-    return Pinning(
-        PinnedRates(bench.machine.gpu, htod, dtoh),
-        pieces.get("pinning_pays_from_htod"),
-        pieces.get("pin_then_copy"),
-        _tensor_size(bench) if has_tensor else "",
-    )
+    pieces, of_tensor = {piece.name: piece for piece in advice(bench)}, bench.result(PAGEABLE.number)
+    floats = of_tensor.sizes.get("floats") if of_tensor else None
+    tensor = size(floats * FLOAT_BYTES) if floats else "a tensor" if of_tensor else ""
+    rates = PinnedRates(bench.machine.gpu, htod, dtoh)
+    return Pinning(rates, pieces.get("pinning_pays_from_htod"), pieces.get("pin_then_copy"), tensor)
 
 
 def _by_bytes(figures: list[Measured]) -> Rates:

@@ -14,7 +14,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.bench import EXPERIMENTS, early_read, experiment_of, pinned_limits, prefetching, processes
 from pinprof.bench.bandwidth import RATES
-from pinprof.bench.custom_batch import PinnableBatch, PlainBatch, what_is_pinned
+from pinprof.bench.custom_batch import PinnableBatch, PlainBatch
 from pinprof.bench.experiment import Experiment, Lab, free_pinned
 from pinprof.bench.judge import Readings, judged
 from pinprof.bench.results import Measured, Picture, recorded
@@ -36,7 +36,6 @@ TINY = {
     "least": 4096,
     "most": 65536,
     "larger": 24,
-    "share": 5,
 }
 ON_THE_CPU = ("E1", "E2", "E3", "E4", "E5", "E7", "E8", "E9", "E10", "E12", "E14", "E15")
 """The others queue a long kernel, or take long to start."""
@@ -80,9 +79,8 @@ ANSWERS = {
         "pinned, without pin_memory()": 0,
         "pinned, with pin_memory()": 1,
         "pinned, elements without pin_memory()": 0,
-        "pinned by a thread of its own, with workers": 1,
     },
-    "E11": {"pinned in the parent": 1, "pinned on arrival": 0, "shared on arrival": 1},
+    "E11": {"shared on arrival": 1},
     "E12": {"pinned in the parent": 1, "pinned in the child": 0, "pinned, bare in the child": 0},
     "E15": {"too much raises an error": 1, "the GPU works after it": 1},
 }
@@ -103,9 +101,8 @@ def nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the host pin and copy little."""
-    for name, size in (("GIB", 1 << 20), ("SEEN_BYTES", 1 << 26), ("SWAPPED_BYTES", 1 << 20), ("COPIED_BYTES", 4096)):
+    for name, size in (("SEEN_BYTES", 1 << 26), ("SWAPPED_BYTES", 1 << 20)):
         monkeypatch.setattr(pinned_limits, name, size)
-    monkeypatch.setattr(pinned_limits, "PINNING_S", 0.2)
 
 
 def check(known: Experiment, made: list[Measured]) -> None:
@@ -185,7 +182,7 @@ def test_a_prefetcher_that_blocks_overlaps_and_waits() -> None:
     made = {part.name: part for part in traced(known.name, sizes, quick=True) if isinstance(part, Measured)}
     assert made["overlapped, prefetcher, blocking"].median > 50
     assert made["waits, prefetcher, blocking"].median == 1
-    assert made["ended before the next kernel, plain loop"].low == 1
+    assert made["overlapped, plain loop"].median < 10
 
 
 @pytest.mark.gpu
@@ -213,7 +210,6 @@ def test_only_pageable_memory_keeps_the_host_busy() -> None:
     made = {each.name: each.median for each in timed("bandwidth", sizes, quick=True) if each.unit == "%"}
     for way in ("HtoD", "DtoH"):
         assert made[f"host busy, {way} pageable"] > 50 > made[f"host busy, {way} pinned"]
-        assert made[f"call, {way} pageable"] > 50 > made[f"call, {way} pinned"]
 
 
 @pytest.mark.gpu
@@ -233,9 +229,6 @@ def test_pinned_memory_that_copies_no_longer_use_is_given_back_and_got_anew() ->
     assert allocated() == before + 1
 
 
-# ---------------------------------------------------------------- recordings and processes
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["E11", "E12"])
 def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, tmp_path: Path) -> None:
@@ -253,9 +246,6 @@ def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, t
 def test_a_spawned_process_that_fails_is_told_in_its_own_words() -> None:
     with pytest.raises(RuntimeError, match=r"^ValueError: process 0 has no GPU$"):
         processes.spawned(Lab(CPU, {"processes": 1}), fails)
-
-
-# ---------------------------------------------------------------- clocks and steps
 
 
 def test_a_call_is_timed_without_what_comes_before_and_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,26 +310,6 @@ def test_a_prefetcher_that_launches_kernels_first_trains_on_each_batch_in_turn(l
     assert seen == [0, 1, 2, 0, 1]
 
 
-@pytest.fixture
-def pinning_accelerator(monkeypatch: pytest.MonkeyPatch, nothing_is_pinned: None) -> None:
-    """Let a DataLoader take the host for a machine with an accelerator, for which it pins: what pins does nothing."""
-    for name, answer in (
-        ("is_available", True),
-        ("current_accelerator", torch.device("cuda")),
-        ("current_device_index", 0),
-        ("set_device_index", None),
-    ):
-        monkeypatch.setattr(torch.accelerator, name, lambda *_, answer=answer, **__: answer)
-
-
-@pytest.mark.usefixtures("pinning_accelerator")
-def test_a_loader_pins_in_a_thread_next_to_workers() -> None:
-    """By torch's own loader and the thread that it starts; only the memory is not pinned."""
-    made = {each.name: each for each in what_is_pinned(Lab(CPU, {"rows": 4}))}
-    with_workers = made["pinned by a thread of its own, with workers"]
-    assert (with_workers.low, with_workers.runs) == (1, 4)  # all of four batches
-
-
 @pytest.mark.usefixtures("nothing_is_pinned")
 def test_a_pinnable_batch_pins_and_moves_all_that_it_holds() -> None:
     samples = [(torch.full((3,), float(number)), torch.tensor(number)) for number in range(2)]
@@ -350,11 +320,8 @@ def test_a_pinnable_batch_pins_and_moves_all_that_it_holds() -> None:
     assert not hasattr(PlainBatch, "pin_memory")
 
 
-def test_what_is_in_swap_is_read_of_the_mapping_with_the_address(tmp_path: Path) -> None:
-    smaps = tmp_path / "smaps"
-    smaps.write_text(
-        "1000-2000 rw-p 0 00:00 0\nSize: 4 kB\nSwap:  3 kB\nSwapPss: 9 kB\n"
-        "2000-4000 rw-p 0 00:00 0\nSize: 8 kB\nSwap:  5 kB\n"
-    )
-    assert [pinned_limits.swap_of(address, smaps) for address in (0x1FFF, 0x2000, 0x4000)] == [3072, 5120, None]
-    assert pinned_limits.swap_of(0, tmp_path / "none") is None
+def test_what_linux_counts_is_read_by_name(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text("VmRSS:\t  9 kB\nVmSwap:\t     5 kB\nXVmSwap: 7 kB\n")
+    assert [pinned_limits.kib_of(name, status) for name in ("VmSwap", "VmLck")] == [5, None]
+    assert pinned_limits.kib_of("VmSwap", tmp_path / "none") is None

@@ -58,5 +58,5 @@ def test_the_share_of_verdicts_that_repeat_is_told_of_each_pair_and_of_all(
     total = len(verdicts(bench(1.0, 50)))
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == f"{total} of {total} verdicts repeat (100 %)"
-    assert f"{total - 1} of {total} verdicts repeat (99 %)" in lines
+    assert f"{total - 1} of {total} verdicts repeat ({percent(1 - 1 / total)})" in lines
     assert lines[-1] == f"{2 * total - 1} of {2 * total} verdicts of all pairs repeat ({percent(1 - 0.5 / total)})"

@@ -6,10 +6,9 @@ import pytest
 from recordings import TRACES
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.bench.copy_overlap import POSSIBLE
 from pinprof.bench.experiment import ASKED_EARLY, AT_ONCE, MOST_BARS, OVERLAPPED, WAITS, InTrace, picture
 from pinprof.bench.loader import RATE
-from pinprof.bench.prefetching import AHEAD, ENDED
+from pinprof.bench.prefetching import AHEAD
 from pinprof.bench.results import Bar, Figure, Measured, Picture
 from pinprof.bench.small_tensors import CALLS
 from pinprof.details import details_of
@@ -73,16 +72,10 @@ def test_of_a_step_of_many_bars_the_picture_has_the_beginning() -> None:
 
 
 def test_why_is_the_share_and_the_reason_of_the_rest(tmp_path: Path) -> None:
-    assert drawn(tmp_path / "pinned.json", "HtoD (Pinned -> Device)", SIDE).why.startswith(
-        "75 % of the copy time overlapped; otherwise: "
-    )
     assert drawn(tmp_path / "pageable.json", "HtoD (Pageable -> Device)", SIDE).why == (
         "75 % of the copy time overlapped; "
         "otherwise: the host memory is pageable: the driver stages the copy, and the host queues no kernel meanwhile"
     )
-
-
-def test_without_steps_or_copies_there_is_still_a_picture() -> None:
     builder = TraceBuilder()
     builder.kernel(10, 5, launch=1)
     trace = builder.read()
@@ -96,16 +89,14 @@ def shown(figure: InTrace, trace: Trace) -> list[Measured]:
 def test_figures_of_a_trace(tmp_path: Path) -> None:
     trace = copying(tmp_path / "trace.json", "HtoD (Pinned -> Device)", SIDE, "cudaDeviceSynchronize")
     found: dict[str, float] = {}
-    for figure in (WAITS, CALLS, OVERLAPPED, POSSIBLE, AHEAD, ENDED):
+    for figure in (WAITS, CALLS, OVERLAPPED, AHEAD):
         (measured,) = shown(figure, trace)
         found[measured.name] = measured.median
     assert found == {
         "waits, a case": 2,
         "asynchronous copies, a case": 1,
         "overlapped, a case": 75,
-        "possible, a case": 100,
         "ahead, a case": -0.29,  # asked for at 10 µs of a step, 290 after the kernel of the one before
-        "ended before the next kernel, a case": 0,  # it runs until 420 µs, the kernel begins at 120
     }
 
 
@@ -136,9 +127,7 @@ def test_without_copies_nothing_is_said_of_them() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 190)
     builder.kernel(0, 5, launch=0)
-    assert [shown(figure, builder.read()) for figure in (AT_ONCE, ASKED_EARLY, OVERLAPPED, POSSIBLE, RATE, AHEAD)] == [
-        []
-    ] * 6
+    assert [shown(figure, builder.read()) for figure in (AT_ONCE, ASKED_EARLY, OVERLAPPED, RATE, AHEAD)] == [[]] * 5
 
 
 def test_copies_on_one_stream_run_in_turn() -> None:
