@@ -58,6 +58,9 @@ class Ratio(NamedTuple):
     second: Figure
 
 
+Quantity: TypeAlias = Figure | Ratio
+
+
 @dataclass(frozen=True)
 class Readings:
     """The figures of a bench for one claim; it keeps those that are asked for, to show them with the verdict."""
@@ -65,7 +68,7 @@ class Readings:
     bench: Bench
     asked: list[Measured] = field(default_factory=list)
 
-    def __call__(self, quantity: Figure | Ratio) -> Measured:
+    def __call__(self, quantity: Quantity) -> Measured:
         """Return what was measured. Raises MissingError."""
         if isinstance(quantity, Ratio):
             first, second = map(self, quantity)
@@ -196,29 +199,23 @@ def _quotient(over: Measured, under: Measured) -> tuple[float, float]:
 
 @predicate
 def at_least(
-    read: Readings,
-    quantity: Figure | Ratio,
-    limit: float,
-    refuted_to: float | None = None,
-    otherwise: ClaimOutcome = "depends",
+    read: Readings, quantity: Quantity, limit: float, below: float | None = None, otherwise: ClaimOutcome = "depends"
 ) -> ClaimJudgement:
-    """Say that it is at least the limit: refuted below it, or only up to `refuted_to` where something lies between.
+    """Say that it is at least the limit: refuted below it, or only up to `below` where something lies between.
 
     `otherwise` if it may lie on either side of the limit.
     """
     low, high = bounds(measured := read(quantity))
-    refuted = high < limit if refuted_to is None else high <= refuted_to
-    return decided(_held(measured, refuted_to, limit), confirmed=low >= limit, refuted=refuted, otherwise=otherwise)
+    refuted = high < limit if below is None else high <= below
+    return decided(_held(measured, below, limit), confirmed=low >= limit, refuted=refuted, otherwise=otherwise)
 
 
 @predicate
-def at_most(
-    read: Readings, quantity: Figure | Ratio, limit: float, refuted_from: float | None = None
-) -> ClaimJudgement:
-    """Say that it is at most the limit: refuted above it, or only from `refuted_from` on."""
+def at_most(read: Readings, quantity: Quantity, limit: float, above: float | None = None) -> ClaimJudgement:
+    """Say that it is at most the limit: refuted above it, or only from `above` on."""
     low, high = bounds(measured := read(quantity))
-    refuted = low > limit if refuted_from is None else low >= refuted_from
-    return decided(_held(measured, limit, refuted_from), confirmed=high <= limit, refuted=refuted)
+    refuted = low > limit if above is None else low >= above
+    return decided(_held(measured, limit, above), confirmed=high <= limit, refuted=refuted)
 
 
 def _held(measured: Measured, *limits: float | None) -> str:
@@ -312,11 +309,6 @@ def less_in_most(read: Readings, *pairs: tuple[Figure, Figure], least_bytes: int
         relations += found
     confirmed = "more" not in relations and 2 * relations.count("less") > len(relations)
     return decided("; ".join(why), confirmed=confirmed, refuted="more" in relations)
-
-
-def not_judged(why: str) -> Predicate:
-    """Stand in place of a predicate: no figure of one machine decides the claim."""
-    return lambda _read: ClaimJudgement("unjudged", why)
 
 
 # Predicates of predicates

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from pinprof.bench.experiment import GIB, MIB, CaseRuns, Experiment, Lab, Size, Tensor, free_pinned
-from pinprof.bench.judge import Claim, all_of, barely, given, less_in_most, mostly, not_judged, yes
+from pinprof.bench.judge import Claim, ClaimJudgement, all_of, barely, given, less_in_most, mostly, yes
 from pinprof.bench.results import Figure, Measured, figures
 from pinprof.processes import MEMINFO, machine_memory
 
@@ -45,13 +45,8 @@ def _written(count: int, *, pinned: bool = False) -> Tensor:
 
 def allocations(lab: Lab, count: int) -> CaseRuns:
     """Return the steps of the cases, of this size."""
-
-    def anew() -> object:
-        free_pinned()
-        return _written(count, pinned=lab.on_gpu)
-
     again = partial(_written, count, pinned=lab.on_gpu)
-    return partial(_written, count), anew, again
+    return partial(_written, count), lambda: (free_pinned(), again()), again
 
 
 def measure_allocations(lab: Lab) -> Iterator[Measured]:
@@ -93,16 +88,12 @@ def _taken(count: int, *, pinned: bool) -> tuple[float, float]:
     A virtual machine may get more memory while it is used, so what is in use counts, not what is left.
     """
     free_pinned()
-    before = _used()
+    in_use = [machine_memory()]
     tensor = _empty(count, pinned=pinned)
-    allocated = _used()
+    in_use.append(machine_memory())
     tensor.fill_(1)
-    return 100 * (allocated - before) / count, 100 * (_used() - before) / count
-
-
-def _used() -> int:
-    total, available = machine_memory()
-    return total - available
+    before, allocated, written = (total - available for total, available in (*in_use, machine_memory()))
+    return 100 * (allocated - before) / count, 100 * (written - before) / count
 
 
 def _swapped_out(tensor: Tensor) -> float | None:
@@ -134,9 +125,7 @@ PINNED_LIMITS = Experiment(
         Claim(
             "Pinning too much memory makes the machine slower",
             "processes: concepts; tutorial: memory",
-            not_judged(
-                "a bench that takes the memory of other programs would harm them; what it takes is judged below"
-            ),
+            lambda _read: ClaimJudgement("unjudged", "a bench that takes the memory of all programs would harm them"),
         ),
         Claim(
             "Pinned memory is locked: it cannot be swapped out",

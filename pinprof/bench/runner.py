@@ -22,6 +22,7 @@ from pinprof.bench import EXPERIMENTS
 from pinprof.bench.bandwidth import RATES
 from pinprof.bench.experiment import ROUNDS, CaseRun, Experiment, Lab, free_pinned, picture
 from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import profile
 from pinprof.details import details_of
 from pinprof.errors import PinprofError
@@ -32,6 +33,9 @@ from pinprof.version import VERSION
 
 TIMEOUT_S = 120.0
 """How long a part of one experiment may take; on an H200 none takes a minute."""
+
+RECORDING = RecordingOptions(steps=5, warmup=5, max_warmup=20, plain_max_seconds=5, watch_steps=0, force=True)
+"""No step is watched for other waits: all steps of a case are alike."""
 
 Part: TypeAlias = Callable[[str, dict[str, int], bool], Iterator[Measured | Picture]]
 """Yields figures and pictures of an experiment, given its name, its sizes and whether to be quick; picklable."""
@@ -89,9 +93,8 @@ def recorded_case(name: str, sizes: dict[str, int], case: int, path: str, device
 
 
 def record(run: CaseRun, path: Path, *, plain_steps: int = 20, line_steps: int = 3) -> None:
-    """Record some steps of a case as a trace, and overwrite an existing one; all steps of a case are alike."""
-    counts = {"steps": 5, "warmup": 5, "max_warmup": 20, "plain_steps": plain_steps, "line_steps": line_steps}
-    with profile(path, **counts, plain_max_seconds=5, watch_steps=0, force=True) as recording:
+    """Record some steps of a case as a trace, and overwrite an existing one."""
+    with profile(path, RECORDING, plain_steps=plain_steps, line_steps=line_steps) as recording:
         while not recording.done:
             run()
             recording.step()
@@ -226,7 +229,7 @@ class OtherProcess:
                 else:
                     yield value
         except (EOFError, OSError):
-            process.join(1)
+            process.join(10)  # a crash may write its core first
             code = process.exitcode or 0
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
             problem = f"its process {how}"

@@ -38,12 +38,6 @@ def test_pinning_pays_from_the_size_on_from_which_all_are_faster() -> None:
     assert said(rates([3, 2, 10, 50], [2, 2, 8, 9]), "pinning_pays_from_htod").value == 64 * KIB  # not at 16
 
 
-def test_pinning_that_never_pays_has_no_size() -> None:
-    piece = said(rates([1, 2, 9], [1, 2, 9]), "pinning_pays_from_htod")
-    assert piece.value is None
-    assert "need no pinned memory" in piece.text
-
-
 @pytest.mark.parametrize(
     ("pinning", "spread", "words"),
     [

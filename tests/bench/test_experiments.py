@@ -5,16 +5,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 import pytest
 import torch
 from bench_parts import fails
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from pinprof.bench import EXPERIMENTS, early_read, experiment_of, pinned_limits, prefetching, processes
+from pinprof.bench import EXPERIMENTS, experiment_of, pinned_limits, prefetching, processes
 from pinprof.bench.bandwidth import RATES
-from pinprof.bench.custom_batch import PinnableBatch, PlainBatch
 from pinprof.bench.experiment import Experiment, Lab, free_pinned
 from pinprof.bench.judge import Readings, judged
 from pinprof.bench.results import Measured, Picture, recorded
@@ -129,22 +126,6 @@ def test_figures_by_name_on_the_gpu(known: Experiment) -> None:
     assert ANSWERS.get(known.number, {}).items() <= {measured.name: measured.median for measured in made}.items()
 
 
-@pytest.mark.usefixtures("nothing_is_pinned")
-@each_on_the_cpu
-def test_no_loader_is_at_work_before_its_case_runs(known: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recording keeps whether the loaders at work pin: those of other cases would make that unknown."""
-    at_work = WeakSet[_BaseDataLoaderIter]()
-    begin = _BaseDataLoaderIter.__init__
-
-    def noted(self: _BaseDataLoaderIter, loader: Any) -> None:
-        at_work.add(self)
-        begin(self, loader)
-
-    monkeypatch.setattr(_BaseDataLoaderIter, "__init__", noted)
-    steps = known.steps(Lab(CPU, tiny(known)))
-    assert (len(steps), len(at_work)) == (len(known.cases), 0)
-
-
 @pytest.mark.gpu
 @each
 def test_every_case_runs_on_the_gpu(known: Experiment) -> None:
@@ -176,24 +157,6 @@ def test_traces_show_their_figures_on_the_gpu(known: Experiment) -> None:
 
 
 @pytest.mark.gpu
-def test_a_prefetcher_that_blocks_overlaps_and_waits() -> None:
-    known = experiment_of("E10")
-    sizes = {"rows": 4096, "features": 3072}
-    made = {part.name: part for part in traced(known.name, sizes, quick=True) if isinstance(part, Measured)}
-    assert made["overlapped, prefetcher, blocking"].median > 50
-    assert made["waits, prefetcher, blocking"].median == 1
-    assert made["overlapped, plain loop"].median < 10
-
-
-@pytest.mark.gpu
-@pytest.mark.usefixtures("little_work")
-def test_pinned_memory_is_taken_from_the_host_at_once() -> None:
-    made = {each.name: each for each in pinned_limits.measure_host(Lab(torch.device("cuda"), TINY, quick=True))}
-    of_pinned, of_pageable = (made[f"taken from the host, allocated, {kind}"] for kind in ("pinned", "pageable"))
-    assert of_pinned.median > 50 > of_pageable.median
-
-
-@pytest.mark.gpu
 def test_what_predictions_use_takes_no_half_minute() -> None:
     start = time.monotonic()
     made = list(timed(RATES.name, RATES.defaults(), quick=False))
@@ -202,14 +165,6 @@ def test_what_predictions_use_takes_no_half_minute() -> None:
         measured.name for measured in made
     }
     assert {measured.size for measured in made if measured.name == "HtoD pinned"} >= {4096, 1 << 28}
-
-
-@pytest.mark.gpu
-def test_only_pageable_memory_keeps_the_host_busy() -> None:
-    sizes = {"least": 16384, "most": 1 << 26}
-    made = {each.name: each.median for each in timed("bandwidth", sizes, quick=True) if each.unit == "%"}
-    for way in ("HtoD", "DtoH"):
-        assert made[f"host busy, {way} pageable"] > 50 > made[f"host busy, {way} pinned"]
 
 
 @pytest.mark.gpu
@@ -269,31 +224,6 @@ def test_a_call_is_timed_without_what_comes_before_and_after_it(monkeypatch: pyt
     assert lab.time(lambda: takes(0.003), steps=4, before=lambda: takes(5)) == pytest.approx(3)
 
 
-@pytest.mark.parametrize(
-    ("takes_s", "quick", "runs"), [(1.0, False, 1), (1.0, True, 3), (0.0001, False, 40), (0.03, True, 4)]
-)
-def test_a_case_runs_until_its_time_is_up_but_not_too_few_or_many_times(
-    takes_s: float, quick: bool, runs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-
-    def run() -> None:
-        now[0] += takes_s
-
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    assert Lab(CPU, {}, quick).times(run) == [pytest.approx(1e3 * takes_s)] * runs
-
-
-@pytest.mark.parametrize(("process", "own", "percent"), [(2.0, 2.0, 0), (3.0, 2.0, 25), (1.9, 2.0, 0)])
-def test_other_threads_are_as_busy_as_the_process_is_more_than_its_own(
-    process: float, own: float, percent: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a copy of 4 s; the clocks of a process and of its thread are not read at the same moment."""
-    for name, end in (("perf_counter", 4.0), ("process_time", process), ("thread_time", own)):
-        monkeypatch.setattr(time, name, iter((10.0, 10.0 + end)).__next__)
-    assert early_read.share_of_other_threads(Lab(CPU, {}), lambda: None) == pytest.approx(percent)
-
-
 @pytest.mark.parametrize("late", [True, False])
 def test_a_prefetcher_that_launches_kernels_first_trains_on_each_batch_in_turn(late: bool) -> None:
     seen: list[float] = []
@@ -308,16 +238,6 @@ def test_a_prefetcher_that_launches_kernels_first_trains_on_each_batch_in_turn(l
     for _ in range(5):
         step()
     assert seen == [0, 1, 2, 0, 1]
-
-
-@pytest.mark.usefixtures("nothing_is_pinned")
-def test_a_pinnable_batch_pins_and_moves_all_that_it_holds() -> None:
-    samples = [(torch.full((3,), float(number)), torch.tensor(number)) for number in range(2)]
-    batch = PinnableBatch(samples).pin_memory().to("cpu", non_blocking=True)
-    assert isinstance(batch, PinnableBatch)
-    assert batch.inputs.tolist() == [[0.0] * 3, [1.0] * 3]
-    assert batch.targets.tolist() == [0, 1]
-    assert not hasattr(PlainBatch, "pin_memory")
 
 
 def test_what_linux_counts_is_read_by_name(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from pinprof.bench.judge import (
     less_in_most,
     mostly,
     no,
-    not_judged,
     order,
     wrong,
     yes,
@@ -226,7 +225,6 @@ def test_what_can_be_is_refuted_by_nothing_that_was_tried_and_a_condition_comes_
     assert says(any_of(REFUTED, UNKNOWN, otherwise="depends")).outcome == "unknown"
     assert says(given(CONFIRMED, REFUTED)).outcome == "refuted"
     assert [says(given(each, CONFIRMED)).outcome for each in (REFUTED, DEPENDS, UNKNOWN)] == ["unknown"] * 3
-    assert says(not_judged("one machine")) == ("unjudged", "one machine")
 
 
 def test_a_missing_figure_leaves_a_part_unknown_and_a_claim_may_ask_other_experiments() -> None:
