@@ -7,7 +7,7 @@ from pathlib import Path
 from pinprof.bench.bandwidth import PAGEABLE_RATE
 from pinprof.bench.judge import PINNED_RATE, by_size, order
 from pinprof.bench.pinning_cost import FRESH, PAGEABLE, PIN_TO
-from pinprof.bench.results import Bench, BenchError, Figure, Measured, from_json, shown
+from pinprof.bench.results import Bench, BenchError, Measured, from_json, shown
 from pinprof.prediction.edits import PinnedRates, Rates
 from pinprof.prediction.pinning import Advice, Pinning
 from pinprof.units import rate, size
@@ -19,13 +19,6 @@ def advice(bench: Bench) -> list[Advice]:
     """Return the advice that the figures of a machine give, as far as they were measured."""
     pieces = _pinning_pays(bench, "HtoD", "to"), _pinning_pays(bench, "DtoH", "from"), _pin_then_copy(bench)
     return [piece for piece in pieces if piece]
-
-
-def _found(bench: Bench, *figures: Figure) -> list[Measured]:
-    """Return what was measured of these figures; empty if one of them is missing."""
-    results = [bench.result(figure.number) for figure in figures]
-    found = [result and result.figure(figure.name) for result, figure in zip(results, figures, strict=True)]
-    return [measured for measured in found if measured] if all(found) else []
 
 
 def _pinning_pays(bench: Bench, way: str, to_or_from: str) -> Advice | None:
@@ -49,10 +42,11 @@ def _pinning_pays(bench: Bench, way: str, to_or_from: str) -> Advice | None:
 
 def _pin_then_copy(bench: Bench) -> Advice | None:
     """Return how `pin_memory().to()` compares with a plain `.to()`, in memory that torch has kept and in fresh one."""
-    if not (pair := _found(bench, PIN_TO, PAGEABLE)):
+    pinning, plain, fresh = map(bench.figure, (PIN_TO, PAGEABLE, FRESH[PIN_TO]))
+    if pinning is None or plain is None:
         return None
-    relation, fresh = order(*pair), _found(bench, FRESH[PIN_TO], PAGEABLE)
-    only_kept = fresh and relation == "less" and order(*fresh) != "less"
+    relation = order(pinning, plain)
+    only_kept = fresh and relation == "less" and order(fresh, plain) != "less"
     do = {
         "more": "Write x.to(device), not x.pin_memory().to(device)",
         "less": "x.pin_memory().to(device) is faster than x.to(device)"
@@ -60,8 +54,7 @@ def _pin_then_copy(bench: Bench) -> Advice | None:
         "same": "x.pin_memory().to(device) is no faster than x.to(device)",
         "unsure": "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure",
     }[relation]
-    pinning, plain = pair
-    anew = f"; pinned in fresh memory, {shown(fresh[0])}" if fresh else ""
+    anew = f"; pinned in fresh memory, {shown(fresh)}" if fresh else ""
     ratio = round(pinning.median / plain.median, 3) if plain.median > 0 else None
     text = f"{do}: it takes {shown(pinning)} against {shown(plain)}{anew}."
     return Advice("pin_then_copy", text, ratio, "times the time")

@@ -33,8 +33,7 @@ REACHES_SHARE = 0.9
 STAGING, BY_A_THREAD = figures("E13", "GB/s", "staging, HtoD pageable; pinning by a thread")
 LAUNCH, FREED = figures("E13", "ms", "a launch; freeing of GPU memory")
 """What predictions use besides the rates of copies."""
-LAUNCHES = 1000
-FREED_BYTES = 256 * MIB
+LAUNCHES, FREED_BYTES = 1000, 256 * MIB
 
 
 def copies_of(lab: Lab, count: int) -> CaseRuns:
@@ -58,19 +57,11 @@ def rates_of_size(lab: Lab, count: int, runs: CaseRuns) -> Iterator[Measured]:
 
 def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
     """Yield the rate of each kind of copy at each size, and what the host does meanwhile."""
-
-    def held(run: CaseRun) -> float:
-        lab.wait()
-        long_kernel()
-        start = time.perf_counter()
-        run()
-        return (time.perf_counter() - start) * 1e3
-
     for count in lab.growing():
         runs = copies_of(lab, count)
         yield from rates_of_size(lab, count, runs)
         for figure, run in zip((BLOCKED_PAGEABLE, BLOCKED_PINNED), runs[:2], strict=True):
-            yield figure.of([held(run) for _ in range(4)][1:], count)
+            yield figure.of([lab.hold(run, behind=long_kernel) for _ in range(4)][1:], count)
     for figure, run in zip(BUSY.values(), runs[:4], strict=True):
         yield figure.of([_share_of_a_cpu(lab, run) for _ in range(2)], count)
     if (can_access := can_access_pageable()) is not None:

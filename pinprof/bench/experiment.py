@@ -85,11 +85,16 @@ class Lab:
         self.wait()
         return (time.perf_counter() - start) * 1e3 / steps
 
-    def hold(self, run: CaseRun, before: CaseRun | None = None) -> float:
-        """Return for how many ms a call holds the host, on an idle device; freeing its result is not timed."""
+    def hold(self, run: CaseRun, before: CaseRun | None = None, behind: CaseRun | None = None) -> float:
+        """Return for how many ms a call holds the host, on an idle device or behind work that is queued.
+
+        Freeing its result is not timed.
+        """
         if before is not None:
             before()
         self.wait()
+        if behind is not None:
+            behind()
         start = time.perf_counter()
         result = run()
         held_ms = (time.perf_counter() - start) * 1e3

@@ -76,11 +76,10 @@ class Readings:
                 raise MissingError(f"nothing to divide by: {told(second)}")
             name, runs = f"{told(first)} against {told(second)}", min(first.runs, second.runs)
             return Measured(name, "times", first.median / second.median, *_quotient(first, second), runs)
-        result, wanted = self.bench.result(quantity.number), quantity.size
+        wanted = quantity.size
         if isinstance(wanted, str):
             wanted = self.by_size(quantity)[0 if wanted == LEAST else -1].size
-        measured = result.figure(quantity.name, wanted) if result else None
-        if measured is None:
+        if (measured := self.bench.figure(quantity, wanted)) is None:
             raise MissingError(f"not measured: {quantity.name}")
         self.keep(measured)
         return measured

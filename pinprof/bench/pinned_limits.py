@@ -45,8 +45,13 @@ def _written(count: int, *, pinned: bool = False) -> Tensor:
 
 def allocations(lab: Lab, count: int) -> CaseRuns:
     """Return the steps of the cases, of this size."""
+
+    def anew() -> object:
+        free_pinned()
+        return again()
+
     again = partial(_written, count, pinned=lab.on_gpu)
-    return partial(_written, count), lambda: (free_pinned(), again()), again
+    return partial(_written, count), anew, again
 
 
 def measure_allocations(lab: Lab) -> Iterator[Measured]:

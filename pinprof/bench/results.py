@@ -121,13 +121,7 @@ class Bar(Struct, frozen=True):
     """Something that ran."""
 
     row: Annotated[str, doc("`host` for its calls, `stalls` for its waits, or the stream")]
-    name: Annotated[
-        str,
-        doc(
-            "what it is: `copy`, `launch` or `wait` of the host, the cause of a stall, `kernel`, `exposed copy` or "
-            "`overlapped copy`; in older results a whole `copy`"
-        ),
-    ]
+    name: Annotated[str, doc("`copy`, `launch`, `wait`, why it stalls, `kernel`, `exposed copy` or `overlapped copy`")]
     start_ms: Annotated[Ms, doc("its begin, from that of the step")]
     end_ms: Annotated[Ms, doc("its end")]
 
@@ -186,6 +180,11 @@ class Bench(Struct, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.
     def result(self, number: str) -> Result | None:
         """Return the result of an experiment, None if it did not run."""
         return next((result for result in self.results if result.number == number), None)
+
+    def figure(self, asked: Figure, size: int | None = None) -> Measured | None:
+        """Return what was measured of a figure, None if it was not."""
+        result = self.result(asked.number)
+        return result.figure(asked.name, size) if result else None
 
 
 def times(more: float, less: float) -> str:

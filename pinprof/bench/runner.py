@@ -210,6 +210,7 @@ class OtherProcess:
 
     def call(self, function: Callable[..., Iterator[Any]], *arguments: object, timeout_s: float) -> Iterator[Any]:
         """Yield what the function yields there. Raises OtherProcessError if it fails, dies or takes too long."""
+        is_ready = self._running is not None
         if self._running is None:
             context = multiprocessing.get_context("spawn")
             connection, of_child = context.Pipe()
@@ -218,9 +219,12 @@ class OtherProcess:
             of_child.close()
             self._running = process, connection
         process, connection = self._running
-        deadline, problem = time.monotonic() + timeout_s, f"not done after {timeout_s:.0f} s"
-        has_ended = False
+        has_ended, problem = False, f"not done after {timeout_s:.0f} s"
         try:
+            is_ready = is_ready or (
+                connection.poll(TIMEOUT_S) and connection.recv()
+            )  # to import torch has its own time
+            deadline = time.monotonic() + (timeout_s if is_ready else 0.0)
             connection.send((function, arguments))
             while not has_ended and connection.poll(max(0.0, deadline - time.monotonic())):
                 has_ended, value = connection.recv()
@@ -261,6 +265,7 @@ def _answer_calls(connection: Connection) -> None:
     # The default in a spawned process is to spawn: each worker of a loader would import torch again, and abort at its
     # end, when Python stops under its threads. So loaders start workers here as they do in a user's program.
     multiprocessing.set_start_method(None, force=True)
+    connection.send(True)
     with suppress(EOFError, BrokenPipeError):
         while True:
             function, arguments = connection.recv()

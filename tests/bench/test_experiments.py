@@ -32,7 +32,6 @@ TINY = {
     "processes": 1,
     "least": 4096,
     "most": 65536,
-    "larger": 24,
 }
 ON_THE_CPU = ("E1", "E2", "E3", "E4", "E5", "E7", "E8", "E9", "E10", "E12", "E14", "E15")
 """The others queue a long kernel, or take long to start."""

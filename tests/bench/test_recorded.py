@@ -12,6 +12,8 @@ from pinprof.bench.results import from_json
 
 BENCHES = ("bench.json", "bench.h200.json")
 LETTERS = {"confirmed": "C", "refuted": "R", "depends": "D", "unknown": "?", "unjudged": "-"}
+BENCHES = ("bench.json", "bench.h200.json")
+LETTERS = {"confirmed": "C", "refuted": "R", "depends": "D", "unknown": "?", "unjudged": "-"}
 OUTCOMES = {
     "E1": ("CDRCC", "C??C?"),
     "E2": ("CC", "?C"),
@@ -26,7 +28,7 @@ OUTCOMES = {
     "E11": ("RC", "RC"),
     "E12": ("CRC", "??C"),
     "E13": ("CCCCRCCCCCR", "CC??RCCCC?R"),
-    "E14": ("CCCC", "CC??"),
+    "E14": ("CCC", "CC?"),
     "E15": ("C-CCCR", "C-???R"),
 }
 """Of each experiment's claims, by each bench."""

@@ -53,14 +53,14 @@ def test_a_failure_costs_only_its_own_experiment(process: OtherProcess) -> None:
         process,
         quick=False,
         on_progress=lambda place, known, last: seen.append((place, known.number, last)),
-        timeout_s=30,
+        timeout_s=5,
     )
     assert [result.number for result in results] == ["E1", "E2", "E3", "E4", "E5"]
     assert [result.problem for result in results] == [
         None,
         "RuntimeError: CUDA error: out of memory",
         "its process ended with exit status 7",
-        "not done after 30 s",
+        "not done after 5 s",
         None,
     ]
     assert all(len(result.figures) == 1 for result in results)  # what came before the failure is kept

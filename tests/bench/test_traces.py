@@ -115,4 +115,4 @@ def test_without_copies_nothing_is_said_of_them() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 190)
     builder.kernel(0, 5, launch=0)
-    assert [shown(figure, builder.read()) for figure in (AT_ONCE, ASKED_EARLY, OVERLAPPED, AHEAD)] == [[]] * 5
+    assert [shown(figure, builder.read()) for figure in (AT_ONCE, ASKED_EARLY, OVERLAPPED, AHEAD)] == [[]] * 4
