@@ -1,10 +1,9 @@
 """E12: a pinned tensor in an object that is sent to two processes, copied to the GPU there; and one sent bare."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from pinprof.bench import processes
 from pinprof.bench.experiment import SOME_ROUNDS, CaseRuns, Experiment, Lab, Tensor
@@ -27,15 +26,11 @@ ALIKE = 1.25
 """Copies are as fast as each other if neither is this many times as fast; pinned ones are three or four times."""
 
 
-@dataclass
-class Holder:
+class Holder(NamedTuple):
     """An object with tensors that is sent to another process."""
 
     pageable: Tensor
     pinned: Tensor
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter((self.pageable, self.pinned))
 
 
 def copy_in_turn(_rank: int, queue: Any, lab: Lab, holder: Holder, bare: Tensor) -> None:

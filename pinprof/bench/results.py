@@ -94,7 +94,7 @@ to 27 % in two of three figures), one in ten of them is disturbed, and all those
 USUAL_DEVIATION = 0.1
 """The standard deviation of the logarithms of a figure's rounds on an H100, in the middle of all figures."""
 ROUNDS_WITHOUT_EXTREMES = 5
-"""Of so many rounds or more the lowest and the highest are left out: a disturbed one does not widen the spread."""
+"""From this number of rounds on the lowest and the highest are left out: a disturbed one does not widen the spread."""
 DIGITS = 7
 """Significant digits of stored values: no clock gives more."""
 
