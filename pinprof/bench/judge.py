@@ -179,9 +179,9 @@ def told(measured: Measured) -> str:
     return f"{shown(measured)} ({measured.name}{f' at {size(measured.size)}' if measured.size else ''})"
 
 
-def bounds(measured: Measured) -> tuple[float, float]:
+def bounds(measured: Measured, share: float = SPREAD_SHARE) -> tuple[float, float]:
     """Return between which values a median may lie: within half of its spread, by factors if that is above zero."""
-    middle, share = measured.median, 1.0 if measured.unit in COUNTED else SPREAD_SHARE
+    middle, share = measured.median, 1.0 if measured.unit in COUNTED else share
     if measured.low > 0:
         return middle * (measured.low / middle) ** share, middle * (measured.high / middle) ** share
     return middle - share * (middle - measured.low), middle + share * (measured.high - middle)
@@ -252,13 +252,13 @@ def wrong(count: Figure) -> Predicate:
 # Two figures in order
 
 
-def order(first: Measured, second: Measured) -> Order:
+def order(first: Measured, second: Measured, share: float = SPREAD_SHARE) -> Order:
     """Return whether the first figure is less or more than the second: by more than is uncertain.
 
     They are the `same` if their medians hardly differ and a difference that matters can be excluded; everything else is
     `unsure`. Percents are compared in points: that 1 % is ten times 0.1 % does not matter.
     """
-    (low, high), (other_low, other_high) = bounds(first), bounds(second)
+    (low, high), (other_low, other_high) = bounds(first, share), bounds(second, share)
     whole = 100.0 if first.unit == "%" else max(abs(first.median), abs(second.median))
     middle = first.median - second.median
     least = middle - hypot(first.median - low, other_high - second.median)
