@@ -194,7 +194,7 @@ class _Recorder:
 
     def outcome(self, ending: Ending) -> ScriptRun:
         """Return how the script ended, and what was recorded."""
-        recording, has_failed = self.recording, self.stepper.is_faulty
+        recording = self.recording
         has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
         return ScriptRun(
             path=recording.path if has_trace else None,
@@ -203,7 +203,7 @@ class _Recorder:
             stopped=ending.stopped,
             exit_status=ending.exit_status,
             children=self.notes.children(),
-            remarks=(*self.notes.remarks(), *([FAULTY] if has_failed else [])),
+            remarks=(*self.notes.remarks(), *([FAULTY] if self.stepper.is_faulty and not has_trace else [])),
             trains=self.stepper.trains,
         )
 

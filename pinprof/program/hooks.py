@@ -29,10 +29,10 @@ class Faults:
         self.output: Callable[[str], None] = _say
         self.sentences: list[str] = []
 
-    def note(self, error: Exception) -> None:
+    def note(self, error: Exception, then: str = ". The program runs on") -> None:
         """Say once that pinprof failed, and why; this never raises."""
         with suppress(Exception):
-            self.say(f"{unexpected(error)}. The program runs on")
+            self.say(f"{unexpected(error)}{then}")
             if os.environ.get(TRACEBACK):
                 traceback.print_exception(error, file=own_error())
 

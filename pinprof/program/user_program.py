@@ -11,7 +11,6 @@ import signal
 import sys
 import sysconfig
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from pinprof.errors import CaptureError
+from pinprof.host_time import HOST_TIME
 
 OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "program", "races"))
 """Folders of pinprof whose frames come between the program and python, and belong to neither."""
@@ -176,11 +176,11 @@ def exit_as_fork(status: int) -> NoReturn:
 
 def join_threads(only: Collection[int] | None = None, within_s: float | None = None) -> None:
     """Wait for the program's threads as python does before it exits; for `only` some of them, or only `within_s`."""
-    end = time.monotonic() + within_s if within_s is not None else None
+    end = HOST_TIME.monotonic() + within_s if within_s is not None else None
     with suppress(BaseException):  # Ctrl-C
         while threads := [thread for thread in threading.enumerate() if _is_awaited(thread, only)]:
-            threads[0].join(None if end is None else max(0.0, end - time.monotonic()))
-            if end is not None and time.monotonic() >= end:
+            threads[0].join(None if end is None else max(0.0, end - HOST_TIME.monotonic()))
+            if end is not None and HOST_TIME.monotonic() >= end:
                 return
 
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import msgspec
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import CaptureError
+from pinprof.host_time import HOST_TIME
 from pinprof.processes import temporary_folder
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import HOME
@@ -188,15 +188,15 @@ class Notes:
 
     def wait(self, seconds: float, first_step_s: float = FIRST_STEP_WITHIN_S) -> None:
         """Wait until no followed process runs, for `seconds` at most, or `first_step_s` if none has made a step."""
-        begin = time.monotonic()
+        begin = HOST_TIME.monotonic()
         while running := self.running:
             at_work = any(start.process in running for start in self._starts().values())
-            waited_s, most_s = time.monotonic() - begin, seconds if at_work else min(seconds, first_step_s)
+            waited_s, most_s = HOST_TIME.monotonic() - begin, seconds if at_work else min(seconds, first_step_s)
             if waited_s >= most_s:
                 break
             if waited_s >= SAY_AFTER_S:
                 faults.say(f"pinprof waits for processes that the script has started, for {most_s:.0f} s at most")
-            time.sleep(LOOK_S)
+            HOST_TIME.sleep(LOOK_S)
 
     def remove(self) -> None:
         """Remove the folder, and the hidden folders of killed children next to their traces."""

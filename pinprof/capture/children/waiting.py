@@ -4,11 +4,11 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from pinprof.host_time import HOST_TIME
 from pinprof.program.hooks import contained
 from pinprof.program.user_program import finish_main
 
@@ -81,11 +81,11 @@ class StuckScript:
         os.kill(os.getpid(), number)
 
     def _interrupt_if_idle(self) -> None:
-        since, used = time.monotonic(), time.process_time()
+        since, used = HOST_TIME.monotonic(), HOST_TIME.process_time()
         while not self._over.wait(LOOK_S):
-            now = time.monotonic()
-            if time.process_time() - used > BUSY * (now - since) or not self._are_stopped():
-                since, used = now, time.process_time()
+            now = HOST_TIME.monotonic()
+            if HOST_TIME.process_time() - used > BUSY * (now - since) or not self._are_stopped():
+                since, used = now, HOST_TIME.process_time()
             elif now - since >= IDLE_S:
                 self.interrupted = True  # first: the main thread goes on at once
                 self.interrupted = finish_main()

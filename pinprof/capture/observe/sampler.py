@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
@@ -23,6 +22,8 @@ from types import FrameType
 from typing import Any
 
 from pinprof.capture.observe.stacks import Sample, host_profile_of, raw_stack
+from pinprof.host_time import HOST_TIME
+from pinprof.program.frames import frame_of_thread
 from pinprof.program.hooks import contained, faults, replaced
 from pinprof.trace.sampled_stacks import HostProfile
 
@@ -60,7 +61,7 @@ class HostSampler:
         self.samples: list[Sample] = []
         self.why_not: str | None = None
         """Why it does not sample, or stopped sampling."""
-        self._marks = [time.perf_counter()]
+        self._marks = [HOST_TIME.perf_counter()]
         self._step = 0
         self._first = 0
         self._last: int | None = None
@@ -93,14 +94,14 @@ class HostSampler:
                 self._undo.enter_context(replaced(os, name, self._pausing))
             atexit.register(self.stop)  # Python resets handlers as it ends: a timer that still ran would kill it
             self._undo.callback(atexit.unregister, self.stop)
-            self._marks = [time.perf_counter()]
+            self._marks = [HOST_TIME.perf_counter()]
             self._due = self._marks[0] + self._pause()
             self._is_on = True
             self._set_timer()
 
     def step(self) -> None:
         """Note that a step ends here and the next begins."""
-        self._marks.append(time.perf_counter())
+        self._marks.append(HOST_TIME.perf_counter())
         self._step += 1
         if self._came_late and self._watcher is None and self._is_on:
             self._first = self._step  # samples before may be at the wrong line
@@ -134,7 +135,7 @@ class HostSampler:
         return self.interval_s * (1 - SPREAD + 2 * SPREAD * self._draw())
 
     def _set_timer(self) -> None:
-        self._arm(signal.ITIMER_REAL, max(self._due - time.perf_counter(), SOONEST_S))
+        self._arm(signal.ITIMER_REAL, max(self._due - HOST_TIME.perf_counter(), SOONEST_S))
 
     def _on_signal(self, _: int, frame: FrameType | None) -> None:
         try:
@@ -148,7 +149,7 @@ class HostSampler:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGALRM)
         elif self._is_on:
-            now = time.perf_counter()
+            now = HOST_TIME.perf_counter()
             self._came_late |= self._due < now - LATE_S
             self._take(now, frame)
             self._set_timer()
@@ -167,13 +168,13 @@ class HostSampler:
     def _watch(self) -> None:
         """Take the samples that the signal's handler cannot take in time, in a thread."""
         while not self._end.acquire(timeout=self._patience()):
-            now = time.perf_counter()
+            now = HOST_TIME.perf_counter()
             if self._due <= now - LATE_S:
-                self._take(now, sys._current_frames().get(self._main))  # noqa: SLF001  public, by its documentation
+                self._take(now, frame_of_thread(self._main))
 
     def _patience(self) -> float:
         """Return for how long the thread may sleep, in seconds."""
-        left = self._due + LATE_S - time.perf_counter()
+        left = self._due + LATE_S - HOST_TIME.perf_counter()
         return min(max(left, LATE_S), 1.0)  # when it is off, nothing is ever due
 
     # How it leaves the signal to the program

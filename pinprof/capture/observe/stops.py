@@ -2,12 +2,12 @@
 
 import gc
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Delay
@@ -86,7 +86,7 @@ class Stops:
         return HostStops(self._steps, self._off_cpu_ns, collections, place if by_hand else None)
 
     def _note(self, phase: str, info: dict[str, Any]) -> None:
-        now = time.perf_counter_ns()
+        now = HOST_TIME.perf_counter_ns()
         if phase == "start":
             self._began_ns = now
         elif self._began_ns:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
@@ -14,6 +13,7 @@ import msgspec
 from torch.utils.data._utils import fetch, worker
 
 from pinprof.capture.observe.sampler import HostSampler
+from pinprof.host_time import HOST_TIME
 from pinprof.processes import temporary_folder
 from pinprof.program.hooks import contained, replaced
 from pinprof.trace.sampled_stacks import HostProfile, HostStack
@@ -96,12 +96,12 @@ class _Batches:
             if not self._remaining_s:
                 return fetched(*args)
             step()
-            began = time.perf_counter()
+            began = HOST_TIME.perf_counter()
             try:
                 return fetched(*args)
             finally:
                 self._count += 1
-                self._busy_s += time.perf_counter() - began
+                self._busy_s += HOST_TIME.perf_counter() - began
                 step()
                 contained(self._keep)()
 

@@ -217,11 +217,12 @@ class Recording:
 
         Without a complete step, keep the stretch of time, if one was recorded.
         """
-        log, worker = self.journal.log(), self._workers.longest()
-        self.regular = timed_regular_step(log)
-        self._watched.close()
-        self.stretch.end()
-        self._boundaries.close()
+        with ExitStack() as undo:  # all of it is undone, even if one part fails
+            undo.callback(self._boundaries.close)
+            undo.callback(self.stretch.end)
+            undo.callback(self._watched.close)
+            log, worker = self.journal.log(), self._workers.longest()
+            self.regular = timed_regular_step(log)
         if self.recorded_steps and not self._stored:
             self._stored = True
             with as_capture_error("the record of the run could not be stored"):

@@ -1,6 +1,5 @@
 """The windows without a profiler: the warm-up, until steps are steady, and the plain window, which times them."""
 
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +13,7 @@ from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
 from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
+from pinprof.host_time import HOST_TIME
 from pinprof.program.loaders import BatchSource
 from pinprof.step_statistics import Series
 from pinprof.trace.run_log import PLAIN
@@ -158,13 +158,13 @@ def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, Non
 
     If that is not possible, the journal says why.
     """
-    start, waited = time.monotonic(), 0
+    start, waited = HOST_TIME.monotonic(), 0
     while (coming := next_irregular_work(journal.log())) is not None and coming.ahead < steps:
         comes_back = f"{coming.reason} comes back every {coming.every} steps"
         if coming.every <= steps:
             journal.unavoidable = f"{comes_back}, and the recording needs {steps}"
             return
-        if waited == MOST_STEPS or time.monotonic() - start >= MOST_SECONDS:
+        if waited == MOST_STEPS or HOST_TIME.monotonic() - start >= MOST_SECONDS:
             journal.unavoidable = f"{comes_back}, and waiting for steps without it took too long"
             return
         waited += 1
