@@ -6,6 +6,7 @@ import builtins
 import ctypes
 import io
 import os
+import pkgutil
 import runpy
 import signal
 import sys
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn
@@ -25,6 +26,8 @@ from pinprof.host_time import HOST_TIME
 
 OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "program", "races"))
 """Folders of pinprof whose frames come between the program and python, and belong to neither."""
+
+WITHOUT_SOURCE = "{name}: it has no source, so none of its functions can mark steps"
 
 INTERRUPTED = 130  # the exit status after Ctrl-C, as a shell reports it
 
@@ -39,9 +42,17 @@ class CodeChange:
     """The objects that the new code uses, by their names in `__main__`."""
 
 
+def is_script(path: str | os.PathLike[str]) -> bool:
+    """Return whether python can run what is there: a file, or a folder with a `__main__`."""
+    return Path(path).is_file() or any((Path(path) / f"__main__{suffix}").is_file() for suffix in (".py", ".pyc"))
+
+
 @dataclass(frozen=True)
 class UserProgram:
-    """The words after `python` on a command line: a script, or `-m` and a module, and the arguments."""
+    """The words after `python` on a command line: a script, or `-m` and a module, and the arguments.
+
+    A script may also be compiled, or an archive or a folder with a `__main__`, as for python.
+    """
 
     name: str
     args: Sequence[str]
@@ -50,7 +61,7 @@ class UserProgram:
     @classmethod
     def found(cls, script: str | os.PathLike[str], args: Sequence[str], *, module: bool) -> "UserProgram":
         """Return the program of a command line. Raises CaptureError if the script does not exist."""
-        if not module and not Path(script).is_file():
+        if not module and not is_script(script):
             raise CaptureError(f"{script}: no such script")
         return cls(os.fspath(script), args, module)
 
@@ -67,7 +78,10 @@ class UserProgram:
         if sys.version_info < (3, 14):  # since then, Python makes them on demand
             main.__annotations__ = {}
         sys.argv = ["-m" if self.module else self.name, *self.args]
-        if not getattr(sys.flags, "safe_path", False):  # python -P leaves the path alone
+        is_safe = getattr(sys.flags, "safe_path", False)  # python -P leaves the path alone, except for an archive
+        if self._holds_main:
+            sys.path[: 0 if is_safe else 1] = [self._whole_name]
+        elif not is_safe:
             sys.path[0] = str(Path.cwd() if self.module else Path(self.name).resolve().parent)
         sys.modules["__main__"] = main
         try:
@@ -82,31 +96,53 @@ class UserProgram:
 
     def load(self, main: ModuleType, change: CodeChange | None = None) -> CodeType:
         """Return the code to execute in `main`, and set the file and the loader of `main`."""
-        return self._load_module(main, change) if self.module else self._load_script(main, change)
+        is_module = self.module or self._holds_main
+        return self._load_module(main, change) if is_module else self._load_script(main, change)
+
+    @property
+    def _holds_main(self) -> bool:
+        """Whether the script is an archive or a folder, whose `__main__` is run."""
+        return not self.module and pkgutil.get_importer(self._whole_name) is not None
+
+    @property
+    def _whole_name(self) -> str:
+        slash = self.name[len(self.name.rstrip(os.sep)) :]  # python keeps it
+        return str(Path(self.name).absolute()) + slash
 
     def _load_script(self, main: ModuleType, change: CodeChange | None) -> CodeType:
         path = str(Path(self.name).absolute())
         main.__file__ = path
-        main.__loader__ = SourceFileLoader("__main__", path)
         with io.open_code(path) as file:
-            return _compiled(file.read(), path, change)
+            compiled = pkgutil.read_code(file)
+            file.seek(0)
+            if compiled is None and not path.endswith(".pyc"):
+                main.__loader__ = SourceFileLoader("__main__", path)
+                return _compiled(file.read(), path, change)
+        main.__loader__ = SourcelessFileLoader("__main__", path)
+        if compiled is None:
+            raise CaptureError(f"{self.name}: was not compiled by this version of Python")
+        if change is not None:
+            raise CaptureError(WITHOUT_SOURCE.format(name=self.name))
+        return compiled
 
     def _load_module(self, main: ModuleType, change: CodeChange | None) -> CodeType:
-        find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage use it too
-        try:
-            name, spec, code = find(self.name, CaptureError)
+        of_module, of_main = vars(runpy)["_get_module_details"], vars(runpy)["_get_main_module_details"]
+        try:  # private, but pdb and coverage use them too
+            name, spec, code = of_module(self.name, CaptureError) if self.module else of_main(CaptureError)
         except CaptureError as error:
             if not isinstance(error.__cause__, ModuleNotFoundError):
                 raise
             raise CaptureError(f"{self.name}: no such module ({error.__cause__})") from error
-        main.__file__ = sys.argv[0] = spec.origin
+        main.__file__ = spec.origin
+        if self.module:
+            sys.argv[0] = spec.origin
         main.__loader__, main.__package__, main.__spec__ = spec.loader, spec.parent, spec
         vars(main)["__cached__"] = spec.cached
         if change is None:
             return code
         source = spec.loader.get_source(name)
         if source is None:
-            raise CaptureError(f"{self.name}: it has no source, so none of its functions can mark steps")
+            raise CaptureError(WITHOUT_SOURCE.format(name=self.name))
         return _compiled(source, spec.origin, change)
 
 
