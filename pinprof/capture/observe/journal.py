@@ -61,6 +61,7 @@ class _Step(msgspec.Struct, gc=False):
     own_ns: int
     input_ns: int
     is_filling: bool
+    off_cpu_ns: int
     gpu_ns: int = 0
 
 
@@ -113,8 +114,7 @@ class Journal:
 
     def end_step(self, window: str) -> None:
         """Note the end of a step of this window; call `resume` when the next step begins."""
-        if self._begins_with_step:
-            self.stops.end_step(window)
+        off_cpu_ns = self.stops.end_step(window) if self._begins_with_step else 0
         compiled_before, self._compiled = self._compiled, compiled_frames()
         if self._compiled > compiled_before:
             self.note_work(COMPILE, place=last_compiled())
@@ -131,7 +131,7 @@ class Journal:
             collected = self.stops.long_collections_ns
             if collected > MOSTLY * took:
                 self.note_work(GARBAGE, collected)
-            step = _Step(window, took, own, waited, self.batch_source.is_filling)
+            step = _Step(window, took, own, waited, self.batch_source.is_filling, off_cpu_ns)
             self._steps.append(step)
             if self._opened is not None and mark is not None:
                 self._untimed.append((step, self._opened, mark))
@@ -213,6 +213,7 @@ class Journal:
             own_ns=tuple(step.own_ns for step in steps),
             input_ns=tuple(step.input_ns for step in steps),
             gpu_ns=tuple(step.gpu_ns for step in steps),
+            off_cpu_ns=tuple(step.off_cpu_ns for step in steps),
             after_ns=now - self._resumed_ns,
             own_after_ns=self._resumed_ns - self._ended_ns,
             work=tuple(self._work),

@@ -48,15 +48,17 @@ class Stops:
                 gc.callbacks.remove(self._on_collection)
             self._delay.close()
 
-    def end_step(self, window: str) -> None:
-        """Count the stops of a step, unless the window makes its steps longer."""
+    def end_step(self, window: str) -> int:
+        """Count the stops of a step, unless the window makes its steps longer; return its ns off the CPU."""
+        off_cpu_ns = max(self._delay.now_ns() - self._delayed_ns, 0)
         if window in LEFT_OUT:
-            return
+            return off_cpu_ns
         self._steps += 1
-        self._off_cpu_ns += max(self._delay.now_ns() - self._delayed_ns, 0)
+        self._off_cpu_ns += off_cpu_ns
         for generation, ns in self._new:
             old = self._sums.get(generation, Collections(generation, 0, 0, 0))
             self._sums[generation] = Collections(generation, old.count + 1, old.ns + ns, max(old.longest_ns, ns))
+        return off_cpu_ns
 
     @property
     def long_collections_ns(self) -> int:

@@ -16,7 +16,7 @@ from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress,
 from pinprof.host_time import HOST_TIME
 from pinprof.program.loaders import BatchSource
 from pinprof.step_statistics import Series
-from pinprof.trace.run_log import PLAIN
+from pinprof.trace.run_log import IRREGULAR_WORK, PLAIN
 from pinprof.trace.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
 
@@ -160,7 +160,8 @@ def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, Non
     """
     start, waited = HOST_TIME.monotonic(), 0
     while (coming := next_irregular_work(journal.log())) is not None and coming.ahead < steps:
-        comes_back = f"{coming.reason} comes back every {coming.every} steps"
+        work = IRREGULAR_WORK.get(coming.reason, "something unknown")
+        comes_back = f"{work} comes back every {coming.every} steps"
         if coming.every <= steps:
             journal.unavoidable = f"{comes_back}, and the recording needs {steps}"
             return
