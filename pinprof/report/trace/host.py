@@ -103,7 +103,7 @@ def host_time(profile: Profile) -> str:
     """Return where the host's time goes in a few words; empty if the trace does not show it."""
     sums = profile.host
     if sums and _largest_error(sums) > MOST_ERROR:
-        return f"{counted(sums.samples, 'sample')} of it, too few to tell where its time goes"
+        return f"its samples, {sums.samples}, are too few to tell where the time goes"
     if sums:
         return f"{_shares_by_kind(sums)} ({precision_of_shares(sums)})"
     waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
