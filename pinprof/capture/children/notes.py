@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
+from os import getpid
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal, TypeVar
@@ -135,7 +136,7 @@ class Notes:
         return next(start for start in starts if isinstance(start, ChildStart) or not self.folder.is_dir())
 
     def _start(self, name: str, path: Path, rank: Rank | None) -> "ChildStart | TakenBy":
-        file, start = self.folder / f"{name}.start", ChildStart(os.getpid(), str(path), rank)
+        file, start = self.folder / f"{name}.start", ChildStart(getpid(), str(path), rank)
         with suppress(FileNotFoundError, FileExistsError):
             _write(file, start)
             return start
@@ -151,7 +152,7 @@ class Notes:
     def end(self, end: ChildEnd) -> None:
         """Note how this process has ended."""
         with suppress(FileNotFoundError, FileExistsError):  # the latter if it leaves by os._exit after its end
-            _write(self.folder / f"{os.getpid()}.end", end)
+            _write(self.folder / f"{getpid()}.end", end)
 
     def remark(self, text: str) -> None:
         """Note a sentence for the user; several processes may note the same one."""
@@ -225,7 +226,7 @@ class Notes:
 
 def _write(file: Path, document: ChildStart | ChildEnd) -> None:
     """Write a note, so that others see it whole or not at all. Raises FileExistsError if the file exists."""
-    temporary = file.with_name(f"{os.getpid()}-{token_hex(4)}.part")
+    temporary = file.with_name(f"{getpid()}-{token_hex(4)}.part")
     temporary.write_bytes(msgspec.json.encode(document))
     try:
         os.link(temporary, file)

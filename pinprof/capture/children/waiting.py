@@ -1,11 +1,12 @@
 """Waits for a script's children at its end, and ends a script that stands still after its children were stopped."""
 
 import multiprocessing
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os import getpid
+from threading import Thread
 from types import FrameType
 
 from pinprof.host_time import HOST_TIME
@@ -33,9 +34,9 @@ class StuckScript:
         self.interrupted = False
         self._tidy = tidy
         self._are_stopped = are_stopped
-        self._process = os.getpid()
+        self._process = getpid()
         self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
         self._signals: dict[int, Callable[[int, FrameType | None], object]] = {
             signal.SIGCHLD: contained(self._look),
             signal.SIGTERM: self._end,
@@ -45,7 +46,7 @@ class StuckScript:
 
     def watch(self) -> None:
         """Watch from now on, by the signals that the script does not handle itself."""
-        in_main = os.getpid() == self._process and threading.current_thread() is threading.main_thread()
+        in_main = getpid() == self._process and threading.current_thread() is threading.main_thread()
         if not in_main or self._is_watching:
             return
         self._is_watching = True
@@ -70,15 +71,15 @@ class StuckScript:
                 self.leave()
 
     def _look(self, _number: int, _frame: FrameType | None) -> None:
-        if os.getpid() == self._process and self._thread is None and self._are_stopped():
-            self._thread = threading.Thread(target=contained(self._interrupt_if_idle), daemon=True)
+        if getpid() == self._process and self._thread is None and self._are_stopped():
+            self._thread = Thread(target=contained(self._interrupt_if_idle), daemon=True)
             self._thread.start()
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
-        if os.getpid() == self._process:
+        if getpid() == self._process:
             contained(self._tidy)()
         signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
 
     def _interrupt_if_idle(self) -> None:
         since, used = HOST_TIME.monotonic(), HOST_TIME.process_time()

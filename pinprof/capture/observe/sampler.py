@@ -17,7 +17,9 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
+from os import getpid
 from random import Random
+from threading import Thread
 from types import FrameType
 from typing import Any
 
@@ -68,10 +70,10 @@ class HostSampler:
         self._is_on = False
         self._draw = Random().random  # noqa: S311  not the program's generator, whose numbers stay as they are
         self._main = threading.get_ident()
-        self._process = os.getpid()
+        self._process = getpid()
         self._due = float("inf")
         self._came_late = False
-        self._watcher: threading.Thread | None = None
+        self._watcher: Thread | None = None
         self._end = threading.Lock()
         self._undo = ExitStack()
 
@@ -106,7 +108,7 @@ class HostSampler:
         if self._came_late and self._watcher is None and self._is_on:
             self._first = self._step  # samples before may be at the wrong line
             self._end.acquire()
-            self._watcher = threading.Thread(target=contained(self._watch), name="pinprof sampler", daemon=True)
+            self._watcher = Thread(target=contained(self._watch), name="pinprof sampler", daemon=True)
             self._watcher.start()
 
     def stop(self) -> None:
@@ -145,9 +147,9 @@ class HostSampler:
             faults.note(error)
 
     def _look(self, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # a child that was forked set an alarm
+        if getpid() != self._process:  # a child that was forked set an alarm
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGALRM)
+            signal.raise_signal(signal.SIGALRM)
         elif self._is_on:
             now = HOST_TIME.perf_counter()
             self._came_late |= self._due < now - LATE_S
@@ -192,7 +194,7 @@ class HostSampler:
     def _pausing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def paused(*args: Any, **kwargs: Any) -> Any:
-            if os.getpid() != self._process:  # a fork has no timer
+            if getpid() != self._process:  # a fork has no timer
                 return function(*args, **kwargs)
             was_on, self._is_on = self._is_on, False
             if was_on:

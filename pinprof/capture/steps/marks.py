@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from os import getpid
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -217,12 +218,12 @@ class Marks(Observer):
             self._watch(None)
 
 
-_process = os.getpid()
+_process = getpid()
 
 
 def _forked() -> None:
     global _process  # noqa: PLW0603  one for the process
-    _process = os.getpid()
+    _process = getpid()
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -27,7 +27,14 @@ from pinprof.capture.window.lean import (
     program_profiles,
 )
 from pinprof.capture.window.lines import line_window, watch_window
-from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
+from pinprof.capture.window.timing import (
+    PlainWindow,
+    await_end_of_profile,
+    await_regular,
+    plain_window,
+    until_precise,
+    warm_up,
+)
 from pinprof.capture.window.trace_file import (
     as_capture_error,
     description,
@@ -250,6 +257,7 @@ class Recording:
             self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
+            yield from await_end_of_profile(lambda: program_profiles() and not self._is_short())
         yield from self._lean.record(options.steps, self.path, self.count)
         if options.line_steps and uses_cuda():
             yield from line_window(options.line_steps, self.path)

@@ -158,15 +158,23 @@ def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, Non
 
     If that is not possible, the journal says why.
     """
-    start, waited = HOST_TIME.monotonic(), 0
+    start_s, waited = HOST_TIME.monotonic(), 0
     while (coming := next_irregular_work(journal.log())) is not None and coming.ahead < steps:
         work = IRREGULAR_WORK.get(coming.reason, "something unknown")
         comes_back = f"{work} comes back every {coming.every} steps"
         if coming.every <= steps:
             journal.unavoidable = f"{comes_back}, and the recording needs {steps}"
             return
-        if waited == MOST_STEPS or HOST_TIME.monotonic() - start >= MOST_SECONDS:
+        if waited == MOST_STEPS or HOST_TIME.monotonic() - start_s >= MOST_SECONDS:
             journal.unavoidable = f"{comes_back}, and waiting for steps without it took too long"
             return
+        waited += 1
+        yield Progress("regular", waited, MOST_STEPS)
+
+
+def await_end_of_profile(is_profiled: Callable[[], bool]) -> Generator[Progress, None, None]:
+    """Wait at every step boundary until the program does not profile itself: another profiler would end that one."""
+    start_s, waited = HOST_TIME.monotonic(), 0
+    while is_profiled() and waited < MOST_STEPS and HOST_TIME.monotonic() - start_s < MOST_SECONDS:
         waited += 1
         yield Progress("regular", waited, MOST_STEPS)

@@ -58,13 +58,12 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
         [_function_cells(profile, sums, row) for row in sums.functions if row.own][:MAX_ROWS],
         (),
     )
-    precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {precision_of_shares(sums)}"
+    precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {_precision(sums)}"
     notes = [*why_not, f"{_shares_by_kind(sums)} ({precision})"]
     return Section(TITLE, tables=[lines, functions], notes=notes, name="host")
 
 
-def precision_of_shares(sums: HostSums) -> str:
-    """Return how precise shares of the time are, in words."""
+def _precision(sums: HostSums) -> str:
     return f"shares are right within {100 * _largest_error(sums):.0f} points"
 
 
@@ -105,7 +104,7 @@ def host_time(profile: Profile) -> str:
     if sums and _largest_error(sums) > MOST_ERROR:
         return f"its samples, {sums.samples}, are too few to tell where the time goes"
     if sums:
-        return f"{_shares_by_kind(sums)} ({precision_of_shares(sums)})"
+        return f"{_shares_by_kind(sums)} ({_precision(sums)})"
     waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
     if profile.withheld.per_step or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
         return ""
@@ -118,7 +117,7 @@ def first_line(profile: Profile) -> str:
     lines = named_lines(profile)
     if not lines or not profile.host:
         return ""
-    spent = f"{time_of_line(profile, lines[0])} ({precision_of_shares(profile.host)})"
+    spent = f"{time_of_line(profile, lines[0])} ({_precision(profile.host)})"
     return f"{printable(place(lines[0].place))}, {spent}"
 
 

@@ -12,7 +12,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
 from pinprof.report.trace.actions import Action, actions, brief_actions, trace_argument
-from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, precision_of_shares, time_of_line
+from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
 from pinprof.report.trace.step import memory_in_short, step_bar
 from pinprof.report.trace.verdict import (
     advice,
@@ -190,10 +190,9 @@ def _remark_on_first(findings: Findings, first: Finding) -> str:
 def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
     """Yield the lines of the program that take most of the time, each with its code and what it waits for."""
     lines = named_lines(profile)
-    if not lines or not profile.host:
+    if not lines:
         return
-    precision = precision_of_shares(profile.host)
-    yield Text.assemble(("\nLines that take the time, timed without the profiler", "bold"), f" ({precision})")
+    yield Text("\nLines that take the time, timed without the profiler", "bold")
     for number, line in enumerate(lines, start=1):
         yield hanging(Text(f"{number:>3}. "), Text(f"{time_of_line(profile, line)}"))
         code = quoting.line(line.place, of_call=False)
