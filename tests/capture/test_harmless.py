@@ -87,11 +87,29 @@ def test_a_program_may_stop_the_clocks(tmp_path: Path) -> None:
     assert ran.result["regular"]["step_ns"] > 1000
 
 
-def test_clocks_are_read_as_they_were_before_the_program() -> None:
+def test_a_program_may_replace_the_process_and_threads(tmp_path: Path) -> None:
+    source = (
+        "import os, threading\nos.getpid = lambda: 1\n"
+        "def refuse(*_a, **_k):\n    raise KeyError('of the program')\n"
+        "threading.Thread = refuse\ntrain(60)\nprint(os.getpid())"
+    )
+    ran = run(tmp_path, TRAIN + source, keep_going=True)
+    assert (ran.status, ran.out, ran.err) == (0, "finished\n1\n", "")
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+def test_a_profile_of_the_program_is_whole(tmp_path: Path) -> None:
+    source = "with torch.profiler.profile() as p:\n    train(40)\nprint(len(p.events()) > 100)\ntrain(60)"
+    ran = run(tmp_path, TRAIN + source, keep_going=True)
+    assert (ran.status, ran.out) == (0, "finished\nTrue\nfinished\n")
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+def test_clocks_and_the_process_are_read_as_they_were_before_the_program() -> None:
     rooms = (Path(pinprof.__file__).parent / room for room in ("capture", "program", "races", "callbacks", "cli"))
     sources = {path: path.read_text() for room in rooms for path in room.rglob("*.py")}
     assert len(sources) > 50
-    imports = re.compile(r"^\s*(import time\b|from time )", re.MULTILINE)
+    imports = re.compile(r"^\s*(import time\b|from time )|\bos\.getpid\(", re.MULTILINE)
     assert [path for path, text in sources.items() if imports.search(text)] == []
 
 

@@ -98,7 +98,7 @@ def _export(profiler: torch.profiler.profile, path: Path) -> None:
     """Export the trace. Raises OSError if torch wrote none, which torch itself only logs."""
     profiler.export_chrome_trace(str(path))
     if not path.is_file():
-        raise OSError("torch could not write its trace; is the disk full, or are files limited in size (ulimit -f)?")
+        raise OSError("torch could not write its trace; the disk may be full, or files limited in size (ulimit -f)")
 
 
 @contextmanager
