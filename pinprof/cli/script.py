@@ -74,7 +74,7 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
     if Path(word).is_dir():
         return "is a folder without a __main__.py; name the script in it"
     if Path(word).exists():
-        return "is no regular file; write the program to one"
+        return "is not a regular file; write the program to one"
     similar = _similar_script(word)
     return f"no such script; did you mean {similar}?" if similar else "no such script"
 

@@ -7,7 +7,7 @@ import linecache
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
@@ -15,7 +15,7 @@ from itertools import accumulate, chain, repeat
 from operator import methodcaller
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pinprof.program.user_program import INSTALLED, OWN_FOLDERS
 from pinprof.trace.callers import kept_frames
@@ -162,7 +162,7 @@ def frame_of_thread(thread: int) -> FrameType | None:
     frames: list[FrameType] = []
     was_enabled: list[bool] = []
     first = map(dict.get, map(_call, (sys._current_frames,)), (thread,))  # noqa: SLF001  the only way
-    callers = partial(next, accumulate(chain(first, repeat("f_back")), getattr))
+    callers = partial(next, accumulate(chain(first, repeat("f_back")), _attribute))
     steps = (
         partial(was_enabled.extend, map(_call, (gc.isenabled,))),
         gc.disable,
@@ -174,6 +174,7 @@ def frame_of_thread(thread: int) -> FrameType | None:
 
 
 _call = methodcaller("__call__")
+_attribute: Callable[[Any, Any], Any] = getattr
 
 
 def instructions(frame: FrameType | None) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 import traceback
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -66,6 +67,21 @@ def contained(function: Callable[..., Any]) -> Callable[..., Any]:
             return None
 
     return called
+
+
+def start_unlisted(run: Callable[[], object]) -> Callable[[float], bool]:
+    """Let a daemon thread run this, which the program does not find among its threads; return how to wait for it."""
+    ends = allocate_lock()
+    ends.acquire()
+
+    def running() -> None:
+        try:
+            contained(run)()
+        finally:
+            ends.release()
+
+    start_new_thread(running, ())
+    return lambda within_s: ends.acquire(timeout=within_s)
 
 
 IMMUTABLE = 1 << 8

@@ -72,7 +72,7 @@ class UserProgram:
         Functions that run at the interpreter's exit find all this and the working directory again; otherwise they
         could neither pickle objects of the program's classes nor import modules next to it.
         """
-        saved, folder = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd()
+        saved, folder, shared = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd(), _Shared()
         main = ModuleType("__main__")
         vars(main).update(__builtins__=builtins, __cached__=None)
         if sys.version_info < (3, 14):  # since then, Python makes them on demand
@@ -88,6 +88,7 @@ class UserProgram:
             yield main
         finally:
             atexit.register(_give_back, getattr(sys, "argv", []), sys.path[:], main)  # it may have deleted sys.argv
+            shared.take_back()
             sys.argv, sys.path[:], sys.modules["__main__"] = saved
             with suppress(OSError):  # the program removed its folder, or its rights to it
                 atexit.register(os.chdir, Path.cwd())
@@ -144,6 +145,43 @@ class UserProgram:
         if source is None:
             raise CaptureError(WITHOUT_SOURCE.format(name=self.name))
         return _compiled(source, spec.origin, change)
+
+
+SHARED = ("builtins", "io", "json", "math", "os", "posixpath", "re", "shutil", "tempfile", "threading")
+"""Modules whose functions programs replace, for tests or to watch themselves, and which a report needs."""
+
+
+class _Shared:
+    """The functions of shared modules, and what Python imports, traces and profiles, as they are before the program."""
+
+    def __init__(self) -> None:
+        modules = [vars(sys.modules[name]) for name in SHARED if name in sys.modules]
+        self._functions = [(of, {name: of[name] for name in of if callable(of[name])}) for of in modules]
+        self._modules, self._finders = sys.modules.copy(), sys.meta_path[:]
+        self._trace, self._profile = sys.gettrace(), sys.getprofile()
+
+    def take_back(self) -> None:
+        """Undo what the program changed, calling nothing that it may have replaced; as it exits, its own are back."""
+        functions = [
+            (of, {name: of[name] for name in before if name in of and of[name] is not before[name]})
+            for of, before in self._functions
+        ]
+        for of, before in self._functions:
+            of.update(before)
+        sys.modules.update(self._modules)
+        atexit.register(_put_back, functions, sys.meta_path[:], sys.gettrace(), sys.getprofile())
+        sys.meta_path[:] = self._finders
+        sys.settrace(self._trace)
+        sys.setprofile(self._profile)
+
+
+def _put_back(functions: list[tuple[dict[str, Any], dict[str, Any]]], finders: Any, trace: Any, profile: Any) -> None:
+    """Give the program what it had replaced."""
+    for of, changed in functions:
+        of.update(changed)
+    sys.meta_path[:] = finders
+    sys.settrace(trace)
+    sys.setprofile(profile)
 
 
 def _give_back(argv: list[str], path: list[str], main: ModuleType) -> None:

@@ -23,7 +23,7 @@ from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATIO
 
 FIRST, OFF_CPU, RECURRING, OTHER = "first", "off_cpu", "recurring", "other"
 """Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs others had, what comes back
-regularly, and anything else."""
+regularly, and what nothing explains."""
 FEWEST_RECURRING = 4
 """Fewer longer steps may be evenly spaced by chance."""
 FIRST_STEPS = 10

@@ -19,14 +19,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
 from os import getpid
 from random import Random
-from threading import Thread
 from types import FrameType
 from typing import Any
 
 from pinprof.capture.observe.stacks import Sample, host_profile_of, raw_stack
 from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import frame_of_thread
-from pinprof.program.hooks import contained, faults, replaced
+from pinprof.program.hooks import contained, faults, replaced, start_unlisted
 from pinprof.trace.sampled_stacks import HostProfile
 
 INTERVAL_S = 0.01
@@ -73,7 +72,7 @@ class HostSampler:
         self._process = getpid()
         self._due = float("inf")
         self._came_late = False
-        self._watcher: Thread | None = None
+        self._watcher: Callable[[float], bool] | None = None
         self._end = threading.Lock()
         self._undo = ExitStack()
 
@@ -108,8 +107,7 @@ class HostSampler:
         if self._came_late and self._watcher is None and self._is_on:
             self._first = self._step  # samples before may be at the wrong line
             self._end.acquire()
-            self._watcher = Thread(target=contained(self._watch), name="pinprof sampler", daemon=True)
-            self._watcher.start()
+            self._watcher = start_unlisted(self._watch)
 
     def stop(self) -> None:
         """End sampling, and leave the signal as it was."""
@@ -118,9 +116,10 @@ class HostSampler:
             self._stop_here(IN_USE)
         self._stop_here(self.why_not)
         self._undo.close()
-        if self._watcher is not None:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None and getpid() == self._process:  # a fork has only its own thread
             self._end.release()
-            self._watcher.join()
+            watcher(-1)
 
     def profile(self, steps: Collection[int] | None = None) -> HostProfile:
         """Return the samples of these steps, counted from 0 in the window; by default of all whole ones."""

@@ -25,7 +25,7 @@ from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
 from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import calling_line, frame_of_thread
-from pinprof.program.hooks import contained, faults
+from pinprof.program.hooks import contained, faults, start_unlisted
 from pinprof.program.machine import uses_cuda
 from pinprof.program.user_program import OWN_FOLDERS, Stop, call_in_main
 
@@ -79,13 +79,12 @@ class Watchdog:
         if threading.get_ident() != self._main:
             yield
             return
-        thread = threading.Thread(target=self._watch, name="pinprof watchdog", daemon=True)
-        thread.start()
+        join = start_unlisted(self._watch)
         try:
             yield
         finally:
             self._asleep.set()
-            thread.join(LOOK_S)
+            join(LOOK_S)
 
     def _watch(self) -> None:
         while not self._asleep.wait(LOOK_S):

@@ -1,6 +1,5 @@
 """Recordings of torch.profiler without stacks: a few steps, once or again and again, or a stretch of time."""
 
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
@@ -10,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TypeAlias, final
 
+import msgspec
 import torch
 
 from pinprof.capture.observe.journal import Journal
@@ -161,7 +161,7 @@ class Stretch:
         seconds = self.seconds
         self.marker = f"a stretch of {seconds:.1f} s; nothing marked a step"
         with as_capture_error("the recording could not be finished"):
-            profiler.add_metadata_json("pinprof", json.dumps(self._describe(self.marker)))
+            profiler.add_metadata_json("pinprof", msgspec.json.encode(self._describe(self.marker)).decode())
             profiler.stop()
             if seconds >= SHORTEST_KEPT_S:
                 write_trace(profiler, self.path)
@@ -232,7 +232,7 @@ class RepeatedLooks:
         """Record these steps, and return whether that succeeded: after a look that fails, a later one may succeed."""
 
         def sections() -> dict[str, str]:
-            return {"pinprof": json.dumps(description(plain, marker) | lean.facts())}
+            return {"pinprof": msgspec.json.encode(description(plain, marker) | lean.facts()).decode()}
 
         lean = LeanWindow(self._journal, self._make_profiler, sections)
         boundaries = lean.record(steps, path, self._steps_made)

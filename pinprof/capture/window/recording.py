@@ -1,6 +1,5 @@
 """Records a program into one trace file: warm-up, plain window, then torch.profiler over a few steps."""
 
-import json
 import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -257,7 +256,7 @@ class Recording:
             self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
-            yield from await_end_of_profile(lambda: program_profiles() and not self._is_short())
+            yield from await_end_of_profile(program_profiles)
         yield from self._lean.record(options.steps, self.path, self.count)
         if options.line_steps and uses_cuda():
             yield from line_window(options.line_steps, self.path)
@@ -302,7 +301,7 @@ class Recording:
     def _sections(self) -> dict[str, str]:
         """Return what the trace stores besides its events, as JSON by name."""
         host = {HOST_KEY: msgspec.json.encode(self.host).decode()} if self.host is not None else {}
-        return {"pinprof": json.dumps(self._facts(self.marker)), **host}
+        return {"pinprof": msgspec.json.encode(self._facts(self.marker)).decode(), **host}
 
     def _facts(self, marker: str) -> dict[str, object]:
         """Return the facts about the program that the trace stores; `marker` says what marks its steps."""

@@ -82,9 +82,13 @@ def _function_cells(profile: Profile, sums: HostSums, row: HostPlace) -> tuple[s
 
 
 def _share_cells(profile: Profile, sums: HostSums, count: int) -> tuple[str, str, str]:
-    share = f"{percent(sums.share(count))} ± {100 * sums.error(count):.0f}"
     step_ns = measured_step_ns(profile)
-    return share, duration(sums.share(count) * step_ns) if step_ns else NOTHING, f"{count:,}"
+    return share_with_error(profile, count), duration(sums.share(count) * step_ns) if step_ns else NOTHING, f"{count:,}"
+
+
+def share_with_error(profile: Profile, count: int) -> str:
+    """Return a number of samples as a share of the time, in percent, with its error in points."""
+    return f"{percent(profile.host.share(count))} ± {100 * profile.host.error(count):.0f}" if profile.host else NOTHING
 
 
 def measured_step_ns(profile: Profile) -> float | None:
