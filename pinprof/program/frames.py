@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from hashlib import sha256
+from io import FileIO
 from itertools import accumulate, chain, repeat
 from operator import methodcaller
-from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -125,8 +125,8 @@ def hashes_of_program() -> dict[str, str]:
 @cache
 def _hash_of(path: str) -> str:
     """Return the SHA-256 of a file; empty if it cannot be read."""
-    with suppress(OSError):
-        return sha256(Path(path).read_bytes()).hexdigest()
+    with suppress(OSError), FileIO(path) as file:  # the program may have replaced `open`
+        return sha256(file.readall()).hexdigest()
     return ""
 
 

@@ -100,6 +100,25 @@ def test_a_program_may_replace_the_process_and_threads(tmp_path: Path) -> None:
     assert len(recorded_steps(tmp_path)) == 2
 
 
+def test_what_a_program_replaced_is_there_at_its_exit_and_not_in_what_pinprof_does(tmp_path: Path) -> None:
+    source = (
+        "import atexit, builtins, io, json, sys\n"
+        "def refuse(*_a, **_k):\n    raise KeyError('of the program')\n"
+        "builtins.open = io.open = json.dumps = refuse\ntrain(60)\nbuiltins.sorted = None\n"
+        "sys.setprofile(lambda *_: None)\n"
+        "atexit.register(lambda: print(sorted, open is json.dumps, sys.getprofile() is not None))"
+    )
+    ran = run(tmp_path, TRAIN + source, keep_going=True)
+    assert (ran.status, ran.out, ran.err) == (0, "finished\nNone True True\n", "")
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+def test_the_threads_of_a_program_are_its_own(tmp_path: Path) -> None:
+    ran = run(tmp_path, TRAIN + "import threading\ntrain(60)\nprint(threading.enumerate())", keep_going=True)
+    assert ran.out.startswith("finished\n[<_MainThread(MainThread, started ")
+    assert ran.out.count("Thread(") == 1
+
+
 def test_a_profile_of_the_program_is_whole(tmp_path: Path) -> None:
     source = "with torch.profiler.profile() as p:\n    train(40)\nprint(len(p.events()) > 100)\ntrain(60)"
     ran = run(tmp_path, TRAIN + source, keep_going=True)
