@@ -135,7 +135,9 @@ class StepsJson(Document):
     busy_fraction: Annotated[Share | None, doc("the same as a share of `step_ms`, at most 1")]
     step_ms: Annotated[Ms | None, doc("the step without the profiler")]
     step_source: Annotated[Source, doc("how that is known")]
-    range_ms: Annotated[RangeMs | None, doc("where `step_ms` lies")]
+    range_ms: Annotated[
+        RangeMs | None, doc("where `step_ms` lies; of several recorded runs, where it lies in another one")
+    ]
     bound: Annotated[Bound | None, doc("what sets the pace")]
     regular: Annotated[Regular | None, doc("the regular step as it was timed; null in traces of others")]
     runs: Annotated[RunsJson | None, doc("the same of all runs of `pinprof run --repeat`; null for a single run")]

@@ -1,7 +1,9 @@
 """Where the host's time goes: a section of the report, and the costliest lines for traces without GPU work."""
 
 from pinprof.analyses.host_samples import KINDS, CalledLine, CodeKind, HostPlace, HostSums
+from pinprof.measurement.figures import LOADER
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
 from pinprof.report.view import ReportTable, Section
 from pinprof.report.words import NOTHING, place, printable
@@ -97,8 +99,8 @@ def host_time(profile: Profile) -> str:
     """Return where the host's time goes in a few words; empty if the trace does not show it."""
     if profile.host:
         return shares_by_kind(profile.host)
-    waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
-    if profile.withheld.per_step or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
+    waits, step = given(LOADER.of(profile)), profile.steps.traced_ns
+    if waits is None or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
         return ""
     return f"the main thread waits {duration(waits)} of it ({percent(waits / step)}) for its DataLoader, as traced"
 
