@@ -61,6 +61,10 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
     within = f"shares are right within {100 * sums.error(sums.samples // 2):.0f} points"
     precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {within}"
     notes = [*why_not, f"{shares_by_kind(sums)} ({precision})"]
+    for line in () if profile.gpus else named_lines(profile):
+        named = (("below it", parts_of_line(profile, line)), ("what helps", input_remedy(profile, line)))
+        told = "; ".join(f"{what}: {words}" for what, words in named if words)
+        notes += [f"{printable(place(line.place))}, {told}"] if told else []
     return Section(TITLE, tables=[lines, functions], notes=notes, name="host")
 
 

@@ -242,6 +242,7 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
         yield f"other causes, each alone (they overlap): {', '.join(map(_cost, costs))}"
     if _first_finding(profile, findings) is not None:  # without one it is the advice itself
         yield from how_to_see_ranks(findings.verdict)
+    yield from filter(None, (input_uncertain(profile),))
 
 
 def next_cause(verdict: Verdict, but: Collection[str]) -> str:
