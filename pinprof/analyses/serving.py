@@ -171,7 +171,9 @@ def _fills(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, flo
     own, outer = time.copy(), enclosing(marks, marks)
     np.subtract.at(own, outer[outer != NONE], time[outer != NONE])
     sums = np.bincount(marks.name[inside], np.maximum(own[inside], 0), minlength=len(marks.names))
-    named = [number for number in np.argsort(-sums) if sums[number] and batch_of(marks.names[number]) is None]
+    named = [
+        number for number in np.argsort(-sums, kind="stable") if sums[number] and batch_of(marks.names[number]) is None
+    ]
     return tuple((marks.names[number], float(sums[number]) / len(steps)) for number in named[:MOST_FILLS])
 
 
@@ -184,6 +186,9 @@ def _fills_by_ops(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[s
     sums = np.bincount(ops.name[rows], times, minlength=len(ops.names))
     of_host = joined(ops.times(ops.thread == thread), calls.times(calls.thread == thread))
     alone = covered(subtract(idle, of_host), trace.steps.start_ns[steps], trace.steps.end_ns[steps])
-    fills = [(ops.names[number], float(sums[number]) / len(steps)) for number in np.argsort(-sums)[:MOST_FILLS]]
+    fills = [
+        (ops.names[number], float(sums[number]) / len(steps))
+        for number in np.argsort(-sums, kind="stable")[:MOST_FILLS]
+    ]
     fills.append((PYTHON, float(alone.sum()) / len(steps)))
     return tuple(fill for fill in sorted(fills, key=itemgetter(1), reverse=True)[:MOST_FILLS] if fill[1])

@@ -1,19 +1,26 @@
 """Verdict, bar, findings, text, brief and page tell one story: of every recording."""
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from recordings import RECORDINGS, analysis_of, each_recording, full_text_of, json_of, page_of
+from recordings import RECORDINGS, TRACES, analysis_of, each_recording, full_text_of, json_of, page_of
+from trace_builder import AUTOGRAD, COMPUTE, MAIN, SIDE, TraceBuilder
 
+from pinprof.analysis import analyse
 from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST
+from pinprof.report.trace.json import traces_to_json
+from pinprof.report.trace.page import to_html
 from pinprof.report.words import cut
 from pinprof.rules.search import rule_of
+from pinprof.trace import read_trace
 
 WITHIN = 1.001
 WORTH = 0.1
@@ -162,6 +169,33 @@ def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[st
             places += [place for place, known in enumerate(order) if known == entry and place not in places][:1]
         if places != sorted(places):
             yield f"the {name} report names findings in another order: {[rule for rule, _ in shown]}"
+
+
+def alike() -> TraceBuilder:
+    """Make steps with kernels, ops, and waits of two threads that take equally long."""
+    builder = TraceBuilder()
+    for start in builder.steps(4):
+        for thread, stream, name in ((MAIN, COMPUTE, "b"), (AUTOGRAD, SIDE, "a")):
+            builder.op(f"aten::{name}", start + 10, 50, thread=thread)
+            builder.kernel(start + 100, 300, launch=start + 20, name=f"kernel_{name}", stream=stream, thread=thread)
+            builder.op(f"aten::wait_{name}", start + 90, 330, thread=thread)
+            builder.call("cudaStreamSynchronize", start + 95, 310, thread=thread)
+            builder.memory(start + 30, 1 << 20, thread=thread)
+    return builder
+
+
+@pytest.mark.parametrize("path", [None, *(TRACES / f"{name}.json.gz" for name in ("mask_loss.stack", "small_kernels"))])
+def test_the_order_of_the_events_in_a_file_changes_nothing(path: Path | None, tmp_path: Path) -> None:
+    document = json.loads(gzip.decompress(path.read_bytes())) if path else alike().document()
+    file, reports = tmp_path / "trace.json", []
+    for seed in range(3):
+        file.write_text(json.dumps(document))
+        analysis = analyse(read_trace(file))
+        entry = (analysis.profile, analysis.findings)
+        page = re.sub("<script.*?</script>", "", str(to_html([analysis])), flags=re.DOTALL)
+        reports.append((text.trace_to_text(*entry), text.to_brief(*entry), traces_to_json([entry]), page))
+        Random(seed).shuffle(document["traceEvents"])
+    assert reports[1:] == reports[:1] * 2
 
 
 @pytest.mark.parametrize("path", each_recording(RECORDINGS))
