@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import unescape
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ from recordings import RECORDINGS, TRACES, analysis_of, each_recording, full_tex
 from trace_builder import AUTOGRAD, COMPUTE, MAIN, SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
+from pinprof.notebook import Report
 from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST
 from pinprof.report.trace.json import traces_to_json
@@ -21,6 +22,7 @@ from pinprof.report.trace.page import to_html
 from pinprof.report.words import cut
 from pinprof.rules.search import rule_of
 from pinprof.trace import read_trace
+from pinprof.units import NS_PER_MS, duration, how_many, percent, ranged
 
 WITHIN = 1.001
 WORTH = 0.1
@@ -111,6 +113,9 @@ def disagreements(path: Path, whole: dict[str, Any]) -> list[str]:
         *_of_advice(whole, short, full, of_brief["verdict"]),
         *_of_page(whole, page),
         *_of_texts(whole["findings"], short, of_brief["findings"]),
+        *_of_findings(whole, full, page),
+        *_of_figures(whole, full, page),
+        *_of_documents(Report(analysis_of(path)), whole, of_brief),
     ]
 
 
@@ -158,6 +163,78 @@ def _of_sentence(headline: str | None, short: str, full: str, sentence: str, pag
             yield f"the {name} report lacks: {headline}"
     if not sentence.startswith(headline[:MOST_CHARACTERS]):
         yield f"the brief says: {sentence}"
+
+
+def _of_findings(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
+    """Yield what the full text or the page lacks of a finding, or says otherwise."""
+    count = {"full": len(re.findall(r"^  \S.*: PIN\d+ ", full, re.MULTILINE)), "page": page.count("Safe if:")}
+    for finding in whole["findings"]:
+        parts = [finding["title"], finding["evidence"], finding["fix"]]
+        if finding["saving_ms"]:
+            low, high = (end * NS_PER_MS for end in finding["range_ms"])
+            saves = f"save{'' if low <= 0 else 's'} {ranged(finding['saving_ms'] * NS_PER_MS, (low, high))}"
+            parts.append(f"{saves}, {percent(finding['saving_fraction'])} of the ")
+        yield from _lacking(parts, full, page)
+    yield from (f"the {name} has {found} findings" for name, found in count.items() if found != len(whole["findings"]))
+
+
+def _of_figures(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
+    """Yield figures of the document that the full text or the page lacks."""
+    steps, rows = whole["steps"], []
+    if steps["busy_fraction"] and "works for" in (whole["verdict"]["headline"] or ""):
+        rows.append(f"works for {percent(steps['busy_fraction'])} of it")
+    if steps["step_ms"]:
+        length = ranged(steps["step_ms"] * NS_PER_MS, [end * NS_PER_MS for end in steps["range_ms"]])
+        rows += [length.number.removeprefix("about "), length.range]
+    if whole["kernel_sums"]:
+        rows += [
+            f"{kind['kind']} {how_many(kind['count'])} {_time(kind['ms'])} {percent(kind['share'])}"
+            for kind in whole["kernel_sums"]["kinds"]
+            if kind["share"] is not None
+        ]
+    rows += [
+        f"{phase['phase'] or '-'} {how_many(phase['launches'])} {_time(phase['host_ms'])} {_time(phase['kernel_ms'])}"
+        for phase in (whole["launches"] or {"phases": ()})["phases"]
+    ]
+    rows += [_time(row["time_ms"]) for row in whole["idle"] if row["time_ms"]]
+    rows += [f"{_time(fill['ms'])} in " for phase in whole["serving"] for fill in phase["fills"]]
+    rows += [
+        f"{row['direction']} {row['host_memory'] or '-'} {row['count']}" for row in whole["copies"] if row["count"]
+    ]
+    yield from _lacking(
+        [*rows, *whole["verdict"]["evidence"], *(lack["what"] for lack in whole["missing"])], full, page
+    )
+
+
+def _time(ms: float) -> str:
+    return duration(ms * NS_PER_MS)
+
+
+def _lacking(parts: Iterable[str], full: str, page: str) -> Iterator[str]:
+    for name, said in (("full", _letters(full)), ("page", _letters(page))):
+        yield from (f"the {name} report lacks: {part}" for part in parts if _letters(part) not in said)
+
+
+def _letters(said: str) -> str:
+    return re.sub(r"\s+", "", _plain(said)).lower()
+
+
+def _of_documents(report: Report, whole: dict[str, Any], of_brief: dict[str, Any]) -> Iterator[str]:
+    """Yield where the brief or the object of Python has another figure than the document."""
+    steps, verdict = of_brief["step"], of_brief["verdict"]
+    yield from (
+        f"the brief's step: {key}" for key in ("step_ms", "range_ms", "bound") if steps[key] != whole["steps"][key]
+    )
+    yield from (f"the brief's {key}" for key in ("ms", "fraction", "range_ms") if verdict[key] != whole["verdict"][key])
+    if of_brief["joint"] != whole["joint"]:
+        yield "the brief's joint saving"
+    shown = [tuple(row) for row in report.findings[["rule", "title", "evidence"]].itertuples(index=False)]
+    if shown != [(row["rule"], row["title"], row["evidence"]) for row in whole["findings"]]:
+        yield "the findings of Python"
+    if (report.step_ms, report.verdict) != (whole["steps"]["step_ms"], whole["verdict"]["headline"]):
+        yield "the step of Python"
+    shares = [cost["fraction"] for cost in whole["verdicts"]]
+    yield from (f"a share of {share}" for share in (*shares, whole["verdict"]["fraction"]) if share and share > 1)
 
 
 def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[str, Any]]) -> Iterator[str]:
