@@ -78,7 +78,7 @@ class TraceFigure:
 
 
 def _busy_fraction(profile: Profile) -> float | None:
-    """Return the share of the step in which the GPU works; at most 1, as the whole is no shorter than its work."""
+    """Return the share of the step in which the GPU works; at most 1: the whole holds all its work."""
     mean = busiest(profile)
     return mean.work_ns / mean.length_ns if mean and mean.length_ns and profile.estimate.step_ns else None
 
