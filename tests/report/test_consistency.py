@@ -180,39 +180,41 @@ def _of_findings(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
 
 def _of_figures(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
     """Yield figures of the document that the full text or the page lacks."""
-    steps, rows = whole["steps"], []
+    steps, said = whole["steps"], [*whole["verdict"]["evidence"], *(lack["what"] for lack in whole["missing"])]
     if steps["busy_fraction"] and "works for" in (whole["verdict"]["headline"] or ""):
-        rows.append(f"works for {percent(steps['busy_fraction'])} of it")
+        said.append(f"works for {percent(steps['busy_fraction'])} of it")
     if steps["step_ms"]:
         length = ranged(steps["step_ms"] * NS_PER_MS, [end * NS_PER_MS for end in steps["range_ms"]])
-        rows += [length.number.removeprefix("about "), length.range]
-    if whole["kernel_sums"]:
-        rows += [
-            f"{kind['kind']} {how_many(kind['count'])} {_time(kind['ms'])} {percent(kind['share'])}"
-            for kind in whole["kernel_sums"]["kinds"]
-            if kind["share"] is not None
-        ]
-    rows += [
-        f"{phase['phase'] or '-'} {how_many(phase['launches'])} {_time(phase['host_ms'])} {_time(phase['kernel_ms'])}"
-        for phase in (whole["launches"] or {"phases": ()})["phases"]
+        said += [length.number.removeprefix("about "), length.range]
+    yield from _lacking(said, full, page)
+    rounded = [_lacking(_rows(whole, off_ns), full, page) for off_ns in (-0.5, 0.0, 0.5)]
+    yield from set.intersection(*map(set, rounded))
+
+
+def _rows(whole: dict[str, Any], off_ns: float) -> Iterator[str]:
+    """Yield the rows of tables; `off_ns` is what the document may have rounded from their times."""
+
+    def time(ms: float) -> str:
+        return duration(ms * NS_PER_MS + off_ns)
+
+    for kind in whole["kernel_sums"]["kinds"] if whole["kernel_sums"] else ():
+        if kind["share"] is not None:
+            yield f"{kind['kind']} {how_many(kind['count'])} {time(kind['ms'])} {percent(kind['share'])}"
+    for phase in whole["launches"]["phases"] if whole["launches"] else ():
+        yield f"{phase['phase'] or '-'} {how_many(phase['launches'])} {time(phase['host_ms'])}"
+        yield time(phase["kernel_ms"])
+    yield from (time(row["time_ms"]) for row in whole["idle"] if row["time_ms"])
+    yield from (f"{time(fill['ms'])} in " for phase in whole["serving"] for fill in phase["fills"])
+    for row in whole["copies"]:
+        if row["count"]:
+            yield f"{row['direction']} {row['host_memory'] or '-'} {row['count']}"
+
+
+def _lacking(parts: Iterable[str], full: str, page: str) -> list[str]:
+    letters = {"full": _letters(full), "page": _letters(page)}
+    return [
+        f"the {name} lacks: {part}" for part in parts for name, said in letters.items() if _letters(part) not in said
     ]
-    rows += [_time(row["time_ms"]) for row in whole["idle"] if row["time_ms"]]
-    rows += [f"{_time(fill['ms'])} in " for phase in whole["serving"] for fill in phase["fills"]]
-    rows += [
-        f"{row['direction']} {row['host_memory'] or '-'} {row['count']}" for row in whole["copies"] if row["count"]
-    ]
-    yield from _lacking(
-        [*rows, *whole["verdict"]["evidence"], *(lack["what"] for lack in whole["missing"])], full, page
-    )
-
-
-def _time(ms: float) -> str:
-    return duration(ms * NS_PER_MS)
-
-
-def _lacking(parts: Iterable[str], full: str, page: str) -> Iterator[str]:
-    for name, said in (("full", _letters(full)), ("page", _letters(page))):
-        yield from (f"the {name} report lacks: {part}" for part in parts if _letters(part) not in said)
 
 
 def _letters(said: str) -> str:
