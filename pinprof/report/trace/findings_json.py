@@ -8,7 +8,7 @@ from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.verdict import advice, evidence, known_verdict, listed_costs
 from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
-from pinprof.verdict.step_limits import LIMITS
+from pinprof.verdict.step_limits import IRREGULAR, LIMITS
 from pinprof.verdict.verdict import LimitCost
 
 
@@ -47,7 +47,8 @@ def _cost(cost: LimitCost | None, step_ns: float | None) -> documents.OfCause:
     """Return what a cause costs the step; null if the trace cannot tell."""
     if cost is None or not step_ns:
         return documents.OfCause(ms=None, fraction=None, range_ms=None)
-    return filled(documents.OfCause, cost, fraction=cost.ns / step_ns)
+    whole_ns = step_ns + (cost.ns if cost.cause == IRREGULAR else 0.0)
+    return filled(documents.OfCause, cost, fraction=cost.ns / whole_ns)
 
 
 def finding_of(finding: Finding, step_ns: float | None) -> documents.FindingJson:

@@ -28,14 +28,14 @@ from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, step_fact, why_idle
 from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
-from pinprof.report.trace.work import kinds_figure, kinds_in_short, phases_in_short
+from pinprof.report.trace.work import kind_sections, kinds_figure, kinds_in_short, phases_in_short
 from pinprof.report.view import Fact, PageContext, Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, recording_line
 from pinprof.units import counted, duration
 from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 GROUPS = {
-    **dict.fromkeys(("kernels", "collectives"), "Kernels"),
+    **dict.fromkeys(("phases", "kinds", "kernels", "collectives"), "Kernels"),
     **dict.fromkeys(("waits", "idle", "copies", "input"), "Waits"),
     **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "serving", "course"), "Steps"),
@@ -177,10 +177,9 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
     lengths = Section(
         title, sentences=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
-    order = [*GROUPS, ""]
-    for part in sorted(
-        (*event_sections(entry.profile, entry.findings), lengths), key=lambda part: order.index(part.name)
-    ):
+    order, events = [*GROUPS, ""], event_sections(entry.profile, entry.findings)
+    parts = (*kind_sections(entry.profile), *events, lengths)
+    for part in sorted(parts, key=lambda part: order.index(part.name)):
         drawn = lines(_charts_of_steps(entry)) if part is lengths else _charts_of(part.name, entry)
         named = replace(part, name=f"{part.name}-{number}" if part.name else "")
         yield PagePart(GROUPS.get(part.name, ""), named.name, on_page(named, drawn, shown))
@@ -226,7 +225,7 @@ def _charts_of(section: str, analysis: Analysis) -> Markup:
         chart = None if profile.withheld.copies else copies_chart(analysis.trace)
         sizes = {size for series in chart.data for size in series["x"]} if chart else ()
         return _chart(chart if len(sizes) >= FEWEST_SIZES else None, FEWEST_COPIES)
-    if section == "kernels":
+    if section == "kinds":
         return kinds_figure(profile)
     if section == "waits":
         graph = waits_flame(profile)

@@ -17,7 +17,7 @@ from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
 from pinprof.report.view import Fact
-from pinprof.report.words import NOTHING, cut, not_shown, step_known
+from pinprof.report.words import NOTHING, cut, known_length, not_shown, step_known
 from pinprof.units import counted, duration, percent, size
 from pinprof.verdict.step_limits import LIMITS
 from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
@@ -170,10 +170,13 @@ def _share_of_stalls(profile: Profile, time: float) -> str:
 
 def division_title(profile: Profile, mean: MeanStep) -> str:
     """Return the title of the parts of a mean step, with the length that they add up to."""
-    how = "without the profiler" if profile.estimate.step_ns else AS_TRACED
+    length = known_length(profile)
+    how = "without the profiler" if length else AS_TRACED
     if _is_longer(profile, mean):
         how = LONGER_WORK
-    return f"Where the {name_of_whole(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
+        length = None
+    shown = length.number.removeprefix("about ") if length else duration(mean.length_ns)
+    return f"Where the {name_of_whole(profile, mean)} goes on GPU {mean.device}: {shown}, {how}"
 
 
 def _is_longer(profile: Profile, mean: MeanStep) -> bool:
@@ -182,7 +185,7 @@ def _is_longer(profile: Profile, mean: MeanStep) -> bool:
 
 def step_fact(profile: Profile) -> Fact:
     """Return how long the step takes without the profiler, or as traced if that is not known."""
-    steps, known, name = profile.steps, step_known(profile.estimate), profile.steps.whole
+    steps, known, name = profile.steps, step_known(profile), profile.steps.whole
     if known:
         return Fact(name, *known, is_named=False)
     if profile.gpus and isinstance(profile.step, Withheld):

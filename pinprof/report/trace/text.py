@@ -76,7 +76,7 @@ def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterab
     yield from _verdict(profile, findings)
     for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict)):
         yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
-    if profile.gpus:
+    if profile.gpus or findings:
         yield from _findings(profile, findings)
     for part in (*kind_sections(profile), *event_sections(profile, findings, rows=rows)):
         yield from in_terminal(part)

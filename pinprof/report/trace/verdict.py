@@ -10,11 +10,11 @@ from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.host import first_line, host_time
 from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_step, why_idle
-from pinprof.report.trace.whole_run import range_of
 from pinprof.report.words import (
     at_costliest_site,
     capitalized,
     joined_by_or,
+    known_length,
     printable,
     which_together,
     worth,
@@ -24,7 +24,7 @@ from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict, unsearched
 from pinprof.trace.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
-from pinprof.units import Ranged, between, counted, duration, how_many, percent, ranged
+from pinprof.units import between, counted, duration, how_many, percent, ranged
 from pinprof.verdict.step_limits import (
     AWAITED,
     BY_HOST,
@@ -122,18 +122,6 @@ def _range_of(profile: Profile) -> str:
     return " in other runs" if runs.range_ns else f" in {len(runs.step_ns)} runs"
 
 
-def known_length(profile: Profile) -> Ranged | None:
-    """Return the step without the profiler with its range; None if unknown."""
-    step_ns = profile.estimate.step_ns
-    return None if step_ns is None else ranged(step_ns, range_of_step(profile))
-
-
-def range_of_step(profile: Profile) -> tuple[float, float] | None:
-    """Return the range of the step without the profiler in ns, over runs if there were several; None if unknown."""
-    estimate, runs = profile.estimate, profile.whole_run.runs if profile.whole_run else None
-    return range_of(runs) if runs and estimate.source == "measured" else estimate.range_ns
-
-
 def step_length(profile: Profile) -> str:
     """Return how long a step takes: without the profiler if that is known, otherwise as traced."""
     estimate, step = profile.estimate, profile.step_ns
@@ -144,8 +132,8 @@ def step_length(profile: Profile) -> str:
         where = f"{length.range}{_range_of(profile)}" if length.range else ""
         certainty = "; ".join(filter(None, ("estimated" if estimate.source == "estimated" else "", where)))
         return f"{length.number} {per}" + (f" ({certainty})" if certainty else "")
-    if estimate.range_ns:
-        return f"{between(*estimate.range_ns)} {per} (estimated)"
+    if profile.step_range_ns:
+        return f"{between(*profile.step_range_ns)} {per} (estimated)"
     if step:
         return f"{duration(step)} {per} as traced" if is_step else f"{duration(step)} as traced {per}"
     return f"The length of the {profile.steps.whole} is not known"
@@ -253,6 +241,7 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
         yield f"other causes, each alone (they overlap): {', '.join(map(_cost, costs))}"
     if _first_finding(profile, findings) is not None:  # without one it is the advice itself
         yield from how_to_see_ranks(findings.verdict)
+    yield from filter(None, (input_uncertain(profile),))
 
 
 def next_cause(verdict: Verdict, but: Collection[str]) -> str:

@@ -6,6 +6,7 @@ from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.serving import DECODE, ServingPhase
 from pinprof.analyses.step_parts import MeanStep
+from pinprof.measurement.figures import LOADER
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
 from pinprof.report.html import Column, number_columns
@@ -117,10 +118,10 @@ def event_sections(profile: Profile, findings: Findings, *, rows: int | None = N
 
 def _lengths(profile: Profile) -> Iterator[Fact]:
     times, length, limit = profile.steps, step_fact(profile), bound_fact(profile)
+    measured = list(precision(profile.whole_run)) if profile.whole_run else []
     if length.meaning != AS_TRACED:
-        yield length
-    if profile.whole_run:
-        yield from precision(profile.whole_run)
+        yield length._replace(meaning=length.meaning.partition(" (")[0]) if measured else length
+    yield from measured
     if times.traced_ns is not None:
         named = (("host", times.host_ns), ("GPU", times.device_ns))
         parts = ", ".join(f"{name} {duration(time)}" for name, time in named if time is not None)
@@ -207,11 +208,12 @@ def _exposed(profile: Profile) -> Iterator[str]:
 
 def _input(profile: Profile) -> Section:
     loader, notes = profile.loader, []
-    wait = NOTHING if profile.withheld.per_step else duration(loader.wait_in_steps_ns / profile.steps.divisor)
+    wait_ns = given(LOADER.of(profile))
     if loader.pinned is not None:
         memory = "pinned" if loader.pinned else "pageable"
         thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
         notes.append(f"batches are copied from {memory} memory{thread}")
+    wait = NOTHING if wait_ns is None else duration(wait_ns)
     waits = Fact("input", wait, "the thread that makes the steps is in its DataLoader", is_named=False)
     return Section(f"Input, {profile.steps.per}", facts=[waits], notes=notes, name="input")
 
