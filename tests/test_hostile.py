@@ -24,7 +24,7 @@ from pinprof.trace.files import trace_files
 from pinprof.trace.reader import blocks
 from pinprof.trace.sources import LONGEST_LINE_CHARS, MAX_BYTES, Sources, call_line, fits, may_call
 
-MOST_MB, MOST_CPU_S = 450, 60
+MOST_MB, MOST_CPU_S = 300, 60
 """Modules of pinprof and numpy take some 120 MB of these. No report takes a sixth of the time on a slow machine."""
 SIZE = 8_000_000
 """Characters of a file; what took 235 bytes for each three of them takes 630 MB."""
