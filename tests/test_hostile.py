@@ -19,6 +19,7 @@ from command_line import copying_trace, invoke, is_one_line_error
 from trace_builder import TraceBuilder
 
 from pinprof import document
+from pinprof.rules import wait_sites
 from pinprof.trace import read_trace
 from pinprof.trace.files import trace_files
 from pinprof.trace.reader import blocks
@@ -290,6 +291,25 @@ def test_a_pattern_reads_no_pipe(tmp_path: Path) -> None:
     trace = copying_trace(tmp_path)
     os.mkfifo(tmp_path / "pipe.json.gz")
     assert trace_files(f"{tmp_path}/*.json.gz") == [str(trace)]
+
+
+def test_waits_at_too_many_places_are_one_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(4):
+        for place in range(3):
+            at = start + 100 * place
+            builder.op(f"my::wait{place}", at + 1, 90)
+            builder.kernel(at + 10, 60, launch=at + 5)
+            builder.call("cudaStreamSynchronize", at + 12, 70)
+    path = builder.write(tmp_path / "trace.json")
+    found = []
+    for most in (3, 2):
+        monkeypatch.setattr(wait_sites, "MOST_PLACES", most)
+        (trace,) = json.loads(invoke("report", path, "--json").stdout)["traces"]
+        found += [finding for finding in trace["findings"] if finding["rule"] == "PIN214"]
+    one_by_one, together = found
+    assert (len(one_by_one["sites"]), len(together["sites"])) == (3, 1)
+    assert together["cost_ms"] == one_by_one["cost_ms"] > 0
 
 
 CHAINS = {
