@@ -128,6 +128,8 @@ class _Recorder:
             may_join=alone,
             is_training=lambda: self.marks.trains,
             is_needed=lambda: bool(notes.running),
+            kind=lambda: self.marks.kind,
+            awaits_better_s=lambda: self.marks.awaits_optimizer_s,
         )
         self.marks = Marks(
             config.step_marker,
@@ -142,6 +144,7 @@ class _Recorder:
             recording,
             stop=self.stepper.stop,
             may_stop=may_stop,
+            may_end=self.stepper.may_end,
             body=ending_of.__code__,
             waits_for_others=lambda: bool(notes.running) or notes.have_trained,
         )

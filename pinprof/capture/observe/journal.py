@@ -123,7 +123,8 @@ class Journal:
         self._ended_ns, self._waited_ns = now, 0
         mark = self.clock.mark() if self._times_gpu else None
         if not self._begins_with_step:
-            self._begins_with_step, self._start_up_ns = True, took + own
+            self._begins_with_step = True
+            self._start_up_ns += took + own
         elif self.is_full:
             later = self._later
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
@@ -143,9 +144,10 @@ class Journal:
         self._thread = get_ident()
         self.stops.begin_anew()
 
-    def begin_anew(self) -> None:
-        """Count all steps so far as start-up, because something else marks the next ones."""
+    def begin_anew(self, *, with_step: bool) -> None:
+        """Count all steps so far as start-up, because the next ones are others; with the open one if not `with_step`."""
         self._start_up_ns += sum(step.ns + step.own_ns for step in self._steps)
+        self._begins_with_step, self.unavoidable = with_step, None
         self._steps.clear()
         self.stops.begin_anew()
         self._work.clear()

@@ -1,15 +1,14 @@
 """Finds the steps of a running program: from the events of its sources, chooses what marks them."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from operator import itemgetter
 from statistics import median
 
 from pinprof.capture.steps.groups import Groups
-from pinprof.capture.steps.sources import LOADER, MODULE, OPTIMIZER, SOURCES, Source, StepEvent
+from pinprof.capture.steps.sources import BY_HAND, LOADER, MODULE, OPTIMIZER, SOURCES, Source, StepEvent
 from pinprof.trace.steps import MIN_REPEATS
 
 FEW_STEPS = MIN_REPEATS + 1
@@ -137,7 +136,8 @@ class StepFinder:
     """Decides for each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
 
     It is told of a draw before the program gets the batch. If the marker stops coming, because training goes on with
-    another optimizer or DataLoader, it chooses again.
+    another optimizer or DataLoader, it chooses again. What marks steps while no optimizer has stepped may only evaluate,
+    or look at the data, before the training: the first step of an optimizer ends that choice.
     """
 
     def __init__(self, optimizers: Callable[[], int], wanted: Source | None = None, *, group: bool = True) -> None:
@@ -146,7 +146,7 @@ class StepFinder:
         self.source = OPTIMIZER
         """The source whose events make a step, as far as is known."""
         self.event_counts: Counter[Source] = Counter()
-        self._optimizers = cache(optimizers)
+        self._optimizers = optimizers
         self._wanted = wanted
         self._since: deque[StepEvent] = deque(maxlen=LONGEST_MEMORY)
         """The events since the last marker, or since the beginning."""
@@ -167,6 +167,21 @@ class StepFinder:
         """Whether calls of modules would help to find what a step is."""
         return self._groups.wants_calls
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the marker is not given up for the steps of an optimizer; true without a marker."""
+        choice = self.choice
+        return choice is None or self._wanted is not None or choice.source in (OPTIMIZER, BY_HAND)
+
+    @property
+    def kind(self) -> Hashable:
+        """What the steps are; recorded and timed steps have to be of one kind."""
+        choice = self.choice
+        if choice is None:
+            return None
+        mark = choice.cycle if choice.source is not MODULE else None  # a program may make a module anew for each step
+        return self.marker, mark
+
     def evaluated(self) -> None:
         """Note that the program switches a model to evaluation."""
         self._groups.evaluated()
@@ -181,8 +196,13 @@ class StepFinder:
         if self.source.is_certain:
             return False
         self._has_trained |= source is OPTIMIZER
+        if source is OPTIMIZER and not self.is_final:
+            self.choice, self.source, choice = None, OPTIMIZER, None
+            self._forget()
+        if source is LOADER:
+            self._groups.drew()
         is_step = source is OPTIMIZER and (choice is None or choice.event.source is OPTIMIZER)
-        ends_group = not is_step or self._groups.stepped(event, at_ns, draws=self.event_counts[LOADER] > 0)
+        ends_group = not is_step or self._groups.stepped(event, at_ns)
         if choice is not None and event == choice.event:
             return self._marked() and ends_group
         if choice is not None and source in CALLS and SOURCES.index(source) > SOURCES.index(self.source):
@@ -229,7 +249,7 @@ class StepFinder:
             return False
         self._take(choice)
         earlier = [earlier for earlier in self._since if earlier.source is OPTIMIZER]
-        at_end = self._groups.begin(choice.event, earlier, draws=self.event_counts[LOADER] > 0)
+        at_end = self._groups.begin(choice.event, earlier)
         self._forget()
         return event == choice.event and at_end
 

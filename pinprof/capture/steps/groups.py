@@ -48,6 +48,8 @@ class Gap(NamedTuple):
     """Calls of outermost modules; None if they were not watched all the time."""
     evaluated: bool = False
     """Whether a model was switched to evaluation."""
+    drew: bool = False
+    """Whether it drew a batch from a DataLoader: then its calls of modules evaluate."""
     others: OtherSteps = frozenset()
 
     @property
@@ -76,7 +78,7 @@ class Groups:
         self._others: Counter[Hashable] = Counter()
         """The steps of other optimizers since its last one."""
         self._calls: int | None = None
-        self._evaluated = False
+        self._evaluated = self._drew = False
         self._since_end = 0
         self._pause_ns = inf
         """After a pause of this length the count begins anew; infinite for rounds of optimizers."""
@@ -84,7 +86,7 @@ class Groups:
         """The first gap that counts for rollouts: the one after the latest pause without a rollout."""
         self._other_pauses = 0
 
-    def begin(self, optimizer: Hashable, earlier: Sequence[Hashable], *, draws: bool) -> bool:
+    def begin(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> bool:
         """Begin with the marking optimizer and those of all `earlier` steps; return whether a step ends here."""
         self._is_chosen = True
         if {*earlier, optimizer} != {self._optimizer}:
@@ -95,7 +97,11 @@ class Groups:
             self._first = len(self._gaps) + 1  # the times of these, and of the next one, are not known
         if optimizer not in earlier:
             self._give_up()
-        return self._look(draws=draws)
+        return self._look()
+
+    def drew(self) -> None:
+        """Note a batch drawn from a DataLoader."""
+        self._drew = True
 
     def called(self) -> None:
         """Note a call of an outermost module."""
@@ -106,8 +112,8 @@ class Groups:
         """Note that the program switches a model to evaluation."""
         self._evaluated = True
 
-    def stepped(self, optimizer: Hashable, at_ns: int, *, draws: bool) -> bool:
-        """Return whether the program's step ends with this one; a program that `draws` batches has no rollouts."""
+    def stepped(self, optimizer: Hashable, at_ns: int) -> bool:
+        """Return whether the program's step ends with this one."""
         if not self._is_chosen and optimizer != self._optimizer:
             self._start(optimizer)
         after_ns = at_ns - (self._last_ns or at_ns)
@@ -117,7 +123,7 @@ class Groups:
             return True
         self._last_ns = at_ns
         if self.size == 1:
-            return self._look(draws=draws)
+            return self._look()
         self._since_end = 1 if after_ns >= self._pause_ns else self._since_end + 1
         if self._since_end < self.size:
             return False
@@ -142,11 +148,12 @@ class Groups:
             return
         if self._last_ns is not None:
             others = frozenset(self._others.items())
-            self._gaps.append(Gap(at_ns - self._last_ns, self._calls, self._evaluated, others))
-        self._last_ns, self._calls, self._evaluated = at_ns, 0 if self.wants_calls else None, False
+            self._gaps.append(Gap(at_ns - self._last_ns, self._calls, self._evaluated, self._drew, others))
+        self._last_ns, self._calls = at_ns, 0 if self.wants_calls else None
+        self._evaluated = self._drew = False
         self._others.clear()
 
-    def _look(self, *, draws: bool) -> bool:
+    def _look(self) -> bool:
         """Search the gaps so far for groups; return whether a step of the program ends with the last step."""
         if not self._searches:
             return True
@@ -160,8 +167,10 @@ class Groups:
             return self._since_end == 0
         if len(gaps) - self._first > (LONGEST_SEARCH if self.wants_calls else LARGEST_GROUP):
             self._give_up()
-        elif not draws and self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
-            return self._look_for_rollouts(gaps[self._first :])
+        elif self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
+            late = gaps[self._first :]
+            if not any(gap.drew for gap in late):
+                return self._look_for_rollouts(late)
         self.wants_calls = False
         return True
 

@@ -22,7 +22,7 @@ import torch
 
 from pinprof.capture.options import NS_PER_S
 from pinprof.capture.steps.marks import Marks
-from pinprof.capture.steps.sources import AUTO, MODULE_CALL, count_optimizers
+from pinprof.capture.steps.sources import AUTO, MODULE_CALL
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
 from pinprof.program.frames import calling_line
@@ -52,7 +52,7 @@ class Watchdog:
     """In the block of `awake()`, lets modules mark steps and records a stretch of time if nothing else marks steps.
 
     After the stretch, `stop` is called if the watchdog `may_stop` the program, and again if the program runs on for
-    long: it may have caught that. `body` is the code of the function that runs the program. Time in which the program
+    long: it may have caught that. It stops a program that makes no more steps and `may_end`, too. `body` is the code of the function that runs the program. Time in which the program
     waits for processes that it has started (`waits_for_others`) does not count as work.
     """
 
@@ -63,11 +63,13 @@ class Watchdog:
         *,
         stop: Stop,
         may_stop: bool,
+        may_end: Callable[[], bool],
         body: CodeType,
         waits_for_others: Callable[[], bool],
     ) -> None:
         self._marks, self._recording, self._body = marks, recording, body
         self._stop, self._may_stop, self._waits_for_others = stop, may_stop, waits_for_others
+        self._may_end = may_end
         self._work = Work(time.perf_counter_ns())
         self._asleep = threading.Event()
         self._is_asking = self._has_optimizer = self._ends = self._has_said = False
@@ -102,6 +104,7 @@ class Watchdog:
         if recording.stretch.is_open:
             return recording.stretch.seconds >= STRETCH_S
         if recording.done or marks.step_marker != AUTO:
+            self._ends |= self._may_stop and not self._stop.times and self._may_end()
             return self._ends and (is_late or not self._stop.times)
         self._work.look(now_ns, marks.last_ns, counts=is_programs(frame, self._body))
         if self._waits_for_others():
@@ -140,7 +143,7 @@ class Watchdog:
             self._stop()
         elif not has_tensors():
             work.seconds = 0.0
-        elif not self._has_optimizer and count_optimizers():
+        elif not self._has_optimizer and marks.optimizers:
             self._has_optimizer = True
         elif not marks.has_marker and not marks.watches_modules:
             marks.watch_modules()
