@@ -155,6 +155,8 @@ class StepFinder:
         self._exhausted = False
         self._has_trained = True
         """Whether an optimizer step came since the last marker; if none came, the program is evaluating."""
+        self._others_trained = 0
+        """In how many steps, one after the other, only optimizers stepped that are not of the chosen cycle."""
         self._groups = Groups(wanted=group and wanted is None)
 
     @property
@@ -169,9 +171,8 @@ class StepFinder:
 
     @property
     def is_final(self) -> bool:
-        """Whether the marker is not given up for the steps of an optimizer; true without a marker."""
-        choice = self.choice
-        return choice is None or self._wanted is not None or choice.source in (OPTIMIZER, BY_HAND)
+        """Whether nothing better than the marker may come; false without a marker, unless the user names one."""
+        return self._wanted is not None or (self.choice is not None and self.choice.source in (OPTIMIZER, BY_HAND))
 
     @property
     def kind(self) -> Hashable:
@@ -196,9 +197,9 @@ class StepFinder:
         if self.source.is_certain:
             return False
         self._has_trained |= source is OPTIMIZER
-        if source is OPTIMIZER and not self.is_final:
-            self.choice, self.source, choice = None, OPTIMIZER, None
-            self._forget()
+        if source is OPTIMIZER and choice is not None and not self.is_final:
+            choice = None
+            self._drop()
         if source is LOADER:
             self._groups.drew()
         is_step = source is OPTIMIZER and (choice is None or choice.event.source is OPTIMIZER)
@@ -264,10 +265,22 @@ class StepFinder:
 
     def _marked(self) -> bool:
         """Note that the marker came; return whether it ends a step."""
+        optimizers = {event for event in self._since if event.source is OPTIMIZER}
+        if self.source is OPTIMIZER and optimizers and self.choice is not None:
+            is_other = self.choice.cycle != self.choice.event and self.choice.cycle not in optimizers
+            self._others_trained = self._others_trained + 1 if is_other else 0
         self._forget()
+        if self._others_trained >= FEW_STEPS:
+            self._drop()
+            return False
         evaluates = self._wanted is None and self.source is OPTIMIZER and not self._has_trained
         after_the_last, self._exhausted, self._has_trained = self._exhausted, False, False
         return not (after_the_last or evaluates)
+
+    def _drop(self) -> None:
+        """Give up the marker, because the program begins to train, or trains something else."""
+        self.choice, self.source, self._others_trained = None, OPTIMIZER, 0
+        self._forget()
 
     def _forget(self) -> None:
         self._since.clear()

@@ -176,6 +176,23 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     return f"it has {' and '.join(named)} in it" if named else why[step.reason]
 
 
+OTHER_STEPS = 3.0
+"""Timed steps that are longer than the recorded ones by more than this factor are others: a profiler only adds time."""
+
+
+def other_steps(facts: TrustFacts) -> Doubt | None:
+    """Report timed steps that cannot be those of the trace."""
+    step, traced = facts.step.step_ns, facts.times.traced_ns
+    if facts.step.source != "measured" or not step or not traced or step <= OTHER_STEPS * traced:
+        return None
+    return Doubt(
+        f"the timed steps ({duration(step)}) are not those of the trace ({duration(traced)})",
+        "the step without the profiler is not known",
+        "name what marks a step (--step-marker), and record again",
+        figure_kinds("estimate"),
+    )
+
+
 KEEPING_UP = "the profiler slows the host more than the DataLoader's workers: they may not keep up without it"
 
 
