@@ -12,7 +12,6 @@ from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
-from weakref import WeakSet
 
 import pytest
 import torch
@@ -23,8 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import pinprof
-from pinprof.capture.steps import marks as marks_module
-from pinprof.capture.steps import sources
+from pinprof.capture.steps import marks, sources
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD, LOADER
@@ -37,15 +35,7 @@ BATCHES = [torch.ones(4)] * 12
 @pytest.fixture(autouse=True)
 def _no_other_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not count the optimizers that other tests have left behind."""
-    alive = WeakSet[Optimizer]()
-    begin = Optimizer.__init__
-
-    def noted(self: Optimizer, *args: Any, **options: Any) -> None:
-        alive.add(self)
-        begin(self, *args, **options)
-
-    monkeypatch.setattr(Optimizer, "__init__", noted)
-    monkeypatch.setattr(marks_module, "count_optimizers", lambda: len(alive))
+    monkeypatch.setattr(sources, "living_optimizers", list)
 
 
 def marked(program: Callable[[], None], step_marker: str = "auto") -> Counter[str]:
@@ -574,7 +564,7 @@ class SlowClock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
     clock = SlowClock()
-    monkeypatch.setattr(marks_module, "time", clock)
+    monkeypatch.setattr(marks, "time", clock)
     return clock
 
 

@@ -305,6 +305,11 @@ class StepFinder:
     def _take(self, choice: Choice) -> None:
         self.choice, self.source, self._exhausted = choice, choice.source, False
 
+    def _marked_by_draws_for_others(self) -> bool:
+        """Return whether a draw marks the steps of an optimizer that has not stepped since the last marker."""
+        choice = self.choice
+        return choice is not None and choice.event != choice.cycle and not self._counts[choice.cycle or choice.event]
+
     def _is_lost(self) -> bool:
         """Return whether the marker will not come again, judged by the events since it came last."""
         if len(self._since) < FEW_STEPS:
@@ -315,6 +320,9 @@ class StepFinder:
         better = SOURCES[: SOURCES.index(self.source)]
         if any(most[source] >= FEW_STEPS for source in better if source.trains):
             return True
-        if self.source is MODULE and most[LOADER] >= LOADER.enough:
+        draws_elsewhere = most[LOADER] >= LOADER.enough
+        if draws_elsewhere and self.source is MODULE:
+            return True
+        if draws_elsewhere and most[OPTIMIZER] >= OPTIMIZER.enough and self._marked_by_draws_for_others():
             return True
         return most[self.source] >= PATIENCE

@@ -28,7 +28,7 @@ LIKE_OTHER_PAUSES = 0.25
 MIN_SHARE = 0.1
 """The share of all time that the pauses must take; if they take less, the optimizer step is the better step."""
 
-MIN_ROLLOUT_CALLS = 8
+MIN_ROLLOUT_CALLS = 4
 """The fewest calls of modules in a rollout. In a pause with fewer calls the program prints, saves, or waits for a
 queue."""
 
