@@ -1,6 +1,7 @@
 """The marks of steps in programs of torch, by the steps that are counted."""
 
 import ast
+import copy
 import inspect
 import os
 import subprocess
@@ -22,7 +23,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import pinprof
-from pinprof.capture.steps import marks, sources
+from pinprof.capture.steps import marks as marks_module
+from pinprof.capture.steps import sources
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD, LOADER
@@ -141,9 +143,46 @@ def step_by_autograd_grad() -> None:
         parameter.data.add_(grad, alpha=-0.1)
 
 
+def meta_learning() -> None:
+    slow = weight()
+    outer = Adam([slow])
+    for batch in BATCHES * 2:
+        fast = weight()
+        inner = SGD([fast], lr=0.1)
+        for _ in range(3):
+            learn(inner, fast, batch)
+        learn(outer, slow, batch)
+
+
+def a_model_per_user() -> None:
+    for batch in chain(loader(), loader()):
+        own = weight()
+        optimizer = SGD([own], lr=0.1)
+        for _ in range(3):
+            learn(optimizer, own, batch)
+
+
+def optimizers_from_one_line() -> None:
+    parameters = [weight() for _ in range(3)]
+    optimizers = [SGD([parameter], lr=0.1) for parameter in parameters]
+    for batch in BATCHES * 2:
+        for optimizer, parameter in zip(optimizers, parameters, strict=True):
+            learn(optimizer, parameter, batch)
+
+
+def copied_optimizers() -> None:
+    parameter = weight()
+    optimizer = SGD([parameter], lr=0.1)
+    for batch in BATCHES:
+        learn(copy.deepcopy(optimizer), parameter, batch)
+
+
 @pytest.mark.parametrize(
     ("program", "marker", "steps"),
     [
+        (meta_learning, "optimizer step (Adam)", 24 - 3),
+        (optimizers_from_one_line, "optimizer step (SGD)", 24 - 11),
+        (copied_optimizers, "optimizer step (SGD)", 9),
         (plain_training(), BATCH, 9),
         (drawn_by_hand, BATCH, 8),
         (two_optimizers, BATCH, 24 - 11),
@@ -159,6 +198,12 @@ def step_by_autograd_grad() -> None:
 )
 def test_what_marks_the_steps_of_a_program(program: Callable[[], None], marker: str, steps: int) -> None:
     assert marked(program) == {marker: steps}
+
+
+def test_the_steps_for_one_user_are_one_step() -> None:
+    steps = marked(a_model_per_user)
+    assert steps["every 3rd optimizer step (SGD)"] >= 24 - 8
+    assert steps.keys() <= {"every 3rd optimizer step (SGD)", "optimizer step (SGD)"}
 
 
 @pytest.mark.parametrize(
@@ -564,7 +609,7 @@ class SlowClock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
     clock = SlowClock()
-    monkeypatch.setattr(marks, "time", clock)
+    monkeypatch.setattr(marks_module, "time", clock)
     return clock
 
 

@@ -306,9 +306,9 @@ class StepFinder:
         self.choice, self.source, self._exhausted = choice, choice.source, False
 
     def _marked_by_draws_for_others(self) -> bool:
-        """Return whether a draw marks the steps of an optimizer that has not stepped since the last marker."""
+        """Return whether a draw marks the steps of an optimizer that has made none but that of the last marker."""
         choice = self.choice
-        return choice is not None and choice.event != choice.cycle and not self._counts[choice.cycle or choice.event]
+        return choice is not None and choice.event != choice.cycle and self._counts[choice.cycle or choice.event] <= 1
 
     def _is_lost(self) -> bool:
         """Return whether the marker will not come again, judged by the events since it came last."""

@@ -48,8 +48,8 @@ class Gap(NamedTuple):
     """Calls of outermost modules; None if they were not watched all the time."""
     evaluated: bool = False
     """Whether a model was switched to evaluation."""
-    drew: bool = False
-    """Whether it drew a batch from a DataLoader: then its calls of modules evaluate."""
+    draws: int = 0
+    """Batches drawn from a DataLoader; with some, its calls of modules evaluate."""
     others: OtherSteps = frozenset()
 
     @property
@@ -78,7 +78,7 @@ class Groups:
         self._others: Counter[Hashable] = Counter()
         """The steps of other optimizers since its last one."""
         self._calls: int | None = None
-        self._evaluated = self._drew = False
+        self._evaluated, self._draws = False, 0
         self._since_end = 0
         self._pause_ns = inf
         """After a pause of this length the count begins anew; infinite for rounds of optimizers."""
@@ -101,7 +101,7 @@ class Groups:
 
     def drew(self) -> None:
         """Note a batch drawn from a DataLoader."""
-        self._drew = True
+        self._draws += 1
 
     def called(self) -> None:
         """Note a call of an outermost module."""
@@ -148,9 +148,9 @@ class Groups:
             return
         if self._last_ns is not None:
             others = frozenset(self._others.items())
-            self._gaps.append(Gap(at_ns - self._last_ns, self._calls, self._evaluated, self._drew, others))
+            self._gaps.append(Gap(at_ns - self._last_ns, self._calls, self._evaluated, self._draws, others))
         self._last_ns, self._calls = at_ns, 0 if self.wants_calls else None
-        self._evaluated = self._drew = False
+        self._evaluated, self._draws = False, 0
         self._others.clear()
 
     def _look(self) -> bool:
@@ -159,17 +159,17 @@ class Groups:
             return True
         gaps = self._gaps
         others = [gap.others for gap in gaps[1:]]  # the start of a program may differ
-        size = round_size(others)
+        size = max(round_size(others), steps_per_batch(gaps[1:]))
         if size > 1:
-            # a round ends where the other optimizers make most steps before the next step of this one
-            longest = max(range(size), key=lambda index: gaps[index - size].other_steps)
+            # a round ends where the other optimizers make most steps before the next step of this one, or at the draw
+            longest = max(range(size), key=lambda index: gaps[index - size].other_steps + gaps[index - size].draws)
             self._find(size, since_end=(size - longest) % size)
             return self._since_end == 0
         if len(gaps) - self._first > (LONGEST_SEARCH if self.wants_calls else LARGEST_GROUP):
             self._give_up()
         elif self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
             late = gaps[self._first :]
-            if not any(gap.drew for gap in late):
+            if not any(gap.draws for gap in late):
                 return self._look_for_rollouts(late)
         self.wants_calls = False
         return True
@@ -207,7 +207,14 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if teen else endings.get(number % 10, 'th')}"
 
 
-def round_size(others: Sequence[OtherSteps]) -> int:
+def steps_per_batch(gaps: Sequence[Gap]) -> int:
+    """Return how many optimizer steps the program has recently made for each batch drawn, as for each of its users."""
+    size = round_size([gap.draws for gap in gaps])
+    late = gaps[-size:]
+    return size if sum(gap.draws for gap in late) == 1 and not any(gap.evaluated for gap in late) else 1
+
+
+def round_size(others: Sequence[Hashable]) -> int:
     """Return over how many gaps the other optimizers have recently repeated a round; 1 without a longer one."""
     for size in range(1, min(LARGEST_ROUND, len(others) // MIN_REPEATS) + 1):
         late = others[-MIN_REPEATS * size :]
