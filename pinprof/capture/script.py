@@ -104,6 +104,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         recorder = _Recorder(recording, config, agreement)
         if on_progress is not None:
             recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)
+            recorder.stepper.on_wait = partial(on_progress, "optimizer", 0, 0)
         with recorder.following() as ended:
             ending = recorder.run(program)
             ended(ending)

@@ -136,8 +136,8 @@ class StepFinder:
     """Decides for each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
 
     It is told of a draw before the program gets the batch. If the marker stops coming, because training goes on with
-    another optimizer or DataLoader, it chooses again. What marks steps while no optimizer has stepped may only evaluate,
-    or look at the data, before the training: the first step of an optimizer ends that choice.
+    another optimizer or DataLoader, it chooses again. A program in which no optimizer has stepped may only evaluate, or
+    look at its data, before it trains: the first step of an optimizer ends a choice of other marks.
     """
 
     def __init__(self, optimizers: Callable[[], int], wanted: Source | None = None, *, group: bool = True) -> None:

@@ -35,8 +35,9 @@ MANY_CALLS = 12
 """If several threads call the step's marker, the steps move to a thread that has made this many calls more."""
 
 AWAITS_OPTIMIZER_S, AWAITS_UNUSED_OPTIMIZER_S = 20.0, 60.0
-"""Seconds of batches, calls of modules or of backward after which a program that has no optimizer, or one that has not
-stepped, counts as one that steps none. Until then it may look at its data, or evaluate its model, and train it later."""
+"""Seconds of batches, calls of modules or of backward after which a program without an optimizer, or with one that has
+not stepped, is not expected to train. Until then it may look at its data, or evaluate its model, and train it later."""
+
 
 WAITING_FOR_THREAD = (("join", "threading.py"), ("result", "_base.py"))
 """The functions in which a thread waits for another, each with the name of its file."""

@@ -21,8 +21,8 @@ class Stepper:
     A rank of a job goes on until all ranks can end together, because the others would wait for it in a collective. A
     recording that began without a rank `may_join` those of the process group that the script makes before its first
     step ends; `rank` is None as long as it has none. A script that only evaluates goes on while children that train
-    need it (`is_needed`). All recorded and timed steps are of one `kind`. If better steps may follow within some seconds
-    (`awaits_better_s`), the script goes on until then, and the first of them begin the recording anew.
+    need it (`is_needed`). All recorded and timed steps are of one `kind`. If better steps may follow within
+    `awaits_better_s` seconds, the script goes on until then, and the first of them begins the recording anew.
     """
 
     def __init__(
@@ -44,6 +44,8 @@ class Stepper:
         """Whether the recorded steps train."""
         self.on_stop: Callable[[], None] = lambda: None
         """Called before the script is asked to end."""
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called at the end of each step that only shows whether better ones follow."""
         self.is_faulty = False
         """Whether pinprof itself has failed, so that nothing is recorded."""
         self.stop = Stop()
@@ -78,6 +80,8 @@ class Stepper:
             if not self.stop.times:
                 contained(self.on_stop)()
             self.stop()
+        elif self.recording.done and not self._is_best and not self._keep_going:
+            contained(self.on_wait)()
 
     def end(self) -> None:
         """End the recording, however the program has ended; if that fails, `failure` says why."""

@@ -52,8 +52,9 @@ class Watchdog:
     """In the block of `awake()`, lets modules mark steps and records a stretch of time if nothing else marks steps.
 
     After the stretch, `stop` is called if the watchdog `may_stop` the program, and again if the program runs on for
-    long: it may have caught that. It stops a program that makes no more steps and `may_end`, too. `body` is the code of the function that runs the program. Time in which the program
-    waits for processes that it has started (`waits_for_others`) does not count as work.
+    long: it may have caught that. It also stops a program that makes no more steps when it `may_end`. `body` is the
+    code of the function that runs the program. Time in which the program waits for processes that it has started
+    (`waits_for_others`) does not count as work.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Watchdog:
         self._may_end = may_end
         self._work = Work(time.perf_counter_ns())
         self._asleep = threading.Event()
-        self._is_asking = self._has_optimizer = self._ends = self._has_said = False
+        self._is_asking = self._ends = self._has_said = False
         self._over_ns = 0
         self._main = threading.main_thread().ident or 0
 
@@ -109,7 +110,7 @@ class Watchdog:
         self._work.look(now_ns, marks.last_ns, counts=is_programs(frame, self._body))
         if self._waits_for_others():
             self._work.seconds = 0.0
-        return self._work.seconds >= patience_s(marks, has_optimizer=self._has_optimizer)
+        return self._work.seconds >= patience_s(marks)
 
     def _is_late(self, now_ns: int, frame: FrameType | None) -> bool:
         """Return whether the program runs on long after its recording; if so, say once where it is."""
@@ -143,8 +144,6 @@ class Watchdog:
             self._stop()
         elif not has_tensors():
             work.seconds = 0.0
-        elif not self._has_optimizer and marks.optimizers:
-            self._has_optimizer = True
         elif not marks.has_marker and not marks.watches_modules:
             marks.watch_modules()
             work.seconds = min(work.seconds, STRETCH_AFTER_S / 3)  # they need the rest of the time too
@@ -156,9 +155,9 @@ class Watchdog:
                 recording.stretch.begin()
 
 
-def patience_s(marks: Marks, *, has_optimizer: bool) -> float:
+def patience_s(marks: Marks) -> float:
     """Return after how many seconds of work without a sign of a step to act."""
-    trains = marks.has_marker or has_optimizer
+    trains = bool(marks.has_marker or marks.optimizers)
     if not marks.has_marker and not marks.watches_modules:
         return MODULES_WITH_OPTIMIZER_S if trains else MODULES_AFTER_S
     lost_after_s = LONGER_THAN_ANY * marks.longest_ns / NS_PER_S

@@ -40,6 +40,7 @@ from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
 from pinprof.trace.run_log import RECORDED, RUN_KEY
 from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
+from pinprof.units import NS_PER_MS
 
 SPARE = 3
 """A program is short of steps if it has only this number more left than the windows take."""
@@ -48,7 +49,8 @@ MOST_RESTARTS = 10
 """A program whose steps change more often is recorded in whatever steps it makes."""
 
 UNLIKE = 3.0
-"""Recorded steps are others than the timed ones if they are shorter by more than this factor: a profiler adds time."""
+"""Recorded steps are others than the timed ones if nearly all of these are longer by more than this factor: a profiler
+adds time."""
 
 AFTER = "after"
 """The window of steps after all windows."""
@@ -293,10 +295,10 @@ class Recording:
 
     def _recorded_others(self) -> bool:
         """Return whether the recorded steps are others than the timed ones, as far as the host's clock tells."""
-        journal, timed = self.journal, timed_regular_step(self.journal.log())
-        if timed is None or self._agreement is not None or journal.clock.is_of_gpu:
+        journal = self.journal
+        if self.plain is None or self._agreement is not None or journal.clock.is_of_gpu:
             return False
-        return timed.step_ns * journal.steps_in(RECORDED) > UNLIKE * journal.ns_in(RECORDED)
+        return self.plain.p10_ms * NS_PER_MS * journal.steps_in(RECORDED) > UNLIKE * journal.ns_in(RECORDED)
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""

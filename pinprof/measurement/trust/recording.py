@@ -9,7 +9,7 @@ from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.run_log import IRREGULAR_WORK, RECORDED
 from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
-from pinprof.units import counted, duration, percent
+from pinprof.units import NS_PER_MS, counted, duration, percent
 
 INFLATED = 1.1
 """If the profiler makes the step longer by more than this, a report says so: a finding of 10 % is of high severity."""
@@ -177,13 +177,16 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
 
 
 OTHER_STEPS = 3.0
-"""Timed steps that are longer than the recorded ones by more than this factor are others: a profiler only adds time."""
+"""If nearly all timed steps are longer than the recorded ones by more than this factor, they are others: a profiler only
+adds time."""
 
 
 def other_steps(facts: TrustFacts) -> Doubt | None:
     """Report timed steps that cannot be those of the trace."""
-    step, traced = facts.step.step_ns, facts.times.traced_ns
-    if facts.step.source != "measured" or not step or not traced or step <= OTHER_STEPS * traced:
+    step, traced, plain = facts.step.step_ns, facts.times.traced_ns, facts.trace.info.plain_step
+    if facts.step.source != "measured" or not step or not traced or plain is None or plain.p10_ms is None:
+        return None
+    if plain.p10_ms * NS_PER_MS <= OTHER_STEPS * traced:
         return None
     return Doubt(
         f"the timed steps ({duration(step)}) are not those of the trace ({duration(traced)})",
