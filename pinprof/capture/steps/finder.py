@@ -278,7 +278,7 @@ class StepFinder:
         return not (after_the_last or evaluates)
 
     def _drop(self) -> None:
-        """Give up the marker, because the program begins to train, or trains something else."""
+        """Give up the marker, because the program begins to train, or goes on with another optimizer."""
         self.choice, self.source, self._others_trained = None, OPTIMIZER, 0
         self._forget()
 

@@ -32,15 +32,16 @@ AUTO = "auto"
 
 
 class OptimizerRole:
-    """What an optimizer is for in the program: `holder` has it, and `has_stepped` says whether that one has stepped."""
+    """What an optimizer is for in the program, with the optimizer that is there for it now."""
 
     def __init__(self, holder: Any) -> None:
         self.holder: ReferenceType[Any] = ref(holder)
         self.has_stepped = False
+        """Whether the holder has stepped."""
 
 
 class OptimizerRoles:
-    """Tells the optimizers of a program apart by their roles, not by their addresses, which Python gives again.
+    """Distinguishes the optimizers of a program by their roles, not by their addresses, which Python gives again.
 
     Programs make optimizers anew for each task, user or stage. One that is made where an earlier one was made, of the
     same class, continues the role of that one if it has stepped or is gone. Optimizers that are made at one place

@@ -209,9 +209,11 @@ class Recording:
     def restart(self, *, discard: bool = False) -> None:
         """Begin the windows anew, because something else marks the steps now.
 
-        If a step was recorded already, the windows end instead, unless that is to be discarded.
+        If a step was recorded already, the windows end instead, unless it is to be discarded; further looks go on.
         """
         if self._is_abandoned or self._agreement is not None or self._restarts == MOST_RESTARTS:
+            return
+        if self.recorded_steps == self.options.steps and self.options.every and not discard:
             return
         self._boundaries.close()
         if (self.done or self.recorded_steps) and not discard:
@@ -294,7 +296,7 @@ class Recording:
         return options
 
     def _recorded_others(self) -> bool:
-        """Return whether the recorded steps are others than the timed ones, as far as the host's clock tells."""
+        """Return whether the recorded steps are others than the timed ones, as far as the host's clock shows."""
         journal = self.journal
         if self.plain is None or self._agreement is not None or journal.clock.is_of_gpu:
             return False

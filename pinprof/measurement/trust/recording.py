@@ -177,8 +177,7 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
 
 
 OTHER_STEPS = 3.0
-"""If nearly all timed steps are longer than the recorded ones by more than this factor, they are others: a profiler only
-adds time."""
+"""If nearly all timed steps are longer than the recorded ones by more than this factor, these are others."""
 
 
 def other_steps(facts: TrustFacts) -> Doubt | None:
