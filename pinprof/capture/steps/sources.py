@@ -18,7 +18,7 @@ from functools import wraps
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import ReferenceType, WeakKeyDictionary, ref
+from weakref import ReferenceType, ref
 
 from pinprof.program.frames import Stack, stack_from
 from pinprof.program.hooks import contained, replaced
@@ -49,13 +49,14 @@ class OptimizerRoles:
     """
 
     def __init__(self) -> None:
-        self._role_of: WeakKeyDictionary[Any, OptimizerRole] = WeakKeyDictionary()
+        self._living: dict[int, tuple[ReferenceType[Any], OptimizerRole]] = {}
+        """By address, as an optimizer of the program may have no hash; its entry goes with it."""
         self._made_at: dict[tuple[type, Stack], list[OptimizerRole]] = defaultdict(list)
         """The roles of each place, the one that was taken longest ago first."""
 
     def __len__(self) -> int:
         """Return how many optimizers currently exist."""
-        return len(self._role_of)
+        return len(self._living)
 
     def made(self, optimizer: Any, frame: FrameType | None) -> OptimizerRole:
         """Give an optimizer that is made in this frame its role."""
@@ -67,12 +68,17 @@ class OptimizerRoles:
             roles.remove(role)
             role.holder, role.has_stepped = ref(optimizer), False
         roles.append(role)
-        self._role_of[optimizer] = role
+        address = id(optimizer)
+        self._living[address] = ref(optimizer, lambda gone: self._forget(address, gone)), role
         return role
+
+    def _forget(self, address: int, gone: ReferenceType[Any]) -> None:
+        if address in self._living and self._living[address][0] is gone:
+            del self._living[address]
 
     def stepped(self, optimizer: Any, frame: FrameType | None) -> OptimizerRole:
         """Return the role of an optimizer that steps in this frame."""
-        role = self._role_of.get(optimizer) or self.made(optimizer, frame)
+        _, role = self._living.get(id(optimizer)) or (None, self.made(optimizer, frame))
         role.has_stepped = True
         return role
 
