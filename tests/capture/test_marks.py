@@ -173,7 +173,7 @@ def optimizers_from_one_line() -> None:
 def copied_optimizers() -> None:
     parameter = weight()
     optimizer = SGD([parameter], lr=0.1)
-    for batch in BATCHES:
+    for batch in BATCHES * 2:
         learn(copy.deepcopy(optimizer), parameter, batch)
 
 
@@ -182,7 +182,7 @@ def copied_optimizers() -> None:
     [
         (meta_learning, "optimizer step (Adam)", 24 - 3),
         (optimizers_from_one_line, "optimizer step (SGD)", 24 - 11),
-        (copied_optimizers, "optimizer step (SGD)", 9),
+        (copied_optimizers, "optimizer step (SGD)", 24 - 11),
         (plain_training(), BATCH, 9),
         (drawn_by_hand, BATCH, 8),
         (two_optimizers, BATCH, 24 - 11),

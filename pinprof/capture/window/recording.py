@@ -38,6 +38,7 @@ from pinprof.capture.window.trace_file import (
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
+from pinprof.step_statistics import OTHER_STEPS
 from pinprof.trace.run_log import RECORDED, RUN_KEY
 from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
 from pinprof.units import NS_PER_MS
@@ -47,10 +48,6 @@ SPARE = 3
 
 MOST_RESTARTS = 10
 """A program whose steps change more often is recorded in whatever steps it makes."""
-
-UNLIKE = 3.0
-"""Recorded steps are others than the timed ones if nearly all of these are longer by more than this factor: a profiler
-adds time."""
 
 AFTER = "after"
 """The window of steps after all windows."""
@@ -300,7 +297,7 @@ class Recording:
         journal = self.journal
         if self.plain is None or self._agreement is not None or journal.clock.is_of_gpu:
             return False
-        return self.plain.p10_ms * NS_PER_MS * journal.steps_in(RECORDED) > UNLIKE * journal.ns_in(RECORDED)
+        return self.plain.p10_ms * NS_PER_MS * journal.steps_in(RECORDED) > OTHER_STEPS * journal.ns_in(RECORDED)
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""

@@ -6,6 +6,7 @@ from pinprof.analyses.steps import WHY, WHY_SERVED, IrregularStep
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
+from pinprof.step_statistics import OTHER_STEPS
 from pinprof.trace.run_log import IRREGULAR_WORK, RECORDED
 from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
@@ -174,10 +175,6 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     named = [words for kind, words in IRREGULAR_WORK.items() if kind in kinds]
     why = WHY_SERVED if is_serving(trace.steps) or len(trace.model_calls) else WHY
     return f"it has {' and '.join(named)} in it" if named else why[step.reason]
-
-
-OTHER_STEPS = 3.0
-"""If nearly all timed steps are longer than the recorded ones by more than this factor, these are others."""
 
 
 def other_steps(facts: TrustFacts) -> Doubt | None:
