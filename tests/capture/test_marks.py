@@ -609,7 +609,7 @@ class SlowClock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
     clock = SlowClock()
-    monkeypatch.setattr(marks_module, "time", clock)
+    monkeypatch.setattr(marks_module, "HOST_TIME", clock)
     return clock
 
 
