@@ -286,6 +286,7 @@ FIRES: dict[str, tuple[Recording, str, set[str]]] = {
     "steps 0 1 0 1": (lambda: steps(numbers=lambda step: step % 2), "several_sessions", APART),
     "an hour": (lambda: after_a_pause(HOUR_US), "several_sessions", APART),
     "10 ms for 8": (lambda: timed(8), "profiler_cost", set()),
+    "10 ms for 50": (lambda: timed(50), "other_steps", {"estimate"}),
     "a negative duration": (broken_events, "unusable_events", set()),
     "copies and kernels": (
         lambda: with_call_in_each_step("cudaMemcpyAsync", "cudaLaunchKernel"),
