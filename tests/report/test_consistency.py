@@ -184,7 +184,8 @@ def _of_figures(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
     if steps["busy_fraction"] and "works for" in (whole["verdict"]["headline"] or ""):
         said.append(f"works for {percent(steps['busy_fraction'])} of it")
     if steps["step_ms"]:
-        length = ranged(steps["step_ms"] * NS_PER_MS, [end * NS_PER_MS for end in steps["range_ms"]])
+        low, high = (end * NS_PER_MS for end in steps["range_ms"])
+        length = ranged(steps["step_ms"] * NS_PER_MS, (low, high))
         said += [length.number.removeprefix("about "), length.range]
     yield from _lacking(said, full, page)
     rounded = [_lacking(_rows(whole, off_ns), full, page) for off_ns in (-0.5, 0.0, 0.5)]

@@ -136,7 +136,8 @@ def surprises(profile: Profile) -> Iterator[str]:
     count, step, waits = profile.steps.count, profile.step_ns, profile.waits
     if not count or not step:
         return
-    yield from _only_as_traced(profile, given(BUBBLE.of(profile)) or 0.0)
+    idle_ns = given(BUBBLE.of(profile))
+    yield from _only_as_traced(profile, idle_ns or 0.0)
     for members in by_line(waits, lambda wait: wait[0]):
         sites, cost = [site for site, _ in members], WaitCost.of(cost for _, cost in members)
         stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _wait_and_place(*sites)
@@ -211,8 +212,8 @@ def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
     if not some_in_steps(waits):
         return "all of them lie outside of the complete steps"
     costs = [cost for site in waits if (cost := given(site.in_steps_cost))]
-    bubble = duration(given(BUBBLE.of(profile)) or 0.0)
-    return f"{_idle_after(profile, waits)} idle for {bubble} {in_or_after(costs)} them"
+    idle_ns = given(BUBBLE.of(profile))
+    return f"{_idle_after(profile, waits)} idle for {duration(idle_ns or 0.0)} {in_or_after(costs)} them"
 
 
 def some_in_steps(sites: Iterable[WaitSite]) -> bool:

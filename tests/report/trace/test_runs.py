@@ -20,8 +20,7 @@ from pinprof.report.view import Fact
 from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace
 from pinprof.trace.run_log import RunLog
-from pinprof.verdict.step_limits import LimitCost
-from pinprof.verdict.verdict import Verdict
+from pinprof.verdict.verdict import LimitCost, Verdict
 
 MS = 1_000_000
 
@@ -83,7 +82,7 @@ def test_several_runs_give_a_range_for_one_more(
 
 
 def test_irregular_steps_take_a_share_of_all_steps_which_is_no_more_than_1() -> None:
-    cost = LimitCost("irregular", 3.0 * MS, (3.0 * MS, 3.0 * MS))
+    cost = LimitCost("irregular", 3.0 * MS, (3.0 * MS, 3.0 * MS), 1.0)
     (row,) = costs_of(Findings(verdict=Verdict("irregular", 1.0 * MS, (cost,))))
     assert (row.ms, row.fraction) == (3.0, 0.75)
 
