@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,14 @@ class Table:
     def __repr__(self) -> str:
         columns = ", ".join(column.name for column in fields(self)[1:])
         return f"<pinprof {type(self).__name__}, {counted(len(self), 'row')}: {columns}; to_pandas() has them>"
+
+    if not TYPE_CHECKING:  # else no misspelled name would be an error of types
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a table of a trace has no {name}; to_pandas() makes it a DataFrame, and pinprof.load(path).events is "
+                "one with the step, the op and the line of each event"
+            )
 
     @property
     def duration_ns(self) -> Int64s:
@@ -344,6 +352,13 @@ class Trace:
         steps = f"{complete} of {len(self.steps)} ({self.steps.source})"
         gpus = (device.name or f"GPU {device.index}" for device in self.info.devices)
         return one_line(f"trace {self.path!r}", (steps, counted(sum(self.counts.values()), "event"), *gpus))
+
+    if not TYPE_CHECKING:  # else no misspelled name would be an error of types
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a trace has no {name}; pinprof.load(path).events has .kernels, .copies, .calls and .ops as DataFrames"
+            )
 
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""
