@@ -35,7 +35,7 @@ class RegularStep:
     step_ns: float
     """Their mean."""
     range_ns: tuple[float, float] | None
-    """The 95 % confidence interval of the mean; None for too few steps."""
+    """The 95 % confidence interval of the mean, as wide on both sides as a factor; None for too few steps."""
     input_fraction: float
     """The share of their time in a DataLoader."""
     quick_input_ns: float
@@ -208,7 +208,7 @@ def _mean_of(steps: NotedSteps) -> RegularStep | None:
     return RegularStep(
         steps=len(kept.time_ns),
         step_ns=mean,
-        range_ns=(max(mean - half, 0.0), mean + half) if half < np.inf else None,
+        range_ns=(mean / (1 + half / mean), mean + half) if half < np.inf else None,
         input_fraction=input_fraction,
         quick_input_ns=min(float(np.percentile(kept.input_ns, QUICK)), input_fraction * mean),
         others=len(others_ns),

@@ -95,9 +95,9 @@ def profile(
     """
     options = msgspec.structs.replace(options, **changes)
     options.check()
-    target = writable_target(Path(path), force=options.force)
+    target = writable_target(Path(path), options)
     if options.every:
-        writable_target(latest(target), force=options.force)
+        writable_target(latest(target), options)
     return Recording(target, options, partial(torch_profiler, options), on_progress=on_progress)
 
 

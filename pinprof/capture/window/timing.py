@@ -149,7 +149,7 @@ def until_precise(
         yield Progress(PLAIN, before + steps + 1, options.plain_steps)
 
 
-MOST_STEPS, MOST_SECONDS = 100, 30.0
+MOST_STEPS, MOST_SECONDS = 100, 8.0
 """The longest wait for regular steps. If irregular work is recorded, it is recognized and left out of the figures."""
 
 

@@ -67,7 +67,7 @@ def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
         "device": _integers(gpu.device),
         "stream": _integers(gpu.stream),
         "thread": _texts(thread, launched_by),
-        "step": _steps(links.activity_step),
+        "step": _step_numbers(links.activity_step),
         **places.of(follow(links.op, links.launch), places.of_call[links.launch]),
         **_copies(details, knows_exposed=knows_exposed),
     }
@@ -75,14 +75,14 @@ def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
         "kind": CALL,
         **_times(trace, trace.calls),
         "thread": thread[trace.calls.thread],
-        "step": _steps(links.call_step),
+        "step": _step_numbers(links.call_step),
         **places.of(links.op, places.of_call[:-1]),
     }
     ops = {
         "kind": OP,
         **_times(trace, trace.ops),
         "thread": thread[trace.ops.thread],
-        "step": _steps(step_at(trace.steps, trace.ops.start_ns)),
+        "step": _step_numbers(step_at(trace.steps, trace.ops.start_ns)),
         **places.of(links.op_parent, places.of_op[:-1]),
     }
     frames = [pd.DataFrame(columns) for columns in (on_gpu, calls, ops)]
@@ -104,7 +104,7 @@ def collectives(details: Details) -> pd.DataFrame:
             **{name: times[found.row] for name, times in _times(trace, trace.gpu).items() if name != "name"},
             "device": trace.gpu.device[found.row],
             "stream": trace.gpu.stream[found.row],
-            "step": _steps(trace.links.activity_step[found.row]),
+            "step": _step_numbers(trace.links.activity_step[found.row]),
             "bytes": _integers(found.bytes),
         }
     )
@@ -191,6 +191,6 @@ def _integers(values: Int32s | Int64s) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(values.astype(np.int64), values == NONE)
 
 
-def _steps(step: Int32s) -> pd.arrays.IntegerArray:
+def _step_numbers(step: Int32s) -> pd.arrays.IntegerArray:
     """Return the numbers of steps, from 1."""
     return pd.arrays.IntegerArray(step.astype(np.int64) + 1, step == NONE)
