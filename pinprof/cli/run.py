@@ -22,6 +22,7 @@ from pinprof.cli.script import (
 )
 from pinprof.cli.terminal import Spent, check_outputs, fail, force_option, say, step_counter, users_program
 from pinprof.errors import CaptureError, TooFewSteps
+from pinprof.host_time import HOST_TIME
 from pinprof.units import counted
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pinprof.capture.script import ScriptRun
 
 DEFAULTS = RecordingOptions()
+LONGEST_RERUN_S = 120.0
+"""A script that has too few steps, and took no longer than this, runs once more to record fewer."""
 
 
 HELP = """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
@@ -172,10 +175,13 @@ def run(
     if repeat > 1:
         outcome, status = _repeated(repeat, output=outputs.trace, **task)
     else:
+        begin_s = HOST_TIME.monotonic()
         try:
             outcome = recorded(outputs, agreement, spent, on_look=say_verdict, **task)
         except TooFewSteps as error:
-            if agreement is not None or options["warmup"] is not None or not error.recordable:
+            took_s = HOST_TIME.monotonic() - begin_s
+            is_fixed = agreement is not None or options["warmup"] is not None or options["every"]
+            if is_fixed or not error.recordable or took_s > LONGEST_RERUN_S:
                 raise
             spent.begin("running the script once more")
             say(

@@ -335,7 +335,7 @@ class Spent:
         if total < SHORT_S or not stopped:
             return stopped
         parts = [f"{what} {seconds:.0f} s" for what, seconds in self._seconds.items() if seconds >= SHORT_S]
-        took = f"took {total:.0f} s beyond the steps that it needs"
+        took = f"pinprof took {total:.0f} s beyond the steps that a trace needs"
         return f"{stopped}; {': '.join([took, ', '.join(parts)] if parts else [took])}"
 
 

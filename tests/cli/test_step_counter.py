@@ -55,7 +55,7 @@ def test_what_took_long_is_named_in_order_and_the_rest_is_not(clock: Clock) -> N
     spent.begin("reporting")
     clock.now += 1.0
     assert spent.summary(57) == (
-        "Stopped after step 57; --keep-going runs to the end; took 40 s beyond the steps that it needs: "
+        "Stopped after step 57; --keep-going runs to the end; pinprof took 40 s beyond the steps that a trace needs: "
         "timing without profiler 13 s, waiting for regular steps 20 s, waiting for the script to end 4 s"
     )
 
