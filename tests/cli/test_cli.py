@@ -739,9 +739,7 @@ def test_a_script_of_few_steps_runs_once_more_for_fewer(tmp_path: Path, steps: i
 
 @pytest.mark.slow
 def test_the_next_run_overwrites_what_the_last_one_wrote_and_nothing_else(tmp_path: Path) -> None:
-    source = (
-        "import pinprof\nfor number in [*range(1000)]:\n    pinprof.step()\n    if number == {}: raise ValueError\n"
-    )
+    source = "import pinprof\nfor step in [*range(1000)]:\n    pinprof.step()\n    if step == {}: raise ValueError\n"
     (tmp_path / "loop.py").write_text(source.format(12))
     command = [sys.executable, "-m", "pinprof", "loop.py"]
 
