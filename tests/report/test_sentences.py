@@ -1,6 +1,5 @@
 """Sentences of a report on traces that are nearly none: each must be so, and fit the tables below it."""
 
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
