@@ -59,6 +59,11 @@ MsRange: TypeAlias = tuple[float, float]
 """One step, or the first and the last one, counted from 1; start and end in ms since the start of step 1."""
 
 
+def _table(name: str, meaning: str) -> Any:
+    """Return the property of a report that is a table of its document."""
+    return property(lambda report: dataframes.table(report._document, name), doc=meaning)  # noqa: SLF001  its own
+
+
 class Report(ReportObject):
     """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook.
 
@@ -146,63 +151,23 @@ class Report(ReportObject):
 
         return collectives(self.analysis.details)
 
-    @property
-    def kernels(self) -> "pd.DataFrame":
-        """A row for each name of a kernel, per step: `count`, `ms`, `mean_us`, `share` of the time of kernels."""
-        return self._table("kernels")
-
-    @property
-    def ops(self) -> "pd.DataFrame":
-        """A row for each name of an op, per step and as traced: `count`, `ms` on the host, `kernel_ms`."""
-        return self._table("ops")
-
-    @property
-    def copy_sums(self) -> "pd.DataFrame":
-        """A row for each direction and host memory, of the whole trace: `count`, `bytes`, `exposed_ms`."""
-        return self._table("copy_sums")
-
-    @property
-    def waits(self) -> "pd.DataFrame":
-        """A row for each place of waits, of the whole trace: `file`, `line`, `cause`, `stall_ms`."""
-        return self._table("waits")
-
-    @property
-    def idle(self) -> "pd.DataFrame":
-        """A row for each GPU and cause of its idle time, of the whole trace: `device`, `cause`, `time_ms`."""
-        return self._table("idle")
-
-    @property
-    def gpu(self) -> "pd.DataFrame":
-        """A row for each GPU, of the whole trace: `busy_ms`, `kernel_ms`, `memcpy_ms`, `idle_ms`, `span_ms`."""
-        return self._table("gpu")
-
-    @property
-    def loader(self) -> "pd.DataFrame":
-        """One row on the DataLoader, of the whole trace: `waits`, `wait_ms`, `pinned`, ..."""
-        return self._table("loader")
-
-    @property
-    def memory(self) -> "pd.DataFrame":
-        """A row for each GPU: the peak of its memory, if that was recorded (`profile_memory=True`)."""
-        return self._table("memory")
+    kernels = _table(
+        "kernels", "Sums by name of the kernels of a step: `count`, `ms`, `mean_us`, `share` of their time."
+    )
+    ops = _table("ops", "Sums by name of the ops of a step, as traced: `count`, `ms` on the host, `kernel_ms`.")
+    phases = _table("phases", "The phases of a step, as traced: `launches`, `host_ms`, `kernel_ms`.")
+    findings = _table("findings", "The findings, the best saving first; `analysis.findings` has them as objects.")
+    copy_sums = _table("copy_sums", "Sums of the copies by direction and host memory: `count`, `bytes`, `exposed_ms`.")
+    waits = _table("waits", "Sums of the host's waits by place: `file`, `line`, `cause`, `stall_ms`.")
+    idle = _table("idle", "Idle time of each GPU by cause: `device`, `cause`, `time_ms`.")
+    gpu = _table("gpu", "Each GPU: `busy_ms`, `kernel_ms`, `memcpy_ms`, `idle_ms`, `span_ms`.")
+    loader = _table("loader", "One row on the DataLoader: `waits`, `wait_ms`, `pinned`, ...")
+    memory = _table("memory", "The peak of each GPU's memory, if that was recorded (`profile_memory=True`).")
 
     @property
     def steps(self) -> "pd.DataFrame":
         """The steps of the trace on the host and on each GPU."""
         return dataframes.steps(self.analysis)
-
-    @property
-    def phases(self) -> "pd.DataFrame":
-        """A row for each phase of the step, per step and as traced: `launches`, `host_ms`, `kernel_ms`."""
-        return self._table("phases")
-
-    @property
-    def findings(self) -> "pd.DataFrame":
-        """A row for each finding, the best saving first; `analysis.findings` has them as objects."""
-        return self._table("findings")
-
-    def _table(self, name: str) -> "pd.DataFrame":
-        return dataframes.table(self._document, name)
 
     def compare(self, after: "TraceOrUrl | Report") -> "ComparisonReport":
         """Return what changed from this trace to another one; see `pinprof.compare`."""

@@ -1,6 +1,7 @@
 """The events of a trace as a pandas DataFrame: one row each, with its step, and the op and the line that made it."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from pinprof.trace.callers import UserCalls, function_around, outermost_op, plac
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.lines import Place
 from pinprof.trace.links import follow, step_at
-from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, Int32s, Int64s, Table, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Int32s, Int64s, Table, Trace
 from pinprof.units import NS_PER_MS
 
 PLACED = ("op", "file", "line", "function")
@@ -20,8 +21,8 @@ ON_HOST = ("name", "start_ms", "duration_ms", "thread", "step", *PLACED)
 ON_GPU = ("name", "start_ms", "duration_ms", "device", "stream", "thread", "step", *PLACED)
 OF_COPY = ("direction", "host_memory", "bytes", "exposed_ms", "reason")
 CALL, OP = "call", "op"
-KINDS = ("kernel", "copy", "memset", CALL, OP)
-"""The kinds of GPU work by their number in `CATEGORIES`, then those of the host."""
+KINDS = ("kernel", "copy", "memset")
+"""The kinds of GPU work, by their number in `CATEGORIES`."""
 COLUMNS: Mapping[str, Sequence[str]] = {"kernel": ON_GPU, "copy": (*ON_GPU, *OF_COPY), CALL: ON_HOST, OP: ON_HOST}
 
 
@@ -59,36 +60,28 @@ def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
     """
     trace, gpu, links = details.trace, details.trace.gpu, details.trace.links
     places = _Places(details)
-    thread = np.array([thread.name or thread.role for thread in trace.threads], object)
-    launched_by = follow(trace.calls.thread, links.launch)
-    on_gpu = {
-        "kind": np.array(KINDS[: len(CATEGORIES)], object)[gpu.category],
-        **_times(trace, gpu),
-        "device": _integers(gpu.device),
-        "stream": _integers(gpu.stream),
-        "thread": _texts(thread, launched_by),
-        "step": _step_numbers(links.activity_step),
-        **places.of(follow(links.op, links.launch), places.of_call[links.launch]),
-        **_copies(details, knows_exposed=knows_exposed),
-    }
-    calls = {
-        "kind": CALL,
-        **_times(trace, trace.calls),
-        "thread": thread[trace.calls.thread],
-        "step": _step_numbers(links.call_step),
-        **places.of(links.op, places.of_call[:-1]),
-    }
-    ops = {
-        "kind": OP,
-        **_times(trace, trace.ops),
-        "thread": thread[trace.ops.thread],
-        "step": _step_numbers(step_at(trace.steps, trace.ops.start_ns)),
-        **places.of(links.op_parent, places.of_op[:-1]),
-    }
-    frames = [pd.DataFrame(columns) for columns in (on_gpu, calls, ops)]
-    columns = ["kind", *frames[0].columns.drop(["kind", *OF_COPY]), *OF_COPY]
-    joined = pd.concat(frames, ignore_index=True).sort_values("start_ms", kind="stable", ignore_index=True)
-    table = EventTable(joined[columns])
+    threads = np.array([thread.name or thread.role for thread in trace.threads], object)
+
+    def on_host(kind: str, events: HostEvents, step: Int32s, op: Int32s, place: Int32s) -> pd.DataFrame:
+        columns = {"kind": kind, **_times(trace, events), "thread": threads[events.thread], "step": _step_numbers(step)}
+        return pd.DataFrame(columns | places.of(op, place))
+
+    on_gpu = pd.DataFrame(
+        {
+            "kind": np.array(KINDS, object)[gpu.category],
+            **_times(trace, gpu),
+            "device": _integers(gpu.device),
+            "stream": _integers(gpu.stream),
+            "thread": _texts(threads, follow(trace.calls.thread, links.launch)),
+            "step": _step_numbers(links.activity_step),
+            **places.of(follow(links.op, links.launch), places.of_call[links.launch]),
+            **_copies(details, knows_exposed=knows_exposed),
+        }
+    )
+    calls = on_host(CALL, trace.calls, links.call_step, links.op, places.of_call[:-1])
+    of_op = step_at(trace.steps, trace.ops.start_ns)
+    ops = on_host(OP, trace.ops, of_op, links.op_parent, places.of_op[:-1])
+    table = EventTable(pd.concat([on_gpu, calls, ops]).sort_values("start_ms", kind="stable", ignore_index=True))
     table.attrs["per"] = WHOLE_TRACE
     return table
 
@@ -148,7 +141,7 @@ class _Places:
         files, _, functions = (np.array(column, object) for column in zip(*self._places, strict=True))
         lines = np.array([NONE if line is None else line for _, line, _ in self._places])
         return {
-            "op": _texts(np.array(ops.names, object), follow(ops.name, op)),
+            "op": _texts(ops.names, follow(ops.name, op)),
             "file": files[place],
             "line": _integers(lines[place]),
             "function": functions[place],
@@ -164,15 +157,15 @@ def _copies(details: Details, *, knows_exposed: bool) -> dict[str, object]:
         exposed_ms[overlap.row] = overlap.exposed_ns / NS_PER_MS
         reason[overlap.row] = np.where(overlap.exposed_ns > 0, overlap.reason, NONE)
     return {
-        "direction": _texts(np.array(DIRECTIONS, object), gpu.direction),
-        "host_memory": _texts(np.array(HOST_MEMORIES, object), gpu.host_memory),
+        "direction": _texts(DIRECTIONS, gpu.direction),
+        "host_memory": _texts(HOST_MEMORIES, gpu.host_memory),
         "bytes": _integers(np.where(gpu.category == MEMCPY, gpu.bytes, NONE)),
         "exposed_ms": exposed_ms,
-        "reason": _texts(np.array(REASONS, object), reason),
+        "reason": _texts(REASONS, reason),
     }
 
 
-def _times(trace: Trace, table: Table) -> dict[str, object]:
+def _times(trace: Trace, table: Table) -> dict[str, Any]:
     start_ns = trace.steps.start_ns[0] if len(trace.steps) else 0
     return {
         "name": np.array(table.names, object)[table.name],
@@ -181,9 +174,9 @@ def _times(trace: Trace, table: Table) -> dict[str, object]:
     }
 
 
-def _texts(texts: np.ndarray, codes: np.ndarray) -> np.ndarray:
+def _texts(texts: Sequence[str] | np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Return the text of each code, None for -1."""
-    return np.append(texts, None)[codes]
+    return np.array([*texts, None], object)[codes]
 
 
 def _integers(values: Int32s | Int64s) -> pd.arrays.IntegerArray:
