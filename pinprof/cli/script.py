@@ -51,9 +51,9 @@ class BeforeScript(click.Command):
 
 
 READS_ARGUMENTS = re.compile(
-    r"\bargv\b|\bimport_module\b|[pP]arser?\b|\b(argparse|click|typer|fire|absl|hydra|tyro|docopt)\b"
+    r"\bargv\b|argparse|[pP]arser?\b|\b(parse_args|click|typer|fire|absl|hydra|tyro|docopt|draccus|pyrallis)\b|CLI\b"
 )
-"""What stands in a script that may read arguments, if only through another module."""
+"""What stands in a script, or a module next to it, that may read arguments."""
 
 
 def with_own_options_first(command: click.Command, script: str, args: Sequence[str]) -> list[str]:
@@ -62,9 +62,12 @@ def with_own_options_first(command: click.Command, script: str, args: Sequence[s
     Options of pinprof after a script are pinprof's if the script reads no arguments, and the script's if it names them.
     Raises click.UsageError for one that may be either's.
     """
-    options = {name: param for param in command.params if isinstance(param, click.Option) for name in param.opts}
+    known = [param for param in command.params if isinstance(param, click.Option) and param.name != "module"]
+    options = {name: param for param in known for name in param.opts}
     try:
         source = Path(script).read_text(errors="replace")
+        named = [file for file in Path(script).parent.glob("*.py") if re.search(rf"\b{re.escape(file.stem)}\b", source)]
+        source = "\n".join([source, *(file.read_text(errors="replace") for file in named)])
     except OSError:
         return [script, *args]
     own, others, words = list[str](), list[str](), iter(args)

@@ -172,6 +172,8 @@ def test_a_usual_mistake_is_one_line_with_its_way_out(
             ("--force",),
             "--force may be an option of pinprof or of train.py: write pinprof run ",
         ),
+        ("import config", ("--steps", "2"), "--steps may be an option of pinprof or of train.py"),
+        ("", ("-m", "2"), ["train.py", "-m", "2"]),
         ("from mine import get_parser", ("-o", "x"), "-o may be an option of pinprof or of train.py"),
         (None, ("--force",), ["train.py", "--force"]),
     ],
@@ -180,6 +182,7 @@ def test_options_behind_a_script_are_those_of_pinprof_if_the_script_can_have_non
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None, words: tuple[str, ...], expected: object
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.py").write_text("import sys; print(sys.argv)")
     if source is not None:
         (tmp_path / "train.py").write_text(source)
     if isinstance(expected, str):

@@ -218,7 +218,7 @@ def _mean_of(steps: NotedSteps) -> RegularStep | None:
 
 
 def _above_zero(mean: float, half: float) -> float:
-    """Return the lower end of an interval of this half width: of a time that is known badly it nears 0, and stays above.
+    """Return the lower end of an interval of this half width: it stays above 0, however wide the interval is.
 
     It goes on smoothly from half of the mean, where a symmetric interval would soon hold times that no step takes.
     """
