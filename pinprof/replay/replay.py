@@ -16,7 +16,7 @@ from pinprof.replay.program import Program
 from pinprof.replay.ranks import in_no_time, join_ranks
 from pinprof.replay.representatives import LEFT_OUT, representatives
 from pinprof.replay.step_estimate import StepEstimate, estimate_step, measured_step
-from pinprof.trace.collectives import collectives_of
+from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace
 
@@ -129,10 +129,10 @@ class Replay:
     @cached_property
     def waiting_for_nobody(self) -> Program | None:
         """The only rank's program as if it waited for no other; None if it meets none, or there are more."""
-        (rank, *_), steps = self.ranks, self.chosen[0]
+        (rank, *_) = self.ranks
         if len(self.ranks) > 1 or not self.runs:
             return None
-        collectives = set(collectives_of(rank.trace, steps).row.tolist())
+        collectives = frozenset(np.flatnonzero(is_collective_kernel(rank.trace.gpu)).tolist())
         return in_no_time(self.programs[0], collectives) if collectives else None
 
     @property
