@@ -47,7 +47,7 @@ at least the second share of its longer work."""
 
 COLLECTIVES_SHOWN = 10
 MOSTLY = 0.5
-"""The reason of a slow rank explains at least this share of the time by which its step is longer."""
+"""A reason explains at least this share of the time by which a slow rank's step is longer, or a late rank is late."""
 
 
 def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:
@@ -235,7 +235,7 @@ def _explained(parts: Sequence[RankPart], index: int, waits: "_Waits") -> float 
 def _latecomer(
     parts: Sequence[RankPart], rows: Sequence[RankRow], waits: "_Waits", clocks: RankClocks
 ) -> Latecomer | None:
-    """Return the rank for which the others wait longest; None if that is not worth a word, or the clocks are unknown."""
+    """Return the rank for which the others wait longest; None if that is not long, or the clocks are unknown."""
     index, waited = max(enumerate(waits.caused_ns), key=lambda of_rank: of_rank[1], default=(0, 0.0))
     if clocks.within_ns is None or waited <= SKEWED * (rows[index].traced_ns or inf):
         return None

@@ -13,10 +13,9 @@ from pinprof.replay.building import build_program
 from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fit_cost, way_of, with_sampled_optimizers
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Program
-from pinprof.replay.ranks import in_no_time, join_ranks
+from pinprof.replay.ranks import join_ranks, waiting_for_nobody
 from pinprof.replay.representatives import LEFT_OUT, representatives
 from pinprof.replay.step_estimate import StepEstimate, estimate_step, measured_step
-from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace
 
@@ -129,11 +128,9 @@ class Replay:
     @cached_property
     def waiting_for_nobody(self) -> Program | None:
         """The only rank's program as if it waited for no other; None if it meets none, or there are more."""
-        (rank, *_) = self.ranks
         if len(self.ranks) > 1 or not self.runs:
             return None
-        collectives = frozenset(np.flatnonzero(is_collective_kernel(rank.trace.gpu)).tolist())
-        return in_no_time(self.programs[0], collectives) if collectives else None
+        return waiting_for_nobody(self.programs[0], self.ranks[0].trace)
 
     @property
     def runs(self) -> bool:

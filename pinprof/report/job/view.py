@@ -6,7 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from pinprof.documents.findings import Collective
-from pinprof.ranks.compare import EXPLAINED, SKEWED
+from pinprof.ranks.compare import EXPLAINED, MOSTLY, SKEWED
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.verdict import known_verdict
@@ -130,10 +130,11 @@ def who_comes_last(ranks: Ranks) -> str:
         return ""
     words = f"rank {rank.rank} comes last to {percent(rank.last)} of the collectives, and the others wait"
     words += f" {duration(rank.waited_ns)} per step for it"
-    if rank.begins_later_ns < EXPLAINED * rank.waited_ns:
-        return f"{words}, which its own work does not explain"
-    before = ", and what came before is not recorded" if rank.is_one_step else ""
-    return f"{words}: it begins its step {duration(rank.begins_later_ns)} later than they do{before}"
+    if rank.begins_later_ns >= MOSTLY * rank.waited_ns:
+        before = ", and what came before is not recorded" if rank.is_one_step else ""
+        return f"{words}: it begins its step {duration(rank.begins_later_ns)} later than they do{before}"
+    of_rank = next(row for row in ranks.rows if row.rank == rank.rank)
+    return words + (", which its own work does not explain" if (of_rank.explains or 0.0) < EXPLAINED else "")
 
 
 def why_long(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
