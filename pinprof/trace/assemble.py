@@ -53,7 +53,7 @@ from pinprof.trace.tables import (
     Trace,
     no_memory,
 )
-from pinprof.trace.threads import ThreadKey, name_threads
+from pinprof.trace.threads import MARK, ThreadKey, name_threads
 
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
@@ -180,6 +180,7 @@ class _Columns:
 
     def __init__(self, rows: Rows, shared: Shared, first: Int64s) -> None:
         """`first` is the number of the first event of the part that each row is of."""
+        rows = replace(rows, category=_with_marks(rows, shared))
         self._file = rows
         self._event = (first + rows.entry).astype(np.int32)
         self.events: dict[tuple[str, ...], Int32s] = {}
@@ -332,6 +333,13 @@ class _Columns:
             direction[code], host_memory[code] = _copy_kind(self._names[code])
         text = np.where((by_args != NONE) & (direction[by_args] != OTHER), by_args, name)
         return np.where(is_copy, direction[text], NONE), np.where(is_copy, host_memory[text], NONE)
+
+
+def _with_marks(rows: Rows, shared: Shared) -> Int8s:
+    """Return the categories of rows, in which torch's own marks are annotations, as versions after 1.10 record them."""
+    is_mark = np.fromiter((MARK.match(name) is not None for name in shared.names), bool, len(shared.names))
+    op, annotation = map(KNOWN_CATEGORIES.index, ("cpu_op", "user_annotation"))
+    return np.where((rows.category == op) & is_mark[rows.name], annotation, rows.category).astype(np.int8)
 
 
 def _inverse(order: Int64s, count: int) -> Int32s:

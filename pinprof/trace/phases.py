@@ -9,14 +9,13 @@ import numpy as np
 from pinprof.intervals import Intervals, contains, joined, union
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.threads import BACKWARD as BACKWARD_OP
 
 PHASES: Final = ("forward", "backward", "optimizer", "other")
 FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
 
 OPTIMIZER_MARK = re.compile(r"Optimizer\.(step|zero_grad)#")
 """torch.optim marks its steps by annotations like `Optimizer.step#Adam.step`."""
-BACKWARD_OPS = ("autograd::engine::", "CompiledFunctionBackward")
-"""Begin the names of the autograd engine's own ops, on whatever thread it runs."""
 
 
 def phase_of_calls(trace: Trace) -> Int64s:
@@ -69,7 +68,7 @@ def torch_times(trace: Trace, threads: Int32s) -> TorchTimes:
 def _in_backward(trace: Trace) -> Bools:
     calls = trace.calls
     backward = trace.has_role("autograd")[calls.thread] if len(calls) else np.zeros(0, bool)
-    engine = trace.ops.named(lambda name: name.startswith(BACKWARD_OPS))
+    engine = trace.ops.named(BACKWARD_OP.match)
     for thread in np.unique(trace.ops.thread[engine]).tolist():
         of_engine = engine & (trace.ops.thread == thread)
         times = trace.ops.times(of_engine)
