@@ -129,7 +129,7 @@ def assemble(
     launch = launches(calls, gpu)
     shapes = {row: lookups[event] for row, event in enumerate(events["ops"].tolist()) if event in lookups}
     model_calls = find_model_calls(ops, annotations, calls, gpu, launch, shapes)
-    steps = _before(missing_end, find_steps(ops, annotations, calls, gpu, launch, model_calls))
+    steps = _before(missing_end, find_steps(ops, annotations, functions, calls, gpu, launch, model_calls))
     return Trace(
         path=path,
         info=recorded_info(metadata, gpu),

@@ -14,8 +14,6 @@ COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
 """Ends the names of the work of torch's compilers: `_compile.compile_inner (dynamo_timed)`; not those of lookups."""
 REGION: Final = "Torch-Compiled Region: "
 """Begins the names of ops that run compiled code; the number of the code follows as frame/version."""
-COMPILED_CODE: Final = "## Call CompiledFxGraph "
-"""Begins torch's marks of compiled code that runs; a hash of the code follows."""
 CAPTURES: Final = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 """Calls that make a graph."""
 GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")

@@ -12,9 +12,12 @@ ThreadKey: TypeAlias = tuple[Number, Number]
 """Process and thread id as the trace gives them."""
 
 STEP_PREFIX = "ProfilerStep#"
+OPTIMIZER_STEP: Final = "Optimizer.step#"
+"""Begins torch's marks of the steps of an optimizer."""
+LOADER: Final = re.compile(r"enumerate\((?:DataLoader|DataPipe)\)#")
+"""Begins torch's marks of a batch that is taken from a loader."""
 MARK: Final = re.compile(
-    rf"{STEP_PREFIX}\d|enumerate\((?:DataLoader|DataPipe)\)#|Optimizer\.(?:step|zero_grad)#|nccl:|gloo:"
-    r"|DistributedDataParallel\.forward$"
+    rf"{STEP_PREFIX}\d|{LOADER.pattern}|Optimizer\.(?:step|zero_grad)#|nccl:|gloo:|DistributedDataParallel\.forward$"
 )
 """Begins the names of torch's own marks, which torch 1.8 to 1.10 record as ops."""
 BACKWARD: Final = re.compile(
@@ -40,7 +43,7 @@ def name_threads(
     activity = _per_thread(ops, None, count) + _per_thread(calls, None, count)
     own = np.array([pid == tid for pid, tid in keys], dtype=bool) & (activity > 0)
     main = int(np.lexsort((activity, own, _per_thread(annotations, None, count), steps))[-1]) if count else NONE
-    backward = _per_thread(ops, ops.named(lambda name: BACKWARD.match(name)), count)
+    backward = _per_thread(ops, ops.named(BACKWARD.match), count)
     pinning = _per_thread(ops, ops.named(PIN_OPS.__contains__), count)
     roles = []
     for index, key in enumerate(keys):

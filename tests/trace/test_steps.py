@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from trace_builder import COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_events
+from trace_builder import AUTOGRAD, COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_events
 
 from pinprof.report.timeline.steps import step_names
 from pinprof.trace import Trace
@@ -14,8 +14,10 @@ from pinprof.trace.tables import NONE
 BASE_US = 1000
 """Start of the trace in these tests."""
 STEP_US = 1000
-NAMES = [f"layer_{number}" for number in range(9)]
-"""Kernels of a step that hold no smaller repetition."""
+NAMES = [*(f"layer_{number}" for number in range(8)), "adam"]
+"""Kernels of a step that hold no smaller repetition; by the last one, it is one of a training."""
+LAYER = NAMES[:8]
+"""Kernels that may as well be those of a layer."""
 
 
 @pytest.fixture
@@ -344,6 +346,102 @@ def test_without_host_events_steps_are_found_in_the_work_of_the_gpu(builder: Tra
     assert trace.links.call_step.tolist() == []
     step = trace.links.activity_step
     assert [(step == number).sum() for number in range(3)] == [9, 9, 9]
+
+
+def blocks(builder: TraceBuilder, count: int = 6, *, names: Iterable[str] = LAYER) -> None:
+    """Launch the same kernels several times, with one before and one after all of them."""
+    launch(builder, 0, ["lookup"])
+    for number in range(count):
+        launch(builder, number * STEP_US + 100, names)
+    launch(builder, count * STEP_US, ["head"])
+
+
+PART = "no step was found: a part of 8 kernel launches repeats {} times"
+
+
+def test_layers_are_no_steps(builder: TraceBuilder) -> None:
+    blocks(builder)
+    trace = builder.read()
+    assert (trace.steps.source, trace.steps.marker) == ("whole_trace", PART.format(6))
+
+
+@pytest.mark.parametrize("mark", ["layer_{}", "Block {}", "nccl:all_reduce", "TorchDynamo Cache Lookup", "moe.experts"])
+def test_marks_of_layers_are_no_steps(builder: TraceBuilder, mark: str) -> None:
+    blocks(builder)
+    for number in range(6):
+        builder.event("user_annotation", mark.format(number), number * STEP_US + 90, 500)
+    assert builder.read().steps.source == "whole_trace"
+
+
+@pytest.mark.parametrize("annotated", [False, True])
+def test_layers_in_one_call_of_a_network_are_no_steps(builder: TraceBuilder, annotated: bool) -> None:
+    blocks(builder, names=NAMES)  # of whatever kernels
+    builder.function("nn.Module: Net_0", 0, 6 * STEP_US + 900)
+    for number in range(6):
+        builder.function(f"nn.Module: Block_{number}", number * STEP_US + 95, 800)
+        if annotated:
+            builder.event("user_annotation", "run", number * STEP_US + 90, 850)
+    steps = builder.read().steps
+    assert steps.source == "whole_trace"
+    assert steps.marker == f"{PART.replace('8', '9').format(6)} in one call of Net_0"
+
+
+def test_each_call_of_a_network_is_a_step(builder: TraceBuilder) -> None:
+    blocks(builder)
+    for number in range(6):
+        builder.function("nn.Module: Net_0", number * STEP_US + 95, 800)
+        builder.function("nn.Module: Block_0", number * STEP_US + 96, 700)
+    assert builder.read().steps.source == "repetition"
+
+
+def test_each_batch_of_a_loader_is_a_step(builder: TraceBuilder) -> None:
+    blocks(builder)
+    for number in range(7):
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        builder.event("user_annotation", name, number * STEP_US + 80, 10)
+    assert builder.read().steps.source in {"annotation", "repetition"}
+
+
+def test_layers_of_a_backward_pass_are_no_steps_nor_are_those_without_one(builder: TraceBuilder) -> None:
+    blocks(builder)
+    for number in range(6):
+        builder.event("user_annotation", "run", number * STEP_US + 90, 850)
+        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 95, 800)
+    assert builder.read().steps.source == "whole_trace"
+
+
+def test_a_forward_and_a_backward_pass_are_a_step(builder: TraceBuilder) -> None:
+    blocks(builder)
+    for number in range(6):
+        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 155, 800)
+    assert builder.read().steps.source == "repetition"
+
+
+def test_micro_batches_of_one_optimizer_step_are_no_steps(builder: TraceBuilder) -> None:
+    blocks(builder)
+    builder.event("user_annotation", "Optimizer.step#Adam.step", 5 * STEP_US + 900, 50)
+    for number in range(6):
+        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 155, 800)
+    assert builder.read().steps.source == "whole_trace"
+
+
+def test_the_marks_of_torch_1_8_are_recorded_as_ops() -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = number * STEP_US
+        builder.event("Operator", f"ProfilerStep#{number}", start, 990)
+        builder.event("Operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 1, 20)
+        builder.event("Operator", "Optimizer.step#SGD.step", start + 800, 100)
+        builder.event("Operator", "aten::mm", start + 100, 40)
+        builder.on_thread(AUTOGRAD, "Operator", "MmBackward", start + 300, 40)
+        correlation = builder.call("cudaLaunchKernel", start + 310, LAUNCH_US, thread=AUTOGRAD)
+        event = builder.event("Kernel", "gemm", start + 400, 50, device=0, stream=COMPUTE, correlation=correlation)
+        event |= {"pid": 0, "tid": COMPUTE}
+    trace = builder.read()
+    assert (trace.steps.source, len(trace.steps)) == ("profiler_step", 3)
+    assert len(trace.annotations) == 9
+    assert [trace.ops.name_of(row) for row in range(2)] == ["aten::mm", "MmBackward"]
+    assert [thread.role for thread in trace.threads] == ["main", "autograd"]
 
 
 # ---------------------------------------------------------------- no steps
