@@ -691,6 +691,30 @@ def test_limits_are_not_kept_by_events_that_cannot_be_placed_or_have_no_time(
     assert why in figure.note
 
 
+@pytest.mark.parametrize(
+    ("begins_later", "size", "is_withheld"),
+    [
+        (0, 4, False),
+        (0.5, 4, True),  # not in whole microseconds
+        (0, 1_000_000, True),  # too large for one
+        (0, None, True),
+    ],
+)
+def test_copies_below_a_whole_microsecond_withhold_nothing(
+    begins_later: float, size: int | None, is_withheld: bool
+) -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(4):
+        builder.kernel(start + 20, 900, launch=start + 10)
+        builder.copy("DtoH (Device -> Pageable)", start + 930 + begins_later, 0, launch=start + 925, call=8, size=4)
+        del builder.events[-1]["args"]["bytes"]
+        builder.events[-1]["args"] |= {} if size is None else {"bytes": size}
+    profile = reports(builder)[0]
+    (doubt,) = (entry for entry in profile.doubts if entry.check == "copy_times")
+    assert (profile.steps.busy_ns is None) == is_withheld == bool(doubt.withholds)
+    assert ("at most 4.00 µs" in doubt.effect) != is_withheld
+
+
 def waiting() -> TraceBuilder:
     builder = TraceBuilder()
     for start in builder.steps(3):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from pinprof.analyses.steps import WHY, WHY_SERVED, IrregularStep
+from pinprof.measurement.trust import losses
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
@@ -30,6 +31,10 @@ AGAIN = "copy the file again, or record it again"
 CLOCKS_AGREE_NS = 2_000
 """GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: a start up to this much
 before its launch means nothing."""
+WHOLE_NS = 1_000
+"""Torch before 2.4 writes whole microseconds: a copy of no duration may have taken less than one."""
+HOST_LINK_BYTES_PER_NS, MEMORY_BYTES_PER_NS = 450, 8_000
+"""No copy between host and GPU is faster than NVLink-C2C, and no other one than the memory of a GPU."""
 LATENCY_NS = 20_000
 """A launch takes about 5 µs on the host and as long until the GPU starts, under a profiler up to 20 µs. If the clocks
 differ by more, work that was launched late seems queued, and queued work seems launched late."""
@@ -238,18 +243,31 @@ def copy_sizes(facts: TrustFacts) -> Doubt | None:
 
 
 def copy_times(facts: TrustFacts) -> Doubt | None:
-    """Report copies without duration. They are errors: none of 104 recordings, of this project and others, has one."""
-    gpu = facts.trace.gpu
-    copies = gpu.duration_ns[gpu.category == MEMCPY]
-    timeless = int((copies == 0).sum())
-    if not timeless:
+    """Report copies without duration.
+
+    In a trace of whole microseconds, as torch before 2.4 writes it, a small copy may last less than one. All others are
+    errors: none of 104 recordings, of this project and others, has one.
+    """
+    trace, gpu = facts.trace, facts.trace.gpu
+    copies = np.flatnonzero(gpu.category == MEMCPY)
+    timeless = copies[gpu.duration_ns[copies] == 0]
+    if not len(timeless):
         return None
-    matters = timeless >= MATTERS * len(copies)
+    of_host = np.isin(gpu.direction[timeless], (HTOD, DTOH))
+    least_ns = gpu.bytes[timeless] / np.where(of_host, HOST_LINK_BYTES_PER_NS, MEMORY_BYTES_PER_NS)
+    is_whole = not (gpu.start_ns % WHOLE_NS).any() and not (gpu.end_ns % WHOLE_NS).any()
+    wrong = len(timeless) - int((is_whole & (gpu.bytes[timeless] != NONE) & (least_ns < WHOLE_NS)).sum())
+    matters = wrong >= MATTERS * len(copies) or len(timeless) * WHOLE_NS >= MATTERS * losses.gpu_span_ns(trace)
+    effect = "the GPU copied where it seems idle or computing" if matters else "too few to change the figures"
+    if not wrong:
+        most = duration(len(timeless) * WHOLE_NS)
+        effect = f"by its size each takes less than 1 µs, all together at most {most}, which no figure contains"
     return Doubt(
-        f"no time of {timeless:,} of {counted(len(copies), 'copy', 'copies')}",
-        "the GPU copied where it seems idle or computing" if matters else "too few to change the figures",
-        AGAIN,
+        f"no time of {len(timeless):,} of {counted(len(copies), 'copy', 'copies')}",
+        effect,
+        AGAIN if wrong else "nothing helps but a newer torch: this one wrote whole microseconds",
         only_if(matters, "busy", "overlap", "causes", "drain", "estimate"),
+        absent=not wrong,
     )
 
 
