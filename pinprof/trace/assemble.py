@@ -111,6 +111,8 @@ def assemble(
     rows = joined(part.rows for part in parts)
     lookups = _lookups(parts, begins)
     memory_rows = [part.memory for part in parts if part.memory]
+    numbers = [number for part in parts for number in part.op_numbers]
+    numbered = max(numbers) - min(numbers) + 1 if numbers else 0
     parts.clear()
     columns = _Columns(rows, shared, first)
     if len(shared.threads) > MOST_TRACKS:
@@ -153,6 +155,7 @@ def assemble(
         run=recorded_run(metadata),
         memory=memory,
         model_calls=model_calls,
+        numbered_ops=numbered,
     )
 
 

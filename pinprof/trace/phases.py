@@ -34,7 +34,7 @@ def phase_of_calls(trace: Trace) -> Int64s:
     last_of_step = np.append(last, NONE)[step]
     of_main = trace.has_role("main")[calls.thread]
     before = (step != NONE) & ((calls.start_ns < last_of_step) | (last_of_step == NONE))
-    phase[of_main & before] = FORWARD
+    phase[of_main & before] = FORWARD if trace.shows_host else OTHER
     phase[optimizer] = OPTIMIZER
     phase[backward] = BACKWARD
     return phase

@@ -335,6 +335,8 @@ class Trace:
     """The log of the whole run; None if pinprof did not record the trace."""
     memory: MemoryUse = field(default_factory=no_memory)
     model_calls: ModelCalls = field(default_factory=no_model_calls)
+    numbered_ops: int = 0
+    """How many ops torch numbered from the first to the last, at least; 0 where it recorded no numbers."""
 
     def __repr__(self) -> str:
         """Say how much was recorded, and of which GPUs."""
@@ -346,6 +348,11 @@ class Trace:
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""
         return np.array([thread.role in roles for thread in self.threads], dtype=bool)
+
+    @property
+    def shows_host(self) -> bool:
+        """Whether anything but calls of the runtime shows what the host does: not with `activities=[CUDA]` alone."""
+        return any(map(len, (self.ops, self.annotations, self.functions)))
 
     @cached_property
     def launches_work(self) -> Bools:

@@ -249,6 +249,21 @@ def broken_events() -> TraceBuilder:
     return builder
 
 
+def of_calls_alone() -> TraceBuilder:
+    builder = TraceBuilder()
+    for start in range(0, 90_000, 30_000):  # in between, the host may compile
+        builder.kernel(start + 20, 900, launch=start + 10)
+    return builder
+
+
+def numbered(every: int) -> TraceBuilder:
+    """Return steps with 200 ops, which are each of so many that torch numbered."""
+    builder = steps()
+    for number in range(200):
+        builder.event("cpu_op", "aten::mm", number, 1, **{"Ev Idx": number * every})
+    return builder
+
+
 def entries(builder: TraceBuilder) -> dict[str, set[str]]:
     """Return what each check that fires invalidates."""
     return {entry.check: set(entry.withholds) for entry in measure(builder.read()).doubts}
@@ -286,6 +301,8 @@ FIRES: dict[str, tuple[Recording, str, set[str]]] = {
     "steps 0 1 0 1": (lambda: steps(numbers=lambda step: step % 2), "several_sessions", APART),
     "an hour": (lambda: after_a_pause(HOUR_US), "several_sessions", APART),
     "10 ms for 8": (lambda: timed(8), "profiler_cost", set()),
+    "calls alone": (of_calls_alone, "no_ops", {"causes", "estimate"}),
+    "each 50th op": (lambda: numbered(50), "lost_ops", set(FIGURE_KINDS) - {"step"}),
     "a negative duration": (broken_events, "unusable_events", set()),
     "copies and kernels": (
         lambda: with_call_in_each_step("cudaMemcpyAsync", "cudaLaunchKernel"),
@@ -320,6 +337,7 @@ NEAR_MISSES: dict[str, Recording] = {
     "late where the host may be waited for": held_up_by_the_host,
     "a process that launches nothing": lambda: two_processes(device=0, launches=False),
     "10 ms for 9.5": lambda: timed(9.5),
+    "each op": lambda: numbered(1),
     "steps from 100 on": lambda: steps(numbers=lambda step: 100 + step),
 }
 
@@ -459,7 +477,8 @@ def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
     # A quarter of the one is CUDA's start before the first launch and cuBLAS's in the first linear; two thirds of the
     # other is its first launch of a kernel.
     once = {"one_time"} if path.name in ("hta_cupti_counters.json.gz", "hta_rocm_mi250.json.gz") else set()
-    expected = ALWAYS_RIGHT | absent | marks | sizes | earlier | once
+    sample = {"lost_ops"} if path.name in ("hta_rank0.json.gz", "hta_rank1.json.gz") else set()
+    expected = ALWAYS_RIGHT | absent | marks | sizes | earlier | once | sample
     assert {entry.check for entry in recorded_profile(path).doubts} <= expected
 
 
@@ -638,6 +657,7 @@ def test_stalls_that_are_withheld_are_not_none_where_there_is_no_wait() -> None:
 
 def test_a_gpu_that_was_never_idle_has_no_cause_of_idle_time() -> None:
     builder = TraceBuilder()
+    builder.op("aten::mm", 5, 20)
     builder.kernel(20, 100, launch=10)
     assert reports(builder)[3]["idle"] == []
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.intervals import covered, union
-from pinprof.measurement.trust.doubt import MATTERS, Doubt, FigureKind, TrustFacts, only_if
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, MATTERS, Doubt, FigureKind, TrustFacts, only_if
 from pinprof.measurement.trust.launches import LaunchCalls, launches_of
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
@@ -74,6 +74,20 @@ def at_start(trace: Trace) -> str:
     """Return the remedy for lost GPU work at the start of the recording."""
     of_rocm = trace.calls.named(lambda name: name.startswith("hip")).any()
     return "record again, several steps in a row" if of_rocm else FIRST_LOST
+
+
+def lost_ops(facts: TrustFacts) -> Doubt | None:
+    """Report a trace that has only some of the ops: torch numbers all events of the host one after the other."""
+    trace = facts.trace
+    recorded = len(trace.ops) + len(trace.annotations) + len(trace.functions)
+    if recorded >= MOSTLY * trace.numbered_ops:
+        return None
+    return Doubt(
+        f"no record of {percent(1 - recorded / trace.numbered_ops)} of the ops",
+        "the file has a sample of the events: host and GPU worked where they seem idle",
+        "record it, or export it, without leaving out events",
+        frozenset(FIGURE_KINDS) - {"step"},
+    )
 
 
 def skipped_steps(facts: TrustFacts) -> Doubt | None:

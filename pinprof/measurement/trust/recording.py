@@ -87,6 +87,19 @@ def no_calls(facts: TrustFacts) -> Doubt | None:
     )
 
 
+def no_ops(facts: TrustFacts) -> Doubt | None:
+    """Report a trace in which nothing but calls tells what the host does."""
+    trace = facts.trace
+    if not len(trace.gpu) or not len(trace.calls) or trace.shows_host:
+        return None
+    return Doubt(
+        "no ops",
+        "what the host does between calls of the runtime is unknown, and which of it is done only once",
+        "record with ProfilerActivity.CPU too",
+        figure_kinds("causes", "estimate"),
+    )
+
+
 def truncated(facts: TrustFacts) -> Doubt | None:
     """Report a file that ended too early."""
     trace, cut = facts.trace, facts.trace.cut
