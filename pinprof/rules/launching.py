@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinprof.analyses.syncs.causes import ALLOCATIONS
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import Profile
@@ -15,10 +16,12 @@ from pinprof.trace.links import within
 from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, compile_times
 from pinprof.trace.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import duration, how_many, listed
+from pinprof.units import duration, listed
 
 WORTH = 0.02
 """Ops that need not be and take a smaller share of the step are not worth a finding."""
+OFTEN_PER_STEP = 0.5
+"""Waits that are rarer are in some steps only."""
 IDLE = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""
 GENERATED = "triton_"
@@ -142,11 +145,21 @@ def _what_breaks(trace: Trace) -> str:
     return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MOST_NAMED)} (PIN612)."
 
 
+def in_way(blockers: Sequence[Blocker]) -> list[Blocker]:
+    """Return what is in the way of one graph of the step, without allocations that only the first steps make."""
+    return [
+        blocker
+        for blocker in blockers
+        if not blocker.per_step or blocker.per_step >= OFTEN_PER_STEP or blocker.what not in ALLOCATIONS
+    ]
+
+
 def _needs(blockers: Sequence[Blocker]) -> str:
     """Return what one graph of the step needs first, to follow what can be done without it; nothing if nothing."""
-    waits = sum(blocker.per_step for blocker in blockers)
-    removed = "the wait" if waits == 1 else f"the {how_many(waits)} waits"
-    needs = [f"{removed} in it removed first"] if waits else []
+    waits = sum(blocker.per_step for blocker in in_way(blockers))
+    removed = "the wait" if round(waits) == 1 else f"the {round(waits):,} waits"
+    removed = f"{removed} in it" if waits >= OFTEN_PER_STEP else "the waits in some steps"
+    needs = [f"{removed} removed first"] if waits else []
     if any(not blocker.per_step for blocker in blockers):
         needs.append("the same kernels in each step")
     parts = " of the parts between waits" if waits else ""

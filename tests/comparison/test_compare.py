@@ -12,6 +12,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import ComparedFigure, Comparison, compare
+from pinprof.report.comparison.words import verdict as sentence
 from pinprof.trace import read_trace
 
 STEPS = 4
@@ -196,6 +197,7 @@ def test_a_trace_of_the_host_alone_is_not_compared_with_one_of_the_gpu(
     builder = TraceBuilder()
     for start in builder.steps(STEPS):
         builder.op("aten::mm", start + 10, 500)
+        builder.call("cudaGetDeviceCount", start + 20, 1)  # so that its waits are known: there are none
     host = recording(builder.write(tmp_path / "host.json"))
     result = compare(made(), host) if swapped else compare(host, made())
     side = "after" if swapped else "before"
@@ -204,6 +206,7 @@ def test_a_trace_of_the_host_alone_is_not_compared_with_one_of_the_gpu(
     assert (result.waits, result.copies) == ((), ())
     assert result.reasons["waits"].startswith(f"{side}: no GPU activities")
     assert values(named(result, "traced_ms")) == (1_000_000, 1_000_000, True)
+    assert sentence(result).endswith("; as traced, 1.00 ms before and 1.00 ms after")
     both = compare(host, host)
     assert both.verdict == "unknown"
     assert both.is_same_program is None

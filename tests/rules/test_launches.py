@@ -378,6 +378,14 @@ def waiting(builder: TraceBuilder, start: float, *, times: int) -> None:
         builder.call("cudaStreamSynchronize", start + 308.5 + 30 * number, 1)
 
 
+def starting(builder: TraceBuilder, start: float, *, call: str) -> None:
+    """Wait in the first step only."""
+    small_kernels(builder, start)
+    if not start:
+        builder.op("aten::item" if "Sync" in call else "aten::empty", start + 308, 2)
+        builder.call(call, start + 308.5, 1)
+
+
 def of_inductor(builder: TraceBuilder, start: float) -> None:
     small_kernels(builder, start)
     for number in range(4):
@@ -435,6 +443,12 @@ EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
         (
             partial(waiting, times=16),
             (EITHER, "graphs of the parts between waits; one graph of the step needs the 16 waits in it removed first"),
+            (ONE_GRAPH,),
+        ),
+        (partial(starting, call="cudaMalloc"), (EITHER, ONE_GRAPH), ("wait",)),
+        (
+            partial(starting, call="cudaStreamSynchronize"),
+            ("one graph of the step needs the waits in some steps removed first",),
             (ONE_GRAPH,),
         ),
         (partial(waiting, times=1), ("needs the wait in it removed first",), (ONE_GRAPH,)),

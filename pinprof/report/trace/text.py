@@ -293,7 +293,7 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> I
 def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
     """Yield doubts, and what the recorded steps do not show: sentences of the full report's sections."""
     sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=FEW))
-    ranks = how_to_see_ranks(findings.verdict) if advice(profile, findings).finding is not None else []
+    ranks = how_to_see_ranks(profile, findings.verdict) if advice(profile, findings).finding is not None else []
     supply = [f"{words}." for words in (input_uncertain(profile),) if words]
     notes: list[Sentence] = [
         *supply,

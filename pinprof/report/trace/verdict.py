@@ -47,6 +47,7 @@ OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver",
 MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """Advice where an estimated step is too uncertain to tell causes apart."""
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
+IN_JOB = "the comparison of the ranks shows who waits for whom"
 LESS_READ = "copy less to the host: compute on the GPU what is read of it"
 """What to do first about copies to the host."""
 ALSO_NAMED = 0.05
@@ -189,9 +190,9 @@ def listed_costs(verdict: Verdict) -> Iterator[LimitCost]:
     return (cost for cost in verdict.costs if cost.cause != HOST or cost.cause == verdict.cause)
 
 
-def how_to_see_ranks(verdict: Verdict) -> list[str]:
-    """Return the advice to report on all ranks, if communication may be the cause."""
-    return [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []
+def how_to_see_ranks(profile: Profile, verdict: Verdict) -> list[str]:
+    """Return the advice to report on all ranks, if communication may be the cause, and that is not done yet."""
+    return [ALL_RANKS] if not profile.of_job and any(cost.cause == COMMUNICATION for cost in verdict.between) else []
 
 
 def input_uncertain(profile: Profile) -> str:
@@ -235,7 +236,7 @@ def advice(profile: Profile, findings: Findings) -> FirstAction:
     if verdict.cause is not None:
         return _first(_answer(profile, verdict.cause))
     if verdict.between:
-        return _first("; ".join([*how_to_see_ranks(verdict), MEASURE]))
+        return _first("; ".join([*how_to_see_ranks(profile, verdict), MEASURE]))
     return FirstAction(why_no_finding(profile, findings) or NONE_ALONE, None)
 
 
@@ -253,7 +254,7 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
     if costs:
         yield f"other causes, each alone (they overlap): {', '.join(map(_cost, costs))}"
     if _first_finding(profile, findings) is not None:  # without one it is the advice itself
-        yield from how_to_see_ranks(findings.verdict)
+        yield from how_to_see_ranks(profile, findings.verdict)
 
 
 def next_cause(verdict: Verdict, but: Collection[str]) -> str:
@@ -379,6 +380,8 @@ def _answer(profile: Profile, cause: LimitName) -> str:
 
     For copies it depends on the direction of most of their time, and on pageable memory.
     """
+    if cause == COMMUNICATION and profile.of_job:
+        return IN_JOB
     if cause != COPY:
         return LIMITS[cause].advice
     times = dict.fromkeys((DIRECTIONS[HTOD], DIRECTIONS[DTOH]), 0)
