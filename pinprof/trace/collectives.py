@@ -125,7 +125,7 @@ def _exposed(gpu: Activities, rows: Int64s) -> Int64s:
 
 
 def _called(trace: Trace, rows: Int64s) -> list[str]:
-    """Return the names of the collectives of these kernels: as recorded, else as the range around the launch has it.
+    """Return the names of the collectives of these kernels: as recorded, else that of the range around the launch.
 
     Old versions of torch name no collective in the kernel; otherwise the kernel's own name is all that is known.
     """

@@ -120,7 +120,7 @@ def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s)
 
 
 class _Evidence(NamedTuple):
-    """What tells a repetition that is a step from the layers of one, and from other loops within a step."""
+    """What distinguishes a repetition that is a step from the layers of one, and from other loops within a step."""
 
     ops: HostEvents
     annotations: HostEvents
@@ -136,7 +136,7 @@ class _Evidence(NamedTuple):
         an optimizer, and a forward and a backward pass.
         """
         for events, begin in ((self.functions, MODULE), (self.ops, REGION)):
-            rows = events.named(lambda name, begin=begin: name.startswith(begin))
+            rows = events.named(re.compile(re.escape(begin)).match)
             begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
             if (begun[1] - begun[0] > 1).any():
                 return False
@@ -217,7 +217,7 @@ class _Repetition(NamedTuple):
 
     steps: Steps
     part: str
-    """What it is if it is no step."""
+    """What the report calls it if it is not a step."""
 
 
 def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> _Repetition | None:

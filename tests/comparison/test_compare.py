@@ -253,7 +253,7 @@ def test_work_that_runs_beside_that_of_another_step_is_not_counted_twice(tmp_pat
 def test_what_one_trace_is_not_fit_for_is_not_compared_and_the_rest_is(tmp_path: Path, made: Made) -> None:
     builder = TraceBuilder()
     for number in range(12):
-        for kernel, name in enumerate("abcdefghij"):
+        for kernel, name in enumerate([*"abcdefghi", "sgd"]):
             start = 1000 * number + 80 * kernel
             builder.activity("kernel", name, start, 50, correlation=10 * number + kernel, device=0, stream=7)
     without_calls = recording(builder.write(tmp_path / "gpu.json"))
@@ -269,6 +269,7 @@ def test_what_one_trace_is_not_fit_for_is_not_compared_and_the_rest_is(tmp_path:
 
 def test_a_trace_without_steps_is_not_compared_per_step(tmp_path: Path, made: Made) -> None:
     builder = TraceBuilder()
+    builder.op("aten::mm", 40, 30)
     builder.kernel(100, 300, launch=50)
     builder.copy("HtoD (Pinned -> Device)", 300, 200, launch=60, stream=SIDE)
     whole = recording(builder.write(tmp_path / "whole.json"))

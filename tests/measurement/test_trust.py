@@ -257,7 +257,7 @@ def of_calls_alone() -> TraceBuilder:
 
 
 def numbered(every: int) -> TraceBuilder:
-    """Return steps with 200 ops, which are each of so many that torch numbered."""
+    """Return steps with 200 ops, each the `every`th that torch numbered."""
     builder = steps()
     for number in range(200):
         builder.event("cpu_op", "aten::mm", number, 1, **{"Ev Idx": number * every})
@@ -302,7 +302,7 @@ FIRES: dict[str, tuple[Recording, str, set[str]]] = {
     "an hour": (lambda: after_a_pause(HOUR_US), "several_sessions", APART),
     "10 ms for 8": (lambda: timed(8), "profiler_cost", set()),
     "calls alone": (of_calls_alone, "no_ops", {"causes", "estimate"}),
-    "each 50th op": (lambda: numbered(50), "lost_ops", set(FIGURE_KINDS) - {"step"}),
+    "each 50th op": (lambda: numbered(50), "lost_ops", set(map(str, FIGURE_KINDS)) - {"step"}),
     "a negative duration": (broken_events, "unusable_events", set()),
     "copies and kernels": (
         lambda: with_call_in_each_step("cudaMemcpyAsync", "cudaLaunchKernel"),

@@ -83,6 +83,7 @@ def sleeps_on_the_gpu(builder: TraceBuilder) -> None:
 
 def waits_for_what_is_not_recorded(builder: TraceBuilder) -> None:
     """A copy waits behind a kernel that is queued, and the GPU is not seen to work before that for 8 ms."""
+    builder.op("aten::mm", 45, 10)
     builder.kernel(10, 20, launch=0)
     builder.kernel(8_000, 500, launch=50)
     correlation = builder.call("hipMemcpyWithStream", 100, 8_460)

@@ -88,7 +88,7 @@ def no_calls(facts: TrustFacts) -> Doubt | None:
 
 
 def no_ops(facts: TrustFacts) -> Doubt | None:
-    """Report a trace in which nothing but calls tells what the host does."""
+    """Report a trace in which nothing but calls shows what the host does."""
     trace = facts.trace
     if not len(trace.gpu) or not len(trace.calls) or trace.shows_host:
         return None

@@ -126,8 +126,8 @@ def verdict(comparison: Comparison) -> str:
     step = comparison.step
     before, after = step.before.value, step.after.value
     if before is None or after is None:
-        traced = [profile.steps.traced_ns for _, profile in comparison.sides]
-        times = f"; as traced, {duration(traced[0])} before and {duration(traced[1])} after" if all(traced) else ""
+        old, new = (profile.steps.traced_ns for _, profile in comparison.sides)
+        times = f"; as traced, {duration(old)} before and {duration(new)} after" if old and new else ""
         return f"The steps cannot be compared ({step.reason}){times}"
     begin = after_and_before(before, after)
     if comparison.verdict == "same":

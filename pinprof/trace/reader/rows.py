@@ -75,7 +75,7 @@ _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
 
 OP = _CATEGORY["cpu_op"]
 NUMBERED_OPS = 64
-"""About so many ops of a part are asked for their number: the least and the greatest show whether ops are missing."""
+"""About this many ops of a part are asked for their number: the least and the greatest show whether ops are missing."""
 
 
 @dataclass(frozen=True)
