@@ -17,7 +17,7 @@ OPTIMIZER_STEP: Final = "Optimizer.step#"
 LOADER: Final = re.compile(r"enumerate\((?:DataLoader|DataPipe)\)#")
 """Begins torch's marks of a batch that is taken from a loader."""
 MARK: Final = re.compile(
-    rf"{STEP_PREFIX}\d|{LOADER.pattern}|Optimizer\.(?:step|zero_grad)#|nccl:|gloo:|DistributedDataParallel\.forward$"
+    rf"{STEP_PREFIX}\d|{LOADER.pattern}|Optimizer\.(?:step|zero_grad)#|DistributedDataParallel\.forward$"
 )
 """Begins the names of torch's own marks, which torch 1.8 to 1.10 record as ops."""
 BACKWARD: Final = re.compile(
