@@ -26,7 +26,7 @@ from pinprof.trace.tables import (
     StepSource,
     rows_by,
 )
-from pinprof.trace.threads import BACKWARD, LOADER, OPTIMIZER_STEP, STEP_PREFIX
+from pinprof.trace.threads import BACKWARD, LOADER, MARK, OPTIMIZER_STEP, STEP_PREFIX
 
 MIN_REPEATS = 3
 """Fewer repeats than this do not show a step."""
@@ -129,18 +129,19 @@ class _Evidence(NamedTuple):
     gpu: Activities
     launch: Int32s
 
-    def allows(self, steps: Steps) -> bool:
+    def allows(self, steps: Steps, *, by_users_marks: bool = False) -> bool:
         """Return whether nothing shows that these are parts of a step.
 
         A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has
-        an optimizer, and a forward and a backward pass.
+        an optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
         """
         for events, begin in ((self.functions, MODULE), (self.ops, REGION)):
             rows = events.named(re.compile(re.escape(begin)).match)
             begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
             if (begun[1] - begun[0] > 1).any():
                 return False
-        return all(all(self._in_each(steps, time) for time in times) for times in self._training() if times)
+        optimizer, passes = self._training()
+        return all(self._in_each(steps, time) for time in (*([] if by_users_marks else optimizer), *passes))
 
     def shows(self, steps: Steps) -> bool:
         """Return whether something that is in each step shows that these are steps."""
@@ -203,8 +204,9 @@ def _annotated_steps(evidence: _Evidence) -> Steps | None:
         per_step = _launches_per_step(steps, calls, launch)
         if per_step.min() == 0 or per_step.std() > MAX_IRREGULARITY * per_step.mean():
             continue
-        is_part = PART.search(annotations.name_of(rows[0]))
-        if not (evidence.shows(steps) if is_part else evidence.allows(steps)):
+        name = annotations.name_of(rows[0])
+        by_user = MARK.match(name) is None
+        if not (evidence.shows(steps) if PART.search(name) else evidence.allows(steps, by_users_marks=by_user)):
             continue
         time = int(annotations.duration_ns[rows].sum())
         if best is None or time > best[0]:

@@ -425,6 +425,19 @@ def test_micro_batches_of_one_optimizer_step_are_no_steps(builder: TraceBuilder)
     assert builder.read().steps.source == "whole_trace"
 
 
+@pytest.mark.parametrize(
+    ("mark", "source"), [("micro step", "annotation"), ("enumerate(DataLoader)#_Iter.__next__", "whole_trace")]
+)
+def test_only_the_users_marks_are_steps_of_which_some_have_no_optimizer(
+    builder: TraceBuilder, mark: str, source: str
+) -> None:
+    blocks(builder)
+    builder.event("user_annotation", "Optimizer.step#Adam.step", 3 * STEP_US + 900, 50)
+    for number in range(6):
+        builder.event("user_annotation", mark, number * STEP_US + 90, 5)
+    assert builder.read().steps.source == source
+
+
 def test_the_marks_of_torch_1_8_are_recorded_as_ops() -> None:
     builder = TraceBuilder()
     for number in range(3):
