@@ -109,12 +109,12 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
         tuple(gpu.names[code] if code != NONE else "" for code in groups),
         gpu.start_ns[rows],
         gpu.end_ns[rows],
-        _exposed(gpu, rows),
+        _exposed_ns(gpu, rows),
         *sizes.T,
     )
 
 
-def _exposed(gpu: Activities, rows: Int64s) -> Int64s:
+def _exposed_ns(gpu: Activities, rows: Int64s) -> Int64s:
     """Return the time of each of these kernels in which no kernel but those of collectives runs on its device."""
     exposed, others = gpu.duration_ns[rows], ~is_collective_kernel(gpu)
     for device in np.unique(gpu.device[rows]).tolist():
