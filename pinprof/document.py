@@ -1,8 +1,11 @@
 """The parts of JSON documents: fields with a meaning and a unit; how a document is filled and written."""
 
+import errno
 import json
+import os
 from collections.abc import Iterable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -22,6 +25,20 @@ Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
 """A sentence, whose wording may change at any time."""
 Filled = TypeVar("Filled", bound=Struct)
 Entry = TypeVar("Entry")
+LARGEST_BYTES = 1 << 28
+"""No document is larger; a device that a name leads to may have no end."""
+
+
+def read_document(path: str | Path) -> bytes:
+    """Return the bytes of a file. Raises OSError also if it is too large, or has a name that no file can have."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error)) from error
+    if len(data) > LARGEST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return data
 
 
 def converted(entry: object, kind: type[Entry]) -> Entry | None:

@@ -79,7 +79,7 @@ class Report(ReportObject):
 
     @property
     def step_range_ms(self) -> tuple[float, float] | None:
-        """The range in which the step lies with 95 % confidence; None as for `step_ms`."""
+        """Where the step lies; of several recorded runs, where it lies in another one; None as for `step_ms`."""
         bounds = self._document.steps.range_ms
         return None if bounds is None else (bounds[0], bounds[1])
 

@@ -13,6 +13,9 @@ LONGER = 1.5
 """A time below this multiple of the usual one is not an outlier: a log line or a slower copy takes as much."""
 DEVIATIONS = 6
 """Nor is a time within this number of median deviations of the usual one: the times scatter as much."""
+OTHER_STEPS = 3.0
+"""If nearly all timed steps are longer than the recorded ones by more than this factor, these are others: a profiler
+only adds time."""
 FEWEST = 3
 """Among fewer times nothing is usual."""
 MOSTLY = 0.5

@@ -34,7 +34,7 @@ from pinprof.replay.calibration import (
 )
 from pinprof.replay.machine import pace
 from pinprof.replay.program import Program
-from pinprof.replay.step_estimate import SHORT_OF_TRUTH
+from pinprof.replay.settings import SHORT_OF_TRUTH
 from pinprof.trace import read_trace
 
 ROWS = Path("traces/estimates.json")

@@ -47,8 +47,10 @@ class Score(NamedTuple):
     after: float
     held: bool
     """Whether the range of the prediction holds the measured step."""
-    saving_held: bool
-    """Whether the range of the saving, as findings state it, holds the measured one; longer counts as nothing saved."""
+    saving: tuple[float, float]
+    """The range of the saving, as findings state it, as a share of the step before: 0 at least."""
+    estimated_saving: tuple[float, float]
+    """The same if the step before is estimated from the trace alone."""
     waits: float
     """How long the host waits per step in the calls that the fix spares; of ranks, the longest."""
     idle: float
@@ -58,6 +60,17 @@ class Score(NamedTuple):
     def error(self) -> float:
         """Of the predicted step, as a share of the measured one."""
         return self.predicted / self.after - 1
+
+    @property
+    def saved(self) -> float:
+        """What was saved, as a share of the step before; longer counts as nothing."""
+        return max(1 - self.after / self.before, 0.0)
+
+    @property
+    def saving_held(self) -> bool:
+        """Whether the range of the saving holds the measured one."""
+        low, high = self.saving
+        return low <= self.saved <= high
 
     def points(self, saving: float) -> float:
         """Return the error of a saving in ms, in points of the step before; positive where it promises too much."""
@@ -83,8 +96,9 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         key: (value,) if key == "drop_syncs" else value for key, value in pair["scenario"].items()
     }
     scenario = Scenario(**changes)
-    prediction = predict_scenario(measured, scenario)
-    low_saved, high_saved = prediction.saving_range_ns
+    prediction, of_estimate = (predict_scenario(of_step, scenario) for of_step in (measured, replay))
+    ranges = ((bound / (before * MS) for bound in each.saving.range_ns) for each in (prediction, of_estimate))
+    saving, estimated_saving = ((max(least, 0.0), max(most, 0.0)) for least, most in ranges)
     busy = max(rank.steps.busy_ns or 0.0 for rank in replay.ranks)
     low, high = replay.step.range_ns or (0.0, 0.0)
     return Score(
@@ -100,7 +114,8 @@ def score(folder: Path, name: str, pair: dict[str, Any]) -> Score:
         prediction.predicted_ns / MS,
         after,
         prediction.range_ns[0] <= after * MS <= prediction.range_ns[1],
-        low_saved <= max(before - after, 0.0) * MS <= high_saved,
+        saving,
+        estimated_saving,
         max(waited_ns(rank, scenario) for rank in replay.ranks) / MS,
         max(before - busy / MS, 0.0),
     )
@@ -170,7 +185,20 @@ def main() -> None:
     for name, chosen in (("all", pairs), ("not looked at", [pair for pair in pairs if not pair.looked_at])):
         print(f"\nPredicted step after the fix, {name}, {len(chosen)} pairs: {of_errors([e.error for e in chosen])}")
         print(f"the range holds the measured step in {sum(pair.held for pair in chosen)} of {len(chosen)}")
-        print(f"the range of the saving holds the measured one in {sum(pair.saving_held for pair in chosen)}")
+        for step, ranges in (
+            ("measured", [(pair.saved, *pair.saving) for pair in chosen]),
+            ("estimated", [(pair.saved, *pair.estimated_saving) for pair in chosen]),
+        ):
+            above, below = (
+                sum(saved > most for saved, _, most in ranges),
+                sum(saved < least for saved, least, _ in ranges),
+            )
+            width = statistics.median(most - least for _, least, most in ranges)
+            print(
+                f"with a step that is {step}, the range of the saving holds the measured one in "
+                f"{len(chosen) - above - below}; {above} are larger, {below} smaller; its median width is "
+                f"{width:.1%} of the step"
+            )
         print(f"No change predicted: {of_errors([pair.before / pair.after - 1 for pair in chosen])}")
         for forecast, saving in FORECASTS.items():
             points = [pair.points(saving(pair)) for pair in chosen]

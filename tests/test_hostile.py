@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from command_line import invoke
+from command_line import copying_trace, invoke, is_one_line_error
 from trace_builder import TraceBuilder
 
+from pinprof import document
+from pinprof.rules import wait_sites
 from pinprof.trace import read_trace
+from pinprof.trace.files import trace_files
 from pinprof.trace.reader import blocks
 from pinprof.trace.sources import LONGEST_LINE_CHARS, MAX_BYTES, Sources, call_line, fits, may_call
 
-MOST_MB, MOST_CPU_S = 450, 60
+MOST_MB, MOST_CPU_S = 300, 60
 """Modules of pinprof and numpy take some 120 MB of these. No report takes a sixth of the time on a slow machine."""
 SIZE = 8_000_000
 """Characters of a file; what took 235 bytes for each three of them takes 630 MB."""
@@ -86,7 +89,24 @@ def hostile() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "threads", lambda: trace_of(KERNEL, numbered(lambda number: OP.replace('"tid":1', f'"tid":{number}') + "}"))
     yield "GPUs", lambda: trace_of(numbered(lambda number: KERNEL.replace('"device":0', f'"device":{number}')))
     yield "categories", lambda: trace_of(KERNEL, numbered(lambda number: OP.replace("cpu_op", f"c{number}") + "}"))
+    yield "contexts", contexts
     yield "copies", lambda: trace_of(*(copy_of(number) for number in range(200)))
+
+
+def contexts() -> str:
+    """Return a trace with many waits, and contexts of recorded waits that fit each of them by one side."""
+    sync = OP.replace("cpu_op", "cuda_runtime").replace('"a"', '"cudaStreamSynchronize"').replace('"dur":1', '"dur":8')
+    ops = OP.replace('"a"', '"aten::y"')
+    waits = (
+        f"{sync.replace(':1,', f':{10 * n},', 1)}}},{ops.replace(':1,', f':{10 * n + 8},', 1)}}},"
+        f"{OP.replace(':1,', f':{10 * n + 9},', 1)}}}".replace('"a"', f'"aten::x{n}"')
+        for n in range(9_000)
+    )
+    fit = '{"op":"cudaStreamSynchronize","thread":"main","before":[],"after":[0],"line":0,"most":1}'
+    lines = '[{"file":"a.py","line":1,"function":"f"}]'
+    names = json.dumps(["aten::y", *(f"aten::x{n}" for n in range(9_000))])
+    recorded = f'{{"names":{names},"lines":{lines},"waits":[{many(fit, SIZE // 2)}]}}'
+    return trace_of(KERNEL, *waits, behind=f',"pinprof_contexts":{recorded}')
 
 
 def copy_of(number: int) -> str:
@@ -252,6 +272,44 @@ def test_an_absurd_world_is_told_of_without_counting_it(tmp_path: Path) -> None:
     result = invoke("report", *map(str, paths))
     assert result.exit_code == 0
     assert "No trace of ranks 2, 3" in " ".join((result.stdout + result.stderr).split())
+
+
+@pytest.mark.parametrize("option", ["--baseline", "--config", "--machine"])
+@pytest.mark.parametrize("name", ["long.json", "a\0b"])
+def test_files_without_an_end_or_a_possible_name_are_refused(
+    option: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document, "LARGEST_BYTES", 1_000)
+    trace = copying_trace(tmp_path)
+    (tmp_path / "long.json").write_text(" " * 1_001)
+    result = invoke("whatif" if option == "--machine" else "check", trace, option, tmp_path / name)
+    assert is_one_line_error(result), result
+
+
+@LINUX
+def test_a_pattern_reads_no_pipe(tmp_path: Path) -> None:
+    trace = copying_trace(tmp_path)
+    os.mkfifo(tmp_path / "pipe.json.gz")
+    assert trace_files(f"{tmp_path}/*.json.gz") == [str(trace)]
+
+
+def test_waits_at_too_many_places_are_one_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(4):
+        for place in range(3):
+            at = start + 100 * place
+            builder.op(f"my::wait{place}", at + 1, 90)
+            builder.kernel(at + 10, 60, launch=at + 5)
+            builder.call("cudaStreamSynchronize", at + 12, 70)
+    path = builder.write(tmp_path / "trace.json")
+    found = []
+    for most in (3, 2):
+        monkeypatch.setattr(wait_sites, "MOST_PLACES", most)
+        (trace,) = json.loads(invoke("report", path, "--json").stdout)["traces"]
+        found += [finding for finding in trace["findings"] if finding["rule"] == "PIN214"]
+    one_by_one, together = found
+    assert (len(one_by_one["sites"]), len(together["sites"])) == (3, 1)
+    assert together["cost_ms"] == one_by_one["cost_ms"] > 0
 
 
 CHAINS = {

@@ -56,7 +56,8 @@ class ServingPhase:
     idle_ns: float
     """In which the busiest GPU has no work."""
     fills: tuple[tuple[str, float], ...]
-    """What the server marks in the idle time, the longest first, with the time of it; without marks, ops and Python."""
+    """What the server marks in the idle time, the longest first, with the time of it; without marks, ops and Python.
+    Only the threads of the batches count: what another thread does meanwhile does not hold up the GPU."""
 
 
 def batch_of(mark: str) -> MarkedBatch | None:
@@ -165,22 +166,29 @@ def _fills(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, flo
     """Return the marks that the server is in while the GPU is idle in these steps, innermost, with their mean time."""
     marks = trace.annotations
     inside = np.isin(step_at(trace.steps, marks.start_ns), steps)
+    inside &= np.isin(marks.thread, marks.thread[inside & marks.named(batch_of)])
     time = covered(idle, marks.start_ns, marks.end_ns)
     own, outer = time.copy(), enclosing(marks, marks)
     np.subtract.at(own, outer[outer != NONE], time[outer != NONE])
     sums = np.bincount(marks.name[inside], np.maximum(own[inside], 0), minlength=len(marks.names))
-    named = [number for number in np.argsort(-sums) if sums[number] and batch_of(marks.names[number]) is None]
+    named = [
+        number for number in np.argsort(-sums, kind="stable") if sums[number] and batch_of(marks.names[number]) is None
+    ]
     return tuple((marks.names[number], float(sums[number]) / len(steps)) for number in named[:MOST_FILLS])
 
 
 def _fills_by_ops(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, float], ...]:
     """Return the outermost ops that run while the GPU is idle in these steps, and Python: the time in no op."""
-    ops = trace.ops
-    rows = np.flatnonzero((trace.links.op_parent == NONE) & np.isin(step_at(trace.steps, ops.start_ns), steps))
+    ops, calls, thread = trace.ops, trace.calls, trace.model_calls.thread
+    is_outermost = (trace.links.op_parent == NONE) & (ops.thread == thread)
+    rows = np.flatnonzero(is_outermost & np.isin(step_at(trace.steps, ops.start_ns), steps))
     times = covered(idle, ops.start_ns[rows], ops.end_ns[rows])
     sums = np.bincount(ops.name[rows], times, minlength=len(ops.names))
-    of_host = joined(ops.times(), trace.calls.times())
+    of_host = joined(ops.times(ops.thread == thread), calls.times(calls.thread == thread))
     alone = covered(subtract(idle, of_host), trace.steps.start_ns[steps], trace.steps.end_ns[steps])
-    fills = [(ops.names[number], float(sums[number]) / len(steps)) for number in np.argsort(-sums)[:MOST_FILLS]]
+    fills = [
+        (ops.names[number], float(sums[number]) / len(steps))
+        for number in np.argsort(-sums, kind="stable")[:MOST_FILLS]
+    ]
     fills.append((PYTHON, float(alone.sum()) / len(steps)))
     return tuple(fill for fill in sorted(fills, key=itemgetter(1), reverse=True)[:MOST_FILLS] if fill[1])

@@ -2,12 +2,12 @@
 
 import os
 import shlex
-from pathlib import Path
 
 from pinprof.bench.bandwidth import PAGEABLE_RATE
 from pinprof.bench.judge import PINNED_RATE, by_size, order
 from pinprof.bench.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.results import Bench, BenchError, Measured, from_json, shown
+from pinprof.document import read_document
 from pinprof.prediction.edits import PinnedRates, Rates
 from pinprof.prediction.pinning import Advice, Pinning
 from pinprof.units import rate, size
@@ -66,7 +66,7 @@ def read_machine(path: str | os.PathLike[str]) -> Pinning:
     """Return what a bench file says about pinned memory. Raises BenchError if it has no rates of pinned copies."""
     name = os.fspath(path)
     try:
-        bench = from_json(Path(path).read_bytes(), name)
+        bench = from_json(read_document(name), name)
     except OSError as error:
         way_out = f"measure it with: pinprof bench --json {shlex.quote(name)}"
         raise BenchError(f"{name}: {error.strerror}; {way_out}") from error

@@ -234,7 +234,7 @@ def from_json(text: bytes, name: str) -> Bench:
     """Return the results in a file's text; `name` is the file, for the error. Raises BenchError."""
     try:
         return msgspec.json.decode(text, type=Bench)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BenchError(f"{name}: is not a result of pinprof bench ({error})") from error
 
 

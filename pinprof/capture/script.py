@@ -105,6 +105,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
         recorder = _Recorder(recording, config, agreement)
         if on_progress is not None:
             recorder.stepper.on_stop = partial(on_progress, "end", 0, 0)
+            recorder.stepper.on_wait = partial(on_progress, "optimizer", 0, 0)
         with recorder.following() as ended:
             ending = recorder.run(program)
             ended(ending)
@@ -129,6 +130,8 @@ class _Recorder:
             may_join=alone,
             is_training=lambda: self.marks.trains,
             is_needed=lambda: bool(notes.running),
+            kind=lambda: self.marks.kind,
+            awaits_better_s=lambda: self.marks.awaits_optimizer_s,
         )
         self.marks = Marks(
             config.step_marker,
@@ -143,6 +146,7 @@ class _Recorder:
             recording,
             stop=self.stepper.stop,
             may_stop=may_stop,
+            may_end=self.stepper.may_end,
             body=ending_of.__code__,
             waits_for_others=lambda: bool(notes.running) or notes.have_trained,
         )

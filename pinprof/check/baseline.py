@@ -9,6 +9,7 @@ import msgspec
 from pinprof.analyses.syncs.sites import SiteIdentity
 from pinprof.check.figures import LIMITED, Bounded, TraceFigures
 from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
+from pinprof.document import read_document
 from pinprof.documents import report as documents
 from pinprof.documents.fields import DeviceJson, Library
 from pinprof.documents.waits import CopiesJson, OverlapJson, SiteJson, SyncsJson
@@ -53,7 +54,7 @@ class _Head(msgspec.Struct):
 def read_baseline(path: str | Path) -> Baseline:
     """Return an earlier report. Raises PinprofError if the file is not one, or contains impossible figures."""
     try:
-        data = Path(path).read_bytes()
+        data = read_document(path)
     except OSError as exc:
         raise PinprofError(f"{path}: this baseline cannot be read ({exc.strerror}); {HOW}") from exc
     try:

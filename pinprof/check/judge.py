@@ -138,7 +138,8 @@ def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: floa
     else:
         sentence += f", {_figure_text(quantity, before)} in the baseline"
     if status == "worse":
-        sentence += f": worse by more than the tolerance of {100 * tolerance:.3g} %"
+        noise = quantity.unit.show(now.noise)
+        sentence += f": worse by more than the tolerance of {100 * tolerance:.3g} % and the noise of {noise}"
     return _verdict(quantity, now, status, _with_note(sentence, now))
 
 

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from pinprof.document import read_document
 from pinprof.errors import PinprofError
 from pinprof.units import NS_PER_MS, duration, how_many, size
 
@@ -265,7 +266,7 @@ def read_config(path: str | Path) -> Limits | None:
 
 def _document(path: str | Path) -> Mapping[str, Any]:
     try:
-        data = Path(path).read_bytes()
+        data = read_document(path)
     except OSError as exc:
         raise PinprofError(f"{path}: cannot be read ({exc.strerror})") from exc
     try:

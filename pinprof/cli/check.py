@@ -35,7 +35,12 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
     metavar="REPORT.json",
     help="An earlier `pinprof report --json`: the check fails only for what is new or worse.",
 )
-@click.option("--tolerance", metavar="SHARE", type=float, help="How much worse than the baseline still passes [0.1].")
+@click.option(
+    "--tolerance",
+    metavar="SHARE",
+    type=float,
+    help="How much worse than the baseline still passes [0.1], beyond noise: 20 µs, 0.1 waits, 4 KiB, 1 % of overlap.",
+)
 @click.option("--config", metavar="FILE", help="Read limits from [tool.pinprof.check] of this file [pyproject.toml].")
 @click.option("--some-ranks", is_flag=True, help="Accept a job without the traces of all its ranks.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What to write.")

@@ -284,6 +284,7 @@ WINDOW_NAMES = {
     "recorded": "recording",
     "lines": "learning source lines",
     "watch": "looking for waits that come only now and then",
+    "optimizer": "waiting for the step of an optimizer",
     "end": "waiting for the script to end",
 }
 

@@ -5,7 +5,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of, range_ms
-from pinprof.rules.rule import FAMILIES, Saving
+from pinprof.prediction.predict import Saving
+from pinprof.rules.rule import FAMILIES
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 from pinprof.units import ms
 

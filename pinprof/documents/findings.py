@@ -24,8 +24,10 @@ class OfCause(Document):
     ms: Annotated[
         Ms | None, doc("what a replay without the cause saves, as far as `step_parts` show it; of `gpu`, its kernels")
     ]
-    fraction: Annotated[Share | None, doc("the same as a share of the step")]
-    range_ms: Annotated[RangeMs | None, doc("where it lies")]
+    fraction: Annotated[
+        Share | None, doc("the same as a share of the step; `irregular` comes on top of it: a share of both together")
+    ]
+    range_ms: Annotated[RangeMs | None, doc("its 10th and 90th percentile over the worlds of the replay")]
 
 
 DoFirst: TypeAlias = Annotated[
@@ -38,6 +40,10 @@ class Cost(OfCause):
     """What a cause costs the step; causes overlap."""
 
     cause: Annotated[str, one_of(CAUSES), doc("the cause")]
+    share: Annotated[Share, doc("the share of the worlds in which it costs most")]
+    idle_ms: Annotated[
+        Ms, doc("what it makes of the idle time of the GPU that works most, without the profiler; these do not overlap")
+    ]
 
 
 class VerdictJson(OfCause):
@@ -99,7 +105,10 @@ class FindingJson(PlacedJson):
 
 
 class JointJson(Saved):
-    """All fixes together: they save at most the sum of their savings, and at least the largest of them."""
+    """All fixes together: at least the largest of their savings, and less or more than the sum.
+
+    Two fixes may be for the same time; and of two waits each may hide the other, so that only both together free it.
+    """
 
     predicted_step_ms: Annotated[Ms, doc("the step with all of them")]
     without: Annotated[Sequence[str], doc("rules whose fixes are left out, because the step would be longer with them")]
@@ -162,7 +171,7 @@ class RankRowJson(Document):
     alone_ms: Annotated[Ms | None, doc("its step if it waited for no other rank")]
     surely_ms: Annotated[Ms | None, doc("the least that `alone_ms` can be, given what the profiler may have cost")]
     traced_ms: Annotated[Ms | None, doc("its step as traced; the times below are parts of it")]
-    gpu_busy_ms: Annotated[Ms | None, doc("its GPU works")]
+    gpu_busy_ms: Annotated[Ms | None, doc("its GPU works, but for copies of pageable memory: the host sets their pace")]
     exposed_copies_ms: Annotated[Ms | None, doc("copies run and no kernel does")]
     stall_ms: Annotated[Ms | None, doc("its host is in calls that wait")]
     input_ms: Annotated[Ms, doc("its host waits for the next batch")]

@@ -135,7 +135,9 @@ class StepsJson(Document):
     busy_fraction: Annotated[Share | None, doc("the same as a share of `step_ms`, at most 1")]
     step_ms: Annotated[Ms | None, doc("the step without the profiler")]
     step_source: Annotated[Source, doc("how that is known")]
-    range_ms: Annotated[RangeMs | None, doc("where `step_ms` lies")]
+    range_ms: Annotated[
+        RangeMs | None, doc("where `step_ms` lies; of several recorded runs, where it lies in another one")
+    ]
     bound: Annotated[Bound | None, doc("what sets the pace")]
     regular: Annotated[Regular | None, doc("the regular step as it was timed; null in traces of others")]
     runs: Annotated[RunsJson | None, doc("the same of all runs of `pinprof run --repeat`; null for a single run")]
@@ -165,7 +167,7 @@ def per_step(values: Mapping[str, float | None]) -> PerStep:
 
 
 class StepPart(Document, rename={"length_ms": "step_ms", "both_ms": "overlapped_ms", "copy_ms": "exposed_ms"}):
-    """How a mean step divides on a GPU; all but `device` and `step_ms` add up to `step_ms`."""
+    """How a mean step divides on a GPU; from `compute_ms` to `idle_ms` its parts add up to `step_ms`."""
 
     device: Annotated[Count, doc("the GPU")]
     length_ms: Annotated[Ms | None, doc("the step, or the GPU's work if that is longer")]
@@ -174,6 +176,7 @@ class StepPart(Document, rename={"length_ms": "step_ms", "both_ms": "overlapped_
     copy_ms: Annotated[Ms | None, doc("time with copies and without kernels")]
     memset_ms: Annotated[Ms | None, doc("time with memsets only")]
     idle_ms: Annotated[Ms | None, doc("time without work")]
+    collective_ms: Annotated[Ms | None, doc("the part of `compute_ms` in which only kernels of collectives run")] = None
 
 
 class GpuJson(Document):

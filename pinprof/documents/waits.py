@@ -58,7 +58,13 @@ class Seen(PlacedJson):
 class SyncsJson(Document):
     """Where the host waits for the GPU."""
 
-    count: Annotated[Count | None, doc("waits in the recording, without those of the profiler and those for memory")]
+    count: Annotated[
+        Count | None,
+        doc(
+            "waits in the recording, without the profiler's, and without launches that are held up (the launch queue "
+            "is full, or code is loaded): `sites` has both"
+        ),
+    ]
     per_step: Annotated[float | None, doc("waits per complete step")]
     stall_ms: Annotated[Ms | None, doc("time in them")]
     sites: Annotated[Sequence[SiteJson], doc("by cause and place, the longest idle time of the GPU first")]

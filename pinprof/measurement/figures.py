@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from pinprof.analyses.copies import total_bytes
 from pinprof.details import Details
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.step_values import (
     Floats,
     exposed_in_steps,
@@ -78,9 +78,9 @@ class TraceFigure:
 
 
 def _busy_fraction(profile: Profile) -> float | None:
-    """Return the share of the step in which the GPU works; at most 1, as traced times may exceed the step a little."""
-    busy, step = profile.steps.busy_ns, profile.estimate.step_ns
-    return min(busy / step, 1.0) if busy is not None and step else None
+    """Return the share of the step in which the GPU works; at most 1: the whole holds all its work."""
+    mean = busiest(profile)
+    return mean.work_ns / mean.length_ns if mean and mean.length_ns and profile.estimate.step_ns else None
 
 
 def _loader(profile: Profile) -> float | None:
@@ -141,7 +141,7 @@ HIDDEN_STALL = TraceFigure(
 )
 SYNCS = TraceFigure(
     "syncs",
-    "waits of the host, those that the code asks for among them",
+    "waits of the host, those that the code asks for among them; without the profiler's, and held up launches",
     "count",
     ("per_step", "stalls"),
     in_steps=lambda details: waits_in_steps(details, details.syncs.waits),
@@ -149,7 +149,7 @@ SYNCS = TraceFigure(
 )
 STALL = TraceFigure(
     "stall_ms",
-    "time in all waits",
+    "time in all waits but the profiler's, and launches that are held up: the launch queue is full, or code is loaded",
     "ns",
     ("per_step", "stalls"),
     in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.stall_ns),
@@ -191,11 +191,19 @@ OVERLAP_FRACTION = TraceFigure(
     of_trace=True,
     absent="no copies",
 )
+BUSY = TraceFigure(
+    "busy_ms",
+    "time per step in which the busiest GPU works",
+    "ns",
+    ("per_step", "busy", "step", "overlap"),
+    value=lambda profile: mean.work_ns if (mean := busiest(profile)) else None,
+    place="steps/busy_ms",
+)
 BUSY_FRACTION = TraceFigure(
     "busy_fraction",
     "share of the step in which it works, at most 1",
     "share",
-    ("per_step", "busy", "step", "estimate"),
+    ("per_step", "busy", "step", "overlap", "estimate"),
     value=_busy_fraction,
     place="steps/busy_fraction",
 )
@@ -221,14 +229,7 @@ FIGURES = (
         place="steps/traced_ms",
         label="step in the trace",
     ),
-    TraceFigure(
-        "busy_ms",
-        "time per step in which the busiest GPU works",
-        "ns",
-        ("per_step", "busy"),
-        value=lambda profile: profile.steps.busy_ns,
-        place="steps/busy_ms",
-    ),
+    BUSY,
     BUSY_FRACTION,
     OVERLAP_FRACTION,
     EXPOSED,

@@ -160,6 +160,15 @@ class Profile:
         return self.step.value if isinstance(self.step, Known) else UNKNOWN_STEP
 
     @property
+    def step_range_ns(self) -> tuple[float, float] | None:
+        """Where the step without the profiler lies; of several runs, where it lies in another one; None if unknown.
+
+        After two runs, which are too few for that, it is the range of these.
+        """
+        runs = self.whole_run.runs if self.whole_run and self.estimate.source == "measured" else None
+        return (runs.range_ns or (min(runs.step_ns), max(runs.step_ns))) if runs else self.estimate.range_ns
+
+    @property
     def parts(self) -> tuple[MeanStep, ...]:
         """How the step divides on each GPU; empty if that is withheld or unknown."""
         return self.mean_steps.value if isinstance(self.mean_steps, Known) else ()

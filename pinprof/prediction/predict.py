@@ -1,31 +1,32 @@
 """Predicts the step after a change of the code."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from msgspec.structs import replace
 
 from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.prediction.edits import Edits, NotedPauses, edited
 from pinprof.prediction.scenarios import Scenario, edits_of, places_in
-from pinprof.replay import Replay, StepEstimate
+from pinprof.replay import Replay
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
-from pinprof.replay.calibration import noise_between_runs
-from pinprof.replay.machine import Pace
+from pinprof.replay.program import Floats
+from pinprof.replay.replay import Paces
+from pinprof.replay.worlds import Range, middle, range_of
 from pinprof.trace import Trace, read_trace
 from pinprof.units import NS_PER_MS, duration, one_line
 
-UNSURE_STEP, UNSURE_CHANGE = 0.02, 0.2
-"""A predicted step is uncertain by `UNSURE_CHANGE` of the change. In addition it is uncertain by `UNSURE_STEP` of
-itself if the GPU sets its pace; if the host does, by the difference between runs (`_noise`). Nine in ten programs,
-recorded after a fix, lie within this distance of their prediction."""
 
-NOISE, HOST_NOISE = 0.01, 0.04
-"""The saving of a change is in addition uncertain by this share of the step: `NOISE` if the GPU sets the pace of the
-step, `HOST_NOISE` if the host does, since two runs of such a program differ. `HOST_NOISE` was chosen with 22 pairs of
-`traces/pairs`: 19 of their ranges hold the measured saving, and 20 of the 20 others."""
+@dataclass(frozen=True)
+class Saving:
+    """What a change saves per step over the worlds, in ns; negative where the step becomes longer."""
+
+    saving_ns: float
+    range_ns: Range
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,14 +37,11 @@ class Prediction:
     baseline_source: str
     """`given`, `measured` (recorded by pinprof run), or `estimated`."""
     predicted_ns: float
-    range_ns: tuple[float, float]
+    range_ns: Range
     bound_before: str
     bound_after: str
     scenario: Scenario
-    unsure_ns: float
-    """By how much the saving is uncertain, up and down."""
-    saving_range_ns: tuple[float, float]
-    """As `saving_range` says."""
+    saving: Saving
 
     def __repr__(self) -> str:
         low, high = self.range_ms
@@ -78,8 +76,9 @@ class Prediction:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the step becomes longer or shorter by more than the uncertainty of the change."""
-        return abs(self.baseline_ns - self.predicted_ns) > self.unsure_ns
+        """Whether the step becomes shorter, or longer, in nearly all worlds."""
+        low, high = self.saving.range_ns
+        return low > 0 or high < 0
 
 
 def predict(
@@ -105,17 +104,22 @@ def predict_scenario(replay: Replay, scenario: Scenario) -> Prediction:
     return predict_edits(replay, [edits_of(rank, scenario) for rank in replay.ranks], scenario)
 
 
-def pace_after(replay: Replay, edits: Sequence[Edits], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Pace:
-    """Return the pace after edits of the program of each rank."""
+def paces_after(replay: Replay, edits: Sequence[Edits], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Paces:
+    """Return the pace after edits of the program of each rank, in each world."""
     changed = [
         edited(program, rank, change)
         for program, rank, change in zip(replay.programs, replay.ranks, edits, strict=True)
     ]
     batch_ns = max(change.batch_ns for change in edits)
-    after = replay.run(changed, host_speed=host_speed, gpu_speed=gpu_speed, batch_ns=batch_ns)
+    after = replay.run(
+        changed,
+        lambda cost: dataclasses.replace(cost, host_speed=cost.host_speed * host_speed),
+        gpu_speed=gpu_speed,
+        batch_ns=batch_ns,
+    )
     stops = frozenset[NotedPauses]().union(*(change.stops for change in edits))
     stopped_ns = sum(replay.lengthened_ns(stop.ns) * stop.per_step for stop in stops)
-    return Pace(max(after.step_ns - stopped_ns, 0.0), after.busy_ns)
+    return Paces(np.maximum(after.step_ns - stopped_ns, 0.0), after.busy_ns)
 
 
 def replay_of(traces: Sequence[Trace], step_ms: float | None = None) -> Replay:
@@ -172,64 +176,27 @@ def _check_ranks(traces: Sequence[Trace]) -> None:
 
 def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) -> Prediction:
     """Return the step after edits of the program of each rank, and with the speeds of the scenario."""
-    baseline = replay.step_ns
-    changed = pace_after(replay, edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
-    bounds = range_of(replay.step, changed.step_ns, _noise(replay, changed))
+    after = paces_after(replay, edits, host_speed=scenario.host_speed, gpu_speed=scenario.gpu_speed)
+    outcomes = replay.outcomes(after)
     return Prediction(
-        baseline,
+        replay.step_ns,
         replay.step.source,
-        changed.step_ns,
-        (max(bounds[0], _least_step(changed)), bounds[1]),
+        middle(outcomes),
+        range_of(outcomes),
         replay.bound,
-        _bound_after(replay, baseline, changed),
+        _bound_after(replay, after),
         scenario,
-        unsure_ns(replay, abs(baseline - changed.step_ns)),
-        saving_range(replay, changed),
+        saving_in(replay.in_worlds - outcomes),
     )
 
 
-def unsure_ns(replay: Replay, change_ns: float) -> float:
-    """Return by how much a predicted change of the step is uncertain, up and down, in ns."""
-    return UNSURE_CHANGE * change_ns + (noise_of(replay) + replay.left_out) * replay.step_ns
+def saving_in(saved_ns: Floats) -> Saving:
+    """Return the saving of a change by what it saves in each world, in ns."""
+    return Saving(middle(saved_ns), range_of(saved_ns))
 
 
-def saving_range(replay: Replay, after: Pace) -> tuple[float, float]:
-    """Return where the saving of a change lies, in ns: not below 0, nor above what the GPU's own work leaves."""
-    saving = max(replay.step_ns - after.step_ns, 0.0)
-    unsure = unsure_ns(replay, saving)
-    return max(saving - unsure, 0.0), min(saving + unsure, max(most_saved(replay, after), saving))
-
-
-def most_saved(replay: Replay, after: Pace) -> float:
-    """Return what a change saves at most, in ns: what is left is the GPU's own work."""
-    return replay.step_ns - _least_step(after)
-
-
-def _least_step(after: Pace) -> float:
-    """Return what the step takes at least, in ns: the GPU's own work."""
-    return (1 - UNSURE_STEP) * min(after.busy_ns, after.step_ns)
-
-
-def noise_of(replay: Replay) -> float:
-    """Return by which share of the step two runs of a recorded program differ."""
-    return NOISE if is_gpu_bound(replay.before.busy_ns, replay.step_ns) else HOST_NOISE
-
-
-def _noise(replay: Replay, after: Pace) -> float:
-    """Return the share of itself by which a step is uncertain: a host-bound step differs from run to run."""
-    of_runs = UNSURE_STEP if is_gpu_bound(after.busy_ns, after.step_ns) else noise_between_runs(replay.programs)
-    return of_runs + replay.left_out
-
-
-def _bound_after(replay: Replay, before_ns: float, after: Pace) -> str:
+def _bound_after(replay: Replay, after: Paces) -> str:
     """Return what limits the step after a change: the same as before, unless the replays of both differ."""
-    was_gpu, is_gpu = is_gpu_bound(replay.before.busy_ns, before_ns), is_gpu_bound(after.busy_ns, after.step_ns)
+    was_gpu = is_gpu_bound(replay.before.busy_ns, replay.step_ns)
+    is_gpu = is_gpu_bound(middle(after.busy_ns), middle(after.step_ns))
     return replay.bound if was_gpu == is_gpu else GPU if is_gpu else HOST
-
-
-def range_of(step: StepEstimate, after_ns: float, noise: float = UNSURE_STEP) -> tuple[float, float]:
-    """Return the range of the step after a change, from the uncertainties of both steps and of the change."""
-    before = step.step_ns or after_ns
-    unsure = noise * after_ns + UNSURE_CHANGE * abs(before - after_ns)
-    low, high = step.range_ns if step.source == "estimated" and step.range_ns else (before, before)
-    return max(after_ns * min(low / before, 1.0) - unsure, 0.0), after_ns * max(high / before, 1.0) + unsure

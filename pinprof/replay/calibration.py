@@ -36,7 +36,7 @@ LEAST_LAUNCHES, MOST_LAUNCHES = 0.2, 1.2
 """The cost is kept between these multiples of the median launch, as are all but a few of the same recordings."""
 BOUNDS = 0.9, 1.1
 """The least and the most that a profiler may have cost, as multiples of the expected cost."""
-UNSURE, SLOW_UNSURE, ERRORS = 0.1, 0.04, 2.0
+UNSURE, SLOW_UNSURE, ERRORS = 0.1, 0.05, 2.0
 """How far an estimate may be off: `UNSURE` of the step on a host whose launches take `FAST_LAUNCH_NS`, `SLOW_UNSURE`
 more for each further `FAST_LAUNCH_NS`, and `ERRORS` standard errors of the recorded steps. With the bounds above this
 is the narrowest such range that holds 88 % of 283 measured steps (scripts/fit_calibration.py)."""
@@ -118,11 +118,6 @@ def unsure_of(launch_ns: float, step_error: float, longer: float) -> float:
     least = noise_of(launch_ns)
     most = UNSURE + SLOW_UNSURE * _slower(launch_ns) + ERRORS * step_error
     return least + max(most - least, 0.0) * min(max(longer, 0.0) / MUCH, 1.0)
-
-
-def noise_between_runs(programs: Sequence[Program]) -> float:
-    """Return the share of the step by which two runs of these ranks differ."""
-    return noise_of(float(np.mean([program.launch_ns for program in programs])))
 
 
 def noise_of(launch_ns: float) -> float:

@@ -1,7 +1,7 @@
 """The replay of one trace, or of a job's ranks: the step without the profiler, and what bounds it."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -10,12 +10,23 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, Feed, bound_of, feed_of, is_gpu_bound
 from pinprof.replay.building import build_program
-from pinprof.replay.calibration import USUAL_NS, cost_of, expected, fit_cost, way_of, with_sampled_optimizers
+from pinprof.replay.calibration import (
+    USUAL_NS,
+    cost_of,
+    expected,
+    fit_cost,
+    noise_of,
+    way_of,
+    with_sampled_optimizers,
+)
 from pinprof.replay.machine import Pace, ProfilerCost, pace
-from pinprof.replay.program import Program
-from pinprof.replay.ranks import join_ranks, waiting_for_nobody
-from pinprof.replay.representatives import LEFT_OUT, representatives
-from pinprof.replay.step_estimate import StepEstimate, estimate_step, measured_step
+from pinprof.replay.program import Floats, Program
+from pinprof.replay.ranks import in_no_time, join_ranks, waiting_for_nobody
+from pinprof.replay.representatives import representatives
+from pinprof.replay.settings import Setting, across, bounds_of, estimated_settings
+from pinprof.replay.step_estimate import StepEstimate, measured_step
+from pinprof.replay.worlds import WORLDS, middle, range_of
+from pinprof.trace.collectives import collectives_of
 from pinprof.trace.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace
 
@@ -25,6 +36,22 @@ value gives the least scatter of the costs that fit 14 programs recorded with st
 
 MOST_CALLS = 12_000
 """The most calls of replayed steps: a replay takes a µs or two for each, and dozens of replays are made."""
+CALLS = 8_000
+"""The calls that a replay runs, about; longer programs run once."""
+
+UNSURE_CHANGE = 0.2
+"""The share of a change by which it may be smaller or larger than the replay shows."""
+GPU_DRIFT = 0.01
+"""The share of the step by which two runs of a program differ if the GPU sets its pace."""
+
+
+@dataclass(frozen=True, eq=False)
+class Paces:
+    """A step of changed programs in each world; times in ns."""
+
+    step_ns: Floats
+    busy_ns: Floats
+    """As in `Pace`."""
 
 
 class Recorded:
@@ -76,11 +103,6 @@ class Replay:
         """How many steps are replayed."""
         return len(self.chosen[0])
 
-    @property
-    def left_out(self) -> float:
-        """The share of the step by which a replay of all steps may differ from that of the representatives."""
-        return LEFT_OUT if self.steps < len(self.recorded.steps[0]) else 0.0
-
     @cached_property
     def feeds(self) -> list[Feed | None]:
         """The input of each rank's step without the profiler; None if it was not measured, or another step is given."""
@@ -90,7 +112,7 @@ class Replay:
     def programs(self) -> list[Program]:
         """The chosen steps of each rank as a program."""
         programs = self._whole
-        if self.left_out:
+        if self.steps < len(self.recorded.steps[0]):  # the chosen ones represent others
             programs = [
                 replace(program.of_steps(set(steps)), error_of_all=program.step_error)
                 for program, steps in zip(programs, self.chosen, strict=True)
@@ -115,17 +137,50 @@ class Replay:
         """The step without the profiler: as given, otherwise as measured in the recorded run, otherwise estimated."""
         if known := self._given or self._measured:
             return known
+        if not self._estimated:
+            return StepEstimate(None, "estimated", bounds_of([rank.steps for rank in self.ranks]))
+        in_worlds = across(setting.step_ns for setting in self._estimated)
+        return StepEstimate(middle(in_worlds), "estimated", range_of(in_worlds))
+
+    @cached_property
+    def _estimated(self) -> tuple[Setting, ...]:
         calibration = expected(self.programs, way_of([rank.trace for rank in self.ranks]))
-        times, by_workers = [rank.steps for rank in self.ranks], any(rank.loader.by_workers for rank in self.ranks)
-        return estimate_step(
-            times, self.programs, self.steps, calibration, self.waiting_for_nobody, fed_by_workers=by_workers
+        return estimated_settings(
+            [rank.steps for rank in self.ranks],
+            calibration,
+            lambda cost, waits: self._pace(self.programs, cost, waits=waits),
+            meets_others=bool(self._collectives_of_others),
+            fed_by_workers=any(rank.loader.by_workers for rank in self.ranks),
         )
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """The settings at which changed programs are replayed: one at a known step, otherwise those of an estimate."""
+        known = self._given or self._measured
+        if known is None and self._estimated:
+            return self._estimated
+        step_ns = known.step_ns if known else None
+        cost = fit_cost(self.programs, self.steps, step_ns) if step_ns and self.runs else cost_of(USUAL_NS)
+        before = self._pace(self.programs, cost)
+        return (Setting(cost, step_ns or before.step_ns, before),)
+
+    @property
+    def expected(self) -> Setting:
+        """The setting of the expected world."""
+        return self.settings[min(len(self.settings) - 1, 1)]
 
     @cached_property
     def _measured(self) -> StepEstimate | None:
         return measured_step(self.ranks)
 
     @cached_property
+    def _collectives_of_others(self) -> frozenset[int]:
+        """The collectives in which the only rank meets others whose traces are not given."""
+        if len(self.ranks) > 1 or not self.runs:
+            return frozenset()
+        return frozenset(collectives_of(self.ranks[0].trace, self.chosen[0]).row.tolist())
+
+    @property
     def waiting_for_nobody(self) -> Program | None:
         """The only rank's program as if it waited for no other; None if it meets none, or there are more."""
         if len(self.ranks) > 1 or not self.runs:
@@ -143,16 +198,14 @@ class Replay:
         return self.step.step_ns or self.before.step_ns
 
     @cached_property
-    def cost(self) -> ProfilerCost:
-        """The profiler's cost, with which the unchanged programs run at the step's pace."""
-        if self.step.step_ns is None or not self.runs:
-            return cost_of(USUAL_NS)
-        return fit_cost(self.programs, self.steps, self.step.step_ns)
+    def in_worlds(self) -> Floats:
+        """The step without the profiler in each world, in ns."""
+        return across(setting.step_ns for setting in self.settings)
 
-    @cached_property
+    @property
     def before(self) -> Pace:
-        """The pace of the unchanged programs."""
-        return pace(self.programs, self.steps, self.cost)
+        """The pace of the unchanged programs in the expected world."""
+        return self.expected.before
 
     @cached_property
     def bound(self) -> str:
@@ -162,47 +215,81 @@ class Replay:
         return bound_of(self.ranks[0], self.step_ns) or HOST
 
     def run(
-        self, changed: Sequence[Program], *, host_speed: float = 1.0, gpu_speed: float = 1.0, batch_ns: float = inf
-    ) -> Pace:
-        """Return the pace of changed programs of all ranks.
+        self,
+        changed: Sequence[Program],
+        host: Callable[[ProfilerCost], ProfilerCost] = lambda cost: cost,
+        *,
+        gpu_speed: float = 1.0,
+        batch_ns: float = inf,
+    ) -> Paces:
+        """Return the pace of changed programs of all ranks in each world, on a changed host.
 
         Workers deliver a batch every `batch_ns`; infinity: as now.
         """
-        cost = replace(self.cost, host_speed=self.cost.host_speed * host_speed)
-        after = pace(changed, self.steps, cost, gpu_speed=gpu_speed)
-        loses_input = _takes_input(self.programs) and not _takes_input(changed)
-        return self.pace_after(after, self.before, batch_ns=0.0 if loses_input else batch_ns)
+        if _takes_input(self.programs) and not _takes_input(changed):
+            batch_ns = 0.0
+        paces = [
+            self.pace_after(
+                setting,
+                self._pace(changed, host(setting.cost), waits=setting.waits_for_ranks, gpu_speed=gpu_speed),
+                batch_ns,
+            )
+            for setting in self.settings
+        ]
+        return Paces(across(after.step_ns for after in paces), across(after.busy_ns for after in paces))
+
+    def _pace(
+        self, programs: Sequence[Program], cost: ProfilerCost, *, waits: bool = True, gpu_speed: float = 1.0
+    ) -> Pace:
+        """Return the pace of programs at a cost; with `waits` not, the only rank waits for no other."""
+        if not waits:
+            programs = [in_no_time(program, self._collectives_of_others) for program in programs]
+        return pace(programs, self.steps, cost, gpu_speed=gpu_speed, calls=CALLS)
 
     def lengthened_ns(self, pause_ns: float) -> float:
         """Return by how much a pause of one rank's host, in the middle of the replayed steps, lengthens their sum."""
         first, *others = self.programs
-        after = pace([first.paused(pause_ns), *others], self.steps, self.cost)
+        after = self._pace([first.paused(pause_ns), *others], self.expected.cost)
         return max(after.step_ns - self.before.step_ns, 0.0) * self.steps
 
-    def pace_after(self, after: Pace, before: Pace, *, batch_ns: float) -> Pace:
+    def pace_after(self, setting: Setting, after: Pace, batch_ns: float) -> Pace:
         """Return the step after a change: the step now, minus the difference between the two replays.
 
-        `before` is the replay of the unchanged programs over the same number of steps: without a change the step stays
-        exactly as it is. If the replay is slower than the step, both replays are scaled down. The part of the step that
-        the replay does not explain stays.
+        Without a change the step stays exactly as it is. If the replay is slower than the step, both replays are scaled
+        down. The part of the step that the replay does not explain stays.
 
         If workers set the pace, a step that becomes shorter waits longer for them. They deliver a batch every
         `batch_ns`; infinity: as they do now, 0: batches are always ready.
         """
-        scale = min(self.step_ns / before.step_ns, 1.0) if before.step_ns else 1.0
-        if self.is_starved:
-            return Pace(max(min(batch_ns, self.step_ns), scale * after.step_ns), after.busy_ns)
-        step_ns = self.step_ns - scale * (before.step_ns - after.step_ns)
-        step_ns = max(step_ns, min(after.busy_ns, self.step_ns))
+        step, before = setting.step_ns, setting.before
+        scale = min(step / before.step_ns, 1.0) if before.step_ns else 1.0
+        if self.is_starved(setting):
+            return Pace(max(min(batch_ns, step), scale * after.step_ns), after.busy_ns)
+        step_ns = step - scale * (before.step_ns - after.step_ns)
+        step_ns = max(step_ns, min(after.busy_ns, step))
         return Pace(max(step_ns, batch_ns) if batch_ns < inf else step_ns, after.busy_ns)
 
-    @cached_property
-    def is_starved(self) -> bool:
-        """Whether workers of a DataLoader set the pace of the step."""
+    def is_starved(self, setting: Setting) -> bool:
+        """Return whether workers of a DataLoader set the pace of the step."""
+        step, before = setting.step_ns, setting.before
         feeds = [feed for feed in self.feeds if feed is not None]
         if not feeds:
-            return self.step_ns > HIDDEN_LOADER * self.before.step_ns and any(rank.loader.waits for rank in self.ranks)
-        return not is_gpu_bound(self.before.busy_ns, self.step_ns) and any(feed.is_late(self.step_ns) for feed in feeds)
+            return step > HIDDEN_LOADER * before.step_ns and any(rank.loader.waits for rank in self.ranks)
+        return not is_gpu_bound(before.busy_ns, step) and any(feed.is_late(step) for feed in feeds)
+
+    def changed(self, after: Paces) -> Floats:
+        """Return the step after a change in each world, in ns.
+
+        Only a part of the change is realized, or more than the replay shows; the work of the GPU is left.
+        """
+        saved = (1 + UNSURE_CHANGE * WORLDS.change) * (self.in_worlds - after.step_ns)
+        return np.maximum(self.in_worlds - saved, np.minimum(after.busy_ns, after.step_ns))
+
+    def outcomes(self, after: Paces) -> Floats:
+        """Return the step of another run after a change in each world, in ns: no two runs take the same time."""
+        by_gpu = is_gpu_bound(self.before.busy_ns, self.step_ns)
+        launch_ns = float(np.mean([program.launch_ns for program in self.programs]))
+        return self.changed(after) * (1 + (GPU_DRIFT if by_gpu else noise_of(launch_ns)) * WORLDS.drift)
 
 
 def _takes_input(programs: Sequence[Program]) -> bool:

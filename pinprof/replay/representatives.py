@@ -15,9 +15,7 @@ SAMPLE_SIZES = (8, 12, 16)
 """The possible numbers of steps that represent at least twice that number; the smallest balanced one is taken."""
 BALANCE = 0.0007
 """Steps represent all if the means of all their times differ by at most this share of a step from those of all steps.
-Then the replays differ by less than `LEFT_OUT`."""
-LEFT_OUT = 0.002
-"""The share of a step by which the replay of the representatives may differ from that of all steps."""
+Then the replays differ by less than 0.002 of the step."""
 MOST_EXCHANGES = 50
 """The search for balanced steps ends after this number of exchanges; a few suffice if there are such steps."""
 COSTS_NS = (0.0, 0.5 * USUAL_NS, 2 * USUAL_NS, 4 * USUAL_NS)

@@ -153,8 +153,8 @@ def _fitted(rows: Table, width: int) -> RenderableType:
 def _hold_words(rows: Table, width: int) -> None:
     """Set widths of the text columns at which no word is broken.
 
-    Rich makes the widest columns narrower until all fit, but not where one of them must hold a word that is as wide:
-    there it would cut the last columns off.
+    The widest columns become narrower until all fit, as rich does it; but where one of them must hold a word that is
+    wider than that, rich would cut the last columns off.
     """
     texts = [column for column in rows.columns if not _is_number(column)]
     sizes = [(_longest_word(column), _longest((column.header, *column.cells))) for column in texts]
@@ -162,10 +162,8 @@ def _hold_words(rows: Table, width: int) -> None:
     level = room
     while sum(min(whole, max(least, level)) for least, whole in sizes) > room:
         level -= 1
-    is_held = any(level < least < whole for least, whole in sizes)
     for column, (least, whole) in zip(texts, sizes, strict=True):
-        column.min_width = least
-        column.width = min(whole, max(least, level)) if is_held else None
+        column.width = min(whole, max(least, level))
 
 
 def _shortened(rows: Table) -> Table:

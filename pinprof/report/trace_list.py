@@ -15,8 +15,7 @@ from pinprof.ranks.rank import RankPart
 from pinprof.report.terminal import laid_out, unwrapped
 from pinprof.report.trace.actions import brief_actions
 from pinprof.report.trace.host import named_lines, share_with_error
-from pinprof.report.trace.verdict import known_length
-from pinprof.report.words import NOTHING, place, printable
+from pinprof.report.words import NOTHING, known_length, place, printable
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.units import counted, duration, percent, uncoded

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pinprof.analyses.syncs.sites import BareSite
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
-from pinprof.replay import StepEstimate
-from pinprof.rules.rule import Finding, Findings, FoundSite, Joint, Saving
+from pinprof.prediction.predict import Saving
+from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import between, counted, digits_of, duration, percent, ranged, shortened
+from pinprof.units import Ranged, between, counted, digits_of, duration, percent, ranged, shortened
 
 HOW_KNOWN = {"measured": "measured without profiler", "given": "as given", "estimated": "estimated without profiler"}
 """How the length of a step is known, by its source."""
@@ -64,18 +64,19 @@ def joined_by_or(names: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def step_known(step: StepEstimate) -> tuple[str, str] | None:
-    """Return the step without profiler and how it is known; None if it is not known."""
-    if step.step_ns is None:
-        return (
-            None
-            if step.range_ns is None
-            else (between(*step.range_ns), "without profiler; the trace does not show more")
-        )
-    how = HOW_KNOWN[step.source]
-    if step.source != "estimated" or step.range_ns is None or step.range_ns[0] == step.range_ns[1]:
-        return duration(step.step_ns), how
-    return duration(step.step_ns), f"{how} ({between(*step.range_ns)})"
+def known_length(profile: Profile) -> Ranged | None:
+    """Return the step without the profiler with its range; None if it is not known."""
+    step_ns = profile.estimate.step_ns
+    return None if step_ns is None else ranged(step_ns, profile.step_range_ns)
+
+
+def step_known(profile: Profile) -> tuple[str, str] | None:
+    """Return the step without the profiler, and how it is known with its range; None if it is not known."""
+    length, bounds = known_length(profile), profile.step_range_ns
+    if length is None:
+        return (between(*bounds), "without profiler; the trace does not show more") if bounds else None
+    how = HOW_KNOWN[profile.estimate.source]
+    return length.number.removeprefix("about "), f"{how} ({length.range})" if length.range else how
 
 
 UNKNOWN_SAVING = "the saving is unknown"
@@ -84,19 +85,14 @@ HAZARD = "numbers may be wrong"
 
 def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
     """Return what fixing a finding alone saves, `in_short` in few words; without a replay, the time concerned."""
-    saving, step_ns = finding.saving, profile.step_ns
-    if saving is None:
+    if finding.saving is None:
         return (
             worth_without_replay(finding)
             or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
         )
-    if not saving.saving_ns:
+    if not finding.saving.saving_ns:
         return "saves nothing alone"
-    if not in_short:
-        return _saves(saving, profile)
-    verb = "may save" if saving.range_ns[0] <= 0 else "saves"
-    share = f", {percent(saving.saving_ns / step_ns)}" if step_ns else ""
-    return f"{verb} {ranged(saving.saving_ns, saving.range_ns)}{share}"
+    return _saves(finding.saving, profile, of="" if in_short else f" of the {profile.steps.whole}")
 
 
 def worth_without_replay(finding: Finding) -> str:
@@ -141,7 +137,8 @@ def then_worth(finding: Finding, profile: Profile) -> str:
     then = finding.evidence.then
     if then is None or finding.with_then is None:
         return ""
-    return f"with {then.what} ({then.rule}), together: {_saves(finding.with_then, profile)}"
+    both = _saves(finding.with_then, profile, of=f" of the {profile.steps.whole}")
+    return f"with {then.what} ({then.rule}), together: {both}"
 
 
 def joint_worth(findings: Findings, profile: Profile, which: str = "all of these") -> str:
@@ -154,11 +151,9 @@ def joint_worth(findings: Findings, profile: Profile, which: str = "all of these
         return ""
     if not findings.joint.saving_ns:
         return f"{which} together save nothing"
-    after = step_ns - findings.joint.saving_ns
-    saving = ranged(findings.joint.saving_ns, findings.joint.range_ns)
-    share = f"{percent(findings.joint.saving_ns / step_ns)} of the {profile.steps.whole}"
-    lengths = between(step_ns, after, digits_of(profile.estimate.range_ns))
-    return f"{which_together(findings.joint, which)}: {lengths}; saves {saving}, {share}"
+    lengths = between(step_ns, step_ns - findings.joint.saving_ns, digits_of(profile.step_range_ns))
+    saves = _saves(findings.joint, profile, of=f" of the {profile.steps.whole}")
+    return f"{which_together(findings.joint, which)}: {lengths}; {saves}"
 
 
 def which_together(joint: Joint, which: str = "all of these") -> str:
@@ -188,10 +183,11 @@ def saves_or_costs(before_ns: float, after_ns: float, whole: str = "step") -> st
     return f"{'costs' if more > 0 else 'saves'} {duration(abs(more))}, {share}"
 
 
-def _saves(saving: Saving, profile: Profile) -> str:
-    step_ns = profile.step_ns
-    share = f", {percent(saving.saving_ns / step_ns)} of the {profile.steps.whole}" if step_ns else ""
-    return f"saves {ranged(saving.saving_ns, saving.range_ns)}{share}"
+def _saves(saving: Saving, profile: Profile, *, of: str) -> str:
+    """Return what a change saves, with its range and its share `of` the step."""
+    verb, step_ns = "may save" if saving.range_ns[0] <= 0 else "saves", profile.step_ns
+    share = f", {percent(saving.saving_ns / step_ns)}{of}" if step_ns else ""
+    return f"{verb} {ranged(saving.saving_ns, saving.range_ns)}{share}"
 
 
 def complete_steps(profile: Profile) -> str:

@@ -10,7 +10,7 @@ from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs.naming import in_library
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.prediction import Edits
+from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import with_pinned, without_blocking
 from pinprof.replay.bound import feed_of
 from pinprof.rules.rule import Evidence, Further, Search, as_one
@@ -67,6 +67,8 @@ def pageable(code: int) -> Search:
         by_library = launch != NONE
         by_library[by_library] = in_library(details.trace, launch[by_library])
         chosen = (details.overlap.reason == REASONS.index("pageable")) & (details.trace.gpu.direction[rows] == code)
+        blocking = details.syncs.stalls.copy[details.syncs.has_cause("blocking_copy_htod")]
+        chosen &= ~(are_small_to_gpu(details.trace.gpu, rows) & np.isin(rows, blocking))  # those are of PIN102
         what = f"{DIRECTIONS[code]} copies of pageable memory"
 
         def evidence_of(copies: Copies) -> Evidence:
@@ -104,7 +106,7 @@ def pageable_batches(*, loader_pins: bool) -> Search:
 
 def _with_receiving(evidence: Evidence, details: Details) -> Evidence:
     """Return evidence whose cost contains receiving batches from workers, which the thread that pins would do."""
-    feed, edits = feed_of(details), with_pinned(details, evidence.edits.pinned)
+    feed, edits = feed_of(details), evidence.edits | with_pinned(details, evidence.edits.pinned)
     if feed is None or not edits.most_input_ns < feed.input_ns:
         return evidence
     return replace(
@@ -122,14 +124,16 @@ def _evidence(details: Details, copies: Copies, what: str) -> Evidence:
     speed = (
         f" at {rate(copies.bytes / copies.time_ns)}" if copies.time_ns and copies.bytes and not copies.unsized else ""
     )
+    rows = frozenset(copies.rows.tolist())
+    to_gpu = details.trace.gpu.direction[copies.rows[0]] == HTOD
     return Evidence(
         copies.exposed_ns + copies.bubble_ns,
         f"{copies.named(what)} ({copies.amount}{speed}), "
         f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
-        edits=Edits(pinned=frozenset(copies.rows.tolist())),
+        edits=Edits(pinned=rows) | (without_blocking(details, rows) if to_gpu else NO_EDITS),
         then=Further("PIN301", "the copies one step ahead, on a stream of their own", _one_step_ahead(details, copies))
-        if details.trace.gpu.direction[copies.rows[0]] == HTOD
+        if to_gpu
         else None,
         figures=copies.figures,
     )

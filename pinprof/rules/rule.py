@@ -10,6 +10,7 @@ from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.prediction import Edits
 from pinprof.prediction.edits import NO_EDITS
 from pinprof.prediction.graphs import Blocker
+from pinprof.prediction.predict import Saving
 from pinprof.trace.lines import Placed
 from pinprof.units import duration, one_line
 from pinprof.verdict.step_limits import LimitName
@@ -212,14 +213,6 @@ class Rule:
     def is_hazard(self) -> bool:
         """Whether it is about wrong numbers, not about time: what a trace shows of that is only suspect."""
         return self.family == "hazards"
-
-
-@dataclass(frozen=True)
-class Saving:
-    """What a fix brings per step, in ns: the replay of the recorded program less that of the fixed one."""
-
-    saving_ns: float
-    range_ns: tuple[float, float]
 
 
 @dataclass(frozen=True)

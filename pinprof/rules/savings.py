@@ -9,9 +9,9 @@ import numpy as np
 
 from pinprof.prediction import Edits
 from pinprof.prediction.pinning import Pinning
-from pinprof.prediction.predict import NOISE, pace_after, saving_range, unsure_ns
+from pinprof.prediction.predict import Saving, paces_after, saving_in
 from pinprof.replay import Replay
-from pinprof.rules.rule import Evidence, Finding, Joint, Rule, Saving
+from pinprof.rules.rule import Evidence, Finding, Joint, Rule
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.units import size
 
@@ -21,6 +21,8 @@ WORTH = 0.02
 """A fix that saves at most this share of the step is not worth a finding."""
 NOTHING = 0.002
 """A saving below this share of the step counts as none."""
+MORE = 0.01
+"""What a fix makes possible is told where that saves this share of the step more."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))
 
 MANY = 5
@@ -85,15 +87,16 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
     most = saving_of(replay, finding.evidence.at_most)
     if most.saving_ns < WORTH * replay.step_ns:
         return None
-    high_ns = most.saving_ns + unsure_ns(replay, most.saving_ns)
-    return replace(finding, most_ns=max(min(high_ns, finding.evidence.cost_ns), most.saving_ns))
+    cost_ns = finding.evidence.cost_ns
+    most_ns = cost_ns if finding.rule.family == "gpu" else min(most.range_ns[1], cost_ns)
+    return replace(finding, most_ns=max(most_ns, most.saving_ns))
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:
     """Return a finding with what its fix brings, and with what the fix makes possible if that brings more."""
     alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
     both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
-    more = both.saving_ns - alone.saving_ns > NOISE * replay.step_ns
+    more = both.saving_ns - alone.saving_ns > MORE * replay.step_ns
     evidence = _with_surprise(finding.evidence, alone)
     return replace(finding, evidence=evidence, saving=alone, with_then=both if more else None)
 
@@ -122,9 +125,9 @@ def _all_edits(finding: Finding) -> Edits:
 
 def saving_of(replay: Replay, edits: Edits) -> Saving:
     """Return what a change of the program saves of its step."""
-    after = pace_after(replay, [edits])
-    saving = max(replay.step_ns - after.step_ns, 0.0)
-    return Saving(saving if saving >= NOTHING * replay.step_ns else 0.0, saving_range(replay, after))
+    outcomes = replay.outcomes(paces_after(replay, [edits]))
+    saving = saving_in(np.maximum(replay.in_worlds - outcomes, 0.0))
+    return saving if saving.saving_ns >= NOTHING * replay.step_ns else replace(saving, saving_ns=0.0)
 
 
 def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) -> Evidence:

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
-from operator import or_
+from itertools import zip_longest
 from typing import TypedDict
 
 import numpy as np
@@ -24,6 +23,9 @@ from pinprof.verdict.step_limits import LimitName
 
 MAX_CAUSES = 2
 """The most causes that a title names."""
+MOST_PLACES = 500
+"""No program waits at more places: of more, the finding has only the sums. Each place is weighed by itself, which takes
+the time of a look at the whole trace."""
 USES = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
 """The use that must wait for the end of a copy of pinned memory, by its direction."""
 
@@ -71,7 +73,7 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
 
         def evidence_of(lines: Sequence[Sequence[int]]) -> Evidence:
             numbers = [number for line in lines for number in line]
-            edits = reduce(or_, (_fixed(details, number) for number in numbers)) if fixable else NO_EDITS
+            edits = _fixed_at(details, numbers) if fixable else NO_EDITS
             evidence = _at_lines(details, profile, [_sites(details, line) for line in lines])
             evidence = replace(evidence, keep="" if guarding else _instead(_sites(details, numbers)))
             must_stay = any(site.must_stay for site in _sites(details, numbers))
@@ -80,10 +82,19 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
         def groups(line: Sequence[int]) -> frozenset[int]:
             return frozenset(site.group for site in _sites(details, line) if site.group is not None)
 
-        by_place = [chosen] if are_one and chosen else by_line(chosen, details.syncs.sites.__getitem__)
+        by_place = by_line(chosen, details.syncs.sites.__getitem__)
+        by_place = [chosen] if (are_one and chosen) or len(by_place) > MOST_PLACES else by_place
         yield from as_one(profile, by_place, evidence_of, groups)
 
     return look
+
+
+def _fixed_at(details: Details, sites: Iterable[int]) -> Edits:
+    """Return what the fixes of several sites change, joined in pairs: each join copies what it joins."""
+    edits = [_fixed(details, site) for site in sites]
+    while len(edits) > 1:
+        edits = [one | other for one, other in zip_longest(edits[::2], edits[1::2], fillvalue=NO_EDITS)]
+    return edits[0]
 
 
 def _fixed(details: Details, site: int) -> Edits:
@@ -164,6 +175,8 @@ def _names(sites: Sequence[Site]) -> list[str]:
 def _in_flight(details: Details, profile: Profile, sites: Sequence[Site]) -> str:
     """Return how many copies of pinned memory are in flight when these waits begin; nothing where none is."""
     numbers = [details.syncs.number(site) for site in sites if site.guards]
+    if not numbers:
+        return ""
     guarded, trace = details.syncs.guarded, details.trace
     counts_here = np.isin(details.syncs.site[guarded.stall], numbers)
     counts_here &= trace.steps.holds(details.syncs.stalls.call_step[guarded.stall])

@@ -145,7 +145,7 @@ def assemble(
         overheads=overheads,
         steps=steps,
         links=find_links(ops, functions, calls, gpu, launch, steps),
-        counts=dict(by_category),
+        counts=dict(sorted(by_category.items())),
         events=FileEvents(tuple(counts.tolist()), events, stamp),
         skipped=skipped,
         skipped_kinds=skipped_kinds,
@@ -196,7 +196,10 @@ class _Columns:
         by_category = [rows.name[rows.category == index] for index in range(len(KNOWN_CATEGORIES))]
         arguments = [line[line != NONE] for line in rows.ids[len(IDS) :]]
         names = by_appearance([*by_category, *arguments], len(texts))
+        names = np.array(sorted(names.tolist(), key=texts.__getitem__), names.dtype)  # of equal sums the same is first
         self._names, self._name = tuple(texts[code] for code in names), _inverse(names, len(texts))
+        by_key = sorted(range(len(keys)), key=lambda code: tuple(map(str, keys[code])))
+        self._rank = _inverse(np.array(by_key, np.int32), len(keys))
         on_host = [self._rows(category) for category in HOST_CATEGORIES] + [self._rows(*CALL_CATEGORIES)]
         threads = by_appearance([rows.thread[table] for table in on_host], len(keys))
         self.threads: tuple[ThreadKey, ...] = tuple(keys[code] for code in threads)
@@ -276,7 +279,7 @@ class _Columns:
         if len(start):
             timed = timed & (at_ns >= start.min()) & (at_ns <= end.max())
         rows = np.flatnonzero(timed & (allocated >= 0) & (allocated <= MOST_BYTES) & (device <= np.iinfo(np.int32).max))
-        rows = rows[np.argsort(at_ns[rows], kind="stable")]
+        rows = rows[np.lexsort((self._rank[thread[rows]], at_ns[rows]))]
         return MemoryUse(
             at_ns=at_ns[rows],
             device=np.where(kind[rows] == CPU, HOST_DEVICE, device[rows]).astype(np.int32),
@@ -289,7 +292,7 @@ class _Columns:
         """Return the usable rows of these categories in the order of a table."""
         chosen = [self._rows_of[KNOWN_CATEGORIES.index(category)] for category in categories]
         rows = np.concatenate(chosen)
-        rows = rows[_order(self._file.start_ns[rows], self._end[rows])]
+        rows = rows[_order(self._file.start_ns[rows], self._end[rows], self._rank[self._file.thread[rows]])]
         self.events[categories] = self._event[rows]
         return rows
 
@@ -352,13 +355,16 @@ def _inverse(order: Int64s, count: int) -> Int32s:
     return places
 
 
-def _order(start: Int64s, end: Int64s) -> Int64s:
-    """Return the order of a table: by start, the longer range first, then as in the file."""
+def _order(start: Int64s, end: Int64s, track: Int32s) -> Int64s:
+    """Return the order of a table: by start, the longer range first, then by track.
+
+    Equal ranges of a track stay as in the file, where the outer one is the first.
+    """
     order = np.argsort(start, kind="stable")
     same = np.diff(start[order]) == 0
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     members = order[tied]
-    order[tied] = members[np.lexsort((-end[members], start[members]))]
+    order[tied] = members[np.lexsort((track[members], -end[members], start[members]))]
     return order
 
 

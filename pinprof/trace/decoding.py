@@ -83,7 +83,7 @@ def find_model_calls(
     if len(marked):
         marked = outer(annotations, marked[of_busiest(annotations, marked)])
         sizes = [_size_in(annotations.name_of(row)) for row in marked.tolist()]
-        found = _calls_at(annotations.start_ns[marked], annotations.end_ns[marked], sizes)
+        found = _calls_at(annotations, marked, sizes)
     else:
         found = _calls_by_lookups(_Rows(ops, calls, gpu, launch), shapes)
     is_known = bool(len(found)) and bool((found.requests != NONE).all())
@@ -115,10 +115,11 @@ def _longest_run(flags: Bools) -> int:
     return int((ends[1::2] - ends[::2]).max(initial=0))
 
 
-def _calls_at(start: Int64s, end: Int64s, sizes: Sequence[tuple[int, int]]) -> ModelCalls:
-    """Return calls of these sizes: requests, and tokens of all of them."""
+def _calls_at(events: HostEvents, rows: Int64s, sizes: Sequence[tuple[int, int]]) -> ModelCalls:
+    """Return the calls at rows of one thread, of these sizes: requests, and tokens of all of them."""
     requests, tokens = np.array(sizes, np.int64).reshape(-1, 2).T
-    return ModelCalls(start, end, (tokens == requests) & (requests != NONE), requests, tokens)
+    decodes, thread = (tokens == requests) & (requests != NONE), int(events.thread[rows].max(initial=NONE))
+    return ModelCalls(events.start_ns[rows], events.end_ns[rows], decodes, requests, tokens, thread)
 
 
 def _size_in(mark: str) -> tuple[int, int]:
@@ -136,7 +137,7 @@ def _calls_by_lookups(rows: _Rows, shapes: Mapping[int, bytes]) -> ModelCalls:
     regions = regions[_launches(rows, FUSED, regions)]
     begins = outer(ops, np.sort(np.concatenate((lookups, regions))))
     sizes = [_size_of(shapes.get(row)) for row in begins.tolist()]
-    found = _calls_at(ops.start_ns[begins], ops.end_ns[begins], sizes)
+    found = _calls_at(ops, begins, sizes)
     few, many = _launches(rows, FEW, begins), _launches(rows, MANY, begins)
     is_region = np.isin(begins, regions)
     by_kernel = (few & ~many) | (is_region & many.any())

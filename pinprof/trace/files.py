@@ -57,7 +57,7 @@ class LocalFiles:
         while folder and not self.exists(folder):
             folder = os.path.dirname(folder)  # noqa: PTH120
         literal = glob.escape(folder) + pattern[len(folder) :]
-        return [path for path in glob.glob(literal, recursive=True) if not self.is_folder(path)]  # noqa: PTH207
+        return list(filter(_is_file, glob.glob(literal, recursive=True)))  # noqa: PTH207
 
     def below(self, folder: str, depth: int) -> list[str]:
         """Return the files in a folder and in those up to `depth` levels below it.
@@ -69,7 +69,7 @@ class LocalFiles:
         except OSError as error:
             raise TraceError(f"cannot be read ({error.strerror})") from error
         visible = [entry for entry in entries if not entry.name.startswith(".")]
-        paths = [entry.path for entry in visible if os.path.isfile(entry.path) or _leads_nowhere(entry.path)]  # noqa: PTH113  raises not
+        paths = [entry.path for entry in visible if _is_file(entry.path)]
         for entry in visible if depth else ():
             if entry.is_dir(follow_symlinks=False) and os.access(entry.path, os.R_OK | os.X_OK):
                 paths += self.below(entry.path, depth - 1)
@@ -214,9 +214,12 @@ def rank_in_name(path: str) -> int | None:
     return next(map(int, ranks), None)
 
 
-def _leads_nowhere(path: str) -> bool:
-    """Return whether a path is a link to nothing, or to itself: such a link is refused by name, not skipped."""
-    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114  raise not
+def _is_file(path: str) -> bool:
+    """Return whether a path is a file, or a link to nothing or to itself: such a link is refused by name, not skipped.
+
+    Pipes and devices, which may never end, are read only if they are named by themselves.
+    """
+    return os.path.isfile(path) or (os.path.islink(path) and not os.path.exists(path))  # noqa: PTH110, PTH113, PTH114
 
 
 def _is_pattern(path: str) -> bool:

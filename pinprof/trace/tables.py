@@ -278,6 +278,8 @@ class ModelCalls:
     """-1 where unknown."""
     tokens: Int64s
     """Tokens that all requests put in; -1 where unknown."""
+    thread: int = NONE
+    """Index into `Trace.threads` of the thread that makes them."""
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -1,7 +1,6 @@
 """The recorded step, run again by a replay without one of the things that it owes its length to."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -10,17 +9,14 @@ import numpy as np
 from pinprof.analyses.syncs.causes import ALLOCATIONS, OF_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits, edited
+from pinprof.prediction.edits import Edits
+from pinprof.prediction.predict import paces_after
 from pinprof.prediction.scenarios import Scenario, edits_of, without_waits
 from pinprof.replay import Replay
-from pinprof.replay.machine import Pace, ProfilerCost, pace
-from pinprof.replay.program import Program
 from pinprof.replay.ranks import in_no_time
+from pinprof.replay.replay import Paces
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.tables import DTOH, HTOD
-
-CALLS = 8_000
-"""Calls of a replay: a third of what a prediction takes, since there are many limits."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +28,20 @@ class Rerun:
     replay: Replay
     """Of this trace alone; it runs."""
 
-    @cached_property
-    def before(self) -> Pace:
-        """The pace of the unchanged programs, from as many calls as that of the others."""
-        return pace(self.replay.programs, self.replay.steps, self.replay.cost, calls=CALLS)
-
-    def edited(self, edits: Edits) -> Pace:
+    def edited(self, edits: Edits) -> Paces:
         """Return the pace after edits."""
-        if not edits:
-            return Pace(self.replay.step_ns, self.replay.before.busy_ns)
-        return self._ran([edited(self.replay.programs[0], self.details, edits)], self.replay.cost)
+        return paces_after(self.replay, [edits])
 
-    def with_host(self, host: ProfilerCost) -> Pace:
-        """Return the pace with a host of other speeds."""
-        return self._ran(self.replay.programs, host)
+    def without_input(self) -> Paces:
+        """Return the pace if batches were always ready."""
+        programs = self.replay.programs
+        return self.replay.run(programs, lambda cost: replace(cost, input_speed=inf), batch_ns=0.0)
 
-    def _ran(self, programs: Sequence[Program], host: ProfilerCost) -> Pace:
-        after = pace(programs, self.replay.steps, host, calls=CALLS)
-        return self.replay.pace_after(after, self.before, batch_ns=inf if host.input_speed < inf else 0.0)
+    def with_host(self, *, op_speed: float = 1.0, python_speed: float = 1.0) -> Paces:
+        """Return the pace with a host of these speeds, as in `ProfilerCost`."""
+        return self.replay.run(
+            self.replay.programs, lambda cost: replace(cost, op_speed=op_speed, python_speed=python_speed)
+        )
 
     def copies(self) -> Edits:
         """Return the change that takes out all copies between host and GPU, and the waits for those to the GPU."""
@@ -71,7 +63,7 @@ class Rerun:
         """The rows of the kernels of collectives."""
         return frozenset(np.flatnonzero(is_collective_kernel(self.details.trace.gpu)).tolist())
 
-    def without_collectives(self) -> Pace:
+    def without_collectives(self) -> Paces:
         """Return the pace with collectives that take no time."""
         (program,) = self.replay.programs
-        return self._ran([in_no_time(program, self.collectives)], self.replay.cost)
+        return self.replay.run([in_no_time(program, self.collectives)])

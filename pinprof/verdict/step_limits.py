@@ -6,16 +6,18 @@ what it costs: no limit costs more than the parts of the step that it explains.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Final, Literal, TypeAlias, get_args
 
+import numpy as np
+
 from pinprof.analyses.idle import IDLE
 from pinprof.measurement.profile import OUTSIDE, UNKNOWN_CAUSE, Division, Profile, busiest, divide
-from pinprof.prediction.predict import NOISE, UNSURE_CHANGE, most_saved, noise_of
 from pinprof.prediction.scenarios import Scenario, edits_of
 from pinprof.replay.bound import INPUT as INPUT_BOUND
-from pinprof.replay.machine import Pace
+from pinprof.replay.program import Floats
+from pinprof.replay.replay import Paces
 from pinprof.verdict.rerun import Rerun
 
 LimitName: TypeAlias = Literal[
@@ -33,22 +35,8 @@ NOT_AGAIN: Final = frozenset({"first", "compile"})
 """Reasons of irregular steps that a longer run has no more of."""
 
 
-@dataclass(frozen=True)
-class LimitCost:
-    """What a limit costs a step, in ns."""
-
-    cause: LimitName
-    ns: float
-    range_ns: tuple[float, float]
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether it costs the step anything."""
-        return self.range_ns[0] > 0
-
-
-CostOf: TypeAlias = Callable[[LimitName, Rerun], LimitCost]
-"""Returns what the limit of this name costs."""
+CostOf: TypeAlias = Callable[[LimitName, Rerun], Floats]
+"""Returns what the limit of this name costs in each world, in ns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,24 +60,14 @@ class Limit:
     """Whether it is work of the host."""
 
 
-def without(pace_of: Callable[[Rerun], Pace]) -> CostOf:
-    """Return the function that gives a limit's cost; without the limit, the program runs at this pace."""
+def without(paces_of: Callable[[Rerun], Paces]) -> CostOf:
+    """Return the function that gives a limit's cost; without the limit, the program runs at these paces."""
 
-    def cost(name: LimitName, rerun: Rerun) -> LimitCost:
+    def cost(name: LimitName, rerun: Rerun) -> Floats:
         if name == COMMUNICATION and not rerun.collectives:
-            return LimitCost(name, 0.0, (0.0, 0.0))
-        replay, step, after = rerun.replay, rerun.replay.step, pace_of(rerun)
-        saved, shown = max(replay.step_ns - after.step_ns, 0.0), shown_of(rerun.profile, name)
-        ns = low = high = min(saved, shown)
-        noise, most = noise_of(replay), most_saved(replay, after)
-        if step.source == "estimated" and step.range_ns and step.step_ns and saved and name != COPY:
-            low, high = ns - (step.step_ns - step.range_ns[0]), ns + (step.range_ns[1] - step.step_ns)
-            noise, most = NOISE, step.range_ns[1]  # the range of an estimate holds what runs differ by
-        unsure = noise * replay.step_ns
-        low, high = (1 - UNSURE_CHANGE) * low - unsure, (1 + UNSURE_CHANGE) * high + unsure
-        if name == COMMUNICATION and step.source == "estimated":
-            high = max(high, min(shown, replay.step_ns))  # a host that is faster than estimated waits for them
-        return LimitCost(name, ns, (max(low, 0.0), max(min(high, most), ns)))
+            return np.zeros(len(rerun.replay.in_worlds))
+        saved = rerun.replay.in_worlds - rerun.replay.changed(paces_of(rerun))
+        return np.clip(saved, 0.0, shown_of(rerun.profile, name))
 
     return cost
 
@@ -106,23 +84,22 @@ def shown_of(profile: Profile, name: LimitName) -> float:
     return limit.work(division) + sum(time for cause, time in division.idle_ns.items() if cause in causes)
 
 
-def of_gpu_work(name: LimitName, rerun: Rerun) -> LimitCost:
+def of_gpu_work(_: LimitName, rerun: Rerun) -> Floats:
     """Return what the GPU's own work costs: what nothing but less of it, or a faster GPU, shortens."""
-    mean, step_ns = busiest(rerun.profile), rerun.replay.step_ns
+    mean = busiest(rerun.profile)
     division = divide(rerun.profile, mean) if mean else None
     work = division.kernels_ns + division.memsets_ns if division else rerun.details.steps.busy_ns or 0.0
-    ns = min(work, step_ns)
-    return LimitCost(name, ns, ((1 - NOISE) * ns, min((1 + NOISE) * ns, step_ns)))
+    return np.minimum(work, rerun.replay.in_worlds)
 
 
-def of_irregular_steps(name: LimitName, rerun: Rerun) -> LimitCost:
+def of_irregular_steps(_: LimitName, rerun: Rerun) -> Floats:
     """Return what steps cost that take longer than the others and will recur."""
     ns = sum(
         irregular.per_step_ns
         for irregular in rerun.profile.unlike
         if irregular.reason not in NOT_AGAIN and (irregular.every is not None or irregular.count > 1)
     )
-    return LimitCost(name, ns, (ns, ns))
+    return np.full(len(rerun.replay.in_worlds), ns)
 
 
 LIMITS: Final[Mapping[LimitName, Limit]] = {
@@ -137,7 +114,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
     COPY: Limit(
         word="Copy-bound",
         why="copies keep the GPU from computing",
-        lost="copies that keep the GPU from computing",
+        lost="copies and waits for them",
         advice="copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
         idle=("sync_bubble", "kernel_wait"),
         cost=without(lambda rerun: rerun.edited(rerun.copies())),
@@ -149,7 +126,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="waits for the next batch",
         advice="use more workers, persistent_workers=True, or less work per sample",
         idle=("input_wait", OUTSIDE),
-        cost=without(lambda rerun: rerun.with_host(replace(rerun.replay.cost, input_speed=inf))),
+        cost=without(Rerun.without_input),
     ),
     "allocation": Limit(
         word="Allocation-bound",
@@ -174,7 +151,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="Python code",
         advice="take what needs no GPU out of the loop, or do it in workers",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(replace(rerun.replay.cost, python_speed=inf))),
+        cost=without(lambda rerun: rerun.with_host(python_speed=inf)),
         by_host=True,
     ),
     LAUNCH: Limit(
@@ -183,7 +160,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="launches",
         advice="launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(replace(rerun.replay.cost, op_speed=inf))),
+        cost=without(lambda rerun: rerun.with_host(op_speed=inf)),
         by_host=True,
     ),
     HOST: Limit(
@@ -192,7 +169,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="the host",
         advice="launch many kernels at once (torch.compile, CUDA graphs), and take what needs no GPU out of the loop",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(replace(rerun.replay.cost, op_speed=inf, python_speed=inf))),
+        cost=without(lambda rerun: rerun.with_host(op_speed=inf, python_speed=inf)),
         by_host=True,
     ),
     IRREGULAR: Limit(

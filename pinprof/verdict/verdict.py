@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Final
 
 import numpy as np
@@ -11,9 +10,9 @@ from pinprof.analyses.syncs.causes import OF_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
-from pinprof.replay.bound import is_gpu_bound
+from pinprof.replay.worlds import Range, middle, range_of
 from pinprof.verdict.rerun import Rerun
-from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitCost, LimitName
+from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
 
 WORTH: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""
@@ -21,9 +20,12 @@ ALIKE: Final = 0.9
 """Of causes that cost at least this share of the largest, the one that a line of the program makes comes first."""
 MOSTLY: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
+SURE: Final = 0.8
+"""A cause is named that costs most in this share of the worlds."""
 NEARLY: Final = 0.8
-"""Where the GPU works for this share of the step, another cause is named only if all of its range is worth naming: a
-cost near `WORTH` is above it in one recording of a program, and below it in the next."""
+"""Where the GPU works for this share of the step, and no other cause is sure, it is the cause."""
+UNLIKELY: Final = 0.1
+"""A cause that costs most in a smaller share of the worlds is not named among others."""
 MOSTLY_COPIES: Final = 0.5
 """Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
 MOST_NAMED: Final = 3
@@ -31,15 +33,29 @@ MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
+class LimitCost:
+    """What a limit costs a step over the worlds, in ns."""
+
+    cause: LimitName
+    ns: float
+    range_ns: Range
+    share: float
+    """The share of the worlds in which it costs most."""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Why a step is as long as it is; times in ns."""
 
     cause: LimitName | None
-    """The limit whose cost is certainly not 0; None where that cannot be told."""
+    """The limit that costs most in nearly all worlds; None where there is none."""
     step_ns: float | None
     """The step without the profiler, whose costs these are."""
     costs: tuple[LimitCost, ...] = ()
     """What each cause costs, the largest first; they overlap and do not add up."""
+    idle: tuple[tuple[LimitName, float], ...] = ()
+    """The idle time of the busiest GPU in the step without the profiler, divided among the limits that explain it, the
+    largest first; what no limit explains is left out."""
     awaited: float = 0.0
     """Copies to the GPU per step that the host awaits one by one, where most of what copies cost is the GPU's idle time
     behind these waits; else 0."""
@@ -51,12 +67,11 @@ class Verdict:
 
     @property
     def between(self) -> tuple[LimitCost, ...]:
-        """What may cost the step most where no cause is named, the largest first."""
+        """What may cost the step most where no cause is named, the likeliest first."""
         if self.cause is not None:
             return ()
-        may = [cost for cost in self.costs if cost.cause not in (GPU, HOST)]
-        may = [cost for cost in may if cost.range_ns[1] >= WORTH * (self.step_ns or 0.0)]
-        return tuple(sorted(may, key=lambda cost: -cost.range_ns[1])[:MOST_NAMED])
+        may = [cost for cost in self.costs if cost.share >= UNLIKELY]
+        return tuple(sorted(may, key=lambda cost: -cost.share)[:MOST_NAMED])
 
 
 UNKNOWN_CAUSE = Verdict(None, None)
@@ -69,25 +84,33 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
         return UNKNOWN_CAUSE
     costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
-    return Verdict(_cause(by_cause, step), step, costs, awaited_copies(details, profile, by_cause[COPY]))
+    return Verdict(
+        _cause(by_cause, step), step, costs, _idle(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])
+    )
 
 
 def _cause(costs: Mapping[LimitName, LimitCost], step_ns: float) -> LimitName | None:
-    """Return the cause that costs most; None where its range holds 0, and no other of the same size is certain."""
-    host, gpu = costs[HOST], costs[GPU]
-    others = [costs[cause] for cause in CAUSES if cause not in (HOST, GPU)]
-    most = max(cost.ns for cost in others)
-    if gpu.ns >= NEARLY * step_ns and all(cost.range_ns[0] < WORTH * step_ns for cost in (host, *others)):
-        likely = [gpu]
-    elif most < WORTH * step_ns <= host.ns:
-        likely = [host]
-    elif most < WORTH * step_ns:
-        likely = [gpu] if gpu.ns >= MOSTLY * step_ns else []
-    else:
-        likely = [cost for cost in others if cost.ns >= ALIKE * most]
-        likely += [host] if likely[0].cause in (PYTHON, LAUNCH) else []
-    likely += [gpu] if is_gpu_bound(gpu.ns, step_ns) else []
-    return next((cost.cause for cost in likely if cost.is_certain), None)
+    """Return the cause that costs most in nearly all worlds, the host where that is its Python in some of them."""
+    sure = next((cause for cause, cost in costs.items() if cost.share >= SURE), None)
+    if sure is None and sum(costs[cause].share for cause in (PYTHON, LAUNCH, HOST)) >= SURE:
+        return HOST
+    return sure or (GPU if costs[GPU].ns >= NEARLY * step_ns else None)
+
+
+def _idle(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tuple[tuple[LimitName, float], ...]:
+    """Return the idle time of the busiest GPU by limit, in proportion to what each costs beyond the GPU's own work."""
+    mean = busiest(profile)
+    if mean is None or not mean.idle_ns:
+        return ()
+    division = divide(profile, mean)
+    beyond = {name: max(costs[name].ns - limit.work(division), 0.0) for name, limit in LIMITS.items() if limit.idle}
+    host = beyond.pop(HOST)
+    by_host = beyond[PYTHON] + beyond[LAUNCH]
+    if by_host:  # alone, each leaves the host as slow as the other makes it
+        beyond |= {name: beyond[name] * host / by_host for name in (PYTHON, LAUNCH)}
+    scale = min(mean.idle_ns / (sum(beyond.values()) or 1.0), 1.0)
+    times = ((name, scale * ns) for name, ns in beyond.items() if ns)
+    return tuple(sorted(times, key=lambda time: -time[1]))
 
 
 def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[LimitCost, ...]:
@@ -96,20 +119,26 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[LimitC
     `replay` is of this trace alone, and runs.
     """
     rerun = Rerun(details, profile, replay)
-    costs = _of_many_launches([limit.cost(name, rerun) for name, limit in LIMITS.items()], profile)
-    return tuple(sorted(costs, key=lambda cost: -cost.ns))
+    costs = {name: limit.cost(name, rerun) for name, limit in LIMITS.items()}
+    if profile.launches:  # they cost no more than their number explains: the rest is of a few long ones
+        rest = np.maximum(costs[LAUNCH] - profile.launches.many_ns, 0.0)
+        costs |= {name: np.maximum(costs[name] - rest, 0.0) for name in (LAUNCH, HOST)}
+    worlds = zip(replay.in_worlds.tolist(), *(costs[name].tolist() for name in CAUSES), strict=True)
+    most = [_most(dict(zip(CAUSES, in_world, strict=True)), step) for step, *in_world in worlds]
+    rows = (LimitCost(name, middle(ns), range_of(ns), most.count(name) / len(most)) for name, ns in costs.items())
+    return tuple(sorted(rows, key=lambda cost: -cost.ns))
 
 
-def _of_many_launches(costs: list[LimitCost], profile: Profile) -> list[LimitCost]:
-    """Return the costs, with that of launches no larger than their number explains: the rest is of a few long ones."""
-    most = profile.launches.many_ns if profile.launches else inf
-    rest = max(next(cost.ns for cost in costs if cost.cause == LAUNCH) - most, 0.0)
-    return [_less(cost, rest) if cost.cause in (LAUNCH, HOST) else cost for cost in costs] if rest else costs
-
-
-def _less(cost: LimitCost, ns: float) -> LimitCost:
-    low, high = cost.range_ns
-    return LimitCost(cost.cause, max(cost.ns - ns, 0.0), (max(low - ns, 0.0), max(high - ns, 0.0)))
+def _most(costs: Mapping[LimitName, float], step_ns: float) -> LimitName | None:
+    """Return the cause that costs most in one world; None where none costs much."""
+    host, gpu = costs[HOST], costs[GPU]
+    others = {cause: cost for cause, cost in costs.items() if cause not in (HOST, GPU)}
+    most = max(others.values())
+    if most >= WORTH * step_ns:
+        return next(cause for cause, cost in others.items() if cost >= ALIKE * most)
+    if host >= WORTH * step_ns:
+        return HOST
+    return GPU if gpu >= MOSTLY * step_ns else None
 
 
 def awaited_copies(details: Details, profile: Profile, cost: LimitCost) -> float:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from decoding import answered
-from trace_builder import COMPUTE, TraceBuilder
+from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 
 from pinprof.analyses.serving import MarkedBatch, ServingPhase, batch_of
 from pinprof.analysis import analyse
@@ -48,7 +48,7 @@ def test_a_mark_says_the_phase_and_how_many_requests_and_tokens(mark: str, batch
     assert batch_of(mark) == batch
 
 
-def served(marks: Sequence[str], *, around: str = "") -> Trace:
+def served(marks: Sequence[str], *, around: str = "") -> TraceBuilder:
     """Make batches in turn: decodes launch a graph of 700 us, others a kernel of 900 us; then one more kernel."""
     builder = TraceBuilder()
     for number, mark in enumerate(marks):
@@ -61,11 +61,11 @@ def served(marks: Sequence[str], *, around: str = "") -> Trace:
         builder.activity("kernel", "gemm", start + 40, length, correlation=call, device=0, stream=COMPUTE)
         builder.event("user_annotation", "Scheduler: process_outputs", start + 760, 200)
         builder.kernel(start + 970, 20, launch=start + 962)
-    return builder.read()
+    return builder
 
 
 def test_batches_are_summed_by_phase() -> None:
-    trace = served([PREFILL, *[DECODE] * 6, MIXED, MIXED])
+    trace = served([PREFILL, *[DECODE] * 6, MIXED, MIXED]).read()
     prefill, decode, mixed = details_of(trace).serving
     assert decode == ServingPhase(
         name="decode",
@@ -83,7 +83,7 @@ def test_batches_are_summed_by_phase() -> None:
 
 
 def test_marks_within_those_of_a_scheduler_say_the_batch() -> None:
-    trace = served(["step[DECODE bs=4]"] * 5, around="scheduler.run_batch")
+    trace = served(["step[DECODE bs=4]"] * 5, around="scheduler.run_batch").read()
     assert trace.steps.marker == "SGLang's scheduler.run_batch"
     (phase,) = details_of(trace).serving
     assert (phase.name, phase.count, phase.requests) == ("decode", 4, 4)
@@ -98,7 +98,7 @@ def test_steps_of_a_training_are_no_batches() -> None:
 
 
 def test_the_document_holds_the_phases_in_milliseconds() -> None:
-    document = trace_of(measure(served([PREFILL, *[DECODE] * 6])), Findings())
+    document = trace_of(measure(served([PREFILL, *[DECODE] * 6]).read()), Findings())
     prefill, decode = document.serving
     assert (prefill.phase, prefill.tokens, prefill.graphs) == ("prefill", 512, 0)
     assert (decode.phase, decode.count, decode.step_ms, decode.idle_ms) == ("decode", 5, 1.0, 0.28)
@@ -106,7 +106,7 @@ def test_the_document_holds_the_phases_in_milliseconds() -> None:
 
 
 def test_the_report_says_how_fast_tokens_are_made_and_what_fills_the_idle_time() -> None:
-    section = serving_section(measure(served([PREFILL, *[DECODE] * 6])))
+    section = serving_section(measure(served([PREFILL, *[DECODE] * 6]).read()))
     assert [fact.name for fact in section.facts] == ["prefill", "decode"]
     (brief,) = section.brief
     assert brief == (
@@ -128,7 +128,25 @@ def test_calls_of_a_language_model_are_batches() -> None:
     assert (prefill.name, prefill.count, prefill.requests, prefill.tokens) == ("prefill", 1, 4, 400)
     assert (decode.name, decode.count, decode.requests, decode.tokens) == ("decode", 6, 4, 4)
     assert (decode.step_ns, decode.launches, decode.graphs, decode.idle_ns) == (1_000_000, 3, 0, 985_000)
-    assert dict(decode.fills) == {"Python": 925_000, "aten::embedding": 20_000, "aten::mm": 20_000}
+    assert dict(decode.fills) == {"Python": 925_000, "aten::argmax": 20_000, "aten::embedding": 20_000}
+
+
+def test_what_other_threads_do_fills_no_idle_time() -> None:
+    builder = answered([(4, 100), *[(4, 1)] * 7])
+    builder.op("aten::unrelated", -10, 8010, thread=AUTOGRAD)
+    builder.kernel(8020, 5, launch=8010, thread=AUTOGRAD)
+    for number in range(8):
+        builder.op("aten::unrelated", 1000 * number + 300, 600, thread=AUTOGRAD)
+        builder.call("cudaStreamQuery", 1000 * number + 300, 600, thread=AUTOGRAD)
+    (_, decode) = details_of(builder.read()).serving
+    assert decode.fills == details_of(generated()).serving[1].fills
+
+
+def test_marks_of_other_threads_fill_no_idle_time() -> None:
+    builder = served([DECODE] * 7)
+    for number in range(7):
+        builder.on_thread(AUTOGRAD, "user_annotation", "tokenize", 1000 * number + 700, 250)
+    assert details_of(builder.read()).serving == details_of(served([DECODE] * 7).read()).serving
 
 
 def test_the_last_step_is_left_out_as_its_end_may_be_that_of_the_recording() -> None:
@@ -159,5 +177,5 @@ def test_a_recording_without_a_prefill_says_how_to_get_one(prompt: int, by_pinpr
 
 
 def test_the_page_shows_the_phases_of_a_server_and_of_a_language_model() -> None:
-    for trace in served([PREFILL, *[DECODE] * 6]), generated():
+    for trace in served([PREFILL, *[DECODE] * 6]).read(), generated():
         assert "Prefill and decode, as traced" in to_html([analyse(trace)])

@@ -85,12 +85,40 @@ PROGRAMS: dict[str, tuple[list[StepEvent], int, StepEvent, StepEvent | None, int
         ADAM,
         801 + 6,
     ),
+    "an evaluation with the loader of the training": (
+        [*times(250, TRAIN), *times(10, TRAIN, ADAM)],
+        1,
+        TRAIN,
+        ADAM,
+        51 + 1 + 6,
+    ),
+    "a statistic of the data, then gradient accumulation": (
+        [*times(40, TRAIN), *times(6, *times(3, TRAIN), ADAM)],
+        0,
+        ADAM,
+        ADAM,
+        29 + 3 + 3,
+    ),
+    "a second optimizer for the same loader": (
+        [*times(20, TRAIN, ADAM), *times(20, TRAIN, SGD)],
+        2,
+        TRAIN,
+        SGD,
+        8 + 4 + 4,
+    ),
+    "a second loader and optimizer, each loader once": (
+        [*times(20, TRAIN, ADAM), *times(30, VALID, SGD)],
+        2,
+        VALID,
+        SGD,
+        8 + 18,
+    ),
     "a second stage with its own optimizer": (
         [*times(20, TRAIN, ADAM), *times(80, OTHER, SGD)],
         1,
         OTHER,
         SGD,
-        16 + 30,
+        16 + 68,
     ),
 }
 """The events of a program, how many optimizers it has, what marks its steps, the cycle, and how many steps end."""
@@ -319,6 +347,23 @@ def test_rollout_and_updates_together_are_a_step() -> None:
     ends = play(finder, 8)
     assert finder.marker == "every 4th optimizer step (Adam): one iteration of rollout and updates"
     assert ends[-3:] == [24, 28, 32]
+
+
+def test_a_batch_drawn_once_hides_no_rollout() -> None:
+    finder = StepFinder(lambda: 1)
+    finder.see(TRAIN)
+    assert play(finder, 8)[-3:] == [24, 28, 32]
+
+
+def test_an_evaluation_and_the_training_after_it_are_steps_of_two_kinds() -> None:
+    finder, _ = follow(times(250, TRAIN))
+    evaluation = finder.kind
+    assert not finder.is_final
+    finder.see(ADAM)
+    assert finder.choice is None
+    assert not finder.is_final
+    assert follow(times(6, TRAIN, ADAM))[0].kind != evaluation
+    assert follow(times(6, TRAIN, ADAM))[0].is_final
 
 
 def test_epochs_of_a_loader_are_no_iterations() -> None:

@@ -18,14 +18,14 @@ def ppo(size: int, groups: int, rollout: Gap = ROLLOUT, update: Gap = UPDATE) ->
 def follow(gaps: list[Gap], *, knows_calls: bool = True) -> tuple[Groups, list[int]]:
     """Return what was found in the steps around these gaps, and after how many of them an iteration ended."""
     groups, now_ns = Groups(wanted=True), 1
-    ends = [1] if groups.stepped("Adam", now_ns, draws=False) else []
+    ends = [1] if groups.stepped("Adam", now_ns) else []
     for number, gap in enumerate(gaps, start=2):
         for _ in range(gap.calls or 0 if knows_calls else 0):
             groups.called()
         if gap.evaluated:
             groups.evaluated()
         now_ns += gap.ns
-        if groups.stepped("Adam", now_ns, draws=False):
+        if groups.stepped("Adam", now_ns):
             ends.append(number)
     return groups, ends
 

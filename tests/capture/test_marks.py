@@ -1,6 +1,7 @@
 """The marks of steps in programs of torch, by the steps that are counted."""
 
 import ast
+import copy
 import inspect
 import os
 import subprocess
@@ -12,7 +13,6 @@ from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
-from weakref import WeakSet
 
 import pytest
 import torch
@@ -37,15 +37,7 @@ BATCHES = [torch.ones(4)] * 12
 @pytest.fixture(autouse=True)
 def _no_other_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not count the optimizers that other tests have left behind."""
-    alive = WeakSet[Optimizer]()
-    begin = Optimizer.__init__
-
-    def noted(self: Optimizer, *args: Any, **options: Any) -> None:
-        alive.add(self)
-        begin(self, *args, **options)
-
-    monkeypatch.setattr(Optimizer, "__init__", noted)
-    monkeypatch.setattr(marks_module, "count_optimizers", lambda: len(alive))
+    monkeypatch.setattr(sources, "living_optimizers", list)
 
 
 def marked(program: Callable[[], None], step_marker: str = "auto") -> Counter[str]:
@@ -151,9 +143,46 @@ def step_by_autograd_grad() -> None:
         parameter.data.add_(grad, alpha=-0.1)
 
 
+def meta_learning() -> None:
+    slow = weight()
+    outer = Adam([slow])
+    for batch in BATCHES * 2:
+        fast = weight()
+        inner = SGD([fast], lr=0.1)
+        for _ in range(3):
+            learn(inner, fast, batch)
+        learn(outer, slow, batch)
+
+
+def a_model_per_user() -> None:
+    for batch in chain(loader(), loader()):
+        own = weight()
+        optimizer = SGD([own], lr=0.1)
+        for _ in range(3):
+            learn(optimizer, own, batch)
+
+
+def optimizers_from_one_line() -> None:
+    parameters = [weight() for _ in range(3)]
+    optimizers = [SGD([parameter], lr=0.1) for parameter in parameters]
+    for batch in BATCHES * 2:
+        for optimizer, parameter in zip(optimizers, parameters, strict=True):
+            learn(optimizer, parameter, batch)
+
+
+def copied_optimizers() -> None:
+    parameter = weight()
+    optimizer = SGD([parameter], lr=0.1)
+    for batch in BATCHES * 2:
+        learn(copy.deepcopy(optimizer), parameter, batch)
+
+
 @pytest.mark.parametrize(
     ("program", "marker", "steps"),
     [
+        (meta_learning, "optimizer step (Adam)", 24 - 3),
+        (optimizers_from_one_line, "optimizer step (SGD)", 24 - 11),
+        (copied_optimizers, "optimizer step (SGD)", 24 - 11),
         (plain_training(), BATCH, 9),
         (drawn_by_hand, BATCH, 8),
         (two_optimizers, BATCH, 24 - 11),
@@ -169,6 +198,12 @@ def step_by_autograd_grad() -> None:
 )
 def test_what_marks_the_steps_of_a_program(program: Callable[[], None], marker: str, steps: int) -> None:
     assert marked(program) == {marker: steps}
+
+
+def test_the_steps_for_one_user_are_one_step() -> None:
+    steps = marked(a_model_per_user)
+    assert steps["every 3rd optimizer step (SGD)"] >= 24 - 8
+    assert steps.keys() <= {"every 3rd optimizer step (SGD)", "optimizer step (SGD)"}
 
 
 @pytest.mark.parametrize(
@@ -574,7 +609,7 @@ class SlowClock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
     clock = SlowClock()
-    monkeypatch.setattr(marks_module, "time", clock)
+    monkeypatch.setattr(marks_module, "HOST_TIME", clock)
     return clock
 
 

@@ -311,11 +311,29 @@ print("finished")
 
 
 def test_an_inference_is_marked_by_its_outermost_module_after_some_time(tmp_path: Path) -> None:
-    ran = run(tmp_path, soon(3.0) + INFER)
+    waits = "from pinprof.capture.steps import marks\nmarks.AWAITS_OPTIMIZER_S = 1.0\n"
+    ran = run(tmp_path, soon(3.0) + waits + INFER)
     assert (ran.status, ran.out, ran.err) == (0, "", "")
-    assert ran.result["marker"] == "call of Sequential"
+    assert ran.result["marker"] == "call of Sequential; no optimizer has stepped"
     assert ran.result["stopped"]
     assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
+
+
+def test_a_training_after_an_evaluation_is_recorded_in_its_place(tmp_path: Path) -> None:
+    evaluate = "with torch.no_grad():\n    for _ in torch.utils.data.DataLoader(torch.ones(80, 4)):\n        model(_)\n"
+    ran = run(tmp_path, f"{TRAIN}{evaluate}train(1000)")
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+    assert ran.result["marker"] == stored(tmp_path)["marker"] == "optimizer step (SGD)"
+    assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
+
+
+def test_a_program_ends_that_waits_for_an_optimizer_in_vain_and_draws_no_more(tmp_path: Path) -> None:
+    waits = "from pinprof.capture.steps import marks\nmarks.AWAITS_OPTIMIZER_S = 2.0\n"
+    evaluate = "import torch\nfor _ in torch.utils.data.DataLoader(torch.ones(80, 4)):\n    pass\n"
+    ran = run(tmp_path, waits + evaluate + WITHOUT_STEPS, "90")
+    assert ran.status == 0
+    assert ran.result["stopped"]
+    assert str(ran.result["marker"]).endswith("; no optimizer has stepped")
 
 
 WITHOUT_STEPS = """

@@ -1,6 +1,7 @@
 """A stretch of time as the recording, with an injected profiler."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,9 +9,12 @@ import pytest
 from fake_profiler import FakeProfiler
 
 from pinprof.capture.options import RecordingOptions
+from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.lean import SHORTEST_KEPT_S, Stretch
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
+from pinprof.program.machine import Clock
+from pinprof.program.user_program import Finished
 
 
 def stretch_of(tmp_path: Path, profiler: FakeProfiler | None = None) -> Stretch:
@@ -108,14 +112,63 @@ def test_windows_begin_anew_where_steps_are_marked_otherwise(tmp_path: Path) -> 
     recording.step()
     assert recording.done
     assert recording.recorded_steps == 2
-    assert len(recording.journal) == 6
+    assert len(recording.journal) == 5  # the first of the new steps began before the change
 
 
-def test_windows_do_not_begin_anew_after_a_recorded_step(tmp_path: Path) -> None:
+def test_windows_end_where_steps_are_marked_otherwise_after_a_recorded_one(tmp_path: Path) -> None:
     recording = recording_of(tmp_path)
     recording.start()
     for _ in range(5):
         recording.step()
     recording.restart()
-    recording.step()
     assert recording.done
+    assert recording.recorded_steps == 1
+
+
+def test_a_recording_is_discarded_for_a_better_one(tmp_path: Path) -> None:
+    recording = recording_of(tmp_path)
+    recording.start()
+    for _ in range(6):
+        recording.step()
+    assert recording.done
+    recording.restart(discard=True)
+    assert (recording.done, recording.recorded_steps) == (False, 0)
+    for _ in range(6):
+        recording.step()
+    assert (recording.done, recording.recorded_steps) == (True, 2)
+
+
+class HandClock(Clock):
+    """A clock that stands still unless a test moves it."""
+
+    ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+
+def test_steps_are_timed_again_where_the_recorded_ones_are_others(tmp_path: Path) -> None:
+    clock = HandClock()
+    options = RecordingOptions(warmup=2, max_warmup=2, plain_steps=9, plain_seconds=0, steps=2, plain_precision=1)
+    make = cast("Any", lambda _: FakeProfiler())
+    recording = Recording(tmp_path / "out.json", options, make, make_clock=lambda: clock)
+    recording.start()
+    for number in range(200):
+        clock.ns += 80_000_000 if number < 11 else 10_000_000
+        recording.step()
+    assert recording.done
+    assert recording.plain is not None
+    assert recording.plain.mean_ms == 10
+
+
+@pytest.mark.parametrize("waits_s", [20.0, 0.0])
+def test_a_script_goes_on_while_better_steps_may_follow(tmp_path: Path, waits_s: float) -> None:
+    stepper = Stepper(recording_of(tmp_path), None, keep_going=False, awaits_better_s=lambda: waits_s)
+    stepper.recording.start()
+    for _ in range(5):
+        stepper.end_step("batch")
+    with nullcontext() if waits_s else pytest.raises(Finished):
+        stepper.end_step("batch")
+    assert stepper.recording.done
+    assert stepper.may_end() == (not waits_s)
+    assert stepper.recording.marker == ("batch; no optimizer has stepped" if waits_s else "batch")

@@ -15,8 +15,10 @@ S = 1_000_000_000
 
 
 def after(*, marker: bool = False, modules: bool = False, longest_s: int = 0, optimizer: bool = False) -> float:
-    marks = SimpleNamespace(has_marker=marker, watches_modules=modules, longest_ns=longest_s * S)
-    return patience_s(cast("Any", marks), has_optimizer=optimizer)
+    marks = SimpleNamespace(
+        has_marker=marker, watches_modules=modules, longest_ns=longest_s * S, optimizers=["Adam"] * optimizer
+    )
+    return patience_s(cast("Any", marks))
 
 
 def test_modules_are_watched_then_a_stretch_is_recorded() -> None:

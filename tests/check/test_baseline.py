@@ -17,17 +17,19 @@ from check_traces import (
     statuses,
     with_waits,
 )
+from command_line import invoke
 from detector import WAITS, detector
 from fitting import fitting
-from recordings import WORKLOADS, analysis_of, each_recording
+from recordings import ROOT, WORKLOADS, analysis_of, each_recording
 from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.check.baseline import BaselineTrace, match_traces, read_baseline, remarks_on
 from pinprof.check.figures import measure_figures
 from pinprof.check.judge import KEPT, NOT_JUDGED, Checked, judge, outcome
-from pinprof.check.limits import QUANTITIES, Limits
+from pinprof.check.limits import BYTES, COUNT, MS, QUANTITIES, SHARE, Limits
 from pinprof.errors import PinprofError
 from pinprof.report.trace.json import traces_to_json
+from pinprof.units import size
 
 
 def compared(
@@ -80,7 +82,8 @@ def test_more_of_everything_is_worse_and_less_is_not(tmp_path: Path) -> None:
         hidden_copy(before, start)
     worse = statuses(compared(with_waits(), before, tmp_path))
     expected = dict.fromkeys(("max_hidden_syncs", "max_stall_ms", "max_exposed_ms", "max_pageable_bytes"), "worse")
-    assert worse == expected | {"min_overlap": "worse", "new_waits": "new"}
+    of_estimates = {"max_step_ms": "not compared"}  # their ranges are wider than the tolerance
+    assert worse == expected | of_estimates | {"min_overlap": "worse", "new_waits": "new"}
     assert outcome([compared(before, with_waits(), tmp_path)]) == KEPT
 
 
@@ -102,6 +105,19 @@ def test_worse_is_beyond_the_tolerance_and_the_noise_of_20_us(
     verdict = result.verdicts[0]
     assert verdict.failed == failed
     assert verdict.status == ("exceeded" if failed else "tolerated")
+
+
+def test_help_guide_and_sentence_name_the_noise(tmp_path: Path) -> None:
+    waits, overlap = f"{COUNT.noise:g} waits", f"{100 * SHARE.noise:.0f} % of overlap"
+    for text in (invoke("check", "--help").stdout, (ROOT / "pinprof" / "guides" / "ci.md").read_text()):
+        words = " ".join(text.split())
+        assert all(
+            noise in words for noise in (f"{1000 * MS.noise:.0f} µs", waits, size(BYTES.noise)[0] + " KiB", overlap)
+        )
+    verdict = next(
+        verdict for verdict in compared(longer_copies(300), longer_copies(200), tmp_path).verdicts if verdict.failed
+    )
+    assert verdict.sentence.endswith("worse by more than the tolerance of 10 % and the noise of 20.0 µs")
 
 
 def test_a_limit_that_was_already_exceeded_is_reported_and_does_not_fail(tmp_path: Path) -> None:
@@ -135,7 +151,8 @@ def test_a_step_is_compared_as_far_as_both_are_known(
 
 def test_an_exceeded_step_is_tolerated_where_the_baseline_excuses_it(tmp_path: Path) -> None:
     for now, before, status in (
-        (plain(), plain(), "tolerated"),  # an estimated range, as before
+        (measured_step(1.0), measured_step(1.0), "tolerated"),
+        (plain(), plain(), "exceeded"),  # the step may have been shorter by more than the tolerance
         (plain(), measured_step(0.3), "exceeded"),
         (measured_step(1.1), plain(), "exceeded"),
     ):

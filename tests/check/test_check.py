@@ -148,10 +148,10 @@ def test_a_measured_step_is_held_against_its_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "status"), [(1.03, "kept"), (1.01, "unknown"), (0.94, "unknown"), (0.93, "exceeded")]
+    ("limit", "status"), [(1.03, "kept"), (1.01, "unknown"), (0.93, "unknown"), (0.91, "exceeded")]
 )
 def test_an_unknown_step_fails_unless_its_bounds_keep_the_limit(tmp_path: Path, limit: float, status: str) -> None:
-    verdict = verdict_of(plain(), tmp_path, max_step_ms=limit)  # 985 to 988 µs, less by 5 % or more by 3
+    verdict = verdict_of(plain(), tmp_path, max_step_ms=limit)  # 917 to 1029 µs
     assert (verdict.status, verdict.failed) == (status, status != "kept")
     assert "pinprof run" in verdict.sentence
 

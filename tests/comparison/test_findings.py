@@ -9,8 +9,9 @@ from trace_builder import without_known_events
 from pinprof.analysis import analyse
 from pinprof.comparison.changes import FindingChange, finding_changes
 from pinprof.comparison.figures import Side
+from pinprof.prediction.predict import Saving
 from pinprof.report.comparison.words import places_of
-from pinprof.rules.rule import Evidence, Finding, Findings, Saving
+from pinprof.rules.rule import Evidence, Finding, Findings
 from pinprof.rules.search import RULES
 from pinprof.trace import read_trace
 

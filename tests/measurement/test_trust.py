@@ -303,6 +303,7 @@ FIRES: dict[str, tuple[Recording, str, set[str]]] = {
     "10 ms for 8": (lambda: timed(8), "profiler_cost", set()),
     "calls alone": (of_calls_alone, "no_ops", {"causes", "estimate"}),
     "each 50th op": (lambda: numbered(50), "lost_ops", set(map(str, FIGURE_KINDS)) - {"step"}),
+    "10 ms for 50": (lambda: timed(50), "other_steps", {"estimate"}),
     "a negative duration": (broken_events, "unusable_events", set()),
     "copies and kernels": (
         lambda: with_call_in_each_step("cudaMemcpyAsync", "cudaLaunchKernel"),

@@ -87,7 +87,7 @@ def test_workers_that_are_late_without_the_profiler_set_the_pace() -> None:
 def test_a_batch_that_is_ready_takes_its_time_and_sets_no_pace() -> None:
     analysis = recorded(1.0, 0.3, traced_ms=0.3)
     assert analysis.profile.bound == "host"
-    assert not analysis.replay.is_starved
+    assert not analysis.replay.is_starved(analysis.replay.expected)
     assert saved_ms(analysis, without_waits(analysis)) > 0
 
 
@@ -109,7 +109,7 @@ def test_a_step_that_is_longer_for_no_known_reason_stays_longer() -> None:
 def test_late_workers_set_no_pace_where_the_gpu_does() -> None:
     analysis = recorded(1.0, 0.4, busy_ms=0.96)
     assert analysis.profile.bound == "gpu"
-    assert not analysis.replay.is_starved
+    assert not analysis.replay.is_starved(analysis.replay.expected)
 
 
 def test_a_given_step_has_the_input_of_the_trace() -> None:

@@ -96,7 +96,7 @@ def test_the_optimizer_takes_what_the_samples_say_and_the_step_what_was_measured
     replay = Replay([details])
     (program,) = replay.programs
     inside = phase_of_calls(details.trace)[[call.row for call in program.calls]] == OPTIMIZER
-    host = replay.cost.before_ns(program.host) + program.host.own
+    host = replay.expected.cost.before_ns(program.host) + program.host.own
     assert host[inside].sum() / replay.steps == pytest.approx(in_optimizer * 7_000, rel=0.1)
     assert replay.before.step_ns == pytest.approx(700_000, rel=0.02)
 

@@ -1,19 +1,28 @@
 """Verdict, bar, findings, text, brief and page tell one story: of every recording."""
 
+import gzip
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import unescape
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from recordings import RECORDINGS, analysis_of, each_recording, full_text_of, json_of, page_of
+from recordings import RECORDINGS, TRACES, analysis_of, each_recording, full_text_of, json_of, page_of
+from trace_builder import AUTOGRAD, COMPUTE, MAIN, SIDE, TraceBuilder
 
+from pinprof.analysis import analyse
+from pinprof.notebook import Report
 from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST
+from pinprof.report.trace.json import traces_to_json
+from pinprof.report.trace.page import to_html
 from pinprof.report.words import cut
 from pinprof.rules.search import rule_of
+from pinprof.trace import read_trace
+from pinprof.units import NS_PER_MS, duration, how_many, percent, ranged
 
 WITHIN = 1.001
 WORTH = 0.1
@@ -104,6 +113,9 @@ def disagreements(path: Path, whole: dict[str, Any]) -> list[str]:
         *_of_advice(whole, short, full, of_brief["verdict"]),
         *_of_page(whole, page),
         *_of_texts(whole["findings"], short, of_brief["findings"]),
+        *_of_findings(whole, full, page),
+        *_of_figures(whole, full, page),
+        *_of_documents(Report(analysis_of(path)), whole, of_brief),
     ]
 
 
@@ -153,6 +165,81 @@ def _of_sentence(headline: str | None, short: str, full: str, sentence: str, pag
         yield f"the brief says: {sentence}"
 
 
+def _of_findings(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
+    """Yield what the full text or the page lacks of a finding, or says otherwise."""
+    count = {"full": len(re.findall(r"^  \S.*: PIN\d+ ", full, re.MULTILINE)), "page": page.count("Safe if:")}
+    for finding in whole["findings"]:
+        parts = [finding["title"], finding["evidence"], finding["fix"]]
+        if finding["saving_ms"]:
+            low, high = (end * NS_PER_MS for end in finding["range_ms"])
+            saves = f"save{'' if low <= 0 else 's'} {ranged(finding['saving_ms'] * NS_PER_MS, (low, high))}"
+            parts.append(f"{saves}, {percent(finding['saving_fraction'])} of the ")
+        yield from _lacking(parts, full, page)
+    yield from (f"the {name} has {found} findings" for name, found in count.items() if found != len(whole["findings"]))
+
+
+def _of_figures(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
+    """Yield figures of the document that the full text or the page lacks."""
+    steps, said = whole["steps"], [*whole["verdict"]["evidence"], *(lack["what"] for lack in whole["missing"])]
+    if steps["busy_fraction"] and "works for" in (whole["verdict"]["headline"] or ""):
+        said.append(f"works for {percent(steps['busy_fraction'])} of it")
+    if steps["step_ms"]:
+        low, high = (end * NS_PER_MS for end in steps["range_ms"])
+        length = ranged(steps["step_ms"] * NS_PER_MS, (low, high))
+        said += [length.number.removeprefix("about "), length.range]
+    yield from _lacking(said, full, page)
+    rounded = [_lacking(_rows(whole, off_ns), full, page) for off_ns in (-0.5, 0.0, 0.5)]
+    yield from set.intersection(*map(set, rounded))
+
+
+def _rows(whole: dict[str, Any], off_ns: float) -> Iterator[str]:
+    """Yield the rows of tables; `off_ns` is what the document may have rounded from their times."""
+
+    def time(ms: float) -> str:
+        return duration(ms * NS_PER_MS + off_ns)
+
+    for kind in whole["kernel_sums"]["kinds"] if whole["kernel_sums"] else ():
+        if kind["share"] is not None:
+            yield f"{kind['kind']} {how_many(kind['count'])} {time(kind['ms'])} {percent(kind['share'])}"
+    for phase in whole["launches"]["phases"] if whole["launches"] else ():
+        yield f"{phase['phase'] or '-'} {how_many(phase['launches'])} {time(phase['host_ms'])}"
+        yield time(phase["kernel_ms"])
+    yield from (time(row["time_ms"]) for row in whole["idle"] if row["time_ms"])
+    yield from (f"{time(fill['ms'])} in " for phase in whole["serving"] for fill in phase["fills"])
+    for row in whole["copies"]:
+        if row["count"]:
+            yield f"{row['direction']} {row['host_memory'] or '-'} {row['count']}"
+
+
+def _lacking(parts: Iterable[str], full: str, page: str) -> list[str]:
+    letters = {"full": _letters(full), "page": _letters(page)}
+    return [
+        f"the {name} lacks: {part}" for part in parts for name, said in letters.items() if _letters(part) not in said
+    ]
+
+
+def _letters(said: str) -> str:
+    return re.sub(r"\s+", "", _plain(said)).lower()
+
+
+def _of_documents(report: Report, whole: dict[str, Any], of_brief: dict[str, Any]) -> Iterator[str]:
+    """Yield where the brief or the object of Python has another figure than the document."""
+    steps, verdict = of_brief["step"], of_brief["verdict"]
+    yield from (
+        f"the brief's step: {key}" for key in ("step_ms", "range_ms", "bound") if steps[key] != whole["steps"][key]
+    )
+    yield from (f"the brief's {key}" for key in ("ms", "fraction", "range_ms") if verdict[key] != whole["verdict"][key])
+    if of_brief["joint"] != whole["joint"]:
+        yield "the brief's joint saving"
+    shown = [tuple(row) for row in report.findings[["rule", "title", "evidence"]].itertuples(index=False)]
+    if shown != [(row["rule"], row["title"], row["evidence"]) for row in whole["findings"]]:
+        yield "the findings of Python"
+    if (report.step_ms, report.verdict) != (whole["steps"]["step_ms"], whole["verdict"]["headline"]):
+        yield "the step of Python"
+    shares = [cost["fraction"] for cost in whole["verdicts"]]
+    yield from (f"a share of {share}" for share in (*shares, whole["verdict"]["fraction"]) if share and share > 1)
+
+
 def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[str, Any]]) -> Iterator[str]:
     order = [(finding["rule"], finding["title"]) for finding in findings]
     named = [(rule, title) for title, rule in re.findall(r"^ +\d\. .*?: (.*) \((PIN\d+)\)$", short, re.MULTILINE)]
@@ -162,6 +249,33 @@ def _of_texts(findings: list[dict[str, Any]], short: str, of_brief: list[dict[st
             places += [place for place, known in enumerate(order) if known == entry and place not in places][:1]
         if places != sorted(places):
             yield f"the {name} report names findings in another order: {[rule for rule, _ in shown]}"
+
+
+def alike() -> TraceBuilder:
+    """Make steps with kernels, ops, and waits of two threads that take equally long."""
+    builder = TraceBuilder()
+    for start in builder.steps(4):
+        for thread, stream, name in ((MAIN, COMPUTE, "b"), (AUTOGRAD, SIDE, "a")):
+            builder.op(f"aten::{name}", start + 10, 50, thread=thread)
+            builder.kernel(start + 100, 300, launch=start + 20, name=f"kernel_{name}", stream=stream, thread=thread)
+            builder.op(f"aten::wait_{name}", start + 90, 330, thread=thread)
+            builder.call("cudaStreamSynchronize", start + 95, 310, thread=thread)
+            builder.memory(start + 30, 1 << 20, thread=thread)
+    return builder
+
+
+@pytest.mark.parametrize("path", [None, *(TRACES / f"{name}.json.gz" for name in ("mask_loss.stack", "small_kernels"))])
+def test_the_order_of_the_events_in_a_file_changes_nothing(path: Path | None, tmp_path: Path) -> None:
+    document = json.loads(gzip.decompress(path.read_bytes())) if path else alike().document()
+    file, reports = tmp_path / "trace.json", []
+    for seed in range(3):
+        file.write_text(json.dumps(document))
+        analysis = analyse(read_trace(file))
+        entry = (analysis.profile, analysis.findings)
+        page = re.sub("<script.*?</script>", "", str(to_html([analysis])), flags=re.DOTALL)
+        reports.append((text.trace_to_text(*entry), text.to_brief(*entry), traces_to_json([entry]), page))
+        Random(seed).shuffle(document["traceEvents"])
+    assert reports[1:] == reports[:1] * 2
 
 
 @pytest.mark.parametrize("path", each_recording(RECORDINGS))

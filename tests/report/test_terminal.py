@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -54,6 +56,21 @@ def test_no_column_is_cut_off_for_a_long_word_in_another(width: int) -> None:
     assert "51.9 µs\n" in text
     assert "`torch.cuda.synchronize()`" in text or width < 64  # there a part of it is left out
     assert max(map(len, text.splitlines())) <= width
+
+
+WORDS = st.lists(st.text("kernel_", min_size=1, max_size=40), min_size=1, max_size=6).map(" ".join)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3), st.integers(1, 5), st.integers(60, 200))
+def test_no_width_cuts_a_number_or_its_title(texts: list[tuple[str, str]], numbers: int, width: int) -> None:
+    titles = ["mean", "of the GPU's work", "count", "host waits", "without profiler"][:numbers]
+    rows = table("kernel", "launched by", *titles)
+    for row, cells in enumerate(texts):
+        rows.add_row(*cells, *(f"{row}{number}.5 ms" for number in range(numbers)))
+    shown = laid_out([rows], width=width, color=False)
+    assert max(map(len, shown.splitlines())) <= width
+    assert all(f" {row}{number}.5 ms" in shown for row in range(len(texts)) for number in range(numbers))
+    assert all(word in shown for title in titles for word in title.split())
 
 
 def test_a_table_without_rows_is_laid_out_at_any_width() -> None:

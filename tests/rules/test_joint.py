@@ -7,8 +7,9 @@ from recordings import RECORDINGS, TRACES, analysis_of, each_recording
 from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
+from pinprof.prediction.predict import Saving
 from pinprof.report.words import joint_worth, which_together
-from pinprof.rules.rule import Findings, Joint, Saving
+from pinprof.rules.rule import Findings, Joint
 from pinprof.rules.search import find
 
 COSTS_MORE_TOGETHER = TRACES / "experiments" / "e2.non_blocking-one-synchronize.json.gz"

@@ -296,7 +296,7 @@ def test_of_two_optimizers_it_is_not_known_whose_gradients_are_added_to() -> Non
 def test_a_buffer_that_is_filled_in_each_step_is_not_advised_to_be_filled_once(name: str, is_once: bool) -> None:
     findings = found(partial(op_on_the_host, name=name))
     (finding,) = (finding for finding in findings if finding.rule.id == "PIN604")
-    assert to_do(finding, findings).endswith("once before the loop") is is_once
+    assert to_do(finding).endswith("once before the loop") is is_once
     assert ("cannot be written once" in finding.fix) is not is_once
 
 

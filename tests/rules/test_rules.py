@@ -585,31 +585,23 @@ def test_of_a_host_that_neither_pins_nor_allocates_nothing_is_said() -> None:
     assert not find(measure(trace), trace)
 
 
-@pytest.mark.parametrize(("size", "pins"), [(64 * 1024, False), (64 * 1024 + 1, True)])
-def test_a_blocking_copy_is_pinned_only_where_the_driver_does_not_take_it_along(size: int, pins: bool) -> None:
-    def small(builder: TraceBuilder, start: float) -> None:
+@pytest.mark.parametrize(
+    ("memory", "size", "rule"),
+    [("Pageable", 100, "PIN102"), ("Pinned", 10**6, "PIN102"), ("Pageable", 10**6, "PIN101")],
+)
+def test_a_blocking_copy_has_one_finding_and_that_is_about_pinning_only_where_the_driver_stages_it(
+    memory: str, size: int, rule: str
+) -> None:
+    def copying(builder: TraceBuilder, start: float) -> None:
         builder.op("aten::to", start + 30, 700)
-        builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40, size=size)
+        builder.copy(f"HtoD ({memory} -> Device)", start + 100, 300, launch=start + 40, size=size)
         builder.call("cudaStreamSynchronize", start + 45, 360)
 
-    finding = next(finding for finding in findings_of(small) if finding.rule.id == "PIN102")
-    assert bool(finding.evidence.edits.pinned) is pins
-    assert ("takes copies this small along" in finding.fix) is not pins
+    (finding,) = (finding for finding in findings_of(copying) if finding.rule.id in {"PIN101", "PIN102"})
+    assert finding.rule.id == rule
+    assert bool(finding.evidence.edits.pinned) is (rule == "PIN101")
+    assert ("takes copies this small along" in finding.fix) is (size == 100)
     assert finding.evidence.edits.unblocked
-
-
-def test_a_blocking_copy_of_pinned_memory_is_not_asked_to_be_pinned() -> None:
-    def of_pageable(builder: TraceBuilder, start: float) -> None:
-        builder.op("aten::to", start + 30, 700)
-        builder.copy("HtoD (Pageable -> Device)", start + 100, 300, launch=start + 40)
-        builder.call("cudaStreamSynchronize", start + 45, 360)
-
-    fixes = [
-        next(finding.fix for finding in findings_of(scene) if finding.rule.id == "PIN102")
-        for scene in (blocking_copy, of_pageable)
-    ]
-    assert fixes[0] == "Add non_blocking=True: this memory is pinned already."
-    assert fixes[1].startswith("x.to(device, non_blocking=True), of pinned memory: PIN101")
 
 
 def test_memory_that_is_available_is_not_pinned() -> None:

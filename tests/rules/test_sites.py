@@ -8,11 +8,12 @@ from one_after_another import one_after_another
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
+from pinprof.prediction.predict import Saving
 from pinprof.report.trace.text import MAX_SITES, trace_to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import savings
-from pinprof.rules.rule import FAMILIES, Finding, Saving
+from pinprof.rules.rule import FAMILIES, Finding
 from pinprof.rules.search import RULES
 
 Scene = Callable[[TraceBuilder, float], None]

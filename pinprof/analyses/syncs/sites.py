@@ -197,7 +197,11 @@ class Syncs:
 
     def number(self, site: Site) -> int:
         """Return which of `sites` a site is."""
-        return self.sites.index(site)
+        return self._number_of[site]
+
+    @cached_property
+    def _number_of(self) -> dict[Site, int]:
+        return {site: number for number, site in enumerate(self.sites)}
 
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:

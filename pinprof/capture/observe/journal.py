@@ -86,7 +86,7 @@ class Journal:
         self._places: dict[Place, int] = {}
         self._later = Later()
         self._resumed_ns = self._ended_ns = self.clock.now_ns()
-        self._waited_ns = 0
+        self._waited_ns = self._drawn_before = 0
         self._compiled = compiled_frames()
         self._times_gpu = False
         self._opened: EventMark = None
@@ -104,7 +104,8 @@ class Journal:
     def steps_left(self) -> int | None:
         """How many steps are left in the program's first epoch; None where that is unknown, and in later epochs."""
         left = self.batch_source.left
-        return None if left is None else left // max(1, round(self.batch_source.drawn / max(1, len(self))))
+        drawn = self.batch_source.drawn - self._drawn_before
+        return None if left is None else left // max(1, round(drawn / max(1, len(self))))
 
     def begin(self, *, with_step: bool) -> None:
         """Note where the run begins: with its first step, or with its start-up."""
@@ -123,7 +124,8 @@ class Journal:
         self._ended_ns, self._waited_ns = now, 0
         mark = self.clock.mark() if self._times_gpu else None
         if not self._begins_with_step:
-            self._begins_with_step, self._start_up_ns = True, took + own
+            self._begins_with_step = True
+            self._start_up_ns += took + own
         elif self.is_full:
             later = self._later
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
@@ -143,9 +145,10 @@ class Journal:
         self._thread = get_ident()
         self.stops.begin_anew()
 
-    def begin_anew(self) -> None:
-        """Count all steps so far as start-up, because something else marks the next ones."""
+    def begin_anew(self, *, with_step: bool) -> None:
+        """Count all steps so far as start-up, as the next ones are others; with the open one if not `with_step`."""
         self._start_up_ns += sum(step.ns + step.own_ns for step in self._steps)
+        self._begins_with_step, self.unavoidable, self._drawn_before = with_step, None, self.batch_source.drawn
         self._steps.clear()
         self.stops.begin_anew()
         self._work.clear()

@@ -1,15 +1,14 @@
 """Finds the steps of a running program: from the events of its sources, chooses what marks them."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from operator import itemgetter
 from statistics import median
 
 from pinprof.capture.steps.groups import Groups
-from pinprof.capture.steps.sources import LOADER, MODULE, OPTIMIZER, SOURCES, Source, StepEvent
+from pinprof.capture.steps.sources import BY_HAND, LOADER, MODULE, OPTIMIZER, SOURCES, Source, StepEvent
 from pinprof.trace.steps import MIN_REPEATS
 
 FEW_STEPS = MIN_REPEATS + 1
@@ -137,7 +136,8 @@ class StepFinder:
     """Decides for each event of a program, in order, whether a step ends with it; `choice` is None until it knows.
 
     It is told of a draw before the program gets the batch. If the marker stops coming, because training goes on with
-    another optimizer or DataLoader, it chooses again.
+    another optimizer or DataLoader, it chooses again. A program in which no optimizer has stepped may only evaluate, or
+    look at its data, before it trains: the first step of an optimizer ends a choice of other marks.
     """
 
     def __init__(self, optimizers: Callable[[], int], wanted: Source | None = None, *, group: bool = True) -> None:
@@ -146,7 +146,7 @@ class StepFinder:
         self.source = OPTIMIZER
         """The source whose events make a step, as far as is known."""
         self.event_counts: Counter[Source] = Counter()
-        self._optimizers = cache(optimizers)
+        self._optimizers = optimizers
         self._wanted = wanted
         self._since: deque[StepEvent] = deque(maxlen=LONGEST_MEMORY)
         """The events since the last marker, or since the beginning."""
@@ -155,6 +155,8 @@ class StepFinder:
         self._exhausted = False
         self._has_trained = True
         """Whether an optimizer step came since the last marker; if none came, the program is evaluating."""
+        self._others_trained = 0
+        """In how many steps, one after the other, only optimizers stepped that are not of the chosen cycle."""
         self._groups = Groups(wanted=group and wanted is None)
 
     @property
@@ -166,6 +168,20 @@ class StepFinder:
     def wants_calls(self) -> bool:
         """Whether calls of modules would help to find what a step is."""
         return self._groups.wants_calls
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing better than the marker may come; false without a marker, unless the user names one."""
+        return self._wanted is not None or (self.choice is not None and self.choice.source in (OPTIMIZER, BY_HAND))
+
+    @property
+    def kind(self) -> Hashable:
+        """What the steps are; recorded and timed steps have to be of one kind."""
+        choice = self.choice
+        if choice is None:
+            return None
+        mark = choice.cycle if choice.source is not MODULE else None  # a program may make a module anew for each step
+        return self.marker, mark
 
     def evaluated(self) -> None:
         """Note that the program switches a model to evaluation."""
@@ -181,8 +197,13 @@ class StepFinder:
         if self.source.is_certain:
             return False
         self._has_trained |= source is OPTIMIZER
+        if source is OPTIMIZER and choice is not None and not self.is_final:
+            choice = None
+            self._drop()
+        if source is LOADER:
+            self._groups.drew()
         is_step = source is OPTIMIZER and (choice is None or choice.event.source is OPTIMIZER)
-        ends_group = not is_step or self._groups.stepped(event, at_ns, draws=self.event_counts[LOADER] > 0)
+        ends_group = not is_step or self._groups.stepped(event, at_ns)
         if choice is not None and event == choice.event:
             return self._marked() and ends_group
         if choice is not None and source in CALLS and SOURCES.index(source) > SOURCES.index(self.source):
@@ -229,7 +250,7 @@ class StepFinder:
             return False
         self._take(choice)
         earlier = [earlier for earlier in self._since if earlier.source is OPTIMIZER]
-        at_end = self._groups.begin(choice.event, earlier, draws=self.event_counts[LOADER] > 0)
+        at_end = self._groups.begin(choice.event, earlier)
         self._forget()
         return event == choice.event and at_end
 
@@ -244,10 +265,22 @@ class StepFinder:
 
     def _marked(self) -> bool:
         """Note that the marker came; return whether it ends a step."""
+        optimizers = {event for event in self._since if event.source is OPTIMIZER}
+        if self.source is OPTIMIZER and optimizers and self.choice is not None:
+            is_other = self.choice.cycle != self.choice.event and self.choice.cycle not in optimizers
+            self._others_trained = self._others_trained + 1 if is_other else 0
         self._forget()
+        if self._others_trained >= FEW_STEPS:
+            self._drop()
+            return False
         evaluates = self._wanted is None and self.source is OPTIMIZER and not self._has_trained
         after_the_last, self._exhausted, self._has_trained = self._exhausted, False, False
         return not (after_the_last or evaluates)
+
+    def _drop(self) -> None:
+        """Give up the marker, because the program begins to train, or goes on with another optimizer."""
+        self.choice, self.source, self._others_trained = None, OPTIMIZER, 0
+        self._forget()
 
     def _forget(self) -> None:
         self._since.clear()
@@ -272,6 +305,11 @@ class StepFinder:
     def _take(self, choice: Choice) -> None:
         self.choice, self.source, self._exhausted = choice, choice.source, False
 
+    def _marked_by_draws_for_others(self) -> bool:
+        """Return whether a draw marks the steps of an optimizer that has made none but that of the last marker."""
+        choice = self.choice
+        return choice is not None and choice.event != choice.cycle and self._counts[choice.cycle or choice.event] <= 1
+
     def _is_lost(self) -> bool:
         """Return whether the marker will not come again, judged by the events since it came last."""
         if len(self._since) < FEW_STEPS:
@@ -282,6 +320,9 @@ class StepFinder:
         better = SOURCES[: SOURCES.index(self.source)]
         if any(most[source] >= FEW_STEPS for source in better if source.trains):
             return True
-        if self.source is MODULE and most[LOADER] >= LOADER.enough:
+        draws_elsewhere = most[LOADER] >= LOADER.enough
+        if draws_elsewhere and self.source is MODULE:
+            return True
+        if draws_elsewhere and most[OPTIMIZER] >= OPTIMIZER.enough and self._marked_by_draws_for_others():
             return True
         return most[self.source] >= PATIENCE

@@ -28,7 +28,7 @@ LIKE_OTHER_PAUSES = 0.25
 MIN_SHARE = 0.1
 """The share of all time that the pauses must take; if they take less, the optimizer step is the better step."""
 
-MIN_ROLLOUT_CALLS = 8
+MIN_ROLLOUT_CALLS = 4
 """The fewest calls of modules in a rollout. In a pause with fewer calls the program prints, saves, or waits for a
 queue."""
 
@@ -48,6 +48,8 @@ class Gap(NamedTuple):
     """Calls of outermost modules; None if they were not watched all the time."""
     evaluated: bool = False
     """Whether a model was switched to evaluation."""
+    draws: int = 0
+    """Batches drawn from a DataLoader; with some, its calls of modules evaluate."""
     others: OtherSteps = frozenset()
 
     @property
@@ -76,7 +78,7 @@ class Groups:
         self._others: Counter[Hashable] = Counter()
         """The steps of other optimizers since its last one."""
         self._calls: int | None = None
-        self._evaluated = False
+        self._evaluated, self._draws = False, 0
         self._since_end = 0
         self._pause_ns = inf
         """After a pause of this length the count begins anew; infinite for rounds of optimizers."""
@@ -84,7 +86,7 @@ class Groups:
         """The first gap that counts for rollouts: the one after the latest pause without a rollout."""
         self._other_pauses = 0
 
-    def begin(self, optimizer: Hashable, earlier: Sequence[Hashable], *, draws: bool) -> bool:
+    def begin(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> bool:
         """Begin with the marking optimizer and those of all `earlier` steps; return whether a step ends here."""
         self._is_chosen = True
         if {*earlier, optimizer} != {self._optimizer}:
@@ -95,7 +97,11 @@ class Groups:
             self._first = len(self._gaps) + 1  # the times of these, and of the next one, are not known
         if optimizer not in earlier:
             self._give_up()
-        return self._look(draws=draws)
+        return self._look()
+
+    def drew(self) -> None:
+        """Note a batch drawn from a DataLoader."""
+        self._draws += 1
 
     def called(self) -> None:
         """Note a call of an outermost module."""
@@ -106,8 +112,8 @@ class Groups:
         """Note that the program switches a model to evaluation."""
         self._evaluated = True
 
-    def stepped(self, optimizer: Hashable, at_ns: int, *, draws: bool) -> bool:
-        """Return whether the program's step ends with this one; a program that `draws` batches has no rollouts."""
+    def stepped(self, optimizer: Hashable, at_ns: int) -> bool:
+        """Return whether the program's step ends with this one."""
         if not self._is_chosen and optimizer != self._optimizer:
             self._start(optimizer)
         after_ns = at_ns - (self._last_ns or at_ns)
@@ -117,7 +123,7 @@ class Groups:
             return True
         self._last_ns = at_ns
         if self.size == 1:
-            return self._look(draws=draws)
+            return self._look()
         self._since_end = 1 if after_ns >= self._pause_ns else self._since_end + 1
         if self._since_end < self.size:
             return False
@@ -142,26 +148,29 @@ class Groups:
             return
         if self._last_ns is not None:
             others = frozenset(self._others.items())
-            self._gaps.append(Gap(at_ns - self._last_ns, self._calls, self._evaluated, others))
-        self._last_ns, self._calls, self._evaluated = at_ns, 0 if self.wants_calls else None, False
+            self._gaps.append(Gap(at_ns - self._last_ns, self._calls, self._evaluated, self._draws, others))
+        self._last_ns, self._calls = at_ns, 0 if self.wants_calls else None
+        self._evaluated, self._draws = False, 0
         self._others.clear()
 
-    def _look(self, *, draws: bool) -> bool:
+    def _look(self) -> bool:
         """Search the gaps so far for groups; return whether a step of the program ends with the last step."""
         if not self._searches:
             return True
         gaps = self._gaps
         others = [gap.others for gap in gaps[1:]]  # the start of a program may differ
-        size = round_size(others)
+        size = max(round_size(others), steps_per_batch(gaps[1:]))
         if size > 1:
-            # a round ends where the other optimizers make most steps before the next step of this one
-            longest = max(range(size), key=lambda index: gaps[index - size].other_steps)
+            # a round ends where the other optimizers make most steps before the next step of this one, or at the draw
+            longest = max(range(size), key=lambda index: gaps[index - size].other_steps + gaps[index - size].draws)
             self._find(size, since_end=(size - longest) % size)
             return self._since_end == 0
         if len(gaps) - self._first > (LONGEST_SEARCH if self.wants_calls else LARGEST_GROUP):
             self._give_up()
-        elif not draws and self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
-            return self._look_for_rollouts(gaps[self._first :])
+        elif self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
+            late = gaps[self._first :]
+            if not any(gap.draws for gap in late):
+                return self._look_for_rollouts(late)
         self.wants_calls = False
         return True
 
@@ -198,7 +207,14 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if teen else endings.get(number % 10, 'th')}"
 
 
-def round_size(others: Sequence[OtherSteps]) -> int:
+def steps_per_batch(gaps: Sequence[Gap]) -> int:
+    """Return how many optimizer steps the program has recently made for each batch drawn, as for each of its users."""
+    size = round_size([gap.draws for gap in gaps])
+    late = gaps[-size:]
+    return size if sum(gap.draws for gap in late) == 1 and not any(gap.evaluated for gap in late) else 1
+
+
+def round_size(others: Sequence[Hashable]) -> int:
     """Return over how many gaps the other optimizers have recently repeated a round; 1 without a longer one."""
     for size in range(1, min(LARGEST_ROUND, len(others) // MIN_REPEATS) + 1):
         late = others[-MIN_REPEATS * size :]

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from os import getpid
 from pathlib import Path
@@ -24,7 +24,6 @@ from pinprof.capture.steps.sources import (
     Source,
     StepEvent,
     before_evaluation,
-    count_optimizers,
     is_function,
     reporting_modules,
 )
@@ -35,6 +34,11 @@ from pinprof.program.user_program import CodeChange, Stop, is_our_doing
 
 MANY_CALLS = 12
 """If several threads call the step's marker, the steps move to a thread that has made this many calls more."""
+
+AWAITS_OPTIMIZER_S, AWAITS_UNUSED_OPTIMIZER_S = 20.0, 60.0
+"""Seconds of batches, calls of modules or of backward after which a program without an optimizer, or with one that has
+not stepped, is not expected to train. Until then it may look at its data, or evaluate its model, and train it later."""
+
 
 WAITING_FOR_THREAD = (("join", "threading.py"), ("result", "_base.py"))
 """The functions in which a thread waits for another, each with the name of its file."""
@@ -58,6 +62,7 @@ class Marks(Observer):
         may_move: Callable[[], bool] = lambda: True,
         stop: Stop | None = None,
     ) -> None:
+        super().__init__()
         self.step_marker = step_marker
         self.function = FunctionCalls(step_marker) if is_function(step_marker) else None
         self.last_ns = 0
@@ -148,6 +153,18 @@ class Marks(Observer):
         return self.has_marker and self.finder.source.trains
 
     @property
+    def awaits_optimizer_s(self) -> float:
+        """How many seconds of steps may pass before no better marker than this one is expected."""
+        if self.finder.is_final:
+            return 0.0
+        return AWAITS_UNUSED_OPTIMIZER_S if self.optimizers else AWAITS_OPTIMIZER_S
+
+    @property
+    def kind(self) -> Hashable:
+        """What the steps are; recorded and timed steps have to be of one kind."""
+        return self.finder.kind
+
+    @property
     def marks_passed(self) -> int:
         """How many marks of a step the program has passed since its start; all ranks of a job count alike."""
         return self.finder.marks_passed
@@ -179,7 +196,7 @@ class Marks(Observer):
             self._finder_here().exhausted(draw)
 
     def _new_finder(self) -> StepFinder:
-        return StepFinder(count_optimizers, self._wanted, group=self._group)
+        return StepFinder(lambda: len(self.optimizers), self._wanted, group=self._group)
 
     def _finder_here(self) -> StepFinder:
         """Return the finder of this thread."""

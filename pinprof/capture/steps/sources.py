@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from functools import wraps
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import ReferenceType, ref
 
+from pinprof.program.frames import Stack, stack_from
 from pinprof.program.hooks import contained, replaced
 from pinprof.trace.decoding import MARK
 
@@ -28,8 +31,63 @@ AUTO = "auto"
 """The step marker that lets the finder choose a source."""
 
 
+class OptimizerRole:
+    """What an optimizer is for in the program, with the optimizer that is there for it now."""
+
+    def __init__(self, holder: Any) -> None:
+        self.holder: ReferenceType[Any] = ref(holder)
+        self.has_stepped = False
+        """Whether the holder has stepped."""
+
+
+class OptimizerRoles:
+    """Distinguishes the optimizers of a program by their roles, not by their addresses, which Python gives again.
+
+    Programs make optimizers anew for each task, user or stage. One that is made where an earlier one was made, of the
+    same class, continues the role of that one if it has stepped or is gone. Optimizers that are made at one place
+    before they step have a role each. One that was made unseen, as by a copy, is known by the place of its first step.
+    """
+
+    def __init__(self) -> None:
+        self._living: dict[int, tuple[ReferenceType[Any], OptimizerRole]] = {}
+        """By address, as an optimizer of the program may have no hash; its entry goes with it."""
+        self._made_at: dict[tuple[type, Stack], list[OptimizerRole]] = defaultdict(list)
+        """The roles of each place, the one that was taken longest ago first."""
+
+    def __len__(self) -> int:
+        """Return how many optimizers currently exist."""
+        return len(self._living)
+
+    def made(self, optimizer: Any, frame: FrameType | None) -> OptimizerRole:
+        """Give an optimizer that is made in this frame its role."""
+        roles = self._made_at[type(optimizer), stack_from(frame)]
+        role = next((role for role in roles if role.has_stepped or role.holder() is None), None)
+        if role is None:
+            role = OptimizerRole(optimizer)
+        else:
+            roles.remove(role)
+            role.holder, role.has_stepped = ref(optimizer), False
+        roles.append(role)
+        address = id(optimizer)
+        self._living[address] = ref(optimizer, lambda gone: self._forget(address, gone)), role
+        return role
+
+    def _forget(self, address: int, gone: ReferenceType[Any]) -> None:
+        if address in self._living and self._living[address][0] is gone:
+            del self._living[address]
+
+    def stepped(self, optimizer: Any, frame: FrameType | None) -> OptimizerRole:
+        """Return the role of an optimizer that steps in this frame."""
+        _, role = self._living.get(id(optimizer)) or (None, self.made(optimizer, frame))
+        role.has_stepped = True
+        return role
+
+
 class Observer:
     """Receives the events of a program."""
+
+    def __init__(self) -> None:
+        self.optimizers = OptimizerRoles()
 
     needs_backward = True
     """Whether calls of backward may decide what a step is; otherwise they are not reported."""
@@ -69,7 +127,7 @@ class StepEvent(NamedTuple):
 
     source: Source
     key: Hashable
-    """The optimizer, the line that calls backward, the module, or the DataLoader."""
+    """The role of the optimizer, the line that calls backward, the module, or the DataLoader."""
     name: str = ""
     """The class of the optimizer or module, or the function that was called."""
 
@@ -104,30 +162,47 @@ def step() -> None:
 
 @contextmanager
 def reporting_optimizers(observer: Observer) -> Iterator[None]:
-    """Report each step of an optimizer; torch.compile does not compile the report.
+    """Report each step of an optimizer, and note where optimizers are made; torch.compile does not compile the report.
 
     torch calls the hook within its own range of the step, which ends slightly later.
     """
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-    saw = contained(observer.saw)
+    roles = observer.optimizers
+    for optimizer in living_optimizers():
+        roles.made(optimizer, None)
+
+    @contained
+    def report(optimizer: Any, frame: FrameType) -> None:
+        observer.saw(StepEvent(OPTIMIZER, roles.stepped(optimizer, frame), type(optimizer).__name__))
 
     def after_step(optimizer: Any, *_: object) -> None:
-        saw(StepEvent(OPTIMIZER, id(optimizer), type(optimizer).__name__))
+        report(optimizer, sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
 
     after_step._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
+    note = contained(roles.made)
+
+    def change(make: Callable[..., None]) -> Callable[..., None]:
+        @wraps(make)
+        def made(self: Any, /, *args: Any, **options: Any) -> None:
+            make(self, *args, **options)
+            note(self, sys._getframe(1))  # noqa: SLF001
+
+        return made
+
     hook = register_optimizer_step_post_hook(after_step)
     try:
-        yield
+        with replaced(Optimizer, "__init__", change):
+            yield
     finally:
         hook.remove()
 
 
-def count_optimizers() -> int:
-    """Return how many optimizers currently exist."""
+def living_optimizers() -> list[Any]:
+    """Return the optimizers that currently exist."""
     from torch.optim import Optimizer
 
-    return sum(issubclass(type(thing), Optimizer) for thing in gc.get_objects())
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), Optimizer)]
 
 
 @contextmanager

@@ -1,14 +1,18 @@
 """Advances a recording at the end of each step, joins the ranks of its process group, and finally ends the program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from threading import get_ident
 
 from pinprof.capture.job import Agreement, Rank, path_of_rank, rank_in_group, store_of_group
+from pinprof.capture.options import NS_PER_S
 from pinprof.capture.window.recording import Recording
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError, unexpected
 from pinprof.program.hooks import contained, faults
 from pinprof.program.user_program import Stop
+
+NO_OPTIMIZER = "no optimizer has stepped"
+"""Why something else marks the steps."""
 
 
 class Stepper:
@@ -17,7 +21,8 @@ class Stepper:
     A rank of a job goes on until all ranks can end together, because the others would wait for it in a collective. A
     recording that began without a rank `may_join` those of the process group that the script makes before its first
     step ends; `rank` is None as long as it has none. A script that only evaluates goes on while children that train
-    need it (`is_needed`).
+    need it (`is_needed`). All recorded and timed steps are of one `kind`. If better steps may follow within
+    `awaits_better_s` seconds, the script goes on until then, and the first of them begins the recording anew.
     """
 
     def __init__(
@@ -29,6 +34,8 @@ class Stepper:
         may_join: bool = False,
         is_training: Callable[[], bool] = lambda: True,
         is_needed: Callable[[], bool] = lambda: False,
+        kind: Callable[[], Hashable] = lambda: None,
+        awaits_better_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.recording = recording
         self.rank: Rank | None = None
@@ -37,6 +44,8 @@ class Stepper:
         """Whether the recorded steps train."""
         self.on_stop: Callable[[], None] = lambda: None
         """Called before the script is asked to end."""
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called at the end of each step that only shows whether better ones follow."""
         self.is_faulty = False
         """Whether pinprof itself has failed, so that nothing is recorded."""
         self.stop = Stop()
@@ -46,6 +55,13 @@ class Stepper:
         self._keep_going = keep_going
         self._is_training = is_training
         self._is_needed = is_needed
+        self._kind_now = kind
+        self._awaits_better_s = awaits_better_s
+        self._kind: Hashable = None
+        """The kind of the recorded steps, and the name of their marker."""
+        self._is_best = True
+        self._began_ns = 0
+        """When the first step of that kind ended."""
 
     def end_step(self, marker: str) -> None:
         """Note the end of a step, with the name of its marker."""
@@ -59,11 +75,13 @@ class Stepper:
             except Exception as error:  # noqa: BLE001  an error of pinprof, not of the program
                 self._give_up(self._note_fault(error))
         if self.stop.times or (
-            self._may_end() and (self._agreement is None or self._agreement.ends(self.recording.count()))
+            self.may_end() and (self._agreement is None or self._agreement.ends(self.recording.count()))
         ):
             if not self.stop.times:
                 contained(self.on_stop)()
             self.stop()
+        elif self.recording.done and not self._is_best and not self._keep_going:
+            contained(self.on_wait)()
 
     def end(self) -> None:
         """End the recording, however the program has ended; if that fails, `failure` says why."""
@@ -84,10 +102,15 @@ class Stepper:
         if self._thread != get_ident():
             self._thread = get_ident()
             recording.move()
-        if recording.steps_seen and marker != recording.marker:
-            recording.restart()
+        kind, is_best = (self._kind_now(), marker), not self._awaits_better_s()
+        if kind != self._kind:
+            if recording.steps_seen:
+                recording.restart(discard=is_best and not self._is_best)
+            if recording.done:
+                return  # steps of another kind than the recorded ones
+            self._kind, self._is_best, self._began_ns = kind, is_best, recording.journal.clock.now_ns()
         if not recording.done:
-            recording.marker, self.trains = marker, self._is_training()
+            recording.marker, self.trains = marker if is_best else f"{marker}; {NO_OPTIMIZER}", self._is_training()
         recording.step()
 
     def _note_fault(self, error: Exception, then: str = ". The program runs on") -> CaptureError:
@@ -116,6 +139,12 @@ class Stepper:
         except CaptureError as exc:
             self.failure = exc
 
-    def _may_end(self) -> bool:
+    def may_end(self) -> bool:
+        """Return whether nothing more is wanted of the program."""
         is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have their recordings
-        return is_awaited or (self.recording.done and not self._keep_going and (self.trains or not self._is_needed()))
+        if is_awaited or self._keep_going or not self.recording.done:
+            return is_awaited
+        seconds = (self.recording.journal.clock.now_ns() - self._began_ns) / NS_PER_S
+        return (self._agreement is not None or seconds >= self._awaits_better_s()) and (
+            self.trains or not self._is_needed()
+        )

@@ -20,7 +20,7 @@ import torch
 
 from pinprof.capture.options import NS_PER_S
 from pinprof.capture.steps.marks import Marks
-from pinprof.capture.steps.sources import AUTO, MODULE_CALL, count_optimizers
+from pinprof.capture.steps.sources import AUTO, MODULE_CALL
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
 from pinprof.host_time import HOST_TIME
@@ -51,8 +51,9 @@ class Watchdog:
     """In the block of `awake()`, lets modules mark steps and records a stretch of time if nothing else marks steps.
 
     After the stretch, `stop` is called if the watchdog `may_stop` the program, and again if the program runs on for
-    long: it may have caught that. `body` is the code of the function that runs the program. Time in which the program
-    waits for processes that it has started (`waits_for_others`) does not count as work.
+    long: it may have caught that. It also stops a program that makes no more steps when it `may_end`. `body` is the
+    code of the function that runs the program. Time in which the program waits for processes that it has started
+    (`waits_for_others`) does not count as work.
     """
 
     def __init__(
@@ -62,14 +63,16 @@ class Watchdog:
         *,
         stop: Stop,
         may_stop: bool,
+        may_end: Callable[[], bool],
         body: CodeType,
         waits_for_others: Callable[[], bool],
     ) -> None:
         self._marks, self._recording, self._body = marks, recording, body
         self._stop, self._may_stop, self._waits_for_others = stop, may_stop, waits_for_others
+        self._may_end = may_end
         self._work = Work(HOST_TIME.perf_counter_ns())
         self._asleep = threading.Event()
-        self._is_asking = self._has_optimizer = self._ends = self._has_said = False
+        self._is_asking = self._ends = self._has_said = False
         self._over_ns = 0
         self._main = threading.main_thread().ident or 0
 
@@ -100,11 +103,12 @@ class Watchdog:
         if recording.stretch.is_open:
             return recording.stretch.seconds >= STRETCH_S
         if recording.done or marks.step_marker != AUTO:
+            self._ends |= self._may_stop and not self._stop.times and self._may_end()
             return self._ends and (is_late or not self._stop.times)
         self._work.look(now_ns, marks.last_ns, counts=is_programs(frame, self._body))
         if self._waits_for_others():
             self._work.seconds = 0.0
-        return self._work.seconds >= patience_s(marks, has_optimizer=self._has_optimizer)
+        return self._work.seconds >= patience_s(marks)
 
     def _is_late(self, now_ns: int, frame: FrameType | None) -> bool:
         """Return whether the program runs on long after its recording; if so, say once where it is."""
@@ -138,8 +142,6 @@ class Watchdog:
             self._stop()
         elif not has_tensors():
             work.seconds = 0.0
-        elif not self._has_optimizer and count_optimizers():
-            self._has_optimizer = True
         elif not marks.has_marker and not marks.watches_modules:
             marks.watch_modules()
             work.seconds = min(work.seconds, STRETCH_AFTER_S / 3)  # they need the rest of the time too
@@ -151,9 +153,9 @@ class Watchdog:
                 recording.stretch.begin()
 
 
-def patience_s(marks: Marks, *, has_optimizer: bool) -> float:
+def patience_s(marks: Marks) -> float:
     """Return after how many seconds of work without a sign of a step to act."""
-    trains = marks.has_marker or has_optimizer
+    trains = bool(marks.has_marker or marks.optimizers)
     if not marks.has_marker and not marks.watches_modules:
         return MODULES_WITH_OPTIMIZER_S if trains else MODULES_AFTER_S
     lost_after_s = LONGER_THAN_ANY * marks.longest_ns / NS_PER_S

@@ -44,11 +44,16 @@ from pinprof.capture.window.trace_file import (
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
-from pinprof.trace.run_log import RUN_KEY
+from pinprof.step_statistics import OTHER_STEPS
+from pinprof.trace.run_log import RECORDED, RUN_KEY
 from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
+from pinprof.units import NS_PER_MS
 
 SPARE = 3
 """A program is short of steps if it has only this number more left than the windows take."""
+
+MOST_RESTARTS = 10
+"""A program whose steps change more often is recorded in whatever steps it makes."""
 
 AFTER = "after"
 """The window of steps after all windows."""
@@ -132,7 +137,8 @@ class Recording:
         self.count: Callable[[], int] = lambda: self.steps_seen
         """Returns how many steps the program has made; without `join`, the calls of `step()`."""
         self._make_profiler = make_profiler
-        self._lean = LeanWindow(self.journal, make_profiler, self._sections)
+        self._restarts = 0
+        self._lean = self._new_lean()
         self._window = ""
         self._watched = ExitStack()
         self._watching = False
@@ -203,15 +209,33 @@ class Recording:
         if self.steps_seen:
             self.restart()
 
-    def restart(self) -> None:
-        """Begin the windows anew, because something else marks the steps now; not if a step was recorded already."""
-        if self.done or self.recorded_steps or self._is_abandoned or self._agreement is not None:
+    def restart(self, *, discard: bool = False) -> None:
+        """Begin the windows anew, because something else marks the steps now.
+
+        If a step was recorded already, the windows end instead, unless it is to be discarded; further looks go on.
+        """
+        if self._is_abandoned or self._agreement is not None or self._restarts == MOST_RESTARTS:
+            return
+        if self.recorded_steps == self.options.steps and self.options.every and not discard:
             return
         self._boundaries.close()
-        self.plain = None
-        self.journal.begin_anew()
+        if (self.done or self.recorded_steps) and not discard:
+            self.done = True
+            return
+        self.done, self._restarts = False, self._restarts + 1
+        self._begin_anew(with_step=False)
         self._boundaries = self._run_windows()
         self._advance()
+
+    def _begin_anew(self, *, with_step: bool) -> None:
+        """Forget all steps so far, the recorded ones, too; `with_step` says whether the next one begins now."""
+        if self.recorded_steps:
+            self.path.unlink(missing_ok=True)
+        self.steps_seen, self.plain, self.host, self._lean = 0, None, None, self._new_lean()
+        self.journal.begin_anew(with_step=with_step)
+
+    def _new_lean(self) -> LeanWindow:
+        return LeanWindow(self.journal, self._make_profiler, self._sections)
 
     def abandon(self) -> None:
         """Leave the windows for good, because no more steps will come; keep the complete steps recorded so far."""
@@ -250,14 +274,10 @@ class Recording:
 
     def _run_windows(self) -> Generator[Progress, None, None]:
         """Go through the windows, one after the other; every yield waits for the next step boundary."""
-        options = yield from self._warm_up()
-        self._lean.profiled = program_profiles()
-        if options.plain_steps:
-            self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
-        if self._agreement is None:
-            yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
-            yield from await_end_of_profile(program_profiles)
-        yield from self._lean.record(options.steps, self.path, self.count)
+        options = yield from self._time_and_record()
+        if self._recorded_others():
+            self._begin_anew(with_step=True)
+            options = yield from self._time_and_record()
         if options.line_steps and uses_cuda():
             yield from line_window(options.line_steps, self.path)
             yield from watch_window(options.watch_steps, self.path)
@@ -267,6 +287,25 @@ class Recording:
             looks = RepeatedLooks(self.journal, self._make_profiler, self.count)
             yield from looks.record(options.every, options.steps, self.path, self.marker, self.on_look)
         self.done = True
+
+    def _time_and_record(self) -> Generator[Progress, None, RecordingOptions]:
+        """Time steps, then record some; return the options of the further windows."""
+        options = yield from self._warm_up()
+        self._lean.profiled = program_profiles()
+        if options.plain_steps:
+            self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
+        if self._agreement is None:
+            yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
+            yield from await_end_of_profile(program_profiles)
+        yield from self._lean.record(options.steps, self.path, self.count)
+        return options
+
+    def _recorded_others(self) -> bool:
+        """Return whether the recorded steps are others than the timed ones, as far as the host's clock shows."""
+        journal = self.journal
+        if self.plain is None or self._agreement is not None or journal.clock.is_of_gpu:
+            return False
+        return self.plain.p10_ms * NS_PER_MS * journal.steps_in(RECORDED) > OTHER_STEPS * journal.ns_in(RECORDED)
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""

@@ -33,6 +33,7 @@ GRAVEST_FIRST: tuple[Check, ...] = (
     recording.trailing_bytes,
     recording.no_step_marks,
     recording.irregular_steps,
+    recording.other_steps,
     recording.profiler_cost,
     recording.same_stream_overlap,
     recording.host_memory,

@@ -7,9 +7,10 @@ from pinprof.measurement.trust import losses
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
+from pinprof.step_statistics import OTHER_STEPS
 from pinprof.trace.run_log import IRREGULAR_WORK, RECORDED
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
-from pinprof.units import counted, duration, percent
+from pinprof.units import NS_PER_MS, counted, duration, percent
 
 INFLATED = 1.1
 """If the profiler makes the step longer by more than this, a report says so: a finding of 10 % is of high severity."""
@@ -192,6 +193,21 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     kinds = noted[step.step] if len(noted) == len(trace.steps) else set()
     named = [words for kind, words in IRREGULAR_WORK.items() if kind in kinds]
     return f"it has {' and '.join(named)} in it" if named and step.reason != OFF_CPU else WHY[step.reason]
+
+
+def other_steps(facts: TrustFacts) -> Doubt | None:
+    """Report timed steps that cannot be those of the trace."""
+    step, traced, plain = facts.step.step_ns, facts.times.traced_ns, facts.trace.info.plain_step
+    if facts.step.source != "measured" or not step or not traced or plain is None or plain.p10_ms is None:
+        return None
+    if plain.p10_ms * NS_PER_MS <= OTHER_STEPS * traced:
+        return None
+    return Doubt(
+        f"the timed steps ({duration(step)}) are not those of the trace ({duration(traced)})",
+        "the step without the profiler is not known",
+        "name what marks a step (--step-marker), and record again",
+        figure_kinds("estimate"),
+    )
 
 
 KEEPING_UP = "the profiler slows the host more than the DataLoader's workers: they may not keep up without it"

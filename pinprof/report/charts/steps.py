@@ -132,7 +132,7 @@ def _line_chart(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> di
 
 
 def _steps_shape(profile: Profile, longest: float) -> dict[str, Any]:
-    known, step = step_known(profile.estimate), profile.estimate.step_ns
+    known, step = step_known(profile), profile.estimate.step_ns
     top = HEADROOM * max(longest, step or 0.0) / NS_PER_MS
     across = {}
     if step and known:

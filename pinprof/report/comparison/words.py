@@ -204,12 +204,7 @@ def notes_on_certainty(comparison: Comparison) -> Iterator[str]:
 
 def step_of(profile: Profile) -> tuple[str, str]:
     """Return the step of a trace and how it is known, with its range."""
-    known = step_known(profile.estimate)
-    if known is None:
-        return NOTHING, "the step without profiler is not known"
-    if profile.estimate.source != "estimated" and profile.estimate.range_ns:
-        return known[0], f"{known[1]} ({between(*profile.estimate.range_ns)})"
-    return known
+    return step_known(profile) or (NOTHING, "the step without profiler is not known")
 
 
 # Waits, copies, findings

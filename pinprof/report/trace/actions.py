@@ -6,17 +6,14 @@ from typing import NamedTuple
 
 from pinprof import urls
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import printable, worth
-from pinprof.rules.catalogue import pin102_blocking_copies, pin104_unpinned_batches, pin105_batches_without_pin_memory
+from pinprof.report.words import printable, then_worth, worth
+from pinprof.rules.catalogue import pin105_batches_without_pin_memory
 from pinprof.rules.rule import Finding, Findings
 
 MOST = 3
 """Findings of the short report, besides one that may give wrong numbers."""
 WORTH = 0.01
 """Findings that save a smaller share of the step are only in the full report."""
-BLOCKING_COPIES, UNPINNED_BATCHES = pin102_blocking_copies.RULE.id, pin104_unpinned_batches.RULE.id
-"""Two rules: mending the first helps only if the second is mended, too, so one row advises both."""
-_BOTH = frozenset((BLOCKING_COPIES, UNPINNED_BATCHES))
 DROP_SYNCS = "--drop-syncs"
 """The option that removes the waits of a finding from the replayed program; it needs a place."""
 
@@ -34,24 +31,23 @@ class Action(NamedTuple):
     """What it saves alone, with its share of the step."""
     do: str
     """What to change, in a few words."""
+    then: str
+    """What the change makes possible, and what both save; empty where that is not more."""
     is_brief: bool
     """Whether it is in the short report."""
-    is_left_out: bool
-    """Whether the short report has neither it nor a row that says the same."""
 
 
 def actions(profile: Profile, findings: Findings) -> list[Action]:
     """Return all findings as rows."""
     brief = set(_important(profile, findings))
-    both = any(findings[number].rule.id in _BOTH for number in brief)
     return [
         Action(
             number,
             finding,
             worth(finding, profile, in_short=True),
-            to_do(finding, findings),
+            to_do(finding),
+            then_worth(finding, profile),
             is_brief=number in brief,
-            is_left_out=number not in brief and not (both and finding.rule.id in _BOTH),
         )
         for number, finding in enumerate(findings)
     ]
@@ -69,8 +65,6 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
     """
     least, joint = WORTH * (profile.step_ns or 0.0), findings.joint.saving_ns if findings.joint else 0.0
     worth_it = [number for number, finding in enumerate(findings) if _saved_ns(finding) >= least]
-    copies = next((findings[number].rule.id for number in worth_it if findings[number].rule.id in _BOTH), None)
-    worth_it = [number for number in worth_it if findings[number].rule.id not in _BOTH - {copies}]
     yield from (worth_it or (range(len(findings)) if joint >= least > 0 else ()))[:MOST]
     yield from [number for number in worth_it[MOST:] if findings[number].rule.is_hazard][:1]
     yield from [number for number, finding in enumerate(findings) if finding.rule.id == NOT_PINNED]
@@ -85,22 +79,11 @@ def _saved_ns(finding: Finding) -> float:
     return finding.evidence.cost_ns or float("inf")
 
 
-def to_do(finding: Finding, findings: Findings) -> str:
-    """Return what to change, in a few words; `findings` are all of the trace."""
+def to_do(finding: Finding) -> str:
+    """Return what to change, in a few words."""
     change = finding.rule.change if not finding.evidence.fix else None
     short = change.to if change else finding.fix.split(". ")[0].rstrip(".")
-    keep = f". But {finding.evidence.keep}" if finding.evidence.keep else ""
-    return short + _pinned_by(finding, findings) + keep
-
-
-def _pinned_by(finding: Finding, findings: Findings) -> str:
-    """Return how a copy with `non_blocking=True` gets its pinned memory, if another finding says so."""
-    unpinned = next((other for other in findings if other.rule.id == UNPINNED_BATCHES), None)
-    if finding.rule.id != BLOCKING_COPIES or unpinned is None:
-        return ""
-    if unpinned.evidence.fix:
-        return f" ({unpinned.rule.id})"
-    return f": {unpinned.rule.fix.split(', and')[0]} ({unpinned.rule.id})"
+    return short + (f". But {finding.evidence.keep}" if finding.evidence.keep else "")
 
 
 def trace_argument(profile: Profile) -> str:

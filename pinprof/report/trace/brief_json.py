@@ -17,7 +17,7 @@ from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, brief_actions, whatif_command
 from pinprof.report.trace.findings_json import finding_of, joint_of, verdict_of
 from pinprof.report.trace.host import input_remedy, named_lines, running_code, share_of
-from pinprof.report.trace.verdict import range_of_step, verdict_sentence
+from pinprof.report.trace.verdict import verdict_sentence
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.lines import Place
@@ -119,7 +119,7 @@ def _step(profile: Profile, size: BriefSize) -> documents.BriefStep:
         profile,
         profile.steps,
         step_source=step.source,
-        range_ms=range_ms(range_of_step(profile)),
+        range_ms=range_ms(profile.step_range_ns),
         copies_hidden=hidden.fraction if hidden else None,
         longer=[
             filled(documents.LongerSteps, row, **_place_fields(row.places[0] if row.places else Place()))

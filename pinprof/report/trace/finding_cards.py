@@ -36,7 +36,7 @@ def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
     """Return all findings of the page's `number`-th trace, and what they save together; empty if there are none."""
     profile, findings = analysis.profile, analysis.findings
     remark = why_no_finding(profile, findings)
-    if not profile.gpus or (not findings and remark == advice(profile, findings).sentence):
+    if not findings and (not profile.gpus or remark == advice(profile, findings).sentence):
         return Markup()
     cards = [_card(f"finding-{number}-{rank}", finding, analysis, quoting) for rank, finding in enumerate(findings, 1)]
     shown_at_first = {action.number for action in brief_actions(profile, findings)} or set(range(FIRST))

@@ -8,7 +8,8 @@ from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.verdict import advice, evidence, known_verdict, listed_costs
 from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
-from pinprof.verdict.step_limits import LIMITS, LimitCost
+from pinprof.verdict.step_limits import IRREGULAR, LIMITS
+from pinprof.verdict.verdict import LimitCost
 
 
 def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
@@ -29,15 +30,25 @@ def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
 def costs_of(findings: Findings) -> list[documents.Cost]:
     """Return what each cause costs; causes overlap."""
     verdict = findings.verdict
-    costs = ((cost.cause, _cost(cost, verdict.step_ns)) for cost in listed_costs(verdict))
-    return [filled(documents.Cost, cost, cause=cause) for cause, cost in costs]
+    idle = dict(verdict.idle)
+    return [
+        filled(
+            documents.Cost,
+            _cost(cost, verdict.step_ns),
+            cause=cost.cause,
+            share=cost.share,
+            idle_ms=ms(idle.get(cost.cause, 0.0)),
+        )
+        for cost in listed_costs(verdict)
+    ]
 
 
 def _cost(cost: LimitCost | None, step_ns: float | None) -> documents.OfCause:
     """Return what a cause costs the step; null if the trace cannot tell."""
     if cost is None or not step_ns:
         return documents.OfCause(ms=None, fraction=None, range_ms=None)
-    return filled(documents.OfCause, cost, fraction=cost.ns / step_ns)
+    whole_ns = step_ns + (cost.ns if cost.cause == IRREGULAR else 0.0)
+    return filled(documents.OfCause, cost, fraction=cost.ns / whole_ns)
 
 
 def finding_of(finding: Finding, step_ns: float | None) -> documents.FindingJson:

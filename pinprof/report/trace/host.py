@@ -1,7 +1,9 @@
 """Where the host's time goes: a section of the report, and the costliest lines for traces without GPU work."""
 
 from pinprof.analyses.host_samples import CalledLine, CodeKind, HostPlace, HostSums
+from pinprof.measurement.figures import LOADER
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
 from pinprof.report.view import ReportTable, Section
 from pinprof.report.words import NOTHING, place, printable
@@ -60,6 +62,10 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
     )
     precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {_precision(sums)}"
     notes = [*why_not, f"{_shares_by_kind(sums)} ({precision})"]
+    for line in () if profile.gpus else named_lines(profile):
+        named = (("below it", parts_of_line(profile, line)), ("what helps", input_remedy(profile, line)))
+        told = "; ".join(f"{what}: {words}" for what, words in named if words)
+        notes += [f"{printable(place(line.place))}, {told}"] if told else []
     return Section(TITLE, tables=[lines, functions], notes=notes, name="host")
 
 
@@ -109,8 +115,8 @@ def host_time(profile: Profile) -> str:
         return f"its samples, {sums.samples}, are too few to tell where the time goes"
     if sums:
         return f"{_shares_by_kind(sums)} ({_precision(sums)})"
-    waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
-    if profile.withheld.per_step or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
+    waits, step = given(LOADER.of(profile)), profile.steps.traced_ns
+    if waits is None or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
         return ""
     traced = f"the {profile.steps.whole} as traced, {duration(step)}"
     return f"{duration(waits)} in the DataLoader, {percent(waits / step)} of {traced}"

@@ -12,11 +12,11 @@ from pinprof.analyses.host_samples import HostPlace, HostSums
 from pinprof.analyses.launches import Launches
 from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.syncs.sites import Stalled
-from pinprof.document import encoded, filled, maybe_ms
+from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
 from pinprof.hta.breakdowns import Breakdown
-from pinprof.measurement.figures import BUSY_FRACTION, FIGURES, LOADER, SYNCS, TraceFigure
+from pinprof.measurement.figures import BUSY, BUSY_FRACTION, FIGURES, LOADER, SYNCS, TraceFigure
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, given
@@ -116,7 +116,9 @@ def _steps(profile: Profile) -> documents.StepsJson:
         profile,
         step_marker=profile.info.step_marker,
         busy_fraction=given(BUSY_FRACTION.of(profile)),
+        busy_ms=maybe_ms(given(BUSY.of(profile))),
         step_source=step.source,
+        range_ms=range_ms(profile.step_range_ns),
         regular=filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE) if timed else None,
         runs=filled(documents.RunsJson, runs, confidence=CONFIDENCE) if runs else None,
         irregular=[filled(documents.IrregularJson, row) for row in profile.unlike],

@@ -25,16 +25,17 @@ from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
 from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.finding_cards import changes
-from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, main_idle_cause, step_fact
+from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, step_fact, why_idle
 from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
-from pinprof.report.trace.work import kinds_figure, kinds_in_short, phases_in_short
+from pinprof.report.trace.work import kind_sections, kinds_figure, kinds_in_short, phases_in_short
 from pinprof.report.view import Fact, PageContext, Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, recording_line
 from pinprof.units import counted, duration
+from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 GROUPS = {
-    **dict.fromkeys(("kernels", "collectives"), "Kernels"),
+    **dict.fromkeys(("phases", "kinds", "kernels", "collectives"), "Kernels"),
     **dict.fromkeys(("waits", "idle", "copies", "input"), "Waits"),
     **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "serving", "course"), "Steps"),
@@ -116,7 +117,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         note(" ".join(f"{capitalized(reason)}." for reason in evidence(profile, findings))),
         Markup("<p><strong>{}</strong></p>").format(inline_html(advised.sentence)) if advised.finding is None else "",
         *_doubts(profile),
-        *_shares(profile, findings.verdict.cause),
+        *_shares(profile, findings.verdict),
         _figures(profile),
         _work(profile),
         what_to_do,
@@ -176,35 +177,32 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
     lengths = Section(
         title, sentences=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
-    order = [*GROUPS, ""]
-    for part in sorted(
-        (*event_sections(entry.profile, entry.findings), lengths), key=lambda part: order.index(part.name)
-    ):
+    order, events = [*GROUPS, ""], event_sections(entry.profile, entry.findings)
+    parts = (*kind_sections(entry.profile), *events, lengths)
+    for part in sorted(parts, key=lambda part: order.index(part.name)):
         drawn = lines(_charts_of_steps(entry)) if part is lengths else _charts_of(part.name, entry)
         named = replace(part, name=f"{part.name}-{number}" if part.name else "")
         yield PagePart(GROUPS.get(part.name, ""), named.name, on_page(named, drawn, shown))
 
 
-def _shares(profile: Profile, limit: str | None) -> Iterator[Markup]:
+def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
     """Yield a bar of the step on the busiest GPU, and folded bars of the other GPUs."""
     main = busiest(profile)
     bars = [
-        division_bar(profile, mean, division_title(profile, mean), limit)
+        division_bar(mean, division_title(profile, mean), verdict)
         for mean in profile.parts
         if mean.length_ns and mean is not main
     ]
     if main is not None and main.length_ns:
-        yield division_bar(profile, main, division_title(profile, main), limit)
+        yield division_bar(main, division_title(profile, main), verdict)
     if bars:
         others = Markup("<details><summary>{}</summary>{}</details>")
         yield others.format(counted(len(bars), "other GPU"), lines(bars))
 
 
-def division_bar(
-    profile: Profile, mean: MeanStep, caption: str, limit: str | None = None, longest: float = 0.0
-) -> Markup:
-    """Return how a step divides on a GPU as a bar; `limit` is the cause of the verdict, `longest` as for `shares`."""
-    why = main_idle_cause(profile, mean, limit)
+def division_bar(mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0) -> Markup:
+    """Return how a step divides on a GPU as a bar; `longest` is as for `shares`."""
+    why = why_idle(mean, verdict)
     names = {IDLE: "GPU idle", **({} if mean.both_ns else {COMPUTE_ONLY: "kernels"})}
     parts = (
         HtmlBarPart(
@@ -227,7 +225,7 @@ def _charts_of(section: str, analysis: Analysis) -> Markup:
         chart = None if profile.withheld.copies else copies_chart(analysis.trace)
         sizes = {size for series in chart.data for size in series["x"]} if chart else ()
         return _chart(chart if len(sizes) >= FEWEST_SIZES else None, FEWEST_COPIES)
-    if section == "kernels":
+    if section == "kinds":
         return kinds_figure(profile)
     if section == "waits":
         graph = waits_flame(profile)

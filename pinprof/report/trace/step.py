@@ -10,16 +10,17 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyses.idle import IDLE as CAUSES_OF_IDLE
 from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
-from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, gpu_of, idle_times
+from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, idle_times
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
 from pinprof.report.view import Fact
-from pinprof.report.words import NOTHING, cut, not_shown, step_known
+from pinprof.report.words import NOTHING, cut, known_length, not_shown, step_known
 from pinprof.units import counted, duration, percent, size
+from pinprof.verdict.step_limits import LIMITS
+from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 AS_TRACED = "as traced, with the profiler's cost in it"
 LAUNCHING = "the GPU waits most for what the host launches"
@@ -34,7 +35,9 @@ WAITING = {
 }
 """What the GPU does if neither it nor the host sets the pace."""
 MOST = 0.9
-"""A cause with a smaller share of the idle time is named with "mostly"."""
+"""A limit that costs this share of the idle time is named alone."""
+NAMED_IDLE, MOST_IDLE = 0.1, 2
+"""Limits that cost a smaller share of it are not named, nor more than these."""
 SMALLEST = 0.005
 """Parts with a smaller share of the step are neither drawn nor named."""
 LONGER = 1.005
@@ -49,11 +52,6 @@ KERNEL, COLLECTIVE, COPY, MEMSET, IDLE = "█▒▓=░"
 """The characters that draw the parts of a step."""
 ALWAYS_NAMED = KERNEL + IDLE
 """The parts that a full report always names."""
-LATE_PYTHON = "waits for Python code"
-"""What an idle GPU does if launches come late because the host runs no op."""
-CAUSES = {name: cause.does for name, cause in CAUSES_OF_IDLE.items()} | {
-    OUTSIDE: "before its first work and after its last"
-}
 NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
 """Causes of most idle time, other than late launches, although the host sets the pace."""
 BETWEEN = "   "
@@ -108,14 +106,11 @@ def _by_host(profile: Profile) -> str:
     return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)
 
 
-def division_facts(profile: Profile, limit: str | None = None) -> Iterator[Fact]:
-    """Yield how the step divides on the busiest GPU, and how long the host waits.
-
-    `limit` is the cause of the verdict.
-    """
+def division_facts(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE) -> Iterator[Fact]:
+    """Yield how the step divides on the busiest GPU, and how long the host waits."""
     mean, why = busiest(profile), profile.withheld
     if mean is not None:
-        yield from map(partial(_of_part, profile, mean), _long_parts(step_parts(profile, mean, limit), ALWAYS_NAMED))
+        yield from map(partial(_of_part, profile, mean), _long_parts(step_parts(profile, mean, verdict), ALWAYS_NAMED))
     elif profile.gpus and (reason := not_shown(why.step, why.per_step, why.busy, why.overlap)):
         yield Fact("where it goes", NOTHING, reason)
         yield from gpu_work_facts(profile) if why.step else ()
@@ -175,10 +170,13 @@ def _share_of_stalls(profile: Profile, time: float) -> str:
 
 def division_title(profile: Profile, mean: MeanStep) -> str:
     """Return the title of the parts of a mean step, with the length that they add up to."""
-    how = "without the profiler" if profile.estimate.step_ns else AS_TRACED
+    length = known_length(profile)
+    how = "without the profiler" if length else AS_TRACED
     if _is_longer(profile, mean):
         how = LONGER_WORK
-    return f"Where the {name_of_whole(profile, mean)} goes on GPU {mean.device}: {duration(mean.length_ns)}, {how}"
+        length = None
+    shown = length.number.removeprefix("about ") if length else duration(mean.length_ns)
+    return f"Where the {name_of_whole(profile, mean)} goes on GPU {mean.device}: {shown}, {how}"
 
 
 def _is_longer(profile: Profile, mean: MeanStep) -> bool:
@@ -187,7 +185,7 @@ def _is_longer(profile: Profile, mean: MeanStep) -> bool:
 
 def step_fact(profile: Profile) -> Fact:
     """Return how long the step takes without the profiler, or as traced if that is not known."""
-    steps, known, name = profile.steps, step_known(profile.estimate), profile.steps.whole
+    steps, known, name = profile.steps, step_known(profile), profile.steps.whole
     if known:
         return Fact(name, *known, is_named=False)
     if profile.gpus and isinstance(profile.step, Withheld):
@@ -198,16 +196,13 @@ def step_fact(profile: Profile) -> Fact:
 
 
 def step_bar(
-    profile: Profile, width: int, cause: str | None = None, *, has_legend: bool = True
+    profile: Profile, width: int, verdict: Verdict = UNKNOWN_CAUSE, *, has_legend: bool = True
 ) -> Iterator[RenderableType]:
-    """Yield the step of the busiest GPU as a bar with its legend, if it is known.
-
-    `cause` is that of the verdict.
-    """
+    """Yield the step of the busiest GPU as a bar with its legend, if it is known."""
     mean, room = busiest(profile), min(width - 2 * INDENT, WIDEST)
     if mean is None or not mean.length_ns:
         return
-    parts = step_parts(profile, mean, cause)
+    parts = step_parts(profile, mean, verdict)
     lines = [bar_text(parts, room), *(legend_lines(parts, room) if has_legend else ())]
     others = [share_of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
     if others and has_legend:
@@ -219,8 +214,8 @@ def step_bar(
         yield Padding(Text(line), (0, 0, 0, INDENT))
 
 
-def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> list[BarPart]:
-    """Return the parts of a mean step, which add up to it; `cause` is that of the verdict."""
+def step_parts(profile: Profile, mean: MeanStep, verdict: Verdict = UNKNOWN_CAUSE) -> list[BarPart]:
+    """Return the parts of a mean step, which add up to it."""
     division, both = divide(profile, mean), duration(mean.both_ns)
     overlaps = (f"{both} of it overlaps copies", f"another {both} overlaps kernels") if mean.both_ns else ("", "")
     return [
@@ -228,24 +223,16 @@ def step_parts(profile: Profile, mean: MeanStep, cause: str | None = None) -> li
         BarPart("collectives alone", COLLECTIVE, division.collectives_ns),
         BarPart("exposed copies", COPY, division.copies_ns, overlap=overlaps[1]),
         BarPart("memsets", MEMSET, division.memsets_ns),
-        BarPart("GPU idle", IDLE, mean.idle_ns, main_idle_cause(profile, mean, cause) if mean.idle_ns else ""),
+        BarPart("GPU idle", IDLE, mean.idle_ns, why_idle(mean, verdict)),
     ]
 
 
-def main_idle_cause(profile: Profile, mean: MeanStep, limit: str | None = None) -> str:
-    """Return what the GPU waits for during most of its idle time; empty if that is not known.
-
-    In an input-bound step the trace may show late launches instead: the workers' queues are full when the recording
-    begins.
-    """
-    times = idle_times(profile, gpu_of(profile, mean))
-    if profile.withheld.causes or not any(times.values()):
-        return ""
-    cause = max(times, key=lambda cause: times[cause])
-    if cause == "host_wait" and profile.bound == INPUT:
-        return f"mostly {CAUSES['input_wait']}"
-    words = LATE_PYTHON if (cause, limit) == ("host_wait", "python") else CAUSES[cause]
-    return words if times[cause] >= MOST * sum(times.values()) else f"mostly {words}"
+def why_idle(mean: MeanStep, verdict: Verdict) -> str:
+    """Return what costs most of the GPU's idle time, each with its time unless it is all of it; empty if not known."""
+    named = [(LIMITS[name].lost, ns) for name, ns in verdict.idle if ns >= NAMED_IDLE * mean.idle_ns > 0]
+    if named and named[0][1] >= MOST * mean.idle_ns:
+        return named[0][0]
+    return ", ".join(f"{lost} {duration(ns)}" for lost, ns in named[:MOST_IDLE])
 
 
 def bar_text(parts: Sequence[BarPart], width: int) -> str:

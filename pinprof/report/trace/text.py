@@ -74,9 +74,9 @@ def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterab
     yield unwrapped(profile.path, "bold")
     yield Text(recording_line(profile))
     yield from _verdict(profile, findings)
-    for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict.cause)):
+    for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict)):
         yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
-    if profile.gpus:
+    if profile.gpus or findings:
         yield from _findings(profile, findings)
     for part in (*kind_sections(profile), *event_sections(profile, findings, rows=rows)):
         yield from in_terminal(part)
@@ -209,7 +209,7 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
 def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
     """Yield the verdict in one sentence, and the step as a bar."""
     yield Text(printable(f"{verdict_sentence(profile, findings.verdict)}."), "bold")
-    bar = list(step_bar(profile, width, findings.verdict.cause))
+    bar = list(step_bar(profile, width, findings.verdict))
     if bar:
         yield Text("")
     yield from bar
@@ -244,6 +244,8 @@ def _action(number: int, action: Action, quoting: Quoting, width: int) -> Iterat
     if action.finding.evidence.surprise:
         yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
     yield hanging(Text(" " * INDENT + "→ "), Text(capitalized(action.do)))
+    if action.then and number == 1:
+        yield Padding(Text(capitalized(action.then), "dim"), (0, 0, 0, INDENT))
 
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
@@ -279,7 +281,7 @@ def _evidence(finding: Finding) -> str:
 
 
 def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> Iterator[RenderableType]:
-    shown, left_out = any(row.is_brief for row in rows), sum(row.is_left_out for row in rows)
+    shown, left_out = any(row.is_brief for row in rows), sum(not row.is_brief for row in rows)
     which = f"all {len(findings)} findings (--full)" if left_out else "all of these"
     text = joint_worth(findings, profile, which) if shown else ""
     if left_out and not shown:

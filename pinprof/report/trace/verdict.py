@@ -9,12 +9,12 @@ from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.host import first_line, host_time
-from pinprof.report.trace.step import gpu_work_facts, main_idle_cause, name_of_whole, share_of_step
-from pinprof.report.trace.whole_run import range_of
+from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_step, why_idle
 from pinprof.report.words import (
     at_costliest_site,
     capitalized,
     joined_by_or,
+    known_length,
     printable,
     which_together,
     worth,
@@ -24,7 +24,7 @@ from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict, unsearched
 from pinprof.trace.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
-from pinprof.units import Ranged, between, counted, duration, how_many, percent, ranged
+from pinprof.units import between, counted, duration, how_many, percent, ranged
 from pinprof.verdict.step_limits import (
     AWAITED,
     BY_HOST,
@@ -35,10 +35,9 @@ from pinprof.verdict.step_limits import (
     INPUT,
     IRREGULAR,
     LIMITS,
-    LimitCost,
     LimitName,
 )
-from pinprof.verdict.verdict import Verdict
+from pinprof.verdict.verdict import LimitCost, Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
@@ -76,7 +75,7 @@ def verdict_sentence(profile: Profile, verdict: Verdict) -> str:
     length, mean = capitalized(step_length(profile)), busiest(profile)
     if verdict.between:
         return f"{length}: {_cannot_tell(profile, verdict)}"
-    where = ", and ".join(lost_time(profile, mean) if mean else []) or _working(profile, mean)
+    where = ", and ".join(lost_time(profile, mean, verdict) if mean else []) or _working(profile, mean)
     return f"{length}; {where}" if where else length
 
 
@@ -124,18 +123,6 @@ def _range_of(profile: Profile) -> str:
     return " in other runs" if runs.range_ns else f" in {len(runs.step_ns)} runs"
 
 
-def known_length(profile: Profile) -> Ranged | None:
-    """Return the step without the profiler with its range; None if unknown."""
-    step_ns = profile.estimate.step_ns
-    return None if step_ns is None else ranged(step_ns, range_of_step(profile))
-
-
-def range_of_step(profile: Profile) -> tuple[float, float] | None:
-    """Return the range of the step without the profiler in ns, over runs if there were several; None if unknown."""
-    estimate, runs = profile.estimate, profile.whole_run.runs if profile.whole_run else None
-    return range_of(runs) if runs and estimate.source == "measured" else estimate.range_ns
-
-
 def step_length(profile: Profile) -> str:
     """Return how long a step takes: without the profiler if that is known, otherwise as traced."""
     estimate, step = profile.estimate, profile.step_ns
@@ -146,16 +133,16 @@ def step_length(profile: Profile) -> str:
         where = f"{length.range}{_range_of(profile)}" if length.range else ""
         certainty = "; ".join(filter(None, ("estimated" if estimate.source == "estimated" else "", where)))
         return f"{length.number} {per}" + (f" ({certainty})" if certainty else "")
-    if estimate.range_ns:
-        return f"{between(*estimate.range_ns)} {per} (estimated)"
+    if profile.step_range_ns:
+        return f"{between(*profile.step_range_ns)} {per} (estimated)"
     if step:
         return f"{duration(step)} {per} as traced" if is_step else f"{duration(step)} as traced {per}"
     return f"The length of the {profile.steps.whole} is not known"
 
 
-def lost_time(profile: Profile, mean: MeanStep) -> list[str]:
+def lost_time(profile: Profile, mean: MeanStep, verdict: Verdict) -> list[str]:
     """Return where the step's time is lost, most first."""
-    idle, whole = main_idle_cause(profile, mean), name_of_whole(profile, mean)
+    idle, whole = why_idle(mean, verdict), name_of_whole(profile, mean)
     it = "it" if whole == profile.steps.whole else f"the {whole}"
     is_idle = f"{_gpu_name(profile, mean)} is idle for {share_of_step(mean.idle_ns, mean)} of {it}"
     times = [
@@ -255,11 +242,13 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
         yield f"other causes, each alone (they overlap): {', '.join(map(_cost, costs))}"
     if _first_finding(profile, findings) is not None:  # without one it is the advice itself
         yield from how_to_see_ranks(profile, findings.verdict)
+    yield from filter(None, (input_uncertain(profile),))
 
 
 def next_cause(verdict: Verdict, but: Collection[str]) -> str:
-    """Return which cause costs most after those of the verdict and of `but`; nothing if it may cost nothing."""
-    sure = (cost for cost in other_costs(verdict) if cost.cause not in but and (cost.range_ns or (cost.ns,))[0] > 0)
+    """Return which cause costs most after those of the verdict and of `but`; nothing if it may cost little."""
+    least_ns = ALSO_NAMED * (verdict.step_ns or 1.0)
+    sure = (cost for cost in other_costs(verdict) if cost.cause not in but and cost.range_ns[0] >= least_ns)
     return next((f"Another cause, by itself: {_cost(cost)}" for cost in sure), "")
 
 
@@ -291,12 +280,12 @@ def _first_finding(profile: Profile, findings: Findings) -> int | None:
 def _change(profile: Profile, findings: Findings, number: int) -> str:
     """Return what to mend and what that saves, with the verdict's own answer if the finding is about another cause."""
     finding, joint, least = findings[number], findings.joint, WORTH * (profile.step_ns or 0.0)
-    if finding.saving:
+    if finding.saving and finding.saving.saving_ns < least and joint and joint.saving_ns >= least:
+        saves = f"{which_together(joint)} save {duration(joint.saving_ns)}"
+    elif finding.saving:
         saves = f"fixing it {worth(finding, profile, in_short=True)}"
     else:
         saves = worth_without_replay(finding) or f"it {worth(finding, profile)}"
-    if finding.saving and finding.saving.saving_ns < least and joint and joint.saving_ns >= least:
-        saves += f", {which_together(joint)} {duration(joint.saving_ns)}"
     at = printable(at_costliest_site(finding))
     return f"{finding.title}{at} ({finding.rule.id}); {saves}{_joined(profile, findings, number)}"
 
@@ -334,7 +323,11 @@ def why_no_finding(profile: Profile, findings: Findings) -> str:
         return ""
     if mean is None:
         return f"No {whole} has GPU work to search."
-    return NO_RULE_FITS if lost_time(profile, mean) else f"No copy or wait costs the {whole} a measurable time."
+    return (
+        NO_RULE_FITS
+        if lost_time(profile, mean, findings.verdict)
+        else f"No copy or wait costs the {whole} a measurable time."
+    )
 
 
 def _long_pause(profile: Profile) -> str:

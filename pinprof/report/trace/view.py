@@ -6,6 +6,7 @@ from pinprof.analyses.copies import EXPOSED
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.serving import DECODE, ServingPhase
 from pinprof.analyses.step_parts import MeanStep
+from pinprof.measurement.figures import LOADER
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
 from pinprof.report.html import Column, number_columns
@@ -28,6 +29,7 @@ from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
 from pinprof.rules.rule import Findings
 from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
+from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 PARTS = "parts"
 """The section with the bar of the step."""
@@ -66,13 +68,13 @@ def _known_already(profile: Profile) -> set[str]:
     return known | ({"profiler_cost"} if is_measured else set())
 
 
-def step_sections(profile: Profile, limit: str | None = None, *, is_drawn: bool = False) -> Iterator[Section]:
+def step_sections(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE, *, is_drawn: bool = False) -> Iterator[Section]:
     """Yield how long the step is, and where its time goes; `is_drawn` leaves out what a bar of the step shows.
 
     `limit` is the cause of the verdict.
     """
     shown, lengths = busiest(profile), list(_lengths(profile))
-    parts = list(stall_facts(profile) if shown and is_drawn else division_facts(profile, limit))
+    parts = list(stall_facts(profile) if shown and is_drawn else division_facts(profile, verdict))
     if shown is None:
         yield Section("Step", facts=[*lengths, *parts])
         return
@@ -116,10 +118,10 @@ def event_sections(profile: Profile, findings: Findings, *, rows: int | None = N
 
 def _lengths(profile: Profile) -> Iterator[Fact]:
     times, length, limit = profile.steps, step_fact(profile), bound_fact(profile)
+    measured = list(precision(profile.whole_run)) if profile.whole_run else []
     if length.meaning != AS_TRACED:
-        yield length
-    if profile.whole_run:
-        yield from precision(profile.whole_run)
+        yield length._replace(meaning=length.meaning.partition(" (")[0]) if measured else length
+    yield from measured
     if times.traced_ns is not None:
         named = (("host", times.host_ns), ("GPU", times.device_ns))
         parts = ", ".join(f"{name} {duration(time)}" for name, time in named if time is not None)
@@ -207,11 +209,12 @@ def _exposed(profile: Profile) -> Iterator[str]:
 
 def _input(profile: Profile) -> Section:
     loader, notes = profile.loader, []
-    wait = NOTHING if profile.withheld.per_step else duration(loader.wait_in_steps_ns / profile.steps.divisor)
+    wait_ns = given(LOADER.of(profile))
     if loader.pinned is not None:
         memory = "pinned" if loader.pinned else "pageable"
         thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
         notes.append(f"batches are copied from {memory} memory{thread}")
+    wait = NOTHING if wait_ns is None else duration(wait_ns)
     waits = Fact("input", wait, "the thread that makes the steps is in its DataLoader", is_named=False)
     return Section(f"Input, {profile.steps.per}", facts=[waits], notes=notes, name="input")
 

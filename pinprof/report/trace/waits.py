@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.sites import WaitCost, by_line
+from pinprof.measurement.figures import BUBBLE, STALL
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
@@ -67,8 +68,8 @@ def waits_in_short(profile: Profile, named: Collection[Place]) -> str:
     It is empty if the host hardly waits, or if the changes of the report name that place already (`named`).
     """
     count, step_ns, waits = profile.steps.count, profile.steps.traced_ns, profile.waits
-    total_ns = sum(cost.stall_ns for _, cost in waits)
-    if not count or not step_ns or total_ns < FREE * step_ns * count:
+    stall_ns = given(STALL.of(profile))
+    if not waits or not step_ns or stall_ns is None or stall_ns < FREE * step_ns:
         return ""
     site, cost = max(waits, key=lambda wait: wait[1].stall_ns)
     if site.place in named:
@@ -76,7 +77,7 @@ def waits_in_short(profile: Profile, named: Collection[Place]) -> str:
     longest = "" if len(waits) == 1 else f"; longest {duration(cost.stall_ns / count, DIGITS)}"
     at = str(site.place) if site.line is not None else place(site.place) or site.op or site.call
     where = f"{WAITS[site.cause].label}, {at}"
-    return f"Host waits, as traced: {duration(total_ns / count, DIGITS)} {profile.steps.per}{longest}: {where}"
+    return f"Host waits, as traced: {duration(stall_ns, DIGITS)} {profile.steps.per}{longest}: {where}"
 
 
 def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], rows: int | None) -> Section:
@@ -138,7 +139,8 @@ def surprises(profile: Profile) -> Iterator[str]:
     count, step, waits = profile.steps.count, profile.step_ns, profile.waits
     if not count or not step:
         return
-    yield from _only_as_traced(profile, sum(cost.idle_ns for _, cost in waits) / count)
+    idle_ns = given(BUBBLE.of(profile))
+    yield from _only_as_traced(profile, idle_ns or 0.0)
     for members in by_line(waits, lambda wait: wait[0]):
         sites, cost = [site for site, _ in members], WaitCost.of(cost for _, cost in members)
         stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _wait_and_place(*sites)
@@ -195,7 +197,8 @@ def _in_all(profile: Profile) -> Iterator[Fact]:
     waits = [site for site in profile.sites if site.is_wait]
     if waits:
         meaning = f"of host time in calls that can block; {_left_idle(profile, waits)}"
-        yield Fact("waits", _stall(profile, waits), meaning, is_named=False)
+        stall_ns = given(STALL.of(profile))
+        yield Fact("waits", NOTHING if stall_ns is None else duration(stall_ns), meaning, is_named=False)
     for name, cause in WAITS.items():
         waiting = [site for site in profile.sites if site.cause == name and site.verdict != "profiler"]
         if waiting and cause.held_up:
@@ -212,8 +215,8 @@ def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
     if not some_in_steps(waits):
         return "all of them lie outside of the complete steps"
     costs = [cost for site in waits if (cost := given(site.in_steps_cost))]
-    bubble = sum(cost.idle_ns for cost in costs) / profile.steps.divisor
-    return f"{_idle_after(profile, waits)} idle for {duration(bubble)} {in_or_after(costs)} them"
+    idle_ns = given(BUBBLE.of(profile))
+    return f"{_idle_after(profile, waits)} idle for {duration(idle_ns or 0.0)} {in_or_after(costs)} them"
 
 
 def some_in_steps(sites: Iterable[WaitSite]) -> bool:

@@ -83,11 +83,6 @@ def unsteady(profile: Profile) -> str:
     )
 
 
-def range_of(runs: Runs) -> tuple[float, float]:
-    """Return the range of the step of other runs in ns; after two runs, the range of these."""
-    return runs.range_ns or (min(runs.step_ns), max(runs.step_ns))
-
-
 def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section]:
     """Yield what steps unlike the others add to a step of this length, and where the time of the run went."""
     unlike = list(_unlike(course))

@@ -10,7 +10,7 @@ from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.hues import KERNEL, in_the_dark, shades
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Withheld, given
-from pinprof.report.html import Column, Markup, hue, inline_html, number_columns, table
+from pinprof.report.html import Column, Markup, hue, number_columns, table
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
 from pinprof.trace.phases import OTHER, PHASES
@@ -106,7 +106,7 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
             for phase in profile.launches.phases
         ]
         columns = [Column("phase"), *number_columns("launches", "host", "GPU")]
-        yield Section(title, tables=[ReportTable("The host's time until each launch", columns, rows)])
+        yield Section(title, tables=[ReportTable("The host's time until each launch", columns, rows)], name="phases")
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return
@@ -123,11 +123,11 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
     ]
     columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
     notes = list(filter(None, [collectives_in_short(profile)]))
-    yield Section(title, tables=[ReportTable("Kernels by what they do", columns, rows)], notes=notes)
+    yield Section(title, tables=[ReportTable("Kernels by what they do", columns, rows)], notes=notes, name="kinds")
 
 
 def kinds_figure(profile: Profile) -> Markup:
-    """Return the kernels by kind, with the share on tensor cores; empty with fewer than two kinds."""
+    """Return the names of the kernels of each kind as a bar; empty with fewer than two kinds."""
     sums = given(profile.kernels)
     if sums is None or len(sums.kinds) < FEWEST or not sums.time_ns:
         return Markup()
@@ -135,11 +135,10 @@ def kinds_figure(profile: Profile) -> Markup:
     rows = []
     for kind in sums.kinds:
         names = [row for row in sums.rows if row.kind == kind.kind]
-        time = f"{duration(kind.time_ns / profile.steps.divisor)}, {percent(kind.time_ns / sums.time_ns)}"
-        drawn = bar.format(Markup().join(_kind_bar(names, kind, longest)))
-        rows.append((kind.kind, drawn, time, _what(names, kind)))
-    columns = [Column("kind"), Column("names by time"), *number_columns("time"), Column("costliest")]
-    return table(f"Kernels by what they do, {profile.steps.per}", columns, rows)
+        codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]
+        rows.append((kind.kind, bar.format(Markup().join(_kind_bar(names, kind, longest))), Markup(", ").join(codes)))
+    columns = [Column("kind"), Column("names by time"), Column("costliest")]
+    return table("Kernels by what they do, and by name", columns, rows)
 
 
 def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator[Markup]:
@@ -152,14 +151,6 @@ def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator
     rest = kind.time_ns - sum(row.time_ns for row in names[:MOST_NAMES])
     if rest > 0:
         yield part.format(100 * rest / longest, hue("var(--muted)"), f"others: {duration(rest)}")
-
-
-def _what(names: list[KernelTime], kind: KindTime) -> Markup:
-    """Return the share on tensor cores, for kinds that can use them, and the costliest names."""
-    cores = kind.tensor_core_ns
-    share = "" if cores is None or not kind.time_ns else f"{percent(cores / kind.time_ns)} on tensor cores"
-    codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]
-    return Markup(", ").join([*([Markup("<strong>{}</strong>").format(inline_html(share))] if share else []), *codes])
 
 
 def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:

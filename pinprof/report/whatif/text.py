@@ -28,8 +28,8 @@ MAX_RANKS = 8
 RankChanges = tuple[Trace, Sequence[OptionChange]]
 """The trace of a rank, and what changes in it."""
 SOURCES = HOW_KNOWN | {"given": "as given with --step-ms"}
-ALIKE = 1.01
-"""Of two changes whose steps differ by a smaller factor, the simpler one is advised."""
+ALIKE = 0.9
+"""A simpler change that saves this share of what the best one saves is advised in its place."""
 LEAST_ADVISED = 0.01
 """A change that saves a smaller share of the step is not advised."""
 NOTHING = 0.002
@@ -189,8 +189,8 @@ def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tu
     """
     if not any(is_saving(now, after) for _, _, after in named):
         return None
-    least = min(after.predicted_ns for _, _, after in named[:-1])
-    return next(choice for choice in named if choice[2].predicted_ns <= ALIKE * least)
+    most = max(after.saving.saving_ns for _, _, after in named[:-1])
+    return next(choice for choice in named if choice[2].saving.saving_ns >= ALIKE * most)
 
 
 def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:

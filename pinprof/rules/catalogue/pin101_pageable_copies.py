@@ -25,7 +25,7 @@ RULE = Rule(
     "    train(x.to(device, non_blocking=True))",
     safe_if=f"{SAFE_REFILL} Nothing writes to a batch of a DataLoader that pins while its copy runs.",
     near_miss="x = x.to(device)  # on the GPU already: nothing is copied",
-    change=Change(r"\.(?:to|cuda|copy_)\(", "copy it from pinned memory"),
+    change=Change(r"\.(?:to|cuda|copy_)\(", "copy it from pinned memory, with non_blocking=True"),
     look=pageable(HTOD),
     causes=("pageable_copy",),
     exposures=(("pageable", "HtoD"),),

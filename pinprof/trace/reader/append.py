@@ -59,7 +59,7 @@ def _split_broken(text: bytes, header: bytes, closing: bytes) -> tuple[bytes, by
     tail, _ = without_trailing(header, tail)
     if salvaged.closed and (_is_json(header + tail) or not _is_json(header + closing)):
         return kept, tail, False
-    return kept, closing, True
+    return kept, closing, not salvaged.closed
 
 
 class _Events(msgspec.Struct):

@@ -93,12 +93,12 @@ class Blocks:
         self.header = match[0].removeprefix(b"\xef\xbb\xbf")
         text = text[match.end() :]
         while True:
-            end, closed = _last_seam(text), False
-            if not end and len(text) > LARGEST_ENTRY:
-                end, closed = _last_comma(text)
+            end, closed = _block_end(text)
             if end:
                 yield text[:end]
             text = text[end:]
+            if end and not closed and len(text) > LARGEST_ENTRY:
+                continue
             if is_last or closed:
                 break
             if len(text) > LARGEST_BLOCK:
@@ -171,6 +171,21 @@ def list_end(text: bytes) -> int:
     It also does where the list is longer than that of the end of any trace.
     """
     return JSON.raw_decode(text[:LARGEST_BLOCK].decode("latin-1"))[1]
+
+
+def _block_end(text: bytes) -> tuple[int, bool]:
+    """Return where a block ends in a text that begins with an entry, 0 if nowhere, and whether the list ends there.
+
+    A block is cut as short as it can be: of a long text its beginning is tried first.
+    """
+    end, closed = _last_seam(text[:LARGEST_ENTRY]), False
+    if not end and len(text) > LARGEST_ENTRY:
+        end, closed = _last_comma(text[:LARGEST_ENTRY])
+        if not end and not closed:
+            end = _last_seam(text)
+        if not end and not closed:
+            end, closed = _last_comma(text)
+    return end, closed
 
 
 def _last_comma(text: bytes) -> tuple[int, bool]:

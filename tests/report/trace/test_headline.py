@@ -51,7 +51,7 @@ def said(trace: Trace) -> tuple[FirstAction, str, str]:
 
 def test_a_host_that_sleeps_is_told_so_and_not_to_launch_fewer_kernels(tmp_path: Path) -> None:
     top, text, page = said(recorded(tmp_path))
-    assert top.sentence == "First: the GPU waits for Python code (PIN603); fixing it saves 8.7 ms (6.6 to 8.9), 87 %."
+    assert top.sentence == "First: the GPU waits for Python code (PIN603); fixing it saves 8.7 ms (6.8 to 9.1), 87 %."
     assert PAUSE in text
     assert page.count(PAUSE) == 1  # under what to do
     assert "CUDA graphs" not in page
@@ -61,7 +61,7 @@ def test_an_op_of_the_host_comes_before_a_wait_that_saves_less(tmp_path: Path) -
     top, text, _ = said(recorded(tmp_path, item=True, busy=True))  # idle for 8.90 ms of 10, in 7.90 of them it sorts
     assert (
         top.sentence
-        == "First: an op on the host while the GPU is idle (PIN604); fixing it saves 7.9 ms (5.9 to 8.9), 79 %."
+        == "First: an op on the host while the GPU is idle (PIN604); fixing it saves 7.9 ms (6.2 to 8.9), 79 %."
     )
     assert "aten::sort, 1 per step: the host computes for 7.90 ms as traced" in text
     assert text.index("PIN604") < text.index("PIN201")
@@ -75,14 +75,14 @@ def test_an_op_of_the_host_comes_before_a_wait_that_saves_less(tmp_path: Path) -
             "mask_loss.stack",
             (
                 "`x[mask]` waits for the GPU at pinprof/workloads/waits.py:84 and 1 more site (PIN205); fixing it "
-                "saves 540 µs (330 to 750), 5 %, the largest predicted saving; as for the GPU's work: float32 "
+                "saves 540 µs (340 to 680), 5 %, the largest predicted saving; as for the GPU's work: float32 "
                 "products without TF32 (PIN701)"
             ),
         ),
-        ("overlap_side_pinned", "float32 products without TF32 (PIN701); 423 µs of the GPU's work could run faster"),
+        ("overlap_side_pinned", "float32 products without TF32 (PIN701); 682 µs of the GPU's work could run faster"),
         (
             "small_kernels",
-            "the GPU waits for launches (PIN601); fixing it saves 2.7 ms (2.0 to 2.7), 89 %; that includes time of ",
+            "the GPU waits for launches (PIN601); fixing it saves 2.7 ms (2.1 to 2.7), 89 %; that includes time of ",
         ),
         ("rules/nchw_amp.mended", LIMITS["gpu"].advice),
         ("ranks/sleeping_rank.rank0.after", "a report on all ranks of the job shows whether they transfer"),

@@ -70,7 +70,7 @@ def test_the_page_is_well_formed_and_has_named_parts(recorded: str) -> None:
     assert ("html", {"lang": "en"}) in read.tags
     names = [tag for tag, _ in read.tags]
     assert names.count("h1") == 1
-    assert names.count("caption") == names.count("table") == 2
+    assert names.count("caption") == names.count("table") == 4
     assert all(attributes.get("scope") in {"col", "row"} for tag, attributes in read.tags if tag == "th")
     identities = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
     assert len(identities) == len(set(identities))
@@ -108,7 +108,7 @@ def test_the_numbers_come_first_then_findings_with_their_fixes_and_the_tables_la
 def test_few_links_lead_to_all_parts_and_findings_to_their_moment(tmp_path: Path) -> None:
     read = report_of(copying(), tmp_path)
     links = [attributes["href"] for tag, attributes in read.tags if tag == "a"][1:]
-    parts = ["findings", "timeline", "tables", "kernels", "waits", "ops", "steps"]
+    parts = ["findings", "timeline", "tables", "phases", "waits", "ops", "steps"]
     assert links == [*(f"#{part}-1" for part in parts), *3 * ["#tables-1"]]
     shown = [attributes for tag, attributes in read.tags if tag == "button" and attributes.get("class") == "see"]
     assert shown
@@ -265,9 +265,9 @@ def test_kinds_of_kernels_are_a_picture_where_there_are_two(tmp_path: Path) -> N
         builder.kernel(start + 600, 200, launch=start + 30, name="vectorized_elementwise_kernel")
     read = report_of(builder, tmp_path)
     text = read.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "matrix products 400 µs, 67 % 75 % on tensor cores" in text
-    assert "elementwise 200 µs, 33 % vectorized_elementwise_kernel" in text
-    assert "Kernels by what they do" not in report_of(copying(), tmp_path).text
+    assert "matrix products 2 400 µs 67 % 75 % on tensor cores" in text
+    assert "elementwise vectorized_elementwise_kernel" in text
+    assert "Kernels by what they do, and by name" not in report_of(copying(), tmp_path).text
 
 
 def test_a_gpu_that_waits_for_launches_is_shown_at_its_longest_gap() -> None:

@@ -1,18 +1,26 @@
 """What a report says of a step that was timed in one run, or in several: how far it holds for others."""
 
+import json
 from pathlib import Path
 
 import msgspec
 import pytest
 from trace_builder import TraceBuilder
 
+from pinprof.document import range_ms
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
+from pinprof.report.trace.brief_json import traces_to_brief_json
+from pinprof.report.trace.findings_json import costs_of
+from pinprof.report.trace.json import trace_of
+from pinprof.report.trace.step import step_fact
 from pinprof.report.trace.verdict import step_length
 from pinprof.report.trace.whole_run import precision, unsteady
 from pinprof.report.view import Fact
+from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace
 from pinprof.trace.run_log import RunLog
+from pinprof.verdict.verdict import LimitCost, Verdict
 
 MS = 1_000_000
 
@@ -68,6 +76,15 @@ def test_several_runs_give_a_range_for_one_more(
     assert of_this_run.meaning.endswith("with 95 % confidence in this run")
     assert of_all == Fact("mean of", f"{len(runs_ms)} runs", meaning, is_named=False)
     assert step_length(profile) == headline
+    whole, brief = trace_of(profile, Findings()).steps, json.loads(traces_to_brief_json([(profile, Findings())]))
+    assert brief["traces"][0]["step"]["range_ms"] == whole.range_ms == range_ms(profile.step_range_ns)
+    assert step_fact(profile).meaning.partition(" (")[2].rstrip(")") in headline
+
+
+def test_irregular_steps_take_a_share_of_all_steps_which_is_no_more_than_1() -> None:
+    cost = LimitCost("irregular", 3.0 * MS, (3.0 * MS, 3.0 * MS), 1.0)
+    (row,) = costs_of(Findings(verdict=Verdict("irregular", 1.0 * MS, (cost,))))
+    assert (row.ms, row.fraction) == (3.0, 0.75)
 
 
 def test_an_unsteady_pace_of_the_host_is_told(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
         Fact(
             "GPU idle",
             "300 µs",
-            "33 % of the step, has no work after a host wait",
+            "33 % of the step",
             mark="░",
         ),
         Fact("host stalls", "690 µs", "77 % of the step, in 1 wait"),
@@ -196,7 +196,7 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     document = fitting(json_of(path))["traces"][0]
     page = Page(page_of(path)).text.replace("\N{NO-BREAK SPACE}", " ")
     terminal = " ".join(full_text_of(path).split())
-    mean, limit, facts = busiest(profile), bound_fact(profile), list(division_facts(profile, findings.verdict.cause))
+    mean, limit, facts = busiest(profile), bound_fact(profile), list(division_facts(profile, findings.verdict))
     assert mean
     assert limit
     for text in (limit.meaning, division_title(profile, mean)):

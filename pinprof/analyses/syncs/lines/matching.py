@@ -93,35 +93,39 @@ class RecordedContexts:
     """Looks up waits among the contexts of the recorded lines."""
 
     def __init__(self, contexts: Contexts) -> None:
-        self._waits: dict[WaitKind, list[tuple[Context, SourceLine | None]]] = defaultdict(list)
+        self._waits: dict[WaitKind, list[Context]] = defaultdict(list)
         for wait in contexts.waits:
-            line = contexts.lines[wait.line] if wait.line != NONE else None
-            self._waits[WaitKind(wait.op, wait.thread)].append((wait, line))
-        self.lines = {kind: list(dict.fromkeys(line for _, line in waits)) for kind, waits in self._waits.items()}
+            self._waits[WaitKind(wait.op, wait.thread)].append(wait)
+        self._lines = (*contexts.lines, None)  # the last for waits without a line
+        self.lines = {
+            kind: list(dict.fromkeys(self._lines[number] for number in dict.fromkeys(wait.line for wait in waits)))
+            for kind, waits in self._waits.items()
+        }
         """The lines of all recorded waits by kind, None for waits without a line."""
         self.match = cache(self._match)
 
     @cached_property
-    def _by_context(self) -> dict[tuple[object, ...], list[tuple[Context, SourceLine | None]]]:
-        by_context: dict[tuple[object, ...], list[tuple[Context, SourceLine | None]]] = defaultdict(list)
+    def _found(self) -> dict[tuple[object, ...], tuple[SourceLine | None, int]]:
+        """The line of all recorded waits with a key, and the most waits of a step that had it."""
+        most: dict[tuple[object, ...], Counter[int]] = defaultdict(Counter)
         for kind, waits in self._waits.items():
-            for wait, line in waits:
+            for wait in waits:
                 for key in _keys(kind, (wait.before, wait.after)):
-                    by_context[key].append((wait, line))
-        return by_context
+                    most[key][wait.line] += wait.most
+        return {key: (agreed(self._lines[line] for line in lines), lines.total()) for key, lines in most.items()}
 
     def _match(self, kind: WaitKind, around: Around) -> ContextMatch:
         """Return what is known about a wait with this context."""
-        whole, near, *sides = (self._by_context.get(key, []) for key in _keys(kind, around))
-        before, after, last, following = (agreed(line for _, line in side) for side in sides)
+        found = [self._found.get(key) for key in _keys(kind, around)]
+        whole, near, before, after, last, following = (line for line, _ in (entry or (None, 0) for entry in found))
         pairs = ((before, last), (after, following))
         one_sided = frozenset(side for side, next_to in pairs if side and next_to and side.place == next_to.place)
-        line = agreed(line for _, line in whole or near)
-        uncontested = agreed(line for side in sides[:2] for _, line in side) is not None
-        if line is None or not (whole or uncontested):
+        line = whole if found[0] else near
+        uncontested = agreed(entry[0] for entry in found[2:4] if entry) is not None
+        if line is None or not (found[0] or uncontested):
             return ContextMatch(one_sided=one_sided)
         is_apart = all(side is not None and side.place == line.place for side in (last, following))
-        return ContextMatch(line, bool(whole), is_apart, sum(wait.most for wait, _ in whole), one_sided)
+        return ContextMatch(line, found[0] is not None, is_apart, found[0][1] if found[0] else 0, one_sided)
 
 
 def _keys(kind: WaitKind, around: Around) -> Iterator[tuple[object, ...]]:

@@ -1,0 +1,104 @@
+"""The settings of a replay: the program at several costs of the profiler and paces of the host, for the worlds between.
+
+A replay takes long, so it is not made in each world, but at few settings; a world lies between two of them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from pinprof.analyses.steps import StepTimes
+from pinprof.replay.calibration import Calibration
+from pinprof.replay.machine import Pace, ProfilerCost
+from pinprof.replay.program import Floats
+from pinprof.replay.worlds import WORLDS, Range
+
+SHORT_OF_TRUTH = 0.03
+"""The traced step may be shorter than the step of another run by up to this share."""
+
+CERTAIN = 0.98
+"""The step without the profiler lies between the GPU's own work and the traced step. If these differ by at most two
+percent, it is the traced step: the profiler only slows the host, and the host is not the limit."""
+
+NOISE = 0.02
+"""By this share of the step two runs of a program differ even if the host does not set the pace."""
+
+PLACES = (-1.0, 0.0, 1.0)
+"""Where the settings of an estimate lie in `Worlds.host`."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a replay assumes, and the step that the unchanged programs take then; in ns."""
+
+    cost: ProfilerCost
+    step_ns: float
+    before: Pace
+    """The pace of the unchanged programs; the step may be longer or shorter."""
+    waits_for_ranks: bool = True
+    """Whether the only rank waits for others whose traces are not given."""
+
+
+PaceOf = Callable[[ProfilerCost, bool], Pace]
+"""Returns the pace at a cost, and whether the only rank waits for others."""
+
+
+def estimated_settings(
+    times: Sequence[StepTimes], calibration: Calibration, pace_of: PaceOf, *, meets_others: bool, fed_by_workers: bool
+) -> tuple[Setting, ...]:
+    """Return the settings of a job whose step is not known: a fast, the expected and a slow host; () without a step.
+
+    The step is never longer than the traced one, but for what runs differ by, nor shorter than the work of the only
+    rank's GPU; with several ranks, they waited for each other in a part of that time. A profiler slows the workers of a
+    DataLoader, too, so a fast host never waits for input. It slows the host more, so that workers seem to keep up: in a
+    job that is `fed_by_workers`, the step of a slow host is the traced one.
+
+    If a single rank waited for others whose traces are not given (`meets_others`), it is unknown how much of that the
+    profiler caused: a fourth setting waits for nobody.
+    """
+    if (bounds := bounds_of(times)) is None:
+        return ()
+    expected, (least, traced_ns) = pace_of(calibration.cost, True), bounds
+    longest = traced_ns * (1 + SHORT_OF_TRUTH)
+    if len(times) > 1:
+        least = min(expected.busy_ns, traced_ns)
+    if least >= CERTAIN * traced_ns:
+        return tuple(Setting(calibration.cost, step, expected) for step in (least, traced_ns, longest))
+    if not expected.step_ns:
+        return ()
+    pace = 1 + calibration.unsure(max(traced_ns / expected.step_ns, 1.0) - 1)
+    fast = replace(calibration.high, host_speed=pace, staging=1 / pace, input_speed=inf if fed_by_workers else pace)
+    slow = replace(calibration.low, host_speed=1 / pace, staging=pace, input_speed=1 / pace)
+    settings = [
+        Setting(cost, min(max(run.step_ns * noise, least), most), run)
+        for cost, run, noise, most in (
+            (fast, pace_of(fast, True), 1 - NOISE, traced_ns),
+            (calibration.cost, expected, 1.0, traced_ns),
+            (slow, pace_of(slow, True), 1 + NOISE, longest),
+        )
+    ]
+    if fed_by_workers:
+        settings[-1] = replace(settings[-1], step_ns=longest)
+    if meets_others:
+        run = pace_of(fast, False)
+        settings.append(Setting(fast, min(max(run.step_ns, run.busy_ns), settings[0].step_ns), run, False))
+    return tuple(settings)
+
+
+def bounds_of(times: Sequence[StepTimes]) -> Range | None:
+    """Return between what the step of ranks lies: the GPU's work and the traced step; None without one of them."""
+    traced = [of_rank.traced_ns for of_rank in times if of_rank.traced_ns is not None]
+    busy = [of_rank.busy_ns for of_rank in times if of_rank.busy_ns is not None]
+    return (min(busy[0], max(traced)), max(traced)) if traced and busy else None
+
+
+def across(values: Iterable[float]) -> Floats:
+    """Return a figure in each world, from its values at the settings of a replay."""
+    at, *alone = np.split(np.fromiter(values, dtype=np.float64), [len(PLACES)])
+    if len(at) == 1:
+        return np.full(len(WORLDS.host), at[0])
+    among = np.interp(WORLDS.host, PLACES, at)
+    caused = np.clip(WORLDS.ranks, 0.0, 1.0)
+    return among + caused * (alone[0][0] - at[0]) if len(alone[0]) else among
