@@ -428,7 +428,7 @@ def test_micro_batches_of_one_optimizer_step_are_no_steps(builder: TraceBuilder)
 @pytest.mark.parametrize(
     ("mark", "source"), [("micro step", "annotation"), ("enumerate(DataLoader)#_Iter.__next__", "whole_trace")]
 )
-def test_only_the_users_marks_are_steps_of_which_some_have_no_optimizer(
+def test_only_the_users_marks_are_steps_though_some_have_no_optimizer(
     builder: TraceBuilder, mark: str, source: str
 ) -> None:
     blocks(builder)
