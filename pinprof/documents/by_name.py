@@ -56,7 +56,8 @@ class KernelsOfKind(Document):
     ms: Annotated[Ms, doc("their time per step")]
     share: Annotated[Share | None, doc("of the time of all kernels")]
     tensor_core_ms: Annotated[
-        Ms | None, doc("the part on tensor cores, judged by names; null where the kind cannot use them")
+        Ms | None,
+        doc("the part on tensor cores, at least; null where the kind cannot use them, or no name of a kernel tells"),
     ]
 
 

@@ -13,11 +13,8 @@ import numpy as np
 
 from pinprof.intervals import Intervals, joined
 from pinprof.trace.tables import NONE, Activities, Bools, Int64s, Trace
+from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, SEARCHED_CHARACTERS
 
-COLLECTIVE_PREFIXES = ("c10d::", "nccl:", "gloo:", "record_param_comms")
-"""Ops and annotations that torch.distributed records around a collective."""
-KERNEL_PREFIXES = ("nccl", "rccl")
-"""Kernels of collectives in traces that do not name the collective."""
 PAIRWISE = re.compile("^(send|recv)|SendRecv")
 """Names of transfers between two ranks of a group."""
 
@@ -75,7 +72,7 @@ def collective_times(trace: Trace) -> Intervals:
 
 def is_collective_kernel(gpu: Activities) -> Bools:
     """Return whether each activity is the kernel of a collective, by its arguments or its name."""
-    return (gpu.collective != NONE) | gpu.named(lambda name: name.lower().startswith(KERNEL_PREFIXES))
+    return (gpu.collective != NONE) | gpu.named(lambda name: COLLECTIVE_KERNEL.search(name, 0, SEARCHED_CHARACTERS))
 
 
 def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:

@@ -48,7 +48,7 @@ def sums_of(path: Path) -> KernelSums:
         ("void at::native::vectorized_gather_kernel<16, long>", "aten::index_select", "indexing", None),
         ("split_embedding_forward_kernel(fbgemm_gpu::FixedDivisor)", "fbgemm::lookup", "indexing", None),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "c10d::allreduce_", "collectives", None),
-        ("my_kernel", "aten::mm", "matrix products", False),
+        ("my_kernel", "aten::mm", "matrix products", None),
         ("my_kernel", "my::op", "other", None),
     ],
 )

@@ -14,6 +14,7 @@ from pinprof.report.html import Column, Markup, hue, inline_html, number_columns
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
 from pinprof.trace.phases import OTHER, PHASES
+from pinprof.trace.vendors import OF_AMD
 from pinprof.units import counted, duration, how_many, percent
 
 MOST_KINDS = 3
@@ -70,8 +71,9 @@ def kinds_in_short(profile: Profile) -> str:
     if kernels is None or not kernels.time_ns:
         return ""
     named = [kind for kind in kernels.kinds[:MOST_KINDS] if kind.time_ns >= LEAST_KIND * kernels.time_ns]
+    cores = _name_of_cores(kernels)
     shares = [
-        f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({cores})" if (cores := on_cores(kind)) else "")
+        f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({on})" if (on := on_cores(kind, cores)) else "")
         for kind in named
     ]
     return f"Kernels: {', '.join(shares)}"
@@ -87,14 +89,21 @@ def collectives_in_short(profile: Profile) -> str:
     return f"Collectives: {time} {profile.steps.per}, waiting included; {hidden} of it behind other kernels"
 
 
-def on_cores(kind: KindTime) -> str:
-    """Return whether kernels of this kind run on tensor cores; empty for kinds that cannot use them."""
+def _name_of_cores(sums: KernelSums) -> str:
+    """Return the vendor's name of the units that multiply matrices."""
+    return "matrix cores" if any(OF_AMD.search(row.name) for row in sums.rows) else "tensor cores"
+
+
+def on_cores(kind: KindTime, cores: str = "tensor cores") -> str:
+    """Return whether kernels of this kind run on tensor cores; empty for kinds that cannot use them, or if unknown."""
     if kind.tensor_core_ns is None or not kind.time_ns:
         return ""
-    share = kind.tensor_core_ns / kind.time_ns
+    share, unknown = kind.tensor_core_ns / kind.time_ns, kind.unknown_ns / kind.time_ns
     if share >= ALL:
-        return "on tensor cores"
-    return "no tensor cores" if share <= NONE else f"{percent(share)} on tensor cores"
+        return f"on {cores}"
+    if unknown > NONE:
+        return f"at least {percent(share)} on {cores}" if share > NONE else ""
+    return f"no {cores}" if share <= NONE else f"{percent(share)} on {cores}"
 
 
 def kind_sections(profile: Profile) -> Iterator[Section]:
@@ -117,7 +126,7 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
             how_many(kind.count / steps),
             duration(kind.time_ns / steps),
             percent(kind.time_ns / kernels.time_ns),
-            on_cores(kind) or NOTHING,
+            on_cores(kind, _name_of_cores(kernels)) or NOTHING,
         ]
         for kind in kernels.kinds
     ]
@@ -156,8 +165,7 @@ def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator
 
 def _what(names: list[KernelTime], kind: KindTime) -> Markup:
     """Return the share on tensor cores, for kinds that can use them, and the costliest names."""
-    cores = kind.tensor_core_ns
-    share = "" if cores is None or not kind.time_ns else f"{percent(cores / kind.time_ns)} on tensor cores"
+    share = on_cores(kind)
     codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]
     return Markup(", ").join([*([Markup("<strong>{}</strong>").format(inline_html(share))] if share else []), *codes])
 
