@@ -9,7 +9,7 @@ from pinprof.intervals import Intervals, contains, distinct, joined, union
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
-from pinprof.trace.vendors import GRAPH_LAUNCH, LOADS
+from pinprof.trace.vendors import GRAPH_LAUNCH, LOADS, RUNTIME_CALL
 
 COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
 """Ends the names of the work of torch's compilers: `_compile.compile_inner (dynamo_timed)`; not those of lookups."""
@@ -196,7 +196,7 @@ def _starts(trace: Trace) -> Bools:
     slow in every step are not a start.
     """
     calls = trace.calls
-    slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(WAITS.search)
+    slow = (calls.duration_ns >= SLOW_NS) & calls.named(RUNTIME_CALL.match) & ~calls.named(WAITS.search)
     slow &= ~_recurring(trace, slow)
     launched = calls.start_ns[calls.named(MAKES.search)]  # also launches of lost work
     before = slow & (calls.start_ns < launched.min(initial=np.iinfo(np.int64).max))

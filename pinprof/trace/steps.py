@@ -40,6 +40,8 @@ MIN_EDGE_LAUNCHES = 0.8
 MAX_IRREGULARITY = 0.1
 """An annotation marks steps if the number of launches between its starts deviates by at most this share of the mean."""
 DIGITS = re.compile(r"\d+")
+OPTIMIZER_STEP = "Optimizer.step#"
+"""Begins torch's marks of the steps of an optimizer."""
 
 
 def find_steps(
@@ -49,7 +51,7 @@ def find_steps(
     steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
     if not steps and not annotations.named(is_marked_capture).any():  # a server captures graphs before its first step
         steps = _annotated_steps(annotations, calls, launch) or _called(model_calls)
-        steps = steps or _repeated_steps(calls, gpu, launch)
+        steps = steps or _repeated_steps(calls, gpu, launch) or _optimized_steps(ops, annotations, launch)
     return steps or _whole_trace(ops, annotations, calls, gpu)
 
 
@@ -92,11 +94,18 @@ def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s)
     return steps
 
 
-def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
+def _optimized_steps(ops: HostEvents, annotations: HostEvents, launch: Int32s) -> Steps | None:
+    """Return the times between the steps of an optimizer on the host alone, whose ops are its work."""
+    if (launch != NONE).any():
+        return None
+    return _annotated_steps(annotations, ops, np.arange(len(ops), dtype=np.int32), OPTIMIZER_STEP)
+
+
+def _annotated_steps(annotations: HostEvents, calls: HostEvents, launch: Int32s, begins: str = "") -> Steps | None:
     """Return the times between the starts of an annotation if about the same number of activities is launched in each.
 
     Of several such annotations the one that covers most time is taken. Numbers in names are ignored. Compiled code
-    does not mark a step: each layer may run the same code.
+    does not mark a step: each layer may run the same code. Other names than those that begin like this do not count.
     """
     folded: dict[str, int] = {}
     family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
@@ -106,7 +115,8 @@ def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> S
         rows = np.flatnonzero(group == key)
         if len(rows) <= MIN_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
             continue
-        if annotations.name_of(rows[0]).startswith(COMPILED_CODE):
+        name = annotations.name_of(rows[0])
+        if name.startswith(COMPILED_CODE) or not name.startswith(begins):
             continue
         starts = annotations.start_ns[rows]
         steps = _steps("annotation", annotations.name_of(rows[0]), starts[:-1], starts[1:])
@@ -174,7 +184,7 @@ def _steps(source: StepSource, marker: str, start: Int64s, end: Int64s, *, on_ho
     return Steps(source, marker, start, end, np.ones(len(start), bool), on_host)
 
 
-def _launches_per_step(steps: Steps, calls: Calls, launch: Int32s) -> np.ndarray:
+def _launches_per_step(steps: Steps, calls: HostEvents, launch: Int32s) -> np.ndarray:
     step = follow(step_at(steps, calls.start_ns), launch)
     return np.bincount(step[step != NONE], minlength=len(steps))
 

@@ -10,13 +10,15 @@ from typing import Final
 
 # Categories of events (libkineto/include/ActivityType.h)
 
+OWN_CALLS: Final = ("cuda_runtime", "cuda_driver")
+"""Categories of the runtime calls of CUDA and HIP."""
 FOREIGN_CALL: Final = re.compile(r"(?!cuda_)[a-z]\w{0,40}_(?:runtime|driver)|hpu_op")
 """Categories of the runtime calls of other vendors than those of `RUNTIME`."""
 VENDORS: Final = {
     "xpu": "Intel's XPU",
     "mtia": "Meta's MTIA",
     "hpu": "Intel's Gaudi",
-    "privateuse1": "a device that is no part of torch (PrivateUse1), such as Ascend's NPU",
+    "privateuse1": "a PrivateUse1 device, such as Ascend's NPU",
     "npu": "Ascend's NPU",
 }
 
@@ -63,7 +65,7 @@ COLLECTIVE_PREFIXES: Final = ("c10d::", "nccl:", "gloo:", "hccl:", "xccl:", "rec
 """Ops and annotations that torch.distributed records around a collective."""
 COLLECTIVE_KERNEL: Final = re.compile(
     r"(?i)^(?:void )?(?:\(anonymous namespace\)::|<unnamed>::)?(?:nccl|rccl|msccl|oneccl|hccl|hcom_)"
-    r"|^(?!triton_(?:poi|red|per|tem)_).*(?:all_?reduce|cross_device_reduce|reduce_?scatter_kernel|all_?gather_kernel"
+    r"|^(?!triton_).*(?:all_?reduce|cross_device_reduce|reduce_?scatter_kernel|all_?gather_kernel"
     r"|all_?to_?all_kernel|nvshmem|deep_ep::)"
 )
 """Kernels of collectives in traces that do not name the collective: those of libraries, and torch's, vLLM's and
@@ -94,7 +96,7 @@ ATTENTION: Final = KernelKind(
     "attention",
     re.compile(
         r"(?i)(?<!cache_)flash(?!infer)|fmha|attention|_attn_|attn_[fb]wd|mha_|[_:]sdpa|flashinfer::Batch(?:Pre|De)|"
-        r"[_:]mla_(?:decode|fwd|a8w8)"
+        r"mla_(?:dec|fwd|a\d)"
     ),
     re.compile(r"(?i)_attention|FlashAttn"),
     all_of_op=True,
@@ -125,26 +127,26 @@ NORMALIZATION: Final = KernelKind(
 COPIES: Final = KernelKind(
     "copies",
     re.compile(
-        r"(?i)direct_copy|CatArray|nchwToNhwc|nhwcToNchw|transpose|copy_device_to_device|float16_copy|and_cache|"
-        r"convertTensor|TransData"
+        r"(?i)direct_copy|CatArray|nchwToNhwc|nhwcToNchw|transpose|copy_device_to_device|float16_copy|and_?cache|"
+        r"convertTensor|tensorTransform|TransData"
     ),
     re.compile(r"aten::(copy_|to|_to_copy|contiguous|clone|cat|stack)$"),
 )
 INDEXING: Final = KernelKind(
     "indexing",
     re.compile(
-        r"(?i)index|gather|scatter|(?<!rotary_)embedding|_embs_|sort|topk|DeviceSelect|compact|(?<!s)take|masked_select|"
+        r"(?i)index|gather|scatter|(?<!rotary_)embedding|_embs_|(?<!ten)sort|topk|DeviceSelect|compact|(?<!s)take|masked_select|"
         r"nonzero"
     ),
 )
 REDUCTIONS: Final = KernelKind(
     "reductions",
-    re.compile(r"(?i)reduce|softmax|nll_loss|cross_entropy|triton_(red|per)_|argm(ax|in)|cumsum|scan|pool|norm"),
+    re.compile(r"(?i)reduce|softmax|nll_loss|cross_entropy|argm(ax|in)|cumsum|scan|pool|norm"),
 )
 ELEMENTWISE: Final = KernelKind(
     "elementwise",
     re.compile(
-        r"(?i)elem(ent)?wise|triton_poi_|fill|Functor|dropout|activation|pointwise|distribution|arange|act_and_mul|"
+        r"(?i)elem(ent)?wise|fill|Functor|dropout|activation|pointwise|distribution|arange|act_and_mul|"
         r"rotary|quant|TensorOpWith|Op\dd?Tensor"
     ),
 )
@@ -158,7 +160,7 @@ TENSOR_CORES: Final = re.compile(
     r"tensorop|[sh](884|1688|16816|16832)|i8816|wgmma|hmma|[gG]mma|nvjet|(?<!cache_)flash(?!infer)|"
     r"_(f16|bf16|tf32)(f16|bf16|tf32|f32)*_|(ampere|turing|volta|sm\d+)_(h|fp16_s|bf16_s|fp16|bf16)|tensor\d+x\d+x\d+|"
     r"SM\d+_\d+x\d+x\d+|umma|tcgen05|^bmm_(?!Fp32)|fmhaSm|deep_gemm|marlin|machete|(bf16|fp16|fp8)x(bf16|fp16|fp8|mx)|"
-    r"_MI\d+x\d+x\d+|xdl|mfma|gtcx|dpas|(?i:ck_tile.*fmha)"
+    r"_MI\d+x\d+x\d+|xdl|mfma|gtcx|dpas|(?i:(?:ck_tile|aiter).*fmha)"
 )
 """Names of products on tensor cores, which AMD calls matrix cores: by their instruction, by their types, or since
 Hopper by cuBLAS's `nvjet`. Tensile's `MI16x16x1`, Composable Kernel's `xdl`, MIOpen's `gtcx` are AMD's instructions."""
@@ -175,8 +177,15 @@ SEARCHED_CHARACTERS: Final = 20_000
 """Characters of a name in which a kind is looked for: names of templates are long, and a trace may have any name."""
 
 
+FUSED: Final = re.compile(r"triton_(?:(poi)|red|per)_")
+"""How torch.compile names the kernels that it makes: pointwise ones and reductions; the ops that they fuse follow, and
+with them those around them."""
+
+
 def kind_of_name(name: str) -> KernelKind:
     """Return what a kernel of this name does; `OTHER` if the name does not tell."""
+    if (fused := FUSED.match(name)) and not (NORMALIZATION.kernels and NORMALIZATION.kernels.search(name)):
+        return ELEMENTWISE if fused[1] else REDUCTIONS
     if COLLECTIVE_KERNEL.search(name, 0, SEARCHED_CHARACTERS):
         return COLLECTIVES
     kinds = (OF_OPTIMIZER, *BY_NAME)

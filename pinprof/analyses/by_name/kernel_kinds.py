@@ -5,7 +5,6 @@ library chose (`pinprof.trace.vendors`); if the name says nothing, from the oute
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ from pinprof.trace.vendors import (
     OF_OPTIMIZER,
     OTHER,
     SEARCHED_CHARACTERS,
+    kind_of_name,
     on_tensor_cores,
 )
 
@@ -45,23 +45,19 @@ def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
     gpu, launch = trace.gpu, trace.links.launch[rows]
     op = follow(outermost_op(trace, np.arange(len(trace.calls))), launch)
 
-    def launched_by(ops: re.Pattern[str] | None) -> Bools:
-        wanted = trace.ops.named(_finds(ops)) if ops else np.zeros(len(trace.ops), bool)
+    def launched_by(ops: re.Pattern[str]) -> Bools:
+        wanted = trace.ops.named(lambda name: ops.search(name, 0, SEARCHED_CHARACTERS))
         return (op != NONE) & np.append(wanted, False)[op]
 
-    kind = np.full(len(rows), KERNEL_KINDS.index(OTHER), np.int64)
+    kind = np.array([KERNEL_KINDS.index(kind_of_name(name)) for name in gpu.names], np.int64)[gpu.name[rows]]
     for candidate in reversed(BY_NAME):
-        fits = gpu.named(_finds(candidate.kernels))[rows] if candidate.kernels else np.zeros(len(rows), bool)
-        fits |= launched_by(candidate.ops) & (candidate.all_of_op | (kind == KERNEL_KINDS.index(OTHER)))
-        kind[fits] = KERNEL_KINDS.index(candidate)
-    kind[gpu.named(_finds(OF_OPTIMIZER.kernels))[rows]] = KERNEL_KINDS.index(OF_OPTIMIZER)
+        number = KERNEL_KINDS.index(candidate)
+        says_less = kind > number if candidate.all_of_op else kind == KERNEL_KINDS.index(OTHER)
+        if candidate.ops:
+            kind[launched_by(candidate.ops) & says_less] = number
     kind[follow(phase_of_calls(trace).astype(np.int32), launch) == OPTIMIZER] = KERNEL_KINDS.index(OF_OPTIMIZER)
     kind[is_collective_kernel(gpu)[rows]] = KERNEL_KINDS.index(COLLECTIVES)
     return kind
-
-
-def _finds(pattern: re.Pattern[str]) -> Callable[[str], object]:
-    return lambda name: pattern.search(name, 0, SEARCHED_CHARACTERS)
 
 
 def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:

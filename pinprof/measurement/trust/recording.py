@@ -9,6 +9,7 @@ from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.run_log import IRREGULAR_WORK, RECORDED
 from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
+from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS, foreign_vendor
 from pinprof.units import counted, duration, percent
 
 INFLATED = 1.1
@@ -22,8 +23,6 @@ UNMATCHED = (
     "(--steps)"
 )
 """The remedy for recordings of pinprof in which none of the recorded lines fits a wait for certain."""
-OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
-"""The beginnings of Kineto's categories for devices other than those of CUDA and ROCm (ActivityType.h)."""
 
 AGAIN = "copy the file again, or record it again"
 
@@ -51,35 +50,65 @@ def no_gpu(facts: TrustFacts) -> Doubt | None:
 
 
 def _way_to_gpu_work(trace: Trace) -> str:
-    others = [category for category in trace.counts if category.startswith(OTHER_ACCELERATORS)]
-    if trace.cut:
-        return AGAIN
-    if others:
-        return f"pinprof reads only the work of CUDA and ROCm, and this trace has other work ({', '.join(others)})"
-    if launching(trace.calls).any():
-        how = "record again" if trace.info.by_pinprof else "record with ProfilerActivity.CUDA,"
-        return f"work was launched, so there is a GPU: {how} while nothing else uses CUPTI (counters, Nsight, DCGM)"
-    if trace.info.by_pinprof:
-        return (
-            "record steps in which the program copies to the GPU or computes there"
-            if len(trace.calls)
-            else "record again on a machine with a GPU, and let the program use it"
-        )
-    return "record with ProfilerActivity.CUDA on a machine with a GPU"
+    """Return how to record GPU work, after the reason why the trace has none, as far as it shows one."""
+    others = [category for category in trace.counts if foreign_vendor(category)]
+    gpus, by_pinprof = ", ".join(sorted(set(trace.info.machine))), trace.info.by_pinprof
+    there_is = f"there is a GPU ({gpus}), " if gpus else ""
+    how = "record again" if by_pinprof else "record with ProfilerActivity.CUDA,"
+    ways = (
+        (trace.cut, AGAIN),
+        (
+            others,
+            f"this trace has events of {' and '.join(dict.fromkeys(map(foreign_vendor, others)))} "
+            f"({', '.join(others)}), and no kernel or copy in a category that pinprof reads",
+        ),
+        (
+            launching(trace.calls).any(),
+            f"work was launched, so there is a GPU: {how} while nothing else uses CUPTI (counters, Nsight, DCGM)",
+        ),
+        (
+            not len(trace.ops) and not len(trace.functions),
+            "nothing ran between the start of the profiler and its stop: call the steps between them",
+        ),
+        (
+            len(trace.calls),
+            f"{there_is}CUDA was recorded, and the program launched nothing: its model and data are on the CPU; move "
+            'them to the GPU (model.to("cuda"), and each batch)',
+        ),
+        (by_pinprof, "record again on a machine with a GPU, and let the program use it"),
+        (gpus, f"{there_is}and no call of CUDA was recorded: record with ProfilerActivity.CUDA"),
+    )
+    without_reason = "record with ProfilerActivity.CUDA on a machine with a GPU"
+    return next((way for holds, way in ways if holds), without_reason)
 
 
 def no_calls(facts: TrustFacts) -> Doubt | None:
-    """Report a trace of the GPU alone."""
-    if not len(facts.trace.gpu) or len(facts.trace.calls):
+    """Report a trace of the GPU alone, or with calls of which pinprof does not know what they wait for."""
+    trace = facts.trace
+    foreign = foreign_calls(trace)
+    if not len(trace.gpu) or (len(trace.calls) and not foreign):
         return None
+    if foreign:
+        calls = " and ".join(f"{trace.counts[category]:,} {category}" for category in foreign)
+        return Doubt(
+            f"only calls of {foreign_vendor(foreign[0])} ({calls})",
+            "pinprof does not know which of them wait: stalls, causes of idle time, and the step without the profiler "
+            "are unknown",
+            "pinprof knows the calls of CUDA and HIP",
+            figure_kinds("stalls", "causes", "drain", "estimate"),
+        )
     return Doubt(
         "no runtime calls",
         "stalls and the causes of idle time are unknown",
-        "record it again: the profiler lost them"
-        if facts.trace.info.by_pinprof
-        else "record with ProfilerActivity.CPU too",
+        "record it again: the profiler lost them" if trace.info.by_pinprof else "record with ProfilerActivity.CPU too",
         figure_kinds("stalls", "causes"),
     )
+
+
+def foreign_calls(trace: Trace) -> list[str]:
+    """Return the categories of another vendor's calls in a trace that has none of CUDA and HIP."""
+    known = any(trace.counts.get(category) for category in OWN_CALLS)
+    return [] if known else [category for category in trace.counts if FOREIGN_CALL.fullmatch(category)]
 
 
 def truncated(facts: TrustFacts) -> Doubt | None:

@@ -42,8 +42,6 @@ from pinprof.verdict.verdict import Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
-OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
-"""Categories of events; a recording in which anything ran has some of them."""
 MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """Advice where an estimated step is too uncertain to tell causes apart."""
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
@@ -67,8 +65,6 @@ NONE_ALONE = "No single change saves a measurable time."
 
 def verdict_sentence(profile: Profile, verdict: Verdict) -> str:
     """Return how long a step takes and why, without the last full stop."""
-    if not any(profile.counts.get(category) for category in OF_TORCH):
-        return "This trace has no event of torch: it is not a recording of torch.profiler, or nothing ran in it"
     if verdict.cause is not None:
         length, why = step_length(profile), _why(profile, verdict, verdict.cause)
         return f"{LIMITS[verdict.cause].word}: {length}; {why}"
@@ -371,7 +367,7 @@ def _late_ns(profile: Profile, cause: str) -> float:
 def how_to_record_gpu(profile: Profile) -> str:
     """Return how to record GPU work, which the trace does not have."""
     remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
-    return f"{capitalized(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
+    return f"To see copies and waits: {remedy}." if remedy.startswith("record") else f"{capitalized(remedy)}."
 
 
 def _answer(profile: Profile, cause: LimitName) -> str:

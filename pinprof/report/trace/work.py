@@ -79,6 +79,19 @@ def kinds_in_short(profile: Profile) -> str:
     return f"Kernels: {', '.join(shares)}"
 
 
+def ops_in_short(profile: Profile) -> str:
+    """Return the costliest ops by their own time; empty with GPU work, whose kernels say more, or without ops."""
+    sums = given(profile.ops)
+    if profile.gpus or sums is None or not sums.host_ns or not sums.own_ns:
+        return ""
+    named = [
+        f"{row.name} {duration(row.own_ns / profile.steps.divisor)} ({percent(row.own_ns / sums.host_ns)})"
+        for row in sums.rows[:FEW]
+        if row.own_ns
+    ]
+    return f"Ops, own time as traced: {', '.join(named)}"
+
+
 def collectives_in_short(profile: Profile) -> str:
     """Return how long collectives run, and how much of that is hidden; empty if there are none."""
     kernels, sums = given(profile.kernels), profile.communication
