@@ -55,13 +55,12 @@ def _way_to_gpu_work(trace: Trace) -> str:
     gpus, by_pinprof = ", ".join(sorted(set(trace.info.machine))), trace.info.by_pinprof
     there_is = f"there is a GPU ({gpus}), " if gpus else ""
     how = "record again" if by_pinprof else "record with ProfilerActivity.CUDA,"
+    vendors = ", ".join(dict.fromkeys(map(foreign_vendor, others)))
+    move = 'move them to the GPU (model.to("cuda"), and each batch)'
+    on_host = "CUDA was recorded, and the program launched nothing: its model and data are on the CPU"
     ways = (
         (trace.cut, AGAIN),
-        (
-            others,
-            f"this trace has events of {' and '.join(dict.fromkeys(map(foreign_vendor, others)))} "
-            f"({', '.join(others)}), and no kernel or copy in a category that pinprof reads",
-        ),
+        (others, f"no kernel or copy is among the events of {vendors} ({', '.join(others)}) that pinprof reads"),
         (
             launching(trace.calls).any(),
             f"work was launched, so there is a GPU: {how} while nothing else uses CUPTI (counters, Nsight, DCGM)",
@@ -70,11 +69,7 @@ def _way_to_gpu_work(trace: Trace) -> str:
             not len(trace.ops) and not len(trace.functions),
             "nothing ran between the start of the profiler and its stop: call the steps between them",
         ),
-        (
-            len(trace.calls),
-            f"{there_is}CUDA was recorded, and the program launched nothing: its model and data are on the CPU; move "
-            'them to the GPU (model.to("cuda"), and each batch)',
-        ),
+        (len(trace.calls), f"{there_is}{on_host}; {move}"),
         (by_pinprof, "record again on a machine with a GPU, and let the program use it"),
         (gpus, f"{there_is}and no call of CUDA was recorded: record with ProfilerActivity.CUDA"),
     )

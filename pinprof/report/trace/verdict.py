@@ -24,6 +24,7 @@ from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict, unsearched
 from pinprof.trace.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
+from pinprof.trace.vendors import foreign_vendor
 from pinprof.units import Ranged, between, counted, duration, how_many, percent, ranged
 from pinprof.verdict.step_limits import (
     AWAITED,
@@ -42,6 +43,8 @@ from pinprof.verdict.verdict import Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
+WORK = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
+"""Categories of events; a recording in which anything ran has some of them."""
 MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """Advice where an estimated step is too uncertain to tell causes apart."""
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
@@ -65,6 +68,8 @@ NONE_ALONE = "No single change saves a measurable time."
 
 def verdict_sentence(profile: Profile, verdict: Verdict) -> str:
     """Return how long a step takes and why, without the last full stop."""
+    if not any(category in WORK or foreign_vendor(category) for category in profile.counts):
+        return "Nothing was recorded: the trace has no op, no call and no GPU work"
     if verdict.cause is not None:
         length, why = step_length(profile), _why(profile, verdict, verdict.cause)
         return f"{LIMITS[verdict.cause].word}: {length}; {why}"

@@ -82,7 +82,7 @@ def kinds_in_short(profile: Profile) -> str:
 def ops_in_short(profile: Profile) -> str:
     """Return the costliest ops by their own time; empty with GPU work, whose kernels say more, or without ops."""
     sums = given(profile.ops)
-    if profile.gpus or sums is None or not sums.host_ns or not sums.own_ns:
+    if profile.gpus or profile.doubt("truncated") or sums is None or not sums.host_ns or not sums.own_ns:
         return ""
     named = [
         f"{row.name} {duration(row.own_ns / profile.steps.divisor)} ({percent(row.own_ns / sums.host_ns)})"
