@@ -28,7 +28,7 @@ from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, main_idle_cause, step_fact
 from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
-from pinprof.report.trace.work import kinds_figure, kinds_in_short, ops_in_short, phases_in_short
+from pinprof.report.trace.work import kinds_figure, kinds_in_short, ops_in_short
 from pinprof.report.view import Fact, PageContext, Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, recording_line
 from pinprof.units import counted, duration
@@ -152,10 +152,8 @@ def _figures(profile: Profile) -> Markup:
 
 
 def _work(profile: Profile) -> Markup:
-    """Return the time by phase, and that of the GPU by kind of kernel, in a line."""
-    summaries = [
-        f"{line}." for line in (phases_in_short(profile), kinds_in_short(profile), ops_in_short(profile)) if line
-    ]
+    """Return the GPU's time by kind of kernel, or the host's by op, in a line."""
+    summaries = [f"{line}." for line in (kinds_in_short(profile), ops_in_short(profile)) if line]
     return Markup('<p class="note work">{}</p>').format(inline_html(" ".join(summaries))) if summaries else Markup()
 
 

@@ -35,7 +35,6 @@ from pinprof.report.trace.work import (
     kind_sections,
     kinds_in_short,
     ops_in_short,
-    phases_in_short,
 )
 from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
@@ -158,7 +157,6 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     places = [site.evidence.place for row in shown for site in row.finding.sites]
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
     for line in (
-        phases_in_short(profile),
         kinds_in_short(profile),
         ops_in_short(profile),
         collectives_in_short(profile),

@@ -13,16 +13,13 @@ from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.html import Column, Markup, hue, inline_html, number_columns, table
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
-from pinprof.trace.phases import OTHER, PHASES
 from pinprof.trace.vendors import OF_AMD
 from pinprof.units import counted, duration, how_many, percent
 
 MOST_KINDS = 3
 """Kinds of kernels that the short report names."""
-DIGITS = 2
-"""Digits of the times of phases, which include the profiler's cost."""
-LEAST_KIND, LEAST_OTHER = 0.08, 0.1
-"""The least shares of the time of a kind of kernels, and of work in no phase, that the short report names."""
+LEAST_KIND = 0.08
+"""The least share of the time of a kind of kernels that the short report names."""
 ALL, NONE = 0.95, 0.05
 """A kind runs on tensor cores from the first share of its time on, and not on them up to the second."""
 FEWEST = 2
@@ -40,29 +37,6 @@ DECORATION = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|
 WITHOUT = "without profiler"
 OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT, "stall")
 OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
-
-
-def phases_in_short(profile: Profile) -> str:
-    """Return the host's and the GPU's time of each phase, as traced; empty if that is not known."""
-    if profile.launches is None:
-        return ""
-    phases = profile.launches.phases
-    host_ns, gpu_ns = sum(phase.host_ns for phase in phases), sum(phase.kernel_ns for phase in phases)
-    named = [
-        f"{phase.name} {_both(phase.host_ns, phase.kernel_ns)}"
-        for phase in phases
-        if phase.name != PHASES[OTHER]
-        or phase.host_ns >= LEAST_OTHER * host_ns
-        or phase.kernel_ns >= LEAST_OTHER * gpu_ns
-    ]
-    return f"Host / GPU, traced: {', '.join(named)}"
-
-
-def _both(host_ns: float, gpu_ns: float) -> str:
-    """Return two times, with the unit only once if they share it."""
-    host, gpu = duration(host_ns, DIGITS), duration(gpu_ns, DIGITS)
-    number, unit = host.split(" ")
-    return f"{number if gpu.endswith(f' {unit}') else host} / {gpu}"
 
 
 def kinds_in_short(profile: Profile) -> str:
