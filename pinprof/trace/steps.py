@@ -51,8 +51,8 @@ def find_steps(
     steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
     if not steps and not annotations.named(is_marked_capture).any():  # a server captures graphs before its first step
         steps = _annotated_steps(annotations, calls, launch) or _called(model_calls)
-        steps = steps or _repeated_steps(calls, gpu, launch) or _optimized_steps(ops, annotations, launch)
-    return steps or _whole_trace(ops, annotations, calls, gpu)
+        steps = steps or _repeated_steps(calls, gpu, launch)
+    return steps or _optimized_steps(ops, annotations, launch) or _whole_trace(ops, annotations, calls, gpu)
 
 
 def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
@@ -94,18 +94,11 @@ def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s)
     return steps
 
 
-def _optimized_steps(ops: HostEvents, annotations: HostEvents, launch: Int32s) -> Steps | None:
-    """Return the times between the steps of an optimizer on the host alone, whose ops are its work."""
-    if (launch != NONE).any():
-        return None
-    return _annotated_steps(annotations, ops, np.arange(len(ops), dtype=np.int32), OPTIMIZER_STEP)
-
-
-def _annotated_steps(annotations: HostEvents, calls: HostEvents, launch: Int32s, begins: str = "") -> Steps | None:
+def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
     """Return the times between the starts of an annotation if about the same number of activities is launched in each.
 
     Of several such annotations the one that covers most time is taken. Numbers in names are ignored. Compiled code
-    does not mark a step: each layer may run the same code. Other names than those that begin like this do not count.
+    does not mark a step: each layer may run the same code.
     """
     folded: dict[str, int] = {}
     family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
@@ -115,8 +108,7 @@ def _annotated_steps(annotations: HostEvents, calls: HostEvents, launch: Int32s,
         rows = np.flatnonzero(group == key)
         if len(rows) <= MIN_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
             continue
-        name = annotations.name_of(rows[0])
-        if name.startswith(COMPILED_CODE) or not name.startswith(begins):
+        if annotations.name_of(rows[0]).startswith(COMPILED_CODE):
             continue
         starts = annotations.start_ns[rows]
         steps = _steps("annotation", annotations.name_of(rows[0]), starts[:-1], starts[1:])
@@ -172,6 +164,23 @@ def _period(name: Int32s) -> int:
     return 0
 
 
+def _optimized_steps(ops: HostEvents, annotations: HostEvents, launch: Int32s) -> Steps | None:
+    """Return the steps of a trace of the host alone by its optimizer, at whose end each of them ends.
+
+    They have about the same number of ops, except for the first one, in which the program may make more.
+    """
+    rows = np.flatnonzero(annotations.named(lambda name: name.startswith(OPTIMIZER_STEP)))
+    if (launch != NONE).any() or len(rows) <= MIN_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
+        return None
+    end = annotations.end_ns[rows]
+    steps = _steps("annotation", annotations.name_of(rows[0]), np.append(ops.start_ns[:1], end[:-1]), end)
+    made = np.bincount(step_at(steps, ops.start_ns) + 1, minlength=len(rows) + 1)[1:]
+    if not len(ops) or made[1:].std() > MAX_IRREGULARITY * made[1:].mean():
+        return None
+    steps.complete[0] = made[0] <= (1 + MAX_IRREGULARITY) * made[1:].mean()
+    return steps
+
+
 def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities) -> Steps:
     tables = [table for table in (ops, annotations, calls, gpu) if len(table)]
     start = min((table.start_ns[0] for table in tables), default=0)
@@ -184,7 +193,7 @@ def _steps(source: StepSource, marker: str, start: Int64s, end: Int64s, *, on_ho
     return Steps(source, marker, start, end, np.ones(len(start), bool), on_host)
 
 
-def _launches_per_step(steps: Steps, calls: HostEvents, launch: Int32s) -> np.ndarray:
+def _launches_per_step(steps: Steps, calls: Calls, launch: Int32s) -> np.ndarray:
     step = follow(step_at(steps, calls.start_ns), launch)
     return np.bincount(step[step != NONE], minlength=len(steps))
 
