@@ -11,6 +11,7 @@ from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.host import first_line, host_time
 from pinprof.report.trace.step import gpu_work_facts, main_idle_cause, name_of_whole, share_of_step
 from pinprof.report.trace.whole_run import range_of
+from pinprof.report.trace.work import costliest_kernel
 from pinprof.report.words import (
     at_costliest_site,
     capitalized,
@@ -67,7 +68,12 @@ NONE_ALONE = "No single change saves a measurable time."
 
 
 def verdict_sentence(profile: Profile, verdict: Verdict) -> str:
-    """Return how long a step takes and why, without the last full stop."""
+    """Return how long a step takes and why, without the last full stop; of a file that is cut off, that it is so."""
+    sentence = _sentence(profile, verdict)
+    return f"The file is cut off. What is left of it: {sentence}" if is_cut(profile) else sentence
+
+
+def _sentence(profile: Profile, verdict: Verdict) -> str:
     if not any(category in WORK or foreign_vendor(category) for category in profile.counts):
         return "Nothing was recorded: the trace has no op, no call and no GPU work"
     if verdict.cause is not None:
@@ -93,7 +99,8 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
         return why
     if cause == GPU and mean:
         works = f"{_gpu_name(profile, mean)} works for {share_of_step(mean.work_ns, mean)} of it"
-        return works + (", and waits for the host" if profile.bound == "host" else "")
+        works += ", and waits for the host" if profile.bound == "host" else ""
+        return works + (f"; the costliest kernel: {kernel}" if (kernel := costliest_kernel(profile)) else "")
     if cause == IRREGULAR:
         return f"{why}. Over all steps, they add {duration(cost.ns)} per step"
     costs = ranged(cost.ns, cost.range_ns)
@@ -141,6 +148,8 @@ def step_length(profile: Profile) -> str:
     estimate, step = profile.estimate, profile.step_ns
     is_step = profile.steps.whole == "step"
     per = "per step" if is_step else "for the whole trace, in which no step was found"
+    if not is_step and estimate.source != "estimated":
+        per = "per step, as measured before the recording; the trace has no whole step"
     length = known_length(profile)
     if length:
         where = f"{length.range}{_range_of(profile)}" if length.range else ""

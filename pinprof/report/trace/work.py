@@ -11,6 +11,7 @@ from pinprof.hues import KERNEL, in_the_dark, shades
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.html import Column, Markup, hue, inline_html, number_columns, table
+from pinprof.report.timeline.kinds import short
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
 from pinprof.trace.vendors import OF_AMD
@@ -51,6 +52,17 @@ def kinds_in_short(profile: Profile) -> str:
         for kind in named
     ]
     return f"Kernels: {', '.join(shares)}"
+
+
+def costliest_kernel(profile: Profile) -> str:
+    """Return the kernel with most time, what launches it, and its share of the GPU's work; empty if not known."""
+    sums = given(profile.kernels)
+    row = next((row for row in sums.rows if not row.communication), None) if sums else None
+    if sums is None or row is None or not sums.busy_ns:
+        return ""
+    launched = ", ".join(filter(None, (row.op or "", _origin(row.origin))))
+    of_it = f"{short(row.name)}{f' of {launched}' if launched else ''}"
+    return f"{of_it}, {percent(row.time_ns / sums.busy_ns)} of its work"
 
 
 def ops_in_short(profile: Profile) -> str:
