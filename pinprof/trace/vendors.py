@@ -59,6 +59,15 @@ def is_of_rocm(call: str) -> bool:
     return call.startswith("hip")
 
 
+COPY_DIRECTIONS: Final = {
+    **dict.fromkeys(("m2d", "h2d", "s2d"), "HtoD"),
+    **dict.fromkeys(("d2m", "d2h", "d2s"), "DtoH"),
+    "d2d": "DtoD",
+    "9": "HtoH",
+}
+"""Other names of directions of copies: those of Intel, for which M is memory of the host, and S is shared memory; and
+CUPTI's number (CUpti_ActivityMemcpyKind), which torch's own CUPTI backend writes of a kind that it cannot name."""
+
 # Collectives
 
 COLLECTIVE_PREFIXES: Final = ("c10d::", "nccl:", "gloo:", "hccl:", "xccl:", "record_param_comms")

@@ -55,12 +55,17 @@ def _way_to_gpu_work(trace: Trace) -> str:
     gpus, by_pinprof = ", ".join(sorted(set(trace.info.machine))), trace.info.by_pinprof
     there_is = f"there is a GPU ({gpus}), " if gpus else ""
     how = "record again" if by_pinprof else "record with ProfilerActivity.CUDA,"
+    uncategorized = trace.counts.get("", 0)
     vendors = ", ".join(dict.fromkeys(map(foreign_vendor, others)))
     move = 'move them to the GPU (model.to("cuda"), and each batch)'
     on_host = "CUDA was recorded, and the program launched nothing: its model and data are on the CPU"
     ways = (
         (trace.cut, AGAIN),
         (others, f"no kernel or copy is among the events of {vendors} ({', '.join(others)}) that pinprof reads"),
+        (
+            uncategorized and not len(trace.calls),
+            f"{uncategorized:,} events have no category, as Ascend's profiler writes them, and are not read",
+        ),
         (
             launching(trace.calls).any(),
             f"work was launched, so there is a GPU: {how} while nothing else uses CUPTI (counters, Nsight, DCGM)",
