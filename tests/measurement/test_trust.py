@@ -408,7 +408,7 @@ def test_no_gpu_is_asked_for_where_there_is_one_or_another_accelerator() -> None
 
 def test_a_trace_without_gpu_work_says_why_as_far_as_it_shows() -> None:
     builder = TraceBuilder()
-    assert remedies(builder_with(builder, "overhead"))["no_gpu"].startswith("nothing ran between")
+    assert remedies(builder_with(builder, "overhead"))["no_gpu"].startswith("no op ran between the start")
     builder.op("aten::addmm", 0, 10)
     assert remedies(builder)["no_gpu"] == "record with ProfilerActivity.CUDA on a machine with a GPU"
     builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA A100"}]

@@ -72,7 +72,7 @@ def _way_to_gpu_work(trace: Trace) -> str:
         ),
         (
             not len(trace.ops) and not len(trace.functions),
-            "nothing ran between the start of the profiler and its stop: call the steps between them",
+            "no op ran between the start of the profiler and its stop, or ProfilerActivity.CPU was not recorded",
         ),
         (len(trace.calls), f"{there_is}{on_host}; {move}"),
         (by_pinprof, "record again on a machine with a GPU, and let the program use it"),
