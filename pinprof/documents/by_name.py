@@ -57,7 +57,7 @@ class KernelsOfKind(Document):
     share: Annotated[Share | None, doc("of the time of all kernels")]
     tensor_core_ms: Annotated[
         Ms | None,
-        doc("the part on tensor cores, at least; null where the kind cannot use them, or no name of a kernel tells"),
+        doc("the part on tensor cores, at least; null where the kind cannot use them, or no kernel's name shows it"),
     ]
 
 

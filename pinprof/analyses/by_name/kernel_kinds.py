@@ -35,7 +35,7 @@ class KindTime:
     time_ns: int
     tensor_core_ns: int | None
     """The part on tensor cores, judged by names; None where the kind has no use for them, or no name
-    tells."""
+    shows it."""
     unknown_ns: int = 0
     """The part whose names do not tell; 0 where the kind has no use for tensor cores."""
 
@@ -69,7 +69,7 @@ def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, 
     for number in np.unique(kind).tolist():
         of_kind, used = kind == number, KERNEL_KINDS[number].multiplies
         on_ns, unknown_ns = (int(time[of_kind & part].sum()) if used else 0 for part in (on, unknown))
-        tells = used and (on_ns > 0 or unknown_ns == 0)
+        is_known = used and (on_ns > 0 or unknown_ns == 0)
         whole = int(of_kind.sum()), int(time[of_kind].sum())
-        times.append(KindTime(KERNEL_KINDS[number].name, *whole, on_ns if tells else None, unknown_ns))
+        times.append(KindTime(KERNEL_KINDS[number].name, *whole, on_ns if is_known else None, unknown_ns))
     return tuple(sorted(times, key=lambda of_kind: -of_kind.time_ns))

@@ -83,7 +83,7 @@ def _way_to_gpu_work(trace: Trace) -> str:
 
 
 def no_calls(facts: TrustFacts) -> Doubt | None:
-    """Report a trace of the GPU alone, or with calls of which pinprof does not know what they wait for."""
+    """Report a trace of the GPU alone, or with the calls of a vendor whose waits pinprof does not know."""
     trace = facts.trace
     foreign = foreign_calls(trace)
     if not len(trace.gpu) or (len(trace.calls) and not foreign):

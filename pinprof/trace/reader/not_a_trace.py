@@ -101,7 +101,7 @@ def _by_bytes(data: bytes) -> str:
 def other_profiler(categories: Iterable[str], start: bytes, around: bytes) -> str:
     """Return whose trace in Chrome's format a file is; empty if torch may have written it.
 
-    `categories` are those of its events, none of which pinprof reads, `start` is the beginning of its text, `around`
+    `categories` are those of its events, all unknown to pinprof, `start` is the beginning of its text, `around`
     its text without the events.
     """
     if any(name.lower() in KINETO_TOO or foreign_vendor(name) for name in categories):
