@@ -89,8 +89,8 @@ def _by_bytes(data: bytes) -> str:
         return guess
     if data[TAR_AT:].startswith(TAR_MAGIC):
         return "a tar archive; unpack it (tar xzf, or tar xf), and name the traces in it or their folder"
-    for first, order in enumerate(("BE", "LE")):
-        if data[first:WIDE:2].count(0) * 2 >= len(data[:WIDE]) > 0:
+    for begin, order in enumerate(("BE", "LE")):
+        if data[begin:WIDE:2].count(0) * 2 >= len(data[:WIDE]) > 0:
             return f"text in UTF-16; iconv -f UTF-16{order} -t UTF-8 makes a trace of it"
     if data.startswith(b"\n") and not _is_text(data[:START_BYTES]):
         return "a protobuf, as Perfetto and TensorFlow's profiler write; traceconv json makes JSON of Perfetto's"
