@@ -49,7 +49,9 @@ def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
         wanted = trace.ops.named(lambda name: ops.search(name, 0, SEARCHED_CHARACTERS))
         return (op != NONE) & np.append(wanted, False)[op]
 
-    kind = np.array([KERNEL_KINDS.index(kind_of_name(name)) for name in gpu.names], np.int64)[gpu.name[rows]]
+    names, which = np.unique(gpu.name[rows], return_inverse=True)
+    kinds = [KERNEL_KINDS.index(kind_of_name(gpu.names[name])) for name in names.tolist()]
+    kind = np.array(kinds, np.int64)[which]
     for candidate in reversed(BY_NAME):
         number = KERNEL_KINDS.index(candidate)
         says_less = kind > number if candidate.all_of_op else kind == KERNEL_KINDS.index(OTHER)
@@ -63,8 +65,9 @@ def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
 def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:
     """Return the time of these kernels by kind, the costliest kind first; `kind` is what `kind_of_kernels` returns."""
     time = trace.gpu.duration_ns[rows]
-    is_on = [on_tensor_cores(name) for name in trace.gpu.names]
-    on, unknown = (np.array([is_ == state for is_ in is_on], bool)[trace.gpu.name[rows]] for state in (True, None))
+    names, which = np.unique(trace.gpu.name[rows], return_inverse=True)
+    works = [on_tensor_cores(trace.gpu.names[name]) for name in names.tolist()]
+    on, unknown = (np.array([of_name is state for of_name in works], bool)[which] for state in (True, None))
     times = []
     for number in np.unique(kind).tolist():
         of_kind, used = kind == number, KERNEL_KINDS[number].multiplies
