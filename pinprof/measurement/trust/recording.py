@@ -221,7 +221,7 @@ def profiler_cost(facts: TrustFacts) -> Doubt | None:
             "the host's times as traced, and the idle time after them, are too long",
             "the step, where it goes, and the savings do not contain that cost",
         )
-    if is_known:
+    if is_known or foreign_calls(facts.trace):
         return None
     remedy = PLAIN_WINDOW if facts.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
     if step is None and facts.step.range_ns is None:
