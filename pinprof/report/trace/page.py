@@ -118,7 +118,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         *_doubts(profile),
         *_shares(profile, findings.verdict.cause),
         _figures(profile),
-        _work(profile),
+        _work(profile, findings.verdict.cause),
         what_to_do,
         Markup('<h3 id="timeline-{}">Timeline</h3>\n{}').format(number, fragment(entry, max_events, findings)),
         Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, tables(number, entry, grids, quoting))
@@ -151,9 +151,9 @@ def _figures(profile: Profile) -> Markup:
     return Markup('<ul class="figures">{}</ul>').format(items) if items else Markup()
 
 
-def _work(profile: Profile) -> Markup:
+def _work(profile: Profile, limit: str | None) -> Markup:
     """Return the GPU's time by kind of kernel, or the host's by op, in a line."""
-    summaries = [f"{line}." for line in (kinds_in_short(profile), ops_in_short(profile)) if line]
+    summaries = [f"{line}." for line in (kinds_in_short(profile, limit), ops_in_short(profile)) if line]
     return Markup('<p class="note work">{}</p>').format(inline_html(" ".join(summaries))) if summaries else Markup()
 
 

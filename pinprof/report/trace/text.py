@@ -157,7 +157,7 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     places = [site.evidence.place for row in shown for site in row.finding.sites]
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
     for line in (
-        kinds_in_short(profile),
+        kinds_in_short(profile, findings.verdict.cause),
         ops_in_short(profile),
         collectives_in_short(profile),
         memory_in_short(profile),

@@ -11,7 +11,6 @@ from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.host import first_line, host_time
 from pinprof.report.trace.step import gpu_work_facts, main_idle_cause, name_of_whole, share_of_step
 from pinprof.report.trace.whole_run import range_of
-from pinprof.report.trace.work import costliest_kernel
 from pinprof.report.words import (
     at_costliest_site,
     capitalized,
@@ -99,8 +98,7 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
         return why
     if cause == GPU and mean:
         works = f"{_gpu_name(profile, mean)} works for {share_of_step(mean.work_ns, mean)} of it"
-        works += ", and waits for the host" if profile.bound == "host" else ""
-        return works + (f"; the costliest kernel: {kernel}" if (kernel := costliest_kernel(profile)) else "")
+        return works + (", and waits for the host" if profile.bound == "host" else "")
     if cause == IRREGULAR:
         return f"{why}. Over all steps, they add {duration(cost.ns)} per step"
     costs = ranged(cost.ns, cost.range_ns)

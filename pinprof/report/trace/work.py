@@ -16,6 +16,7 @@ from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
 from pinprof.trace.vendors import OF_AMD
 from pinprof.units import counted, duration, how_many, percent
+from pinprof.verdict.step_limits import GPU
 
 MOST_KINDS = 3
 """Kinds of kernels that the short report names."""
@@ -40,8 +41,8 @@ OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WI
 OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
 
 
-def kinds_in_short(profile: Profile) -> str:
-    """Return the kinds of kernels with the most time; empty if that is not known."""
+def kinds_in_short(profile: Profile, limit: str | None = None) -> str:
+    """Return the kinds of kernels with most time, and of a GPU-bound step the costliest kernel; empty if unknown."""
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return ""
@@ -51,18 +52,15 @@ def kinds_in_short(profile: Profile) -> str:
         f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({on})" if (on := on_cores(kind, cores)) else "")
         for kind in named
     ]
-    return f"Kernels: {', '.join(shares)}"
+    costliest = f"; the costliest: {_costliest(kernels)}" if limit == GPU else ""
+    return f"Kernels: {', '.join(shares)}{costliest}"
 
 
-def costliest_kernel(profile: Profile) -> str:
-    """Return the kernel with most time, what launches it, and its share of the GPU's work; empty if not known."""
-    sums = given(profile.kernels)
-    row = next((row for row in sums.rows if not row.communication), None) if sums else None
-    if sums is None or row is None or not sums.busy_ns:
-        return ""
+def _costliest(sums: KernelSums) -> str:
+    """Return the kernel with most time, what launches it, and its share of the GPU's work."""
+    row = next((row for row in sums.rows if not row.communication), sums.rows[0])
     launched = ", ".join(filter(None, (row.op or "", _origin(row.origin))))
-    of_it = f"{short(row.name)}{f' of {launched}' if launched else ''}"
-    return f"{of_it}, {percent(row.time_ns / sums.busy_ns)} of its work"
+    return f"{short(row.name)}{f' of {launched}' if launched else ''}, {percent(row.time_ns / sums.busy_ns)}"
 
 
 def ops_in_short(profile: Profile) -> str:
