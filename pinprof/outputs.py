@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import combinations
+from os import getpid
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -139,7 +140,7 @@ def hidden_folder(parent: Path) -> Iterator[Path]:
 
     The name is known before the folder exists, so that no signal can come between its creation and its removal.
     """
-    folder = parent / f".pinprof-{os.getpid()}-{secrets.token_hex(8)}"
+    folder = parent / f".pinprof-{getpid()}-{secrets.token_hex(8)}"
     try:
         folder.mkdir(mode=0o700)
         yield folder

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from os import getpid
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any, TypeVar
@@ -100,11 +101,11 @@ def temporary_folder() -> Iterator[Path]:
 
     Raises OSError if none can be made.
     """
-    maker, folder = os.getpid(), Path(tempfile.mkdtemp(prefix="pinprof-"))
+    maker, folder = getpid(), Path(tempfile.mkdtemp(prefix="pinprof-"))
     try:
         yield folder
     finally:
-        if os.getpid() == maker:
+        if getpid() == maker:
             shutil.rmtree(folder, ignore_errors=True)
 
 

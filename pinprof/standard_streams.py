@@ -26,22 +26,41 @@ def is_terminal(stream: Any) -> bool:
         return False
 
 
-class _KeptStream:
-    """A standard stream as it is now, with a copy of its descriptor.
+class OwnDescriptor:
+    """A copy of a descriptor, with a number that programs rarely touch.
 
-    A program may close the copy, too, and open a file of its own under the same number: before anything is written to a
-    descriptor, it is checked that the number is still the same file.
+    A program may close the copy, too, and open a file of its own under the same number: before it is used, it is
+    checked that the number is still the same file.
     """
+
+    def __init__(self, descriptor: int) -> None:
+        self._identity = _identity(descriptor)
+        self.number = _copied(descriptor)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the number is still the same file."""
+        return self.number >= 0 and _identity(self.number) == self._identity
+
+    def close(self) -> None:
+        """Close it, unless its number is another file's now."""
+        if self.is_ours:
+            os.close(self.number)
+        self.number = -1
+
+
+class _KeptStream:
+    """A standard stream as it is now, with a copy of its descriptor."""
 
     def __init__(self, name: str) -> None:
         self._stream: Any = getattr(sys, name)
         self._identity: StreamIdentity | None = None
-        self._copy = -1
+        self._copy: OwnDescriptor | None = None
         self._reopened: TextIO | None = None
         with suppress(AttributeError, OSError, ValueError):  # in a test or a notebook it has no descriptor
             descriptor = self._stream.fileno()
             self._identity = _identity(descriptor)
-            self._copy = _copied(descriptor)
+            self._copy = OwnDescriptor(descriptor)
 
     def stream(self) -> Any:
         """Return the stream if it still has the same destination; otherwise a new one to it, or to /dev/null."""
@@ -53,17 +72,17 @@ class _KeptStream:
 
     def _opened(self) -> TextIO:
         try:
-            if self._copy >= 0 and _identity(self._copy) == self._identity:
-                return open(self._copy, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+            if self._copy and self._copy.is_ours:
+                return open(self._copy.number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
             return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
         except OSError:  # no descriptor is free
             return io.StringIO()
 
     def close(self) -> None:
         """Close the copy, unless its number is another file's now or it is in use."""
-        if self._copy >= 0 and self._reopened is None and _identity(self._copy) == self._identity:
-            os.close(self._copy)
-        self._copy = -1
+        if self._copy and self._reopened is None:
+            self._copy.close()
+        self._copy = None
 
     def _is_usable(self) -> bool:
         try:

@@ -17,6 +17,7 @@ from pinprof.bench.results import Bench, Measured, from_json, shown, spread
 from pinprof.report.bench.page import to_html
 from pinprof.report.bench.view import (
     OUTCOMES,
+    by_text,
     claimed_by,
     experiments_run,
     figure_rows,
@@ -126,7 +127,7 @@ def _markdown(bench: Bench) -> Iterator[str]:
 
 
 def _claims(bench: Bench) -> Iterator[Sequence[str]]:
-    for verdict in verdicts(bench):
+    for verdict in by_text(verdicts(bench)):
         figures = (verdict.published or NOTHING, verdict.measured or NOTHING)
         outcome = OUTCOMES[verdict.outcome]
         yield verdict.number, verdict.claim, claimed_by(verdict), *figures, outcome, reason_of(verdict)

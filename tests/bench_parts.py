@@ -1,6 +1,5 @@
 """Parts of experiments that go wrong in every way, for the runner's tests; importable from another process."""
 
-import multiprocessing
 import os
 import time
 from collections.abc import Iterator
@@ -29,12 +28,6 @@ def pictures(name: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Measur
     yield Picture(NUMBERS[name], (Bar("host", "copy", 0.0, 1.0),), "because")
 
 
-def six_times(_name: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Measured]:
-    """Yield six times, each as many milliseconds as the number of the process."""
-    for number in range(6):
-        yield Measured(f"time {number}", "ms", os.getpid(), os.getpid(), os.getpid(), 1)
-
-
 def fails(rank: int, _queue: object, _lab: object) -> None:
     """Fail as a spawned process may."""
     raise ValueError(f"process {rank} has no GPU")
@@ -49,18 +42,6 @@ def kill_itself() -> Iterator[object]:
     """Die as a crash in native code does."""
     os.kill(os.getpid(), 11)
     yield None
-
-
-def start_method() -> Iterator[str]:
-    """Yield how processes are started here if nothing else is said."""
-    yield multiprocessing.get_start_method()
-
-
-def batches_of_workers() -> Iterator[str]:
-    """Yield the kind of each batch of a loader with workers, started here."""
-    from pinprof.bench.custom_batch import PlainBatch, loader_of  # noqa: PLC0415  the others need no torch
-
-    yield from (type(batch).__name__ for batch in loader_of(PlainBatch, 2, workers=2))
 
 
 def print_and_echo(value: object) -> Iterator[object]:

@@ -123,17 +123,13 @@ AHEAD = 0.9
 """If the host's steps take less than this share of the GPU's, the host runs ahead. Then its steps scatter, and the
 GPU's times show which steps are irregular."""
 
-GPU, HOST = "gpu", "host"
+GPU, OFF_CPU, HOST = "gpu", "off_cpu", "host"
 WHY = {
-    GPU: "the GPU has more to do there, as in an evaluation",
-    HOST: "the host does something else there, as logging, a checkpoint, or compiling",
+    GPU: "the GPU has more to do there",
+    OFF_CPU: "the machine was busy there: other threads or programs had the CPU of the host's thread",
+    HOST: "the host takes longer there, and nothing that was recorded says why",
 }
 """Reasons why a step is irregular."""
-WHY_SERVED = {
-    GPU: "the GPU has more to do there, as in a prefill among decodes",
-    HOST: "the host does something else there, or waits for requests",
-}
-"""The same for the batches of a server."""
 
 
 @dataclass(frozen=True)
@@ -203,9 +199,11 @@ def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
 
 def _reasons(trace: Trace, step: Int64s, is_unlike: Bools, excess: np.ndarray) -> list[str]:
     """Return per step the reason for most of its `excess`, its time beyond the usual one in ns."""
+    off_cpu = np.array(trace.run.off_cpu_in(RECORDED) if trace.run else [], np.int64)
+    off_cpu = off_cpu[step] if len(off_cpu) == len(trace.steps) else np.zeros(len(step), np.int64)
     of_work = trace.links.activity_step
     worked = np.bincount(of_work[of_work != NONE], trace.gpu.duration_ns[of_work != NONE], minlength=len(trace.steps))[
         step
     ]
     more = worked - np.median(worked[~is_unlike])
-    return [GPU if is_work else HOST for is_work in (more >= MOSTLY * excess).tolist()]
+    return np.select([more >= MOSTLY * excess, off_cpu >= MOSTLY * excess], [GPU, OFF_CPU], HOST).tolist()

@@ -7,14 +7,14 @@ from pathlib import Path
 from pinprof.bench.bandwidth import PAGEABLE_RATE
 from pinprof.bench.judge import PINNED_RATE, by_size, order
 from pinprof.bench.pinning_cost import FRESH, PAGEABLE, PIN_TO
-from pinprof.bench.results import Bench, BenchError, Figure, Measured, from_json, shown
-from pinprof.bench.six_strategies import PAGEABLE as MANY_PAGEABLE
-from pinprof.bench.six_strategies import PIN_COPY
+from pinprof.bench.results import Bench, BenchError, Measured, from_json, shown
 from pinprof.prediction.edits import PinnedRates, Rates
 from pinprof.prediction.pinning import Advice, Pinning
 from pinprof.units import rate, size
 
 FLOAT_BYTES = 4
+OF_ANOTHER_RUN = 1.0
+"""Advice is for other runs than those of the bench: all of a spread is uncertain."""
 
 
 def advice(bench: Bench) -> list[Advice]:
@@ -23,20 +23,13 @@ def advice(bench: Bench) -> list[Advice]:
     return [piece for piece in pieces if piece]
 
 
-def _found(bench: Bench, *figures: Figure) -> list[Measured]:
-    """Return what was measured of these figures; empty if one of them is missing."""
-    results = [bench.result(figure.number) for figure in figures]
-    found = [result and result.figure(figure.name) for result, figure in zip(results, figures, strict=True)]
-    return [measured for measured in found if measured] if all(found) else []
-
-
 def _pinning_pays(bench: Bench, way: str, to_or_from: str) -> Advice | None:
     """Return the smallest size from which on all copies from pinned memory are faster; None if unsure."""
     pinned = {measured.size: measured for measured in by_size(bench, PINNED_RATE[way])}
     pairs = [(one, pinned[one.size]) for one in by_size(bench, PAGEABLE_RATE[way]) if one.size in pinned]
-    slower = [order(*pair) == "less" for pair in pairs]
+    slower = [order(*pair, OF_ANOTHER_RUN) == "less" for pair in pairs]
     start = len(pairs) - next((place for place, less in enumerate(reversed(slower)) if not less), len(pairs))
-    if not pairs or (start == len(pairs) and order(*pairs[-1]) == "unsure"):
+    if not pairs or (start == len(pairs) and order(*pairs[-1], OF_ANOTHER_RUN) == "unsure"):
         return None
     rates = [f"{rate(of_pinned.median)} pinned, {rate(pageable.median)} pageable" for pageable, of_pinned in pairs]
     sizes = [pageable.size or 0 for pageable, _ in pairs]
@@ -49,21 +42,13 @@ def _pinning_pays(bench: Bench, way: str, to_or_from: str) -> Advice | None:
     return Advice(name, text, sizes[start], "bytes")
 
 
-def _tensor_size(bench: Bench) -> str:
-    """Return how large the tensor of E1 is: "3.81 MiB"."""
-    result = bench.result(PAGEABLE.number)
-    floats = result.sizes.get("floats") if result else None
-    return size(floats * FLOAT_BYTES) if floats else "a tensor"
-
-
 def _pin_then_copy(bench: Bench) -> Advice | None:
-    """Return how `pin_memory().to()` compares with a plain `.to()`."""
-    fresh = _found(bench, FRESH[PIN_TO], PAGEABLE)
-    pairs = [pair for pair in (_found(bench, PIN_TO, PAGEABLE), _found(bench, PIN_COPY, MANY_PAGEABLE)) if pair]
-    if not pairs:
+    """Return how `pin_memory().to()` compares with a plain `.to()`, in memory that torch has kept and in fresh one."""
+    pinning, plain, fresh = map(bench.figure, (PIN_TO, PAGEABLE, FRESH[PIN_TO]))
+    if pinning is None or plain is None:
         return None
-    relation = next((known for known in (order(*pair) for pair in pairs) if known != "unsure"), "unsure")
-    only_kept = fresh and relation == "less" and order(*fresh) != "less"
+    relation = order(pinning, plain, OF_ANOTHER_RUN)
+    only_kept = fresh and relation == "less" and order(fresh, plain, OF_ANOTHER_RUN) != "less"
     do = {
         "more": "Write x.to(device), not x.pin_memory().to(device)",
         "less": "x.pin_memory().to(device) is faster than x.to(device)"
@@ -71,11 +56,10 @@ def _pin_then_copy(bench: Bench) -> Advice | None:
         "same": "x.pin_memory().to(device) is no faster than x.to(device)",
         "unsure": "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure",
     }[relation]
-    figures = " and for many tensors ".join(f"{shown(pinning)} against {shown(plain)}" for pinning, plain in pairs)
-    anew = f"; pinned in fresh memory, {shown(fresh[0])}" if fresh else ""
-    pinning, plain = pairs[0]
+    anew = f"; pinned in fresh memory, {shown(fresh)}" if fresh else ""
     ratio = round(pinning.median / plain.median, 3) if plain.median > 0 else None
-    return Advice("pin_then_copy", f"{do}: it takes {figures}{anew}.", ratio, "times the time")
+    text = f"{do}: it takes {shown(pinning)} against {shown(plain)}{anew}."
+    return Advice("pin_then_copy", text, ratio, "times the time")
 
 
 def read_machine(path: str | os.PathLike[str]) -> Pinning:
@@ -97,13 +81,11 @@ def pinning(bench: Bench) -> Pinning:
     htod, dtoh = (_by_bytes(by_size(bench, figure)) for figure in PINNED_RATE.values())
     if not htod and not dtoh:
         raise BenchError("has no rates of pinned copies; measure them with: pinprof bench --rates --json FILE")
-    pieces, has_tensor = {piece.name: piece for piece in advice(bench)}, bench.result(PAGEABLE.number)
-    return Pinning(
-        PinnedRates(bench.machine.gpu, htod, dtoh),
-        pieces.get("pinning_pays_from_htod"),
-        pieces.get("pin_then_copy"),
-        _tensor_size(bench) if has_tensor else "",
-    )
+    pieces, of_tensor = {piece.name: piece for piece in advice(bench)}, bench.result(PAGEABLE.number)
+    floats = of_tensor.sizes.get("floats") if of_tensor else None
+    tensor = size(floats * FLOAT_BYTES) if floats else "a tensor" if of_tensor else ""
+    rates = PinnedRates(bench.machine.gpu, htod, dtoh)
+    return Pinning(rates, pieces.get("pinning_pays_from_htod"), pieces.get("pin_then_copy"), tensor)
 
 
 def _by_bytes(figures: list[Measured]) -> Rates:

@@ -1,17 +1,11 @@
 """E9: what is pinned: tensors, and a loader's batches, of a class of one's own with pin_memory() or without."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
-from pinprof.bench.experiment import CaseRun, CaseRuns, Experiment, Lab, Size
+from pinprof.bench.experiment import CaseRun, CaseRuns, Experiment, Lab, Size, Tensor
 from pinprof.bench.judge import Claim, all_of, no, yes
-from pinprof.bench.results import Figure, Measured, figures
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-    from torch.utils.data import DataLoader
+from pinprof.bench.results import Measured, figures
 
 WITHOUT_METHOD, WITH_METHOD, ELEMENTS, LISTS, DICTIONARIES = figures(
     "E9",
@@ -19,15 +13,14 @@ WITHOUT_METHOD, WITH_METHOD, ELEMENTS, LISTS, DICTIONARIES = figures(
     "pinned, without pin_memory(); pinned, with pin_memory(); pinned, elements without pin_memory(); "
     "pinned, a list of tensors; pinned, a dictionary of tensors",
 )
-AS_MADE, PINNED, MADE_PINNED, COPY = MADE = figures(
+AS_MADE, PINNED, MADE_PINNED, COPY = figures(
     "E9",
     "yes",
     "pinned, a tensor as it is made; pinned, by pin_memory(); pinned, made with pin_memory=True; "
     "a copy of the same values, by pin_memory()",
 )
-WITH_WORKERS = Figure("E9", "pinned by a thread of its own, with workers", "yes")
 FEATURES, WORKERS = 1024, 2
-InputAndTarget = tuple["Tensor", "Tensor"]
+InputAndTarget = tuple[Tensor, Tensor]
 Collate = Callable[[Sequence[InputAndTarget]], Any]
 
 
@@ -38,7 +31,7 @@ class PlainBatch:
         """Stack the samples: the class itself is the loader's `collate_fn`."""
         self.inputs, self.targets = stacked(samples).values()
 
-    def to(self, device: "torch.device | str", *, non_blocking: bool = False) -> "PlainBatch":
+    def to(self, device: Any, *, non_blocking: bool = False) -> "PlainBatch":
         """Return a copy of the batch on the device."""
         moved = object.__new__(type(self))
         moved.inputs = self.inputs.to(device, non_blocking=non_blocking)
@@ -48,20 +41,16 @@ class PlainBatch:
 
 @final
 class PinnableBatch(PlainBatch):
-    """The same batch with the method that DataLoader(pin_memory=True) calls; with workers, in a thread."""
-
-    in_thread = False
-    """Whether a thread other than the main one has pinned it."""
+    """The same batch with the method that DataLoader(pin_memory=True) calls."""
 
     def pin_memory(self) -> "PinnableBatch":
         """Pin the tensors of the batch, and return it: the loader takes what this returns."""
         self.inputs = self.inputs.pin_memory()
         self.targets = self.targets.pin_memory()
-        self.in_thread = current_thread() is not main_thread()
         return self
 
 
-def stacked(samples: Sequence[InputAndTarget]) -> "dict[str, Tensor]":
+def stacked(samples: Sequence[InputAndTarget]) -> dict[str, Tensor]:
     """Return samples as a batch that a DataLoader knows how to pin."""
     import torch
 
@@ -69,12 +58,7 @@ def stacked(samples: Sequence[InputAndTarget]) -> "dict[str, Tensor]":
     return {"inputs": torch.stack(inputs), "targets": torch.stack(targets)}
 
 
-def in_a_list(samples: Sequence[InputAndTarget]) -> list[PlainBatch]:
-    """Return a batch whose elements a DataLoader cannot pin."""
-    return [PlainBatch(samples)]
-
-
-def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> "DataLoader[Any]":
+def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> Iterable[Any]:
     """Return a loader of four batches with this collate_fn, by default lists of tensors."""
     import torch
     from torch.utils.data import DataLoader
@@ -99,25 +83,24 @@ def copies_of_custom_batches(lab: Lab) -> CaseRuns:
 
 
 def what_is_pinned(lab: Lab) -> Iterator[Measured]:
-    """Yield whether tensors and each kind of batch are pinned, and whether the loader pins in a thread of its own."""
+    """Yield whether tensors and each kind of batch are pinned."""
     import torch
 
     tensor = torch.ones(FEATURES)
     pinned, made = tensor.pin_memory(), torch.ones(FEATURES, pin_memory=torch.cuda.is_available())
-    is_copy = pinned.data_ptr() != tensor.data_ptr() and torch.equal(pinned, tensor)
-    yield from (figure.of([each.is_pinned()]) for figure, each in zip(MADE[:3], (tensor, pinned, made), strict=True))
-    yield COPY.of([is_copy])
+    for figure, each in ((AS_MADE, tensor), (PINNED, pinned), (MADE_PINNED, made)):
+        yield figure.of([each.is_pinned()])
+    yield COPY.of([pinned.data_ptr() != tensor.data_ptr() and torch.equal(pinned, tensor)])
     kinds: Iterable[tuple[Any, Collate | None, Callable[[Any], Iterable[Tensor]]]] = (
         (WITHOUT_METHOD, PlainBatch, lambda batch: (batch.inputs, batch.targets)),
         (WITH_METHOD, PinnableBatch, lambda batch: (batch.inputs, batch.targets)),
-        (ELEMENTS, in_a_list, lambda batch: (batch[0].inputs, batch[0].targets)),
+        (ELEMENTS, lambda samples: [PlainBatch(samples)], lambda batch: (batch[0].inputs, batch[0].targets)),
         (LISTS, None, lambda batch: batch),
         (DICTIONARIES, stacked, lambda batch: batch.values()),
     )
     for figure, collate, tensors in kinds:
         batches = loader_of(collate, lab.sizes["rows"])
         yield figure.of([all(tensor.is_pinned() for tensor in tensors(batch)) for batch in batches])
-    yield WITH_WORKERS.of([batch.in_thread for batch in loader_of(PinnableBatch, lab.sizes["rows"], WORKERS)])
 
 
 CUSTOM_BATCH = Experiment(
@@ -129,7 +112,6 @@ CUSTOM_BATCH = Experiment(
         Claim("With a pin_memory() method of its own, it is pinned", "article: custom types", yes(WITH_METHOD)),
         Claim("Elements of a custom type in a list stay unpinned", "article: custom types", no(ELEMENTS)),
         Claim("Lists and dictionaries of tensors are pinned", "article: pin_memory=True", yes(LISTS, DICTIONARIES)),
-        Claim("A loader with workers pins in a thread of its own", "tutorial: considerations", yes(WITH_WORKERS)),
         Claim(
             "The memory of a tensor is pageable unless something else is asked for",
             "tutorial: memory; article: pinned memory; processes: concepts",
@@ -145,7 +127,6 @@ CUSTOM_BATCH = Experiment(
     copies_of_custom_batches,
     what_is_pinned,
     sizes=(Size("rows", 64, "samples in a batch"),),
-    changed="the article's batches have 2 rows of 5 numbers; here they are large enough to be seen in a trace. Its "
-    "loader has no workers; the one that pins in a thread is ours",
+    changed="the article's batches have 2 rows of 5 numbers; here they are large enough to be seen in a trace",
     rounds=1,
 )

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,7 +16,7 @@ from pinprof.bench.results import Bar, Figure, Measured, Picture
 from pinprof.details import Details
 from pinprof.intervals import divided, union
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
-from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, Int64s, Table, Trace
+from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, Int64s, Trace
 from pinprof.units import ms, percent
 
 if TYPE_CHECKING:
@@ -35,24 +34,20 @@ SOURCES = {
 MIB, GIB = 1 << 20, 1 << 30
 ONE_SYNCHRONIZE = ", one synchronize"
 """A part of a case's name that the names of what its trace shows leave out."""
-ROUNDS = 7
-"""Rounds of a bench. The median of seven draws lies within the range of seven others in 93 % of cases, whatever the
-spread within a round; the median of three in 60 %."""
-SOME_ROUNDS = 3
-"""Rounds of experiments that take seconds."""
-
+ROUNDS, SOME_ROUNDS = 7, 3
+"""Rounds of a bench, and of experiments that take seconds. The median of seven draws lies within the range of seven
+others in 93 % of cases, whatever the spread within a round; the median of three in 60 %."""
 CASE_S = 0.1
-"""After a run that does not count and the least number of runs, a case runs again until this time is up. A full bench
-has many rounds: a few runs in each say more than many in one."""
+"""A case runs again until this time is up: many rounds of a few runs say more than one of many."""
 
+Tensor: TypeAlias = "torch.Tensor"
+"""For annotations: what the experiments found is read without torch."""
 CaseRun: TypeAlias = Callable[[], object]
 """A step of a case."""
 CaseRuns: TypeAlias = tuple[CaseRun, ...]
 """The steps of an experiment's cases, in their order."""
 Stopwatch: TypeAlias = Callable[[CaseRun], float]
 """Runs a step once and returns its milliseconds."""
-TurnMs: TypeAlias = Sequence[tuple[float, ...]]
-"""Milliseconds of cases that ran in turn; each tuple has one run of each case."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ class Lab:
         """Whether the device is a GPU; in tests it need not be one."""
         return self.device.type == "cuda"
 
-    def pinned(self, tensor: "torch.Tensor") -> "torch.Tensor":
+    def pinned(self, tensor: Tensor) -> Tensor:
         """Return the tensor in pinned memory, if there is a GPU."""
         return tensor.pin_memory() if self.on_gpu else tensor
 
@@ -90,11 +85,16 @@ class Lab:
         self.wait()
         return (time.perf_counter() - start) * 1e3 / steps
 
-    def hold(self, run: CaseRun, before: CaseRun | None = None) -> float:
-        """Return for how many ms a call holds the host, on an idle device; freeing its result is not timed."""
+    def hold(self, run: CaseRun, before: CaseRun | None = None, behind: CaseRun | None = None) -> float:
+        """Return for how many ms a call holds the host, on an idle device or behind work that is queued.
+
+        Freeing its result is not timed.
+        """
         if before is not None:
             before()
         self.wait()
+        if behind is not None:
+            behind()
         start = time.perf_counter()
         result = run()
         held_ms = (time.perf_counter() - start) * 1e3
@@ -120,8 +120,11 @@ class Lab:
         """Return the milliseconds of each run of a step that counts."""
         return [one for (one,) in self.turns([run], clock)]
 
-    def turns(self, runs: Sequence[CaseRun], clock: Stopwatch | None = None) -> TurnMs:
-        """Return those of several steps that run in turn, so that what slows the machine slows all alike."""
+    def turns(self, runs: Sequence[CaseRun], clock: Stopwatch | None = None) -> list[tuple[float, ...]]:
+        """Return those of several steps that run in turn, so that what slows the machine slows all alike.
+
+        The first run of each does not count.
+        """
         clock = clock or self.time
         for run in runs:
             clock(run)
@@ -132,7 +135,7 @@ class Lab:
             taken.append(tuple(clock(run) for run in runs))
         return taken
 
-    def tensors(self) -> "list[torch.Tensor]":
+    def tensors(self) -> list[Tensor]:
         """Return the tensors that an experiment copies: ones, because fresh zeros all share one page of memory."""
         import torch
 
@@ -145,18 +148,12 @@ class Lab:
             yield count
             count *= 4
 
-    def each(
-        self, cases: Iterable[Figure], runs: Iterable[CaseRun], clock: Stopwatch | None = None
-    ) -> Iterator[Measured]:
+    def each(self, cases: Iterable[Figure], runs: CaseRuns, clock: Stopwatch | None = None) -> Iterator[Measured]:
         """Yield what the step of each case takes."""
         return (case.of(self.times(run, clock)) for case, run in zip(cases, runs, strict=True))
 
-    def with_sizes(self, **sizes: int) -> "Lab":
-        """Return the lab with some other sizes."""
-        return replace(self, sizes={**self.sizes, **sizes})
 
-
-def of_turns(figures: Iterable[Figure], turns: TurnMs) -> Iterator[Measured]:
+def of_turns(figures: Iterable[Figure], turns: Iterable[tuple[float, ...]]) -> Iterator[Measured]:
     """Yield what each of the cases that ran in turn took."""
     return (figure.of(times) for figure, times in zip(figures, zip(*turns, strict=True), strict=True))
 
@@ -206,7 +203,6 @@ class InTrace:
             yield self(case).of(values)
 
 
-Measuring: TypeAlias = Callable[[Lab], Iterator[Measured]]
 Recorder: TypeAlias = Callable[[CaseRun, Path], None]
 """Records some steps to a file; it must be picklable."""
 
@@ -224,7 +220,7 @@ class Experiment:
     """Its cases, each a step that can be recorded as a trace."""
     steps: Callable[[Lab], CaseRuns]
     """The steps of the cases; no loader is at work before its case runs."""
-    measure: Measuring
+    measure: Callable[[Lab], Iterator[Measured]]
     sizes: tuple[Size, ...] = ()
     published: Mapping[Figure, float] | None = None
     changed: str = ""
@@ -248,10 +244,9 @@ class Experiment:
 
     def resized(self, chosen: Mapping[str, int]) -> "Experiment":
         """Return the experiment with the chosen sizes in place of its own, quick or not."""
-        sizes = [
-            replace(size, default=chosen[size.name], quick=None) if size.name in chosen else size for size in self.sizes
-        ]
-        return replace(self, sizes=tuple(sizes))
+        own = {size.name: size for size in self.sizes}
+        new = {name: replace(own[name], default=count, quick=None) for name, count in chosen.items()}
+        return replace(self, sizes=(*(own | new).values(),))
 
     def traces(self, path: Path) -> list[Path]:
         """Return the traces of a case: one, or one of each process: `e12.process0.json.gz` and so on."""
@@ -262,15 +257,11 @@ class Experiment:
         return [path.with_name(f"{stem}.process{number}{dot}{suffix}") for number in numbers]
 
 
-def calls_that_wait(_trace: Trace, details: Details) -> Iterable[float]:
-    """Return how many calls of each step wait for the GPU, except those of a loader's own thread, as their mean."""
+def calls_that_wait(_trace: Trace, details: Details) -> list[float]:
+    """Return how many calls of a step wait for the GPU, except those of a loader's own thread: the mean for each."""
     sites = [site for site in details.syncs.sites if site.is_wait and site.thread != "pin_memory"]
-    return per_step(sum(site.in_steps.count for site in sites), details)
-
-
-def per_step(total: int, details: Details) -> list[float]:
-    """Return the mean count of each step."""
-    return [total / max(1, details.steps.count)] * details.steps.count
+    steps = details.steps.count
+    return [sum(site.in_steps.count for site in sites) / max(1, steps)] * steps
 
 
 def shares_under_kernels(trace: Trace, details: Details) -> Iterator[float]:
@@ -318,10 +309,8 @@ ASKED_EARLY = InTrace("copies asked for early", "%", shares_asked_early)
 
 HOST_BARS = {COPY: "copy", ASYNC_COPY: "copy", STREAM: "wait", DEVICE: "wait", EVENT: "wait"}
 """The name of a call's bar, by what it may wait for; that of a launch is `launch`, other calls have none."""
-MOST_BARS = 150
-"""Bars of a picture: the beginning of a step with thousands of copies shows how they follow each other."""
-BAR_DIGITS = 4
-"""Digits of milliseconds: a tenth of a microsecond is less than any picture shows."""
+MOST_BARS, BAR_DIGITS = 150, 4
+"""The beginning of a step with thousands of copies shows how they follow; no picture shows less than 0.1 µs."""
 
 
 def picture(case: Figure, trace: Trace, details: Details) -> Picture:
@@ -333,46 +322,38 @@ def picture(case: Figure, trace: Trace, details: Details) -> Picture:
     if len(complete) == 0:
         return Picture(case.name, (), why)
     step = int(complete[len(complete) // 2])
-    begin_ns = int(trace.steps.start_ns[step])
-    bar = partial(_bar, begin_ns)
-    all_bars = (*_host_bars(trace, details, step, bar), *_stream_bars(trace, step, bar))
-    bars = sorted(all_bars, key=lambda bar: bar.start_ms)
+    begin_ns, end_ns = int(trace.steps.start_ns[step]), int(trace.steps.end_ns[step])
+    drawn = (
+        Bar(row, name, *(round(ms(int(time_ns) - begin_ns), BAR_DIGITS) for time_ns in times))
+        for row, name, *times in _drawn(trace, details, step)
+    )
+    bars = sorted(drawn, key=lambda bar: bar.start_ms)
     if len(bars) <= MOST_BARS:
         return Picture(case.name, tuple(bars), why)
     cut_ms = bars[MOST_BARS].start_ms
     first = (structs.replace(bar, end_ms=min(bar.end_ms, cut_ms)) for bar in bars if bar.start_ms < cut_ms)
-    return Picture(case.name, tuple(first), why, ms(int(trace.steps.end_ns[step]) - begin_ns))
+    return Picture(case.name, tuple(first), why, ms(end_ns - begin_ns))
 
 
-def _bar(begin_ns: int, row: str, name: str, start_ns: int, end_ns: int) -> Bar:
-    return Bar(row, name, *(round(ms(int(time_ns) - begin_ns), BAR_DIGITS) for time_ns in (start_ns, end_ns)))
-
-
-def _host_bars(trace: Trace, details: Details, step: int, bar: Callable[..., Bar]) -> Iterator[Bar]:
-    """Yield the calls of the host, and its waits, each named after its cause."""
-    calls, stalls = trace.calls, details.syncs.stalls
-    kinds, launches = call_kinds(calls), set(trace.links.launch[trace.gpu.category == KERNEL].tolist())
+def _drawn(trace: Trace, details: Details, step: int) -> Iterator[tuple[str, str, int, int]]:
+    """Yield row, name and times: calls and waits of the host, and the step's kernels and copies, overlapped or not."""
+    calls, gpu, stalls = trace.calls, trace.gpu, details.syncs.stalls
+    kinds, launches = call_kinds(calls), set(trace.links.launch[gpu.category == KERNEL].tolist())
     for row in np.flatnonzero(trace.links.call_step == step).tolist():
         if name := HOST_BARS.get(int(kinds[row])) or ("launch" if row in launches else None):
-            yield bar("host", name, *_times_of(calls, row))
+            yield "host", name, calls.start_ns[row], calls.end_ns[row]
     for row in np.flatnonzero((stalls.call_step == step) & ~stalls.profiler).tolist():
-        yield bar("stalls", CAUSES[int(details.syncs.cause[row])], *_times_of(calls, int(stalls.call[row])))
-
-
-def _stream_bars(trace: Trace, step: int, bar: Callable[..., Bar]) -> Iterator[Bar]:
-    """Yield the kernels and the copies that the step launched; a copy as its overlapped and its exposed parts."""
-    gpu, of_step = trace.gpu, trace.links.activity_step == step
+        call = stalls.call[row]
+        yield "stalls", CAUSES[int(details.syncs.cause[row])], calls.start_ns[call], calls.end_ns[call]
+    of_step = trace.links.activity_step == step
     for row in np.flatnonzero(of_step & (gpu.category == KERNEL)).tolist():
-        yield bar(f"stream {gpu.stream[row]}", "kernel", *_times_of(gpu, row))
+        yield f"stream {gpu.stream[row]}", "kernel", gpu.start_ns[row], gpu.end_ns[row]
     for device, rows in gpu.of_device.items():
         kernels = rows[gpu.category[rows] == KERNEL]
-        busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
         copies = np.flatnonzero(of_step & (gpu.category == MEMCPY) & (gpu.device == device))
-        parts = divided(busy, gpu.start_ns[copies], gpu.end_ns[copies])
-        for start, end, is_overlapped, copy in zip(*(column.tolist() for column in parts), strict=True):
+        busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
+        for start, end, is_overlapped, copy in zip(
+            *divided(busy, gpu.start_ns[copies], gpu.end_ns[copies]), strict=True
+        ):
             name = "overlapped copy" if is_overlapped else "exposed copy"
-            yield bar(f"stream {gpu.stream[copies[copy]]}", name, start, end)
-
-
-def _times_of(table: Table, row: int) -> tuple[int, int]:
-    return int(table.start_ns[row]), int(table.end_ns[row])
+            yield f"stream {gpu.stream[copies[copy]]}", name, start, end

@@ -1,14 +1,14 @@
-"""Judges claims by figures: only a difference beyond the spreads of both figures confirms or refutes a claim.
+"""Judges claims by figures: only a difference beyond what rounds differ by confirms or refutes a claim.
 
-A claim is a row with a predicate over quantities: a figure, or figures divided by others. `at_least` and `at_most` hold
-a quantity against a limit, `in_order` and `less_at_most_sizes` two against each other; `all_of`, `each_of`, `any_of`,
-`opposite` and `given` put predicates together. A figure that was not measured leaves a predicate unknown.
+A claim is a row with a predicate over figures and ratios of them. `at_least` and `at_most` hold one against a limit,
+`in_order` and `less_in_most` hold figures against each other; `all_of`, `each_of`, `any_of` and `given` put predicates
+together. A figure that was not measured leaves a predicate unknown.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from math import exp, hypot, inf, log, nextafter, prod
+from math import exp, hypot, inf, log
 from typing import Annotated, Concatenate, Literal, NamedTuple, ParamSpec, TypeAlias
 
 from msgspec import Struct
@@ -17,22 +17,26 @@ from pinprof.bench.results import LEAST, Bench, Figure, Measured, against, shown
 from pinprof.document import Words, doc
 from pinprof.units import size
 
+SPREAD_SHARE = 0.5
+"""How much of its spread a median is uncertain by. The spread holds the median of another bench in nine of ten cases,
+with the errors of both. Half of it holds what this bench would find in the long run in three of
+four: a limit outside it lies on the other side in one of eight."""
 SAME_SHARE = 0.03
 """Medians that differ by less than this share are the same: two runs of a program differ by as much."""
 MATTERS_SHARE = 0.1
-"""A difference of this share matters: figures are the same only if their spreads exclude such a difference."""
+"""A difference of this share matters: figures are the same only if one so large can be excluded."""
 MOST_PERCENT, BARELY_PERCENT = 50.0, 10.0
 """Percent of something: from the first value on it is most of it, up to the second hardly any."""
-COUNTED = {"wrong", "yes"}
-"""Units of counts and answers: a claim about them needs no limit to be understood."""
+COUNTED = {"wrong", "yes", "waits", "calls"}
+"""Units of counts and answers: nothing of them is uncertain."""
 WAYS = ("HtoD", "DtoH")
 PINNED_RATE = {way: Figure("E13", f"{way} pinned", "GB/s") for way in WAYS}
 LARGE_BYTES = 1024**2
 """From this size on a copy shows the rate of the link; below it the time to start decides."""
 
 ClaimOutcome = Literal["confirmed", "refuted", "depends", "unknown", "unjudged"]
-"""`depends`: the claim holds in some cases, or in part; `unknown`: a figure that it needs was not measured, or has too
-wide a spread; `unjudged`: no figure of one machine decides it."""
+"""`depends`: the claim holds in some cases, or in part; `unknown`: a figure that it needs was not measured, or differs
+too much from round to round; `unjudged`: no figure of one machine decides it."""
 Order = Literal["less", "more", "same", "unsure"]
 
 
@@ -47,20 +51,14 @@ class MissingError(Exception):
     """A figure that a judgement needs was not measured; the text says which."""
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """Some figures multiplied, divided by others."""
+class Ratio(NamedTuple):
+    """How many times as large the first figure is as the second."""
 
-    over: tuple[Figure, ...]
-    under: tuple[Figure, ...] = ()
-
-    def __truediv__(self, other: "Ratio") -> "Ratio":
-        return Ratio((*self.over, *other.under), (*self.under, *other.over))
+    first: Figure
+    second: Figure
 
 
-def ratio(first: Figure, second: Figure) -> Ratio:
-    """Return how many times as large the first figure is as the second."""
-    return Ratio((first,), (second,))
+Quantity: TypeAlias = Figure | Ratio
 
 
 @dataclass(frozen=True)
@@ -70,25 +68,21 @@ class Readings:
     bench: Bench
     asked: list[Measured] = field(default_factory=list)
 
-    def __call__(self, quantity: Figure | Ratio) -> Measured:
+    def __call__(self, quantity: Quantity) -> Measured:
         """Return what was measured. Raises MissingError."""
         if isinstance(quantity, Ratio):
-            return self._divided([*map(self, quantity.over)], [*map(self, quantity.under)])
-        result, wanted = self.bench.result(quantity.number), quantity.size
+            first, second = map(self, quantity)
+            if second.median <= 0:
+                raise MissingError(f"nothing to divide by: {told(second)}")
+            name, runs = f"{told(first)} against {told(second)}", min(first.runs, second.runs)
+            return Measured(name, "times", first.median / second.median, *_quotient(first, second), runs)
+        wanted = quantity.size
         if isinstance(wanted, str):
             wanted = self.by_size(quantity)[0 if wanted == LEAST else -1].size
-        measured = result.figure(quantity.name, wanted) if result else None
-        if measured is None:
+        if (measured := self.bench.figure(quantity, wanted)) is None:
             raise MissingError(f"not measured: {quantity.name}")
         self.keep(measured)
         return measured
-
-    def _divided(self, over: Sequence[Measured], under: Sequence[Measured]) -> Measured:
-        names = [" and ".join(map(told, side)) for side in (over, under)]
-        if (divisor := prod(measured.median for measured in under)) <= 0:
-            raise MissingError(f"nothing to divide by: {names[1]}")
-        middle, runs = prod(each.median for each in over) / divisor, min(each.runs for each in (*over, *under))
-        return Measured(" against ".join(names), "times", middle, *_quotient(over, under), runs)
 
     def keep(self, *figures: Measured) -> None:
         """Show these figures with the verdict."""
@@ -101,11 +95,12 @@ class Readings:
         return found
 
     def pairs(self, first: Figure, second: Figure, least_bytes: int = 0) -> list[tuple[Measured, Measured]]:
-        """Return two figures at each size from the least on at which both were measured. Raises MissingError."""
+        """Return two figures, at each size from the least on at which both were measured. Raises MissingError."""
+        if not by_size(self.bench, first):
+            return [(self(first), self(second))]
         seconds = {measured.size: measured for measured in self.by_size(second)}
         sized = [measured for measured in self.by_size(first) if (measured.size or 0) >= least_bytes]
-        found = [(measured, seconds[measured.size]) for measured in sized if measured.size in seconds]
-        if not found:
+        if not (found := [(measured, seconds[measured.size]) for measured in sized if measured.size in seconds]):
             raise MissingError(f"not measured: {first.name} and {second.name} at one size")
         return found
 
@@ -184,55 +179,59 @@ def told(measured: Measured) -> str:
     return f"{shown(measured)} ({measured.name}{f' at {size(measured.size)}' if measured.size else ''})"
 
 
-def _quotient(over: Sequence[Measured], under: Sequence[Measured]) -> tuple[float, float]:
-    """Return the product of some figures divided by that of others, at least and at most, within their spreads.
+def bounds(measured: Measured, share: float = SPREAD_SHARE) -> tuple[float, float]:
+    """Return between which values a median may lie: within half of its spread, by factors if that is above zero."""
+    middle, share = measured.median, 1.0 if measured.unit in COUNTED else share
+    if measured.low > 0:
+        return middle * (measured.low / middle) ** share, middle * (measured.high / middle) ** share
+    return middle - share * (middle - measured.low), middle + share * (measured.high - middle)
 
-    A spread holds the median of another bench in nine of ten cases. Independent errors add by their squares: if both
-    bounds have the same sign, another bench agrees in 19 of 20 cases. The most is infinite if a divisor may be zero.
-    """
-    if min(measured.low for measured in (*over, *under)) <= 0:
-        most_under, least_under = prod(each.high for each in under), prod(each.low for each in under)
-        least = prod(each.low for each in over) / most_under if most_under > 0 else inf
-        return least, prod(each.high for each in over) / least_under if least_under > 0 else inf
-    middle = prod(each.median for each in over) / prod(each.median for each in under)
-    falls = [*(log(each.median / each.low) for each in over), *(log(each.high / each.median) for each in under)]
-    rises = [*(log(each.high / each.median) for each in over), *(log(each.median / each.low) for each in under)]
-    return middle * exp(-hypot(*falls)), middle * exp(hypot(*rises))
+
+def _quotient(over: Measured, under: Measured) -> tuple[float, float]:
+    """Return the spread of a ratio, infinite if its divisor may be zero. Independent errors add by their squares."""
+    if min(over.low, under.low) <= 0:
+        return over.low / under.high, over.high / under.low if under.low > 0 else inf
+    middle = over.median / under.median
+    fall = hypot(log(over.median / over.low), log(under.high / under.median))
+    return middle * exp(-fall), middle * exp(hypot(log(over.high / over.median), log(under.median / under.low)))
 
 
 @predicate
 def at_least(
-    read: Readings,
-    quantity: Figure | Ratio,
-    limit: float,
-    refuted_to: float | None = None,
-    otherwise: ClaimOutcome = "depends",
+    read: Readings, quantity: Quantity, limit: float, below: float | None = None, otherwise: ClaimOutcome = "depends"
 ) -> ClaimJudgement:
-    """Say that it is at least the limit: refuted below it, or only up to `refuted_to` where something lies between.
+    """Say that it is at least the limit: refuted below it, or only up to `below` where something lies between.
 
-    The whole spread decides; `otherwise` if the limit lies within it.
+    `otherwise` if it may lie on either side of the limit.
     """
-    measured = read(quantity)
-    refuted = measured.high < limit if refuted_to is None else measured.high <= refuted_to
-    limits = " to ".join(dict.fromkeys(f"{each:g}" for each in (refuted_to, limit) if each is not None))
-    held = "" if measured.unit in COUNTED else f"; limit {limits}"
-    why = told(measured) + (f" [{spread(measured)}]" if spread(measured) else "") + held
-    return decided(why, confirmed=measured.low >= limit, refuted=refuted, otherwise=otherwise)
+    low, high = bounds(measured := read(quantity))
+    refuted = high < limit if below is None else high <= below
+    return decided(_held(measured, below, limit), confirmed=low >= limit, refuted=refuted, otherwise=otherwise)
 
 
-def at_most(quantity: Figure | Ratio, limit: float, refuted_from: float | None = None) -> Predicate:
-    """Say that it is at most the limit: refuted above it, or only from `refuted_from` on."""
-    return opposite(at_least(quantity, refuted_from or nextafter(limit, inf), limit))
+@predicate
+def at_most(read: Readings, quantity: Quantity, limit: float, above: float | None = None) -> ClaimJudgement:
+    """Say that it is at most the limit: refuted above it, or only from `above` on."""
+    low, high = bounds(measured := read(quantity))
+    refuted = low > limit if above is None else low >= above
+    return decided(_held(measured, limit, above), confirmed=high <= limit, refuted=refuted)
 
 
-def mostly(share: Figure | Ratio, whole: float = 100.0) -> Predicate:
+def _held(measured: Measured, *limits: float | None) -> str:
+    """Return a figure with its spread and the limits that it is held against."""
+    held = " to ".join(f"{limit:g}" for limit in limits if limit is not None)
+    within = f" [{spread(measured)}]" if spread(measured) else ""
+    return told(measured) + within + ("" if measured.unit in {"wrong", "yes"} else f"; limit {held}")
+
+
+def mostly(share: Figure) -> Predicate:
     """Say that this is most of the whole; refuted if it is hardly any of it."""
-    return at_least(share, MOST_PERCENT * whole / 100, BARELY_PERCENT * whole / 100)
+    return at_least(share, MOST_PERCENT, BARELY_PERCENT)
 
 
-def barely(share: Figure | Ratio, whole: float = 100.0) -> Predicate:
+def barely(share: Figure) -> Predicate:
     """Say that this is hardly any of the whole; refuted if it is most of it."""
-    return at_most(share, BARELY_PERCENT * whole / 100, MOST_PERCENT * whole / 100)
+    return at_most(share, BARELY_PERCENT, MOST_PERCENT)
 
 
 def yes(*counts: Figure) -> Predicate:
@@ -253,35 +252,35 @@ def wrong(count: Figure) -> Predicate:
 # Two figures in order
 
 
-def order(first: Measured, second: Measured) -> Order:
-    """Return whether the first figure is less or more than the second.
+def order(first: Measured, second: Measured, share: float = SPREAD_SHARE) -> Order:
+    """Return whether the first figure is less or more than the second: by more than is uncertain.
 
-    It is if their medians differ by more than the spreads explain. They are the `same` if their medians hardly differ
-    and the spreads exclude a difference that matters. Everything else is `unsure`.
+    They are the `same` if their medians hardly differ and a difference that matters can be excluded; everything else is
+    `unsure`. Percents are compared in points: that 1 % is ten times 0.1 % does not matter.
     """
-    of_percent = first.unit == "%"  # in points: that 1 % is ten times 0.1 % does not matter
-    whole = 100.0 if of_percent else max(abs(first.median), abs(second.median))
+    (low, high), (other_low, other_high) = bounds(first, share), bounds(second, share)
+    whole = 100.0 if first.unit == "%" else max(abs(first.median), abs(second.median))
     middle = first.median - second.median
-    if not of_percent and min(first.low, second.low) > 0:
-        least, most = (bound - 1 for bound in _quotient((first,), (second,)))
-    else:
-        least = (middle - hypot(first.median - first.low, second.high - second.median)) / (whole or 1.0)
-        most = (middle + hypot(first.high - first.median, second.median - second.low)) / (whole or 1.0)
+    least = middle - hypot(first.median - low, other_high - second.median)
+    most = middle + hypot(high - first.median, second.median - other_low)
     if abs(middle) > SAME_SHARE * whole:
         return "less" if most < 0 else "more" if least > 0 else "unsure"
-    return "same" if max(most, -least) <= MATTERS_SHARE else "unsure"
+    return "same" if max(most, -least) <= MATTERS_SHARE * whole else "unsure"
+
+
+def _compared(first: Measured, second: Measured) -> str:
+    spreads = "; ".join(spread(measured) or "one run" for measured in (first, second))
+    unsure = f"a difference within what rounds differ by ({spreads})"
+    words = {"same": "no difference that matters", "unsure": unsure}
+    return f"{against(first, second)}, {words.get(order(first, second), 'beyond what rounds differ by')}"
 
 
 @predicate
-def in_order(read: Readings, first: Figure | Ratio, second: Figure | Ratio, *expected: Order) -> ClaimJudgement:
+def in_order(read: Readings, first: Figure, second: Figure, *expected: Order) -> ClaimJudgement:
     """Say that the first figure stands in one of these orders to the second; unknown if that is unsure."""
     pair = read(first), read(second)
-    relation = order(*pair)
-    spreads = "; ".join(spread(measured) or "one run" for measured in pair)
-    words = {"same": "no difference that matters", "unsure": f"a difference within the spread ({spreads})"}
-    why = f"{against(*pair)}, {words.get(relation, 'beyond the spread')}"
-    confirmed, known = relation in expected, relation != "unsure"
-    return decided(why, confirmed=confirmed, refuted=known and not confirmed, otherwise="unknown")
+    confirmed, known = order(*pair) in expected, order(*pair) != "unsure"
+    return decided(_compared(*pair), confirmed=confirmed, refuted=known and not confirmed, otherwise="unknown")
 
 
 def less(first: Figure, second: Figure) -> Predicate:
@@ -290,28 +289,25 @@ def less(first: Figure, second: Figure) -> Predicate:
 
 
 @predicate
-def less_at_most_sizes(read: Readings, *pairs: tuple[Figure, Figure], least_bytes: int = 0) -> ClaimJudgement:
-    """Say that in each pair the first figure is less than the second, at most of the sizes, and never more.
+def less_in_most(read: Readings, *pairs: tuple[Figure, Figure], least_bytes: int = 0) -> ClaimJudgement:
+    """Say that of each pair the first figure is less, in most pairs and sizes, and more in none: one refutes it.
 
-    Sizes whose spread is too wide contradict nothing.
+    Where it may be either, nothing is contradicted: between two of the best, two benches differ.
     """
     relations, why = [], []
     for first, second in pairs:
         sized = read.pairs(first, second, least_bytes)
         found = [order(*pair) for pair in sized]
         read.keep(*sized[-1])
-        at = f"{against(*sized[-1])} at {size(sized[-1][0].size or 0)}"
-        why.append(f"{at}, less beyond the spread at {found.count('less')} of {len(found)} sizes")
-        relations.append(found)
-    contradicted = any(relation not in {"less", "unsure"} for found in relations for relation in found)
-    mostly_less = all(2 * found.count("less") > len(found) for found in relations)
-    never = not any("less" in found for found in relations)
-    return decided("; ".join(why), confirmed=mostly_less and not contradicted, refuted=never and contradicted)
-
-
-def not_judged(why: str) -> Predicate:
-    """Stand in place of a predicate: no figure of one machine decides the claim."""
-    return lambda _read: ClaimJudgement("unjudged", why)
+        at = (
+            f" at {size(last)}; less at {found.count('less')} of {len(found)} sizes"
+            if (last := sized[-1][0].size)
+            else ""
+        )
+        why.append(_compared(*sized[-1]) + at)
+        relations += found
+    confirmed = "more" not in relations and 2 * relations.count("less") > len(relations)
+    return decided("; ".join(why), confirmed=confirmed, refuted="more" in relations)
 
 
 # Predicates of predicates
@@ -327,11 +323,12 @@ def all_of(read: Readings, *parts: Predicate) -> ClaimJudgement:
 
 @predicate
 def each_of(read: Readings, *parts: Predicate) -> ClaimJudgement:
-    """Say that each of these holds: it depends if some do and some do not."""
-    outcomes, why = _judged_each(parts, read)
-    unsure = "unknown" in outcomes and not outcomes >= {"confirmed", "refuted"}
-    confirmed, refuted = (outcomes == {outcome} for outcome in ("confirmed", "refuted"))
-    return decided(why, confirmed=confirmed, refuted=refuted, otherwise="unknown" if unsure else "depends")
+    """Say that each of these holds: it depends if some do, and others do not or may not. Raises MissingError."""
+    outcomes, texts = zip(*(part(read) for part in parts), strict=True)
+    confirmed, refuted, unknown = ({*outcomes} == {outcome} for outcome in ("confirmed", "refuted", "unknown"))
+    return decided(
+        "; ".join(texts), confirmed=confirmed, refuted=refuted, otherwise="unknown" if unknown else "depends"
+    )
 
 
 @predicate
@@ -345,13 +342,6 @@ def any_of(read: Readings, *parts: Predicate, otherwise: ClaimOutcome = "refuted
 def _judged_each(parts: Iterable[Predicate], read: Readings) -> tuple[set[ClaimOutcome], str]:
     judgements = [judged(part, read) for part in parts]
     return {outcome for outcome, _ in judgements}, "; ".join(dict.fromkeys(text for _, text in judgements))
-
-
-@predicate
-def opposite(read: Readings, part: Predicate) -> ClaimJudgement:
-    """Say the opposite of a predicate."""
-    outcome, text = part(read)
-    return decided(text, confirmed=outcome == "refuted", refuted=outcome == "confirmed", otherwise=outcome)
 
 
 @predicate

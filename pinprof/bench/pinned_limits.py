@@ -3,20 +3,14 @@
 import ctypes
 import mmap
 import re
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pinprof.bench.experiment import GIB, MIB, CaseRuns, Experiment, Lab, Size, free_pinned
-from pinprof.bench.judge import Claim, all_of, any_of, barely, given, less, less_at_most_sizes, mostly, opposite, yes
-from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
+from pinprof.bench.experiment import GIB, MIB, CaseRuns, Experiment, Lab, Size, Tensor, free_pinned
+from pinprof.bench.judge import Claim, ClaimJudgement, all_of, barely, given, less_in_most, mostly, yes
+from pinprof.bench.results import Figure, Measured, figures
 from pinprof.processes import MEMINFO, machine_memory
-
-if TYPE_CHECKING:
-    import torch
 
 PAGEABLE, PINNED, AGAIN = CASES = figures("E15", "ms", "allocate, pageable; allocate, pinned; allocate, pinned again")
 MEMORIES = ("pageable", "pinned")
@@ -28,27 +22,23 @@ ALLOCATED, WRITTEN, SWAPPED = (
     for what in ("taken from the host, allocated", "taken from the host, written", "swapped out when asked")
 )
 """Percent of a tensor's bytes that are gone from MemAvailable, and that Linux swaps out when asked to."""
-HOST_COPY = Figure("E15", "host copy")
 TOO_MUCH_BYTES = 1 << 60
 """More than any machine addresses, so that it is refused at once. A request that the machine can almost meet would take
 the memory from all other programs before it fails."""
-SEEN_BYTES, SWAPPED_BYTES, COPIED_BYTES = 512 * MIB, 64 * MIB, 128 * MIB
-"""Enough to be seen among what other programs allocate, to be read back quickly, and to be in no cache of a CPU."""
-LEFT_SHARE = 0.25
-"""The share of the host's memory that always stays available to other programs."""
-PINNING_S = 25.0
-"""The host of an H100 pins a GiB in half a second."""
+SEEN_BYTES, SWAPPED_BYTES = 512 * MIB, 64 * MIB
+"""Enough to be seen among what other programs allocate, and to be read back quickly."""
+STATUS = Path("/proc/self/status")
 MADV_PAGEOUT = 21
 """Asks Linux 5.4 and later to move pages out of memory, to swap if no file has their data (madvise(2))."""
 
 
-def _empty(count: int, *, pinned: bool = False) -> "torch.Tensor":
+def _empty(count: int, *, pinned: bool = False) -> Tensor:
     import torch
 
     return torch.empty(count, dtype=torch.uint8, pin_memory=pinned)
 
 
-def _written(count: int, *, pinned: bool = False) -> "torch.Tensor":
+def _written(count: int, *, pinned: bool = False) -> Tensor:
     """Return memory that has been written: only then does the system provide pages for pageable memory."""
     return _empty(count, pinned=pinned).fill_(1)
 
@@ -58,7 +48,7 @@ def allocations(lab: Lab, count: int) -> CaseRuns:
 
     def anew() -> object:
         free_pinned()
-        return _written(count, pinned=lab.on_gpu)
+        return again()
 
     again = partial(_written, count, pinned=lab.on_gpu)
     return partial(_written, count), anew, again
@@ -86,10 +76,7 @@ def _is_refused(count: int, *, pinned: bool = False) -> bool:
 
 
 def measure_host(lab: Lab) -> Iterator[Measured]:
-    """Yield how Linux counts pinned memory, and how long a copy in the host takes while much is pinned.
-
-    Pinning that much takes seconds, so a bench has one round of it. All memory is freed at the end, whatever happens.
-    """
+    """Yield how Linux counts pinned memory, and whether it swaps it out."""
     total, available = machine_memory()
     for memory, pinned in zip(MEMORIES, (False, lab.on_gpu), strict=True):
         shares = [_taken(min(SEEN_BYTES, available // 4), pinned=pinned) for _ in range(3)]
@@ -98,20 +85,6 @@ def measure_host(lab: Lab) -> Iterator[Measured]:
         swapped = _swapped_out(_written(SWAPPED_BYTES, pinned=pinned))
         yield from [SWAPPED[memory].of([swapped])] if swapped is not None else []
     yield MORE.of([not _is_refused(total)])
-    copy, end = partial(_written(COPIED_BYTES).copy_, _written(COPIED_BYTES)), time.monotonic() + PINNING_S
-    chunks: list[torch.Tensor] = []
-    yield HOST_COPY.of(lab.times(copy), 0)
-    try:
-        with suppress(RuntimeError):  # a limit may refuse more
-            while len(chunks) * GIB < total * lab.sizes["share"] / 100 and time.monotonic() < end:
-                if machine_memory()[1] - GIB < LEFT_SHARE * total:
-                    break
-                chunks.append(_empty(GIB, pinned=lab.on_gpu))
-        count, times = len(chunks) * GIB, lab.times(copy)
-    finally:
-        chunks.clear()
-        free_pinned()
-    yield from [HOST_COPY.of(times, count)] if count else []
 
 
 def _taken(count: int, *, pinned: bool) -> tuple[float, float]:
@@ -120,52 +93,44 @@ def _taken(count: int, *, pinned: bool) -> tuple[float, float]:
     A virtual machine may get more memory while it is used, so what is in use counts, not what is left.
     """
     free_pinned()
-    before = _used()
+    in_use = [machine_memory()]
     tensor = _empty(count, pinned=pinned)
-    allocated = _used()
+    in_use.append(machine_memory())
     tensor.fill_(1)
-    return 100 * (allocated - before) / count, 100 * (_used() - before) / count
+    before, allocated, written = (total - available for total, available in (*in_use, machine_memory()))
+    return 100 * (allocated - before) / count, 100 * (written - before) / count
 
 
-def _used() -> int:
-    total, available = machine_memory()
-    return total - available
-
-
-def _swapped_out(tensor: "torch.Tensor") -> float | None:
+def _swapped_out(tensor: Tensor) -> float | None:
     """Ask Linux to swap a tensor out, and return how many percent of its bytes are in swap afterwards.
 
     None if swap has no room for twice as many, or if Linux does not report it.
     """
-    count, address = tensor.numel(), tensor.data_ptr()
-    before, room = swap_of(address), re.search(r"SwapFree: *(\d+) kB", MEMINFO.read_text() if MEMINFO.exists() else "")
-    if before is None or room is None or int(room[1]) * 1024 < 2 * count:
+    bytes_, room, before = tensor.numel(), kib_of("SwapFree", MEMINFO), kib_of("VmSwap", STATUS)
+    if room is None or before is None or room * 1024 < 2 * bytes_:
         return None
-    first, end = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE, (address + count) // mmap.PAGESIZE * mmap.PAGESIZE
-    ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), MADV_PAGEOUT)
-    return 100 * ((swap_of(address) or before) - before) / count
+    start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(bytes_ - mmap.PAGESIZE), MADV_PAGEOUT)
+    return 100 * 1024 * ((kib_of("VmSwap", STATUS) or before) - before) / bytes_
 
 
-def swap_of(address: int, smaps: Path = Path("/proc/self/smaps")) -> int | None:
-    """Return how many bytes of the mapping with this address are in swap; None if Linux does not report it."""
-    text = smaps.read_text(errors="replace") if smaps.exists() else ""
-    for start, end, swap in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .*?^Swap: *(\d+) kB", text, re.DOTALL | re.MULTILINE):
-        if int(start, 16) <= address < int(end, 16):
-            return int(swap) * 1024
-    return None
+def kib_of(name: str, file: Path) -> int | None:
+    """Return a line of a file in which Linux counts memory; None if there is no such line."""
+    found = re.search(rf"^{name}:\s*(\d+) kB", file.read_text(), re.MULTILINE) if file.exists() else None
+    return int(found[1]) if found else None
 
 
 TAKEN_AT_ONCE = given(mostly(WRITTEN["pageable"]), all_of(mostly(ALLOCATED["pinned"]), barely(ALLOCATED["pageable"])))
 PINNED_LIMITS = Experiment(
     "E15",
     "pinned_limits",
-    "what pinned memory costs by size, what happens if too much is asked for, and what it costs other host work",
+    "what pinned memory costs by size, what happens if too much is asked for, and what it leaves to the host",
     (
         Claim("An allocation may fail, and the error can be handled", "processes: concepts", yes(TOO_MUCH, WORKS)),
         Claim(
             "Pinning too much memory makes the machine slower",
             "processes: concepts; tutorial: memory",
-            any_of(less(HOST_COPY.at(LEAST), HOST_COPY.at(MOST)), otherwise="unknown"),
+            lambda _read: ClaimJudgement("unjudged", "a bench that takes the memory of all programs would harm them"),
         ),
         Claim(
             "Pinned memory is locked: it cannot be swapped out",
@@ -177,10 +142,9 @@ PINNED_LIMITS = Experiment(
         Claim(
             "Each pin_memory() gets its memory anew, by cudaHostAlloc",
             "tutorial: pinned memory",
-            opposite(less_at_most_sizes((AGAIN, PINNED))),
+            less_in_most((PINNED, AGAIN)),
             "torch keeps pinned memory that is given back, and hands it out again",
         ),
-        Claim("It costs more to get than pageable memory", "pinprof", less_at_most_sizes((PAGEABLE, PINNED))),
     ),
     CASES,
     lambda lab: allocations(lab, lab.sizes["most"]),
@@ -188,7 +152,6 @@ PINNED_LIMITS = Experiment(
     sizes=(
         Size("least", MIB, "bytes of the smallest allocation"),
         Size("most", GIB, "bytes of the largest one", 64 * MIB),
-        Size("share", 20, "percent of the host's memory pinned at most, within room and time", 5),
     ),
     changed="the text warns of it and has no program for it",
     rounds=1,

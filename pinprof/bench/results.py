@@ -28,10 +28,9 @@ class Measured(Struct, frozen=True):
     """What was measured of a figure: its median, and its spread from `low` to `high`.
 
     It is measured in rounds spread over the bench, each in a process of its own, as some conditions last for the life
-    of one. The median is that of the rounds' medians. `low` is the 10th percentile of the runs of the lowest round,
-    `high` the 90th of the highest; of five rounds or more, the lowest and the highest are left out, so that a disturbed
-    round does not widen the spread. The spread of a time or a rate holds the median of another bench in nine of ten
-    cases, judged by how much its rounds differ. The spread of a single round, as with `--quick`, holds less.
+    of one. The median is that of the rounds' medians. The spread goes from the 10th percentile of the lowest round to
+    the 90th of the highest, as `of_rounds` says; that of a time or a rate holds the median of another bench in nine of
+    ten cases. The spread of a single round, as with `--quick`, holds less.
     """
 
     name: Annotated[str, doc("what; the same on every machine")]
@@ -95,9 +94,7 @@ to 27 % in two of three figures), one in ten of them is disturbed, and all those
 USUAL_DEVIATION = 0.1
 """The standard deviation of the logarithms of a figure's rounds on an H100, in the middle of all figures."""
 ROUNDS_WITHOUT_EXTREMES = 5
-"""If one round in five is disturbed, three of five are so in 6 % of benches, and two of four in 18 %: of four rounds, a
-disturbed one has to widen the spread; of more, the lowest and the highest are left out."""
-TIMES_AND_RATES = {"ms", "GB/s"}
+"""From this number of rounds on the lowest and the highest are left out: a disturbed one does not widen the spread."""
 DIGITS = 7
 """Significant digits of stored values: no clock gives more."""
 
@@ -110,7 +107,7 @@ def of_rounds(rounds: Sequence[Measured]) -> Measured:
     medians = sorted(measured.median for measured in rounds)
     lows, highs = sorted(measured.low for measured in rounds), sorted(measured.high for measured in rounds)
     middle, low, high = median(medians), lows[0], highs[-1]
-    if rounds[0].unit in TIMES_AND_RATES and len(rounds) > 1:
+    if rounds[0].unit in {"ms", "GB/s"} and len(rounds) > 1:
         kept = slice(1, -1) if len(rounds) >= ROUNDS_WITHOUT_EXTREMES else slice(None)
         reach, weight = REACH[min(len(rounds), max(REACH))]
         own = stdev(map(log, medians[kept])) if medians[0] > 0 else 0.0
@@ -124,13 +121,7 @@ class Bar(Struct, frozen=True):
     """Something that ran."""
 
     row: Annotated[str, doc("`host` for its calls, `stalls` for its waits, or the stream")]
-    name: Annotated[
-        str,
-        doc(
-            "what it is: `copy`, `launch` or `wait` of the host, the cause of a stall, `kernel`, `exposed copy` or "
-            "`overlapped copy`; in older results a whole `copy`"
-        ),
-    ]
+    name: Annotated[str, doc("`copy`, `launch`, `wait`, why it stalls, `kernel`, `exposed copy` or `overlapped copy`")]
     start_ms: Annotated[Ms, doc("its begin, from that of the step")]
     end_ms: Annotated[Ms, doc("its end")]
 
@@ -189,6 +180,11 @@ class Bench(Struct, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.
     def result(self, number: str) -> Result | None:
         """Return the result of an experiment, None if it did not run."""
         return next((result for result in self.results if result.number == number), None)
+
+    def figure(self, asked: Figure, size: int | None = None) -> Measured | None:
+        """Return what was measured of a figure, None if it was not."""
+        result = self.result(asked.number)
+        return result.figure(asked.name, size) if result else None
 
 
 def times(more: float, less: float) -> str:

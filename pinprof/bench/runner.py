@@ -22,6 +22,7 @@ from pinprof.bench import EXPERIMENTS
 from pinprof.bench.bandwidth import RATES
 from pinprof.bench.experiment import ROUNDS, CaseRun, Experiment, Lab, free_pinned, picture
 from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import profile
 from pinprof.details import details_of
 from pinprof.errors import PinprofError
@@ -32,6 +33,9 @@ from pinprof.version import VERSION
 
 TIMEOUT_S = 120.0
 """How long a part of one experiment may take; on an H200 none takes a minute."""
+
+RECORDING = RecordingOptions(steps=5, warmup=5, max_warmup=20, plain_max_seconds=5, watch_steps=0, force=True)
+"""No step is watched for other waits: all steps of a case are alike."""
 
 Part: TypeAlias = Callable[[str, dict[str, int], bool], Iterator[Measured | Picture]]
 """Yields figures and pictures of an experiment, given its name, its sizes and whether to be quick; picklable."""
@@ -89,19 +93,8 @@ def recorded_case(name: str, sizes: dict[str, int], case: int, path: str, device
 
 
 def record(run: CaseRun, path: Path, *, plain_steps: int = 20, line_steps: int = 3) -> None:
-    """Record some steps of a case as a trace, and overwrite an existing one; see `pinprof.profile`."""
-    recording = profile(
-        path,
-        steps=5,
-        warmup=5,
-        max_warmup=20,
-        plain_steps=plain_steps,
-        plain_max_seconds=5,
-        line_steps=line_steps,
-        watch_steps=0,  # all steps of a case are alike
-        force=True,
-    )
-    with recording:
+    """Record some steps of a case as a trace, and overwrite an existing one."""
+    with profile(path, RECORDING, plain_steps=plain_steps, line_steps=line_steps) as recording:
         while not recording.done:
             run()
             recording.step()
@@ -117,17 +110,8 @@ def free_memory() -> None:
 def described_machine() -> Iterator[Machine]:
     """Yield the machine with its current CUDA device, once."""
     driver, generation, width = link_and_driver()
-    yield Machine(
-        gpu=torch.cuda.get_device_name(),
-        driver=driver,
-        cuda=torch.version.cuda,
-        torch=str(torch.__version__),  # torch's own class, which JSON cannot encode
-        python=platform.python_version(),
-        cpu=name_of_cpu(),
-        cores=available_cores(),
-        pcie_generation=generation,
-        pcie_width=width,
-    )
+    versions = driver, torch.version.cuda, str(torch.__version__), platform.python_version()
+    yield Machine(torch.cuda.get_device_name(), *versions, name_of_cpu(), available_cores(), generation, width)
 
 
 # The bench
@@ -161,10 +145,10 @@ def jobs(experiments: Sequence[Experiment], *, quick: bool) -> Iterator[BenchPar
 def run_bench(experiments: Sequence[Experiment], *, quick: bool, on_progress: OnProgress) -> Bench:
     """Return what the experiments measure on this machine. Raises OtherProcessError if its GPU cannot be used."""
     with closing(OtherProcess()) as process:
-        machines: list[Machine] = list(process.call(described_machine, timeout_s=TIMEOUT_S))
+        (machine,) = process.call(described_machine, timeout_s=TIMEOUT_S)
         results = run_jobs(experiments, jobs(experiments, quick=quick), process, quick=quick, on_progress=on_progress)
     date = datetime.now(timezone.utc).date().isoformat()
-    return Bench(machine=machines[0], results=results, date=date, quick=quick, pinprof_version=VERSION)
+    return Bench(machine=machine, results=results, date=date, quick=quick, pinprof_version=VERSION)
 
 
 def run_jobs(
@@ -181,7 +165,9 @@ def run_jobs(
     They share a process. An experiment that fails, dies or takes longer than `timeout_s` has no further part, and its
     result says why; the others go on in a new process.
     """
-    found: dict[str, list[Measured | Picture]] = {experiment.number: [] for experiment in experiments}
+    sizes = {experiment.number: experiment.defaults(quick=quick) for experiment in experiments}
+    rounds: dict[str, dict[tuple[str, int | None], list[Measured]]] = {number: {} for number in sizes}
+    pictures: dict[str, list[Picture]] = {number: [] for number in sizes}
     problems: dict[str, str] = {}
     for place, part, experiment, fresh in parts:
         number = experiment.number
@@ -190,32 +176,19 @@ def run_jobs(
         if fresh:
             process.close()
         on_progress(place, experiment, "")
-        arguments = experiment.name, experiment.defaults(quick=quick), quick
         try:
-            for finding in process.call(part, *arguments, timeout_s=timeout_s):
-                found[number].append(finding)
-                on_progress(place, experiment, finding.case if isinstance(finding, Picture) else finding.name)
+            for found in process.call(part, experiment.name, sizes[number], quick, timeout_s=timeout_s):
+                if isinstance(found, Picture):
+                    pictures[number].append(found)
+                else:
+                    rounds[number].setdefault((found.name, found.size), []).append(found)
+                on_progress(place, experiment, found.case if isinstance(found, Picture) else found.name)
         except OtherProcessError as error:
             problems[number] = str(error)
     return [
-        Result(
-            number=experiment.number,
-            sizes=experiment.defaults(quick=quick),
-            figures=[of_rounds(rounds) for rounds in by_figure(found[experiment.number])],
-            pictures=[finding for finding in found[experiment.number] if isinstance(finding, Picture)],
-            problem=problems.get(experiment.number),
-        )
-        for experiment in experiments
+        Result(number, sizes[number], [*map(of_rounds, found.values())], pictures[number], problems.get(number))
+        for number, found in rounds.items()
     ]
-
-
-def by_figure(found: Iterable[Measured | Picture]) -> Iterable[list[Measured]]:
-    """Return what each round measured of each figure and size."""
-    rounds: dict[tuple[str, int | None], list[Measured]] = {}
-    for finding in found:
-        if isinstance(finding, Measured):
-            rounds.setdefault((finding.name, finding.size), []).append(finding)
-    return rounds.values()
 
 
 # The other process
@@ -237,10 +210,21 @@ class OtherProcess:
 
     def call(self, function: Callable[..., Iterator[Any]], *arguments: object, timeout_s: float) -> Iterator[Any]:
         """Yield what the function yields there. Raises OtherProcessError if it fails, dies or takes too long."""
-        process, connection = self._running = self._running or _started()
-        deadline, problem = time.monotonic() + timeout_s, f"not done after {timeout_s:.0f} s"
-        has_ended = False
+        is_ready = self._running is not None
+        if self._running is None:
+            context = multiprocessing.get_context("spawn")
+            connection, of_child = context.Pipe()
+            process = context.Process(target=_answer_calls, args=(of_child,), name=OWN)
+            process.start()
+            of_child.close()
+            self._running = process, connection
+        process, connection = self._running
+        has_ended, problem = False, f"not done after {timeout_s:.0f} s"
         try:
+            is_ready = is_ready or (
+                connection.poll(TIMEOUT_S) and connection.recv()
+            )  # to import torch has its own time
+            deadline = time.monotonic() + (timeout_s if is_ready else 0.0)
             connection.send((function, arguments))
             while not has_ended and connection.poll(max(0.0, deadline - time.monotonic())):
                 has_ended, value = connection.recv()
@@ -249,7 +233,7 @@ class OtherProcess:
                 else:
                     yield value
         except (EOFError, OSError):
-            process.join(1)
+            process.join(10)  # a crash may write its core first
             code = process.exitcode or 0
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
             problem = f"its process {how}"
@@ -273,15 +257,6 @@ class OtherProcess:
         self._running = None
 
 
-def _started() -> tuple[SpawnProcess, Connection]:
-    context = multiprocessing.get_context("spawn")
-    connection, of_child = context.Pipe()
-    process = context.Process(target=_answer_calls, args=(of_child,), name=OWN)
-    process.start()
-    of_child.close()
-    return process, connection
-
-
 def _answer_calls(connection: Connection) -> None:
     """Call the functions that come, one after the other, and send back what each yields and how it ended."""
     os.setsid()  # its children end with it, and Ctrl-C goes only to the process that started it
@@ -290,6 +265,7 @@ def _answer_calls(connection: Connection) -> None:
     # The default in a spawned process is to spawn: each worker of a loader would import torch again, and abort at its
     # end, when Python stops under its threads. So loaders start workers here as they do in a user's program.
     multiprocessing.set_start_method(None, force=True)
+    connection.send(True)
     with suppress(EOFError, BrokenPipeError):
         while True:
             function, arguments = connection.recv()

@@ -1,19 +1,15 @@
 """E7: a dictionary of tensors, pinned by the main thread or by others before it is copied."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from operator import methodcaller
 
 from pinprof.bench.experiment import SOME_ROUNDS, CaseRuns, Experiment, Lab, Size
-from pinprof.bench.judge import Claim, Predicate, all_of, at_most, less, ratio
-from pinprof.bench.results import Figure, Measured, figures
-from pinprof.bench.six_strategies import FEW_TENSORS
+from pinprof.bench.judge import Claim, all_of, less
+from pinprof.bench.results import figures
 
 BLOCKING, NON_BLOCKING, PIN_FIRST, IN_THREADS, IN_TURN = CASES = figures(
     "E7", "ms", "blocking; non_blocking; pin then copy; pin in threads then copy; pin and copy in turn"
 )
-SMALL, FEW = ([Figure("E7", f"{which}, {case.name}") for case in CASES[2:4]] for which in ("small", "few"))
-"""The two ways to pin first, for tensors as small as in E2, and for a few large ones."""
 
 
 def copies_of_a_dictionary(lab: Lab) -> CaseRuns:
@@ -38,20 +34,6 @@ def copies_of_a_dictionary(lab: Lab) -> CaseRuns:
     )
 
 
-def measure_pinning_threads(lab: Lab) -> Iterator[Measured]:
-    """Yield the cases, and what it takes to pin and copy small tensors, and a few large ones."""
-    yield from lab.each(CASES, copies_of_a_dictionary(lab))
-    small = lab.with_sizes(floats=min(lab.sizes["floats"], 1000))
-    few = lab.with_sizes(tensors=min(lab.sizes["tensors"], FEW_TENSORS))
-    for figures_of, chosen in ((SMALL, small), (FEW, few)):
-        yield from lab.each(figures_of, copies_of_a_dictionary(chosen)[2:4])
-
-
-def gains_less(main: Figure, threads: Figure) -> Predicate:
-    """Return that threads gain less by pinning such tensors than by pinning many large ones."""
-    return at_most(ratio(main, threads) / ratio(PIN_FIRST, IN_THREADS), 1)
-
-
 THREADED_PINNING = Experiment(
     "E7",
     "threaded_pinning",
@@ -62,17 +44,10 @@ THREADED_PINNING = Experiment(
             "tutorial: considerations",
             all_of(less(IN_THREADS, PIN_FIRST), less(IN_THREADS, IN_TURN)),
         ),
-        Claim(
-            "It is faster than plain copies, non_blocking or not",
-            "tutorial: considerations",
-            all_of(less(IN_THREADS, NON_BLOCKING), less(IN_THREADS, BLOCKING)),
-        ),
-        Claim("Of small tensors, threads that pin gain less", "tutorial: considerations", gains_less(*SMALL)),
-        Claim("Of few tensors, threads that pin gain less", "tutorial: considerations", gains_less(*FEW)),
     ),
     CASES,
     copies_of_a_dictionary,
-    measure_pinning_threads,
+    lambda lab: lab.each(CASES, copies_of_a_dictionary(lab)),
     sizes=(
         Size("tensors", 1000, "how many tensors", quick=100),
         Size("floats", 1_000_000, "numbers of 4 bytes in each tensor"),
@@ -80,6 +55,6 @@ THREADED_PINNING = Experiment(
     ),
     published={BLOCKING: 396.8, NON_BLOCKING: 317.4, PIN_FIRST: 320.5, IN_THREADS: 301.9},
     changed="the text has TensorDict do it; here a dictionary and a pool of threads do the same. To pin and copy in "
-    "turn is ours. The text has no program for small tensors and few: here they are of 4 kB, and four",
+    "turn is ours",
     rounds=SOME_ROUNDS,
 )

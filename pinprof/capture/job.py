@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from pinprof.capture.options import WARM_UP_S, Progress
+from pinprof.host_time import HOST_TIME
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -200,9 +200,9 @@ class Agreement:
         `steps_made` counts the steps of the program. The wait for other ranks may take `max_steps`, or `max_seconds`
         and the `fewest_steps`.
         """
-        steps, start = 0, time.monotonic()
+        steps, start = 0, HOST_TIME.monotonic()
         while (decided := self._reached(BEGIN, steps_made(), text)) is None:
-            is_late = steps >= fewest_steps and time.monotonic() - start >= max_seconds
+            is_late = steps >= fewest_steps and HOST_TIME.monotonic() - start >= max_seconds
             if is_late or steps >= max_steps:
                 self._ask(BEGIN, Rendezvous.insist, alone=None)
             steps += 1
@@ -227,16 +227,16 @@ class Agreement:
     def traces(self, seconds: float, show: Callable[[str], None]) -> dict[int, WrittenTrace]:
         """Return where each rank has written its trace, for all that do so within `seconds`."""
         written: dict[int, WrittenTrace] = {}
-        end = time.monotonic() + seconds
+        end = HOST_TIME.monotonic() + seconds
         with suppress(*STORE_ERRORS):
             while self._store is not None and not self._lost:
                 for rank in range(self.ranks):
                     if rank not in written and self._store.check([_trace_of(rank)]):
                         written[rank] = WrittenTrace(*json.loads(self._store.get(_trace_of(rank))))
-                if len(written) == self.ranks or time.monotonic() >= end:
+                if len(written) == self.ranks or HOST_TIME.monotonic() >= end:
                     break
                 show(f"waiting for the traces of all ranks ({len(written)} of {self.ranks} written)")
-                time.sleep(LOOK_S)
+                HOST_TIME.sleep(LOOK_S)
         return written
 
     @cached_property

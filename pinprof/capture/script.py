@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from os import getpid
 from pathlib import Path
 
 import msgspec
@@ -169,18 +170,18 @@ class _Recorder:
 
     def run(self, program: UserProgram) -> Ending:
         """Run the program in the recording, and end the recording however the program ends."""
-        stepper, process = self.stepper, os.getpid()
+        stepper, process = self.stepper, getpid()
         self.recording.watch()
         try:
             with program.as_main() as main, self.marks.placed():
                 self.recording.start(with_step=False)
                 with self.watchdog.awake():
                     ending = ending_of(program, main, self.marks.change)
-                    if os.getpid() == process and stepper.stop.times:
+                    if getpid() == process and stepper.stop.times:
                         join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
-                    elif os.getpid() == process:  # as python does at its exit
+                    elif getpid() == process:  # as python does at its exit
                         join_threads()
-            if os.getpid() != process:
+            if getpid() != process:
                 exit_as_fork(ending.exit_status)
             stepper.end()
             if stepper.stop.times and not ending.exit_status:
@@ -194,7 +195,7 @@ class _Recorder:
 
     def outcome(self, ending: Ending) -> ScriptRun:
         """Return how the script ended, and what was recorded."""
-        recording, has_failed = self.recording, self.stepper.is_faulty
+        recording = self.recording
         has_trace = bool(recording.recorded_steps) or recording.stretch.is_written
         return ScriptRun(
             path=recording.path if has_trace else None,
@@ -203,7 +204,7 @@ class _Recorder:
             stopped=ending.stopped,
             exit_status=ending.exit_status,
             children=self.notes.children(),
-            remarks=(*self.notes.remarks(), *([FAULTY] if has_failed else [])),
+            remarks=(*self.notes.remarks(), *([FAULTY] if self.stepper.is_faulty and not has_trace else [])),
             trains=self.stepper.trains,
         )
 

@@ -4,7 +4,6 @@ import os
 import platform
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -16,6 +15,7 @@ from pinprof.cli.report import report
 from pinprof.cli.script import Outputs
 from pinprof.cli.terminal import progress, say, say_written
 from pinprof.cli.traces import analysing, print_report, read, write_page
+from pinprof.host_time import HOST_TIME
 from pinprof.outputs import shortest
 from pinprof.units import counted
 
@@ -117,9 +117,9 @@ def _report_ranks(paths: "Sequence[str]", outputs: Outputs, machine: MachineFile
 
 
 def _await_visible(written: "dict[int, WrittenTrace]") -> None:
-    end = time.monotonic() + VISIBLE_WITHIN_S
-    while time.monotonic() < end and any(trace.path and not trace.is_here for trace in written.values()):
-        time.sleep(0.1)
+    end = HOST_TIME.monotonic() + VISIBLE_WITHIN_S
+    while HOST_TIME.monotonic() < end and any(trace.path and not trace.is_here for trace in written.values()):
+        HOST_TIME.sleep(0.1)
 
 
 def _say_if_missing(rank: int, written: "WrittenTrace | None") -> None:

@@ -12,6 +12,8 @@ import click
 from click.core import ParameterSource
 
 from pinprof.cli.terminal import fail, say, show, users_program
+from pinprof.outputs import STANDARD
+from pinprof.program.user_program import is_script
 
 if TYPE_CHECKING:
     from pinprof.capture.job import Rank
@@ -53,7 +55,7 @@ def as_given(script: str, args: tuple[str, ...], *, module: bool) -> str:
 
 def refuse_no_script(script: str, args: tuple[str, ...]) -> None:
     """Refuse what cannot be run before torch is loaded, which takes seconds."""
-    if not Path(script).is_file():
+    if not is_script(script):
         fail(f"{script}: {_not_a_script(script, args)}")
     if script.endswith(TRACE_NAMES):
         fail(f"{script}: is not a Python script; to report on a trace: pinprof report {shlex.quote(script)}")
@@ -67,8 +69,12 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
         return f"pinprof starts Python itself: pinprof run {shown}"
     if word in LAUNCHERS:
         return f"is not a Python script; write: {LAUNCHERS[word].format(script=shown)}"
+    if word == STANDARD:
+        return "pinprof runs no program from standard input; write it to a file"
     if Path(word).is_dir():
-        return "is a folder; name the script in it"
+        return "is a folder without a __main__.py; name the script in it"
+    if Path(word).exists():
+        return "is not a regular file; write the program to one"
     similar = _similar_script(word)
     return f"no such script; did you mean {similar}?" if similar else "no such script"
 
@@ -118,7 +124,7 @@ def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
     from pinprof.capture.children.commands import LAUNCHERS
 
     started = next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHERS else None
-    return script.rpartition(".")[2] if module and started is None else Path(started or script).stem
+    return script.rpartition(".")[2] if module and started is None else Path(started or script).absolute().stem
 
 
 def _base(output: str | None, name: str) -> Path:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ import click
 
 from pinprof import outputs
 from pinprof.errors import PinprofError
+from pinprof.host_time import HOST_TIME
 from pinprof.standard_streams import is_terminal, lent_streams, own_error
 from pinprof.urls import local_path, redacted
 
@@ -304,7 +304,7 @@ SHORT_S = 3.0
 class Spent:
     """The time that a run takes beyond the steps that it needs, by what it does."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = HOST_TIME.monotonic) -> None:
         self._now = now
         self._seconds = defaultdict[str, float](float)
         self._doing: str | None = None

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import PurePath
-from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from pinprof.cli.options import MachineFile, say_if_of_other_gpu
 from pinprof.cli.terminal import fail, progress, say, show_text, write
+from pinprof.host_time import HOST_TIME
 from pinprof.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
@@ -131,10 +131,10 @@ def measured_ranks(
 
     client = cluster(scheduler) if scheduler else None
     with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
-        begin = monotonic()
+        begin = HOST_TIME.monotonic()
 
         def tell(done: int, _: object) -> None:
-            left_s = (monotonic() - begin) / done * (len(paths) - done)
+            left_s = (HOST_TIME.monotonic() - begin) / done * (len(paths) - done)
             update(f"measuring: {done} of {len(paths)} traces, about {left_s:,.0f} s left")
 
         measured, errors = measure_all(paths, jobs, client, machine and machine.pinning, tell)

@@ -30,8 +30,8 @@ from pinprof.version import VERSION
 
 SCHEMA: Final = "pinprof.report/1"
 IRREGULAR_REASONS = (
-    *("first", "compile", "evaluation", "checkpoint", "graph_capture", "garbage_collection", "epoch_end", "logging"),
-    "other",
+    *("first", "compile", "evaluation", "checkpoint", "graph_capture", "garbage_collection", "epoch_end", "off_cpu"),
+    *("recurring", "other"),
 )
 LEDGER = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
 

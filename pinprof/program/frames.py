@@ -2,16 +2,20 @@
 
 import ast
 import dis
+import gc
 import linecache
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
-from pathlib import Path
+from io import FileIO
+from itertools import accumulate, chain, repeat
+from operator import methodcaller
 from types import CodeType, FrameType, ModuleType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pinprof.program.user_program import INSTALLED, OWN_FOLDERS
 from pinprof.trace.callers import kept_frames
@@ -121,8 +125,8 @@ def hashes_of_program() -> dict[str, str]:
 @cache
 def _hash_of(path: str) -> str:
     """Return the SHA-256 of a file; empty if it cannot be read."""
-    with suppress(OSError):
-        return sha256(Path(path).read_bytes()).hexdigest()
+    with suppress(OSError), FileIO(path) as file:  # the program may have replaced `open`
+        return sha256(file.readall()).hexdigest()
     return ""
 
 
@@ -149,8 +153,28 @@ def _shown_path(file: str, working_folder: str) -> str:
 
 
 def frame_of_thread(thread: int) -> FrameType | None:
-    """Return the innermost frame of a thread at this moment."""
-    return sys._current_frames().get(thread)  # noqa: SLF001  the only way to another thread's frames
+    """Return the innermost frame of a thread at this moment; None without such a thread.
+
+    Python 3.11 makes the object of a frame when it is asked for, and may collect garbage then, during which other
+    threads run: it returned frames that had ended, whose memory was another object's, and crashed. So the objects of
+    all frames of the thread are made at once: functions in C call each other, while the collector is off.
+    """
+    frames: list[FrameType] = []
+    was_enabled: list[bool] = []
+    first = map(dict.get, map(_call, (sys._current_frames,)), (thread,))  # noqa: SLF001  the only way
+    callers = partial(next, accumulate(chain(first, repeat("f_back")), _attribute))
+    steps = (
+        partial(was_enabled.extend, map(_call, (gc.isenabled,))),
+        gc.disable,
+        partial(frames.extend, iter(callers, None)),
+        partial(next, map(_call, map((gc.disable, gc.enable).__getitem__, was_enabled))),
+    )
+    deque(map(_call, steps), 0)
+    return next(iter(frames), None)
+
+
+_call = methodcaller("__call__")
+_attribute: Callable[[Any, Any], Any] = getattr
 
 
 def instructions(frame: FrameType | None) -> tuple[int, ...]:

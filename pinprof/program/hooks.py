@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 import traceback
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -29,10 +30,10 @@ class Faults:
         self.output: Callable[[str], None] = _say
         self.sentences: list[str] = []
 
-    def note(self, error: Exception) -> None:
+    def note(self, error: Exception, then: str = ". The program runs on") -> None:
         """Say once that pinprof failed, and why; this never raises."""
         with suppress(Exception):
-            self.say(f"{unexpected(error)}. The program runs on")
+            self.say(f"{unexpected(error)}{then}")
             if os.environ.get(TRACEBACK):
                 traceback.print_exception(error, file=own_error())
 
@@ -66,6 +67,21 @@ def contained(function: Callable[..., Any]) -> Callable[..., Any]:
             return None
 
     return called
+
+
+def start_unlisted(run: Callable[[], object]) -> Callable[[float], bool]:
+    """Let a daemon thread run this, which the program does not find among its threads; return how to wait for it."""
+    ends = allocate_lock()
+    ends.acquire()
+
+    def running() -> None:
+        try:
+            contained(run)()
+        finally:
+            ends.release()
+
+    start_new_thread(running, ())
+    return lambda within_s: ends.acquire(timeout=within_s)
 
 
 IMMUTABLE = 1 << 8

@@ -6,25 +6,28 @@ import builtins
 import ctypes
 import io
 import os
+import pkgutil
 import runpy
 import signal
 import sys
 import sysconfig
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from pinprof.errors import CaptureError
+from pinprof.host_time import HOST_TIME
 
 OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "program", "races"))
 """Folders of pinprof whose frames come between the program and python, and belong to neither."""
+
+WITHOUT_SOURCE = "{name}: it has no source, so none of its functions can mark steps"
 
 INTERRUPTED = 130  # the exit status after Ctrl-C, as a shell reports it
 
@@ -39,9 +42,17 @@ class CodeChange:
     """The objects that the new code uses, by their names in `__main__`."""
 
 
+def is_script(path: str | os.PathLike[str]) -> bool:
+    """Return whether python can run what is there: a file, or a folder with a `__main__`."""
+    return Path(path).is_file() or any((Path(path) / f"__main__{suffix}").is_file() for suffix in (".py", ".pyc"))
+
+
 @dataclass(frozen=True)
 class UserProgram:
-    """The words after `python` on a command line: a script, or `-m` and a module, and the arguments."""
+    """The words after `python` on a command line: a script, or `-m` and a module, and the arguments.
+
+    A script may also be compiled, or an archive or a folder with a `__main__`, as for python.
+    """
 
     name: str
     args: Sequence[str]
@@ -50,7 +61,7 @@ class UserProgram:
     @classmethod
     def found(cls, script: str | os.PathLike[str], args: Sequence[str], *, module: bool) -> "UserProgram":
         """Return the program of a command line. Raises CaptureError if the script does not exist."""
-        if not module and not Path(script).is_file():
+        if not module and not is_script(script):
             raise CaptureError(f"{script}: no such script")
         return cls(os.fspath(script), args, module)
 
@@ -61,19 +72,23 @@ class UserProgram:
         Functions that run at the interpreter's exit find all this and the working directory again; otherwise they
         could neither pickle objects of the program's classes nor import modules next to it.
         """
-        saved, folder = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd()
+        saved, folder, shared = (sys.argv, sys.path[:], sys.modules["__main__"]), Path.cwd(), _Shared()
         main = ModuleType("__main__")
         vars(main).update(__builtins__=builtins, __cached__=None)
         if sys.version_info < (3, 14):  # since then, Python makes them on demand
             main.__annotations__ = {}
         sys.argv = ["-m" if self.module else self.name, *self.args]
-        if not getattr(sys.flags, "safe_path", False):  # python -P leaves the path alone
+        is_safe = getattr(sys.flags, "safe_path", False)  # python -P leaves the path alone, except for an archive
+        if self._holds_main:
+            sys.path[: 0 if is_safe else 1] = [self._whole_name]
+        elif not is_safe:
             sys.path[0] = str(Path.cwd() if self.module else Path(self.name).resolve().parent)
         sys.modules["__main__"] = main
         try:
             yield main
         finally:
             atexit.register(_give_back, getattr(sys, "argv", []), sys.path[:], main)  # it may have deleted sys.argv
+            shared.take_back()
             sys.argv, sys.path[:], sys.modules["__main__"] = saved
             with suppress(OSError):  # the program removed its folder, or its rights to it
                 atexit.register(os.chdir, Path.cwd())
@@ -82,32 +97,91 @@ class UserProgram:
 
     def load(self, main: ModuleType, change: CodeChange | None = None) -> CodeType:
         """Return the code to execute in `main`, and set the file and the loader of `main`."""
-        return self._load_module(main, change) if self.module else self._load_script(main, change)
+        is_module = self.module or self._holds_main
+        return self._load_module(main, change) if is_module else self._load_script(main, change)
+
+    @property
+    def _holds_main(self) -> bool:
+        """Whether the script is an archive or a folder, whose `__main__` is run."""
+        return not self.module and pkgutil.get_importer(self._whole_name) is not None
+
+    @property
+    def _whole_name(self) -> str:
+        slash = self.name[len(self.name.rstrip(os.sep)) :]  # python keeps it
+        return str(Path(self.name).absolute()) + slash
 
     def _load_script(self, main: ModuleType, change: CodeChange | None) -> CodeType:
         path = str(Path(self.name).absolute())
         main.__file__ = path
-        main.__loader__ = SourceFileLoader("__main__", path)
         with io.open_code(path) as file:
-            return _compiled(file.read(), path, change)
+            compiled = pkgutil.read_code(file)
+            file.seek(0)
+            if compiled is None and not path.endswith(".pyc"):
+                main.__loader__ = SourceFileLoader("__main__", path)
+                return _compiled(file.read(), path, change)
+        main.__loader__ = SourcelessFileLoader("__main__", path)
+        if compiled is None:
+            raise CaptureError(f"{self.name}: was not compiled by this version of Python")
+        if change is not None:
+            raise CaptureError(WITHOUT_SOURCE.format(name=self.name))
+        return compiled
 
     def _load_module(self, main: ModuleType, change: CodeChange | None) -> CodeType:
-        find: Any = vars(runpy)["_get_module_details"]  # private, but pdb and coverage use it too
-        try:
-            name, spec, code = find(self.name, CaptureError)
+        of_module, of_main = vars(runpy)["_get_module_details"], vars(runpy)["_get_main_module_details"]
+        try:  # private, but pdb and coverage use them too
+            name, spec, code = of_module(self.name, CaptureError) if self.module else of_main(CaptureError)
         except CaptureError as error:
             if not isinstance(error.__cause__, ModuleNotFoundError):
                 raise
             raise CaptureError(f"{self.name}: no such module ({error.__cause__})") from error
-        main.__file__ = sys.argv[0] = spec.origin
+        main.__file__ = spec.origin
+        if self.module:
+            sys.argv[0] = spec.origin
         main.__loader__, main.__package__, main.__spec__ = spec.loader, spec.parent, spec
         vars(main)["__cached__"] = spec.cached
         if change is None:
             return code
         source = spec.loader.get_source(name)
         if source is None:
-            raise CaptureError(f"{self.name}: it has no source, so none of its functions can mark steps")
+            raise CaptureError(WITHOUT_SOURCE.format(name=self.name))
         return _compiled(source, spec.origin, change)
+
+
+SHARED = ("builtins", "io", "json", "math", "os", "posixpath", "re", "shutil", "tempfile", "threading")
+"""Modules whose functions programs replace, for tests or to watch themselves, and which a report needs."""
+
+
+class _Shared:
+    """The functions of shared modules, and what Python imports, traces and profiles, as they are before the program."""
+
+    def __init__(self) -> None:
+        modules = [vars(sys.modules[name]) for name in SHARED if name in sys.modules]
+        self._functions = [(of, {name: of[name] for name in of if callable(of[name])}) for of in modules]
+        self._modules, self._finders = sys.modules.copy(), sys.meta_path[:]
+        self._trace, self._profile = sys.gettrace(), sys.getprofile()
+
+    def take_back(self) -> None:
+        """Undo what the program changed, calling nothing that it may have replaced; as it exits, its own are back."""
+        functions = [
+            (of, {name: of[name] for name in before if name in of and of[name] is not before[name]})
+            for of, before in self._functions
+        ]
+        for of, before in self._functions:
+            of.update(before)
+        sys.modules.update(self._modules)
+        atexit.register(_put_back, functions, sys.meta_path[:], sys.gettrace(), sys.getprofile())
+        sys.meta_path[:] = self._finders
+        sys.settrace(self._trace)
+        sys.setprofile(self._profile)
+
+
+def _put_back(functions: list[tuple[dict[str, Any], dict[str, Any]]], finders: Any, trace: Any, profile: Any) -> None:
+    """Give the program what it had replaced."""
+    for of, changed in functions:
+        of.update(changed)
+    sys.meta_path[:] = finders
+    sys.settrace(trace)
+    sys.setprofile(profile)
 
 
 def _give_back(argv: list[str], path: list[str], main: ModuleType) -> None:
@@ -176,11 +250,11 @@ def exit_as_fork(status: int) -> NoReturn:
 
 def join_threads(only: Collection[int] | None = None, within_s: float | None = None) -> None:
     """Wait for the program's threads as python does before it exits; for `only` some of them, or only `within_s`."""
-    end = time.monotonic() + within_s if within_s is not None else None
+    end = HOST_TIME.monotonic() + within_s if within_s is not None else None
     with suppress(BaseException):  # Ctrl-C
         while threads := [thread for thread in threading.enumerate() if _is_awaited(thread, only)]:
-            threads[0].join(None if end is None else max(0.0, end - time.monotonic()))
-            if end is not None and time.monotonic() >= end:
+            threads[0].join(None if end is None else max(0.0, end - HOST_TIME.monotonic()))
+            if end is not None and HOST_TIME.monotonic() >= end:
                 return
 
 

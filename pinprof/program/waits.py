@@ -2,7 +2,6 @@
 
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,6 +10,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
+from pinprof.host_time import HOST_TIME
 from pinprof.program.hooks import noting, replaced
 
 SYNC_WARNING = "called a synchronizing CUDA operation"
@@ -45,7 +45,7 @@ def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[N
             if linger and threading.active_count() > 1:
                 with suppress(RuntimeError):  # the program reports a failed kernel
                     torch.cuda.synchronize()
-                time.sleep(LINGER_S)
+                HOST_TIME.sleep(LINGER_S)
 
 
 def _report_wait(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from os import getpid
 from typing import Literal
 from weakref import WeakSet
 
@@ -182,9 +183,9 @@ def run_guarded(script: str | os.PathLike[str], args: Sequence[str], guard: Guar
     If the script fails, its traceback goes to standard error as Python prints it. Raises CaptureError if the script
     does not exist.
     """
-    program, process = UserProgram.found(script, args, module=module), os.getpid()
+    program, process = UserProgram.found(script, args, module=module), getpid()
     with program.as_main() as main, guard:
         status = ending_of(program, main, None).exit_status
-    if os.getpid() != process:
+    if getpid() != process:
         exit_as_fork(status)
     return status

@@ -14,7 +14,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart
 from pinprof.report.terminal import laid_out, unwrapped
 from pinprof.report.trace.actions import brief_actions
-from pinprof.report.trace.host import named_lines, share_of
+from pinprof.report.trace.host import named_lines, share_with_error
 from pinprof.report.trace.verdict import known_length
 from pinprof.report.words import NOTHING, place, printable
 from pinprof.rules.rule import Finding, Findings
@@ -115,7 +115,7 @@ def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
     if first:
         saves, change = _saves(first.finding, profile), f"{first.finding.rule.id} {uncoded(first.finding.rule.short)}"
     elif lines := named_lines(profile):
-        change = f"{percent(share_of(profile, lines[0])[0])} in {place(lines[0].place)}"
+        change = f"{share_with_error(profile, lines[0].count)} in {place(lines[0].place)}"
     verdict, reason = _limit(profile, findings), profile.withheld.reason(("step", "estimate"))
     if verdict == NOTHING and reason:
         return TraceRow(profile.path, (_step_length(profile),), reason=f"not known: {reason.what}")

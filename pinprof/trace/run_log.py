@@ -21,7 +21,7 @@ IRREGULAR_WORK = {
     COMPILE: "compiling",
     CAPTURE: "the capture of a CUDA graph",
     GARBAGE: "a garbage collection",
-    EPOCH: "the start of an epoch",
+    EPOCH: "the start of a DataLoader",
 }
 """All kinds, in words."""
 
@@ -126,19 +126,29 @@ class RunLog:
     filling: tuple[int, ...] = ()
     """Steps whose batches workers began at the start of a DataLoader, all at once: they do not show its pace."""
     stops: HostStops = field(default_factory=HostStops)
+    off_cpu_ns: tuple[Amount, ...] = ()
+    """The time of each step in which the host's thread was ready to run and others had its CPU; empty if unknown."""
     graph_breaks: tuple[CompilerNote, ...] = ()
     recompiled: tuple[CompilerNote, ...] = ()
     """What torch.compile kept of its work, the most frequent first; the line of compiled code is where it begins."""
     runs_ns: tuple[Annotated[float, Meta(gt=0, le=MOST)], ...] = ()
     """The regular step of each run of `pinprof run --repeat`, in order and with this run; empty for a single run."""
 
-    def noted_in(self, window: str) -> list[set[str]]:
-        """Return the kinds of irregular work in each step of the last window of this name."""
+    def steps_of(self, window: str) -> range:
+        """Return the steps of the last window of this name."""
         begin, steps = 0, range(0)
         for name, count in self.windows:
             steps = range(begin, begin + count) if name == window else steps
             begin += count
-        return [{work.kind for work in self.work if work.step == step} for step in steps]
+        return steps
+
+    def noted_in(self, window: str) -> list[set[str]]:
+        """Return the kinds of irregular work in each step of the last window of this name."""
+        return [{work.kind for work in self.work if work.step == step} for step in self.steps_of(window)]
+
+    def off_cpu_in(self, window: str) -> list[int]:
+        """Return the time off the CPU in each step of the last window of this name; empty if unknown."""
+        return [self.off_cpu_ns[step] for step in self.steps_of(window)] if self.off_cpu_ns else []
 
     @property
     def unusual_work(self) -> list[IrregularWork]:
@@ -159,6 +169,7 @@ class RunLog:
         steps = len(self.step_ns)
         return (
             all(len(column) == steps for column in (self.own_ns, self.input_ns, self.gpu_ns))
+            and len(self.off_cpu_ns) in {0, steps}
             and sum(count for _, count in self.windows) == steps
             and all(0 <= step < steps for step in self.filling)
             and all(0 <= work.step <= steps and NOWHERE <= work.place < len(self.places) for work in self.work)

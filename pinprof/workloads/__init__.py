@@ -25,6 +25,12 @@ class UnknownWorkloadError(PinprofError, ValueError):
     """No workload has this name."""
 
 
+def _of(build: Build, known_answer: str) -> Workload:
+    """Return the workload of a function, which says by its name and the first line of its docstring what it does."""
+    summary = (build.__doc__ or "").partition("\n")[0].removesuffix(".")
+    return Workload(getattr(build, "__name__", ""), summary[:1].lower() + summary[1:], known_answer, build)
+
+
 WORKLOADS = (
     Workload(
         "pageable_blocking",
@@ -50,30 +56,13 @@ WORKLOADS = (
         "HtoD pinned, the host does not wait; nothing overlapped, because the copy queues with the kernels",
         partial(copied, pinned=True, non_blocking=True),
     ),
-    Workload(
-        "pin_then_copy",
-        "batch.pin_memory().to(device, non_blocking=True) in the main thread",
-        "HtoD pinned, nothing overlapped; pinning costs the host a copy of the batch in every step",
-        pin_then_copy,
-    ),
-    Workload(
-        "prefetch",
-        "the next pinned batch is copied on a side stream while this one is trained on",
-        "HtoD pinned, (nearly) all overlapped; as fast as clean",
-        prefetch,
-    ),
-    Workload(
-        "loss_item",
-        "loss.item() in every step, no other host work",
-        "a long stall that is worth little: the GPU is busy all through it; removing it saves the relaunch bubble only",
+    _of(pin_then_copy, "HtoD pinned, nothing overlapped; pinning costs the host a copy of the batch in every step"),
+    _of(prefetch, "HtoD pinned, (nearly) all overlapped; as fast as clean"),
+    _of(
         loss_item,
+        "a long stall that is worth little: the GPU is busy all through it; removing it saves the relaunch bubble only",
     ),
-    Workload(
-        "loss_item_host_work",
-        "loss.item() in every step, then 3 ms of host work",
-        "without the wait the 3 ms overlap the GPU's work: removing it saves about 3 ms a step",
-        loss_item_host_work,
-    ),
+    _of(loss_item_host_work, "without the wait the 3 ms overlap the GPU's work: removing it saves about 3 ms a step"),
     Workload(
         "loader_pageable",
         "DataLoader with 2 workers, pin_memory=False, non_blocking=True",
@@ -86,37 +75,12 @@ WORKLOADS = (
         "HtoD pinned, the host does not wait; nothing overlapped (same stream)",
         partial(loaded, pinned=True),
     ),
-    Workload(
-        "mask_loss",
-        "the loss over output[mask] with a boolean mask",
-        "hidden waits at the indexing lines (aten::nonzero), also in backward; no copy of a batch",
-        mask_loss,
-    ),
-    Workload(
-        "readback_blocking",
-        "output.cpu() in every step (16 MiB)",
-        "DtoH pageable, nothing overlapped; the host waits for the whole step and the copy",
-        readback_blocking,
-    ),
-    Workload(
-        "readback_async",
-        "the output copied to pinned memory on a side stream, read one step later",
-        "DtoH pinned, overlapped with the next step's kernels; the GPU never runs out of work",
-        readback_async,
-    ),
-    Workload(
-        "empty_cache",
-        "torch.cuda.empty_cache() in every step",
-        "cudaFree and cudaMalloc in every step; the host waits for the GPU in each cudaFree",
-        empty_cache,
-    ),
-    Workload("clean", "data on the device, no wait", "bound by the GPU, no idle time, nothing to find", clean),
-    Workload(
-        "small_kernels",
-        "hundreds of tiny operations, no wait",
-        "bound by the host: the GPU is idle between kernels, and no wait or copy is to blame",
-        small_kernels,
-    ),
+    _of(mask_loss, "hidden waits at the indexing lines (aten::nonzero), also in backward; no copy of a batch"),
+    _of(readback_blocking, "DtoH pageable, nothing overlapped; the host waits for the whole step and the copy"),
+    _of(readback_async, "DtoH pinned, overlapped with the next step's kernels; the GPU never runs out of work"),
+    _of(empty_cache, "cudaFree and cudaMalloc in every step; the host waits for the GPU in each cudaFree"),
+    _of(clean, "bound by the GPU, no idle time, nothing to find"),
+    _of(small_kernels, "bound by the host: the GPU is idle between kernels, and no wait or copy is to blame"),
     *(
         Workload(
             f"overlap_{stream}_{memory}",

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
-from torch import Tensor
 
 from pinprof.workloads.model import Step, forever, host_batches, sizes, trainer
 from pinprof.workloads.prefetcher import Prefetcher
@@ -47,7 +47,7 @@ def prefetch(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the next batch on a side stream while this one is trained on."""
     size = sizes(scale)
     training = trainer(device, size)
-    batches: Iterator[Tensor] = iter(
+    batches: Iterator[torch.Tensor] = iter(
         Prefetcher(forever(host_batches(size, count=3, pinned=device.type == "cuda")), device)
     )
 
@@ -65,57 +65,40 @@ def copies_at_once(device: torch.device, floats: int) -> dict[str, Step]:
     """E4: queue a copy and two kernels that do not need it, on one stream or two, and wait for both; or two copies."""
     on_gpu = device.type == "cuda"
     pageable = torch.ones(floats)
-    pinned, back = (pageable.clone().pin_memory() if on_gpu else pageable.clone() for _ in range(2))
-    matrix, factor = torch.randn(SIDE, SIDE, device=device), torch.randn(floats, device=device)
+    pinned, other = (pageable.clone().pin_memory() if on_gpu else pageable.clone() for _ in range(2))
+    matrix = torch.randn(SIDE, SIDE, device=device)
     own = torch.cuda.current_stream(device) if on_gpu else None
-    side, other = (torch.cuda.Stream(device) if on_gpu else None for _ in range(2))  # type: ignore[no-untyped-call]
+    side, third = (torch.cuda.Stream(device) if on_gpu else None for _ in range(2))  # type: ignore[no-untyped-call]
 
-    def products() -> Tensor:
-        return matrix @ matrix @ matrix
+    def products(stream: torch.cuda.Stream | None) -> torch.Tensor:
+        with torch.cuda.stream(stream):
+            return matrix @ matrix @ matrix
 
-    def texts_kernels() -> Tensor:
-        return factor * factor * factor
-
-    def copy(source: Tensor, stream: torch.cuda.Stream | None) -> Tensor:
+    def copy(source: torch.Tensor, stream: torch.cuda.Stream | None) -> torch.Tensor:
         with torch.cuda.stream(stream):
             return source.to(device, non_blocking=True)
 
-    def with_kernels(
-        source: Tensor, stream: torch.cuda.Stream | None, kernels: Callable[[], Tensor], *, first: bool = False
+    def both(
+        first: Callable[[], torch.Tensor], second: Callable[[], torch.Tensor], *streams: torch.cuda.Stream | None
     ) -> Step:
         def step() -> None:
-            queued = (kernels(), copy(source, stream)) if first else (copy(source, stream), kernels())
-            _wait_for(own, stream)
+            queued = first(), second()
+            for event in [stream.record_event() for stream in streams if stream is not None]:
+                event.synchronize()  # an event of each stream, as in the text
             del queued
 
         return step
 
-    def two_copies(second: Callable[[], object]) -> Step:
-        def step() -> None:
-            first = copy(pinned, side)
-            with torch.cuda.stream(other):
-                second()
-            _wait_for(side, other)
-            del first
-
-        return step
-
-    steps = {"side stream, pageable, kernels first": with_kernels(pageable, side, products, first=True)}
-    for name, stream in (("default stream", own), ("side stream", side)):
-        for memory, source in (("pageable", pageable), ("pinned", pinned)):
-            steps[f"{name}, {memory}"] = with_kernels(source, stream, products)
-            steps[f"{name}, {memory}, text's kernels"] = with_kernels(source, stream, texts_kernels)
-    return steps | {
-        "copy alone": two_copies(lambda: None),
-        "two copies, the same way": two_copies(lambda: back.to(device, non_blocking=True)),
-        "two copies, both ways": two_copies(lambda: back.copy_(factor, non_blocking=True)),
+    kernels = partial(products, own)
+    steps = {
+        f"{name}, {memory}": both(partial(copy, source, stream), kernels, own, stream)
+        for name, stream in (("default stream", own), ("side stream", side))
+        for memory, source in (("pageable", pageable), ("pinned", pinned))
     }
-
-
-def _wait_for(*streams: torch.cuda.Stream | None) -> None:
-    """Wait for all work now on each stream, by an event as in the text."""
-    for event in [stream.record_event() for stream in streams if stream is not None]:
-        event.synchronize()
+    return steps | {
+        "side stream, pageable, kernels first": both(kernels, partial(copy, pageable, side), own, side),
+        "two copies, the same way": both(partial(copy, pinned, side), partial(copy, other, third), side, third),
+    }
 
 
 @contextmanager

@@ -49,15 +49,3 @@ def loaded(device: torch.device, scale: float = 1.0, *, pinned: bool = False) ->
         yield step
     finally:
         running.clear()  # the workers end with the last reference to their iterator
-
-
-class LabelledStream(IterableDataset[tuple[Tensor, Tensor]]):
-    """Yields such batches with labels."""
-
-    def __init__(self, batches: list[Tensor], labels: Tensor) -> None:
-        super().__init__()
-        self._batches = [batch.share_memory_() for batch in batches]  # type: ignore[no-untyped-call]
-        self._labels = labels.share_memory_()  # type: ignore[no-untyped-call]
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return ((batch, self._labels) for batch in forever(self._batches))

@@ -53,16 +53,13 @@ class Prefetcher(Generic[Batch]):
 
 def moved(batch: Batch, device: torch.device) -> Batch:
     """Return the batch with all its tensors on the device, without waiting for copies of pinned memory."""
-    return cast("Batch", _moved(batch, device))
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor) or hasattr(value, "to"):
-        return value.to(device, non_blocking=True)
-    if isinstance(value, Mapping):
-        return {key: _moved(item, device) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(item, device) for item in value))
-    if isinstance(value, list | tuple):
-        return type(value)(_moved(item, device) for item in value)
-    return value
+    made: Any = batch
+    if isinstance(made, Tensor) or hasattr(made, "to"):
+        made = made.to(device, non_blocking=True)
+    elif isinstance(made, Mapping):
+        made = {key: moved(item, device) for key, item in made.items()}
+    elif isinstance(made, tuple) and hasattr(made, "_fields"):
+        made = type(made)(*(moved(item, device) for item in made))
+    elif isinstance(made, list | tuple):
+        made = type(made)(moved(item, device) for item in made)
+    return cast("Batch", made)

@@ -89,6 +89,21 @@ def test_the_report_tells_what_was_noted_in_it() -> None:
     assert "; it has an evaluation and saving a checkpoint in it, which adds 1.33 ms" in doubt.effect
 
 
+@pytest.mark.parametrize(
+    ("off_cpu_us", "reason", "words"),
+    [(7000, "off_cpu", "the machine was busy there"), (3000, "host", "nothing that was recorded says why")],
+)
+def test_a_busy_machine_is_told_where_it_was_noted(off_cpu_us: int, reason: str, words: str) -> None:
+    builder = steps_of(1000, 1010, 9000, 990, 1000, 1000)
+    off_cpu = [0] * 10
+    off_cpu[6] = off_cpu_us * 1000
+    log = RunLog(0, (("warm-up", 4), ("recorded", 6)), *((0,) * 10,) * 4, 0, off_cpu_ns=tuple(off_cpu))
+    builder.metadata[RUN_KEY] = to_builtins(log)
+    assert [step.reason for step in details(builder).irregular] == [reason]
+    (doubt,) = (doubt for doubt in measure(builder.read()).doubts if doubt.check == "irregular_steps")
+    assert words in doubt.effect
+
+
 @pytest.mark.parametrize(("noted", "left_out"), [((0, 2, 4), [0, 2]), ((1, 3), []), ((), [])])
 def test_where_half_of_the_steps_evaluate_only_the_other_half_are_usual(
     noted: tuple[int, ...], left_out: list[int]

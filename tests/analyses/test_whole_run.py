@@ -157,13 +157,30 @@ def test_compiling_first_steps_and_what_nothing_tells_are_told_apart() -> None:
     assert reasons(whole) == {"first": (1, 80), "other": (1, 80), "compile": (1, 80)}
 
 
-def test_work_that_comes_back_is_logging_however_little_it_is() -> None:
+def test_work_that_comes_back_is_told_however_little_it_is() -> None:
     steps = [10.0] * 60
     steps[7::10] = [12.0] * 6
-    assert reasons(sum_up_run(run(*steps))) == {"logging": (6, 12)}
+    assert reasons(sum_up_run(run(*steps))) == {"recurring": (6, 12)}
     steps[7::10] = [30.0] * 6
     (row,) = sum_up_run(run(*steps)).irregular
-    assert (row.reason, row.every, row.count, row.ns) == ("logging", 10, 6, 120 * MS)
+    assert (row.reason, row.every, row.count, row.ns) == ("recurring", 10, 6, 120 * MS)
+
+
+def test_three_evenly_spaced_steps_may_be_chance() -> None:
+    steps = [10.0] * 60
+    steps[15::20] = [99.0] * 3
+    assert reasons(sum_up_run(run(*steps))) == {"other": (3, 267)}
+
+
+def test_time_off_the_cpu_is_told_as_that() -> None:
+    steps, off_cpu_ms = [10.0] * 60, [0] * 60
+    steps[7::10] = [99.0] * 6
+    off_cpu_ms[7::10] = [85] * 6
+    busy = replace(run(*steps), off_cpu_ns=tuple(ms * MS for ms in off_cpu_ms))
+    assert reasons(sum_up_run(busy)) == {"off_cpu": (6, 534)}
+    half = replace(busy, off_cpu_ns=tuple(ns // 2 for ns in busy.off_cpu_ns))
+    assert reasons(sum_up_run(half)) == {"off_cpu": (6, 255), "recurring": (6, 279)}
+    assert next_irregular_work(busy) is None
 
 
 def test_work_that_was_missed_once_still_comes_back_regularly() -> None:
@@ -253,7 +270,7 @@ def test_work_that_came_regularly_is_expected_again() -> None:
     work = tuple(IrregularWork(step, EVALUATION) for step in range(5, 36, 10))
     assert next_irregular_work(replace(run(*steps), work=work)) == Expected("evaluation", 10, 9)
     assert next_irregular_work(replace(run(*steps[:32]), work=work[:3])) == Expected("evaluation", 10, 3)
-    assert next_irregular_work(run(*steps)) == Expected("logging", 10, 9)
+    assert next_irregular_work(run(*steps)) == Expected("recurring", 10, 9)
     assert next_irregular_work(replace(run(*steps[:20]), work=work[:2])) is None  # once between two shows no period
 
 

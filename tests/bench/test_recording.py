@@ -40,7 +40,3 @@ def test_the_guide_names_no_figure_that_it_does_not_hold() -> None:
     figures = [figure for result in recorded().results for figure in result.figures]
     assert {"220 µs", "3.85 times"} <= named
     assert named <= {shown(figure) for figure in figures}
-
-
-def test_the_checkout_has_it_beside_the_recordings() -> None:
-    assert results.BENCH_FILES[1] == TRACES / "bench.json"

@@ -51,19 +51,6 @@ def test_two_of_seven_and_one_of_four_do(medians: tuple[float, ...], disturbed: 
     assert figure.low < 3.0
 
 
-def test_answers_of_all_rounds_are_kept() -> None:
-    figure = of_rounds([Measured("pinned", "yes", value, value, value, runs=1) for value in (1, 1, 1, 1, 1, 1, 0)])
-    assert (figure.low, figure.median, figure.high) == (0, 1, 1)
-
-
-@pytest.mark.parametrize(("factor", "drawn"), [(1, 1), (100, 100**0.71), (0.01, 0.01**0.71)])
-def test_rounds_that_differ_more_or_less_than_usual_are_drawn_towards_it(factor: float, drawn: float) -> None:
-    medians = [math.exp(each * 0.1 * factor) for each in (-1, 0, 1)]
-    figure = of_rounds([Measured("copy", "ms", middle, middle, middle, runs=1) for middle in medians])
-    assert figure.high == pytest.approx(max(medians[-1], math.exp(2.45 * 0.1 * drawn)))
-    assert figure.low == pytest.approx(1 / figure.high)
-
-
 @pytest.mark.parametrize("count", slow_but([5], range(3, 8)))
 def test_in_benches_with_disturbed_rounds_the_median_of_another_lies_in_the_spread(count: int) -> None:
     chance = random.Random(7)
@@ -84,11 +71,6 @@ def disturbed_at_times(chance: random.Random, deviation: float) -> Measured:
     more = abs(chance.gauss(0, 0.4)) if chance.random() < 0.1 else 0.0
     value = chance.lognormvariate(more, deviation)
     return Measured("copy", "ms", value, value, value, runs=1)
-
-
-def test_a_figure_keeps_seven_digits() -> None:
-    long = Measured("copy", "ms", 0.123456789, 0.0000123456789, 12345678.9, runs=3)
-    assert of_rounds([long]) == Measured("copy", "ms", 0.1234568, 0.00001234568, 12345680.0, runs=3)
 
 
 def test_a_figure_is_the_median_of_its_values_with_tenths_and_an_answer_is_whether_all_are_yes() -> None:

@@ -3,13 +3,10 @@
 from pathlib import Path
 
 import pytest
-from recordings import TRACES
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.bench.copy_overlap import POSSIBLE
 from pinprof.bench.experiment import ASKED_EARLY, AT_ONCE, MOST_BARS, OVERLAPPED, WAITS, InTrace, picture
-from pinprof.bench.loader import RATE
-from pinprof.bench.prefetching import AHEAD, ENDED
+from pinprof.bench.prefetching import AHEAD
 from pinprof.bench.results import Bar, Figure, Measured, Picture
 from pinprof.bench.small_tensors import CALLS
 from pinprof.details import details_of
@@ -49,16 +46,6 @@ def test_bars_of_host_and_streams_from_the_start_of_the_step(tmp_path: Path) -> 
     assert made.step_ms is None
 
 
-def test_a_copy_beside_a_kernel_of_the_step_before_is_overlapped() -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3):
-        builder.copy("HtoD (Pinned -> Device)", start + 20, 100, launch=start + 10, stream=SIDE)
-        builder.kernel(start + 500, 600, launch=start + 200)  # until 100 µs into the next step
-    trace = builder.read()
-    copies = [bar for bar in picture(CASE, trace, details_of(trace)).bars if bar.row == "stream 20"]
-    assert copies == [Bar("stream 20", "overlapped copy", 0.02, 0.1), Bar("stream 20", "exposed copy", 0.1, 0.12)]
-
-
 def test_of_a_step_of_many_bars_the_picture_has_the_beginning() -> None:
     builder = TraceBuilder()
     for start in builder.steps(3, 10_000):
@@ -73,16 +60,10 @@ def test_of_a_step_of_many_bars_the_picture_has_the_beginning() -> None:
 
 
 def test_why_is_the_share_and_the_reason_of_the_rest(tmp_path: Path) -> None:
-    assert drawn(tmp_path / "pinned.json", "HtoD (Pinned -> Device)", SIDE).why.startswith(
-        "75 % of the copy time overlapped; otherwise: "
-    )
     assert drawn(tmp_path / "pageable.json", "HtoD (Pageable -> Device)", SIDE).why == (
         "75 % of the copy time overlapped; "
         "otherwise: the host memory is pageable: the driver stages the copy, and the host queues no kernel meanwhile"
     )
-
-
-def test_without_steps_or_copies_there_is_still_a_picture() -> None:
     builder = TraceBuilder()
     builder.kernel(10, 5, launch=1)
     trace = builder.read()
@@ -96,16 +77,14 @@ def shown(figure: InTrace, trace: Trace) -> list[Measured]:
 def test_figures_of_a_trace(tmp_path: Path) -> None:
     trace = copying(tmp_path / "trace.json", "HtoD (Pinned -> Device)", SIDE, "cudaDeviceSynchronize")
     found: dict[str, float] = {}
-    for figure in (WAITS, CALLS, OVERLAPPED, POSSIBLE, AHEAD, ENDED):
+    for figure in (WAITS, CALLS, OVERLAPPED, AHEAD):
         (measured,) = shown(figure, trace)
         found[measured.name] = measured.median
     assert found == {
         "waits, a case": 2,
         "asynchronous copies, a case": 1,
         "overlapped, a case": 75,
-        "possible, a case": 100,
         "ahead, a case": -0.29,  # asked for at 10 µs of a step, 290 after the kernel of the one before
-        "ended before the next kernel, a case": 0,  # it runs until 420 µs, the kernel begins at 120
     }
 
 
@@ -136,22 +115,4 @@ def test_without_copies_nothing_is_said_of_them() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 190)
     builder.kernel(0, 5, launch=0)
-    assert [shown(figure, builder.read()) for figure in (AT_ONCE, ASKED_EARLY, OVERLAPPED, POSSIBLE, RATE, AHEAD)] == [
-        []
-    ] * 6
-
-
-def test_copies_on_one_stream_run_in_turn() -> None:
-    """By a recording of 1000 small tensors: the last copy has ended when the host asks for the next."""
-    trace = read_trace(str(TRACES / "experiments" / "e2.non_blocking-one-synchronize.json.gz"))
-    assert [made.high for figure in (AT_ONCE, ASKED_EARLY) for made in shown(figure, trace)] == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("recording", "least", "most"),
-    [("default_pageable", 0, 1), ("default_pinned", 0, 1), ("side_pageable", 0, 1), ("side_pinned", 85, 95)],
-)
-def test_the_share_under_kernels_is_that_of_each_copy(recording: str, least: float, most: float) -> None:
-    (made,) = shown(OVERLAPPED, read_trace(str(TRACES / f"overlap_{recording}.json.gz")))
-    assert (made.name, made.unit, made.runs) == ("overlapped, a case", "%", 5)
-    assert least <= made.low <= made.median <= made.high <= most
+    assert [shown(figure, builder.read()) for figure in (AT_ONCE, ASKED_EARLY, OVERLAPPED, AHEAD)] == [[]] * 4

@@ -1,11 +1,14 @@
 """What a program does that pinprof runs, and pinprof's own failures: none of them changes how the program ends."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from script_runs import TRAIN, recorded_steps, run
+
+import pinprof
 
 pytestmark = pytest.mark.slow  # each test is a process of its own
 
@@ -40,10 +43,11 @@ sys.exit(7)
 def test_a_failure_of_ours_is_one_line_and_the_program_runs_on(tmp_path: Path, patch: str) -> None:
     ran = run(tmp_path, TRAIN + FAILS + patch + PROGRAM, keep_going=True, plain_seconds=0.1)
     assert (ran.status, ran.out) == (7, "of a child\nfinished\n")
-    assert ran.err == (
-        "pinprof itself failed (KeyError: 'of ours'); please report this with the output under PINPROF_TRACEBACK=1. "
-        "The program runs on\n"
-    )
+    then = "" if patch == PATCHES["the end of the recording"] else ". The program runs on"
+    assert ran.err == f"{FAILED}{then}\n"
+
+
+FAILED = "pinprof itself failed (KeyError: 'of ours'); please report this with the output under PINPROF_TRACEBACK=1"
 
 
 UNCOUNTED = TRAIN.replace("range(1, steps + 1)", "list(range(1, steps + 1))")
@@ -54,6 +58,80 @@ def test_a_program_that_ends_while_it_is_sampled_keeps_its_exit_status(tmp_path:
     ran = run(tmp_path, UNCOUNTED + FAILS + PATCHES["the end of the recording"] + PROGRAM, plain_seconds=60.0)
     assert (ran.status, ran.out) == (7, "of a child\nfinished\n")
     assert ran.err.startswith("pinprof itself failed (KeyError: 'of ours')")
+
+
+def test_what_fails_as_the_recording_ends_neither_costs_the_trace_nor_is_it_said_to_be_lost(tmp_path: Path) -> None:
+    patch = "import pinprof.capture.observe.workers as m; m.WorkerSamples.longest = fails\n"
+    ran = run(tmp_path, TRAIN + FAILS + patch + "train(60)")
+    assert (ran.status, ran.result["path"], ran.result["remarks"]) == (0, str(tmp_path / "out.json.gz"), [])
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("most", [256, 4096])
+def test_a_program_may_close_all_descriptors(tmp_path: Path, most: int) -> None:
+    ran = run(tmp_path, f"import os\nos.closerange(3, {most})\n{TRAIN}train(60)")
+    assert (ran.status, ran.out, ran.err, ran.result["remarks"]) == (0, "", "", [])
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+FROZEN = """
+from unittest import mock
+for name, value in (("perf_counter", 1.0), ("perf_counter_ns", 1), ("monotonic", 1.0), ("time", 1.0), ("sleep", None)):
+    mock.patch(f"time.{name}", lambda *_, value=value: value).start()
+"""
+
+
+def test_a_program_may_stop_the_clocks(tmp_path: Path) -> None:
+    ran = run(tmp_path, TRAIN + FROZEN + "train(60)")
+    assert (ran.status, ran.err) == (0, "")
+    regular = ran.result["regular"]
+    assert isinstance(regular, dict)
+    assert regular["step_ns"] > 1000
+
+
+def test_a_program_may_replace_the_process_and_threads(tmp_path: Path) -> None:
+    source = (
+        "import os, threading\nos.getpid = lambda: 1\n"
+        "def refuse(*_a, **_k):\n    raise KeyError('of the program')\n"
+        "threading.Thread = refuse\ntrain(60)\nprint(os.getpid())"
+    )
+    ran = run(tmp_path, TRAIN + source, keep_going=True)
+    assert (ran.status, ran.out, ran.err) == (0, "finished\n1\n", "")
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+def test_what_a_program_replaced_is_there_at_its_exit_and_not_in_what_pinprof_does(tmp_path: Path) -> None:
+    source = (
+        "import atexit, builtins, io, json, sys\n"
+        "def refuse(*_a, **_k):\n    raise KeyError('of the program')\n"
+        "builtins.open = io.open = json.dumps = refuse\ntrain(60)\nbuiltins.sorted = None\n"
+        "sys.setprofile(lambda *_: None)\n"
+        "atexit.register(lambda: print(sorted, open is json.dumps, sys.getprofile() is not None))"
+    )
+    ran = run(tmp_path, TRAIN + source, keep_going=True)
+    assert (ran.status, ran.out, ran.err) == (0, "finished\nNone True True\n", "")
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+def test_the_threads_of_a_program_are_its_own(tmp_path: Path) -> None:
+    ran = run(tmp_path, TRAIN + "import threading\ntrain(60)\nprint(threading.enumerate())", keep_going=True)
+    assert ran.out.startswith("finished\n[<_MainThread(MainThread, started ")
+    assert ran.out.count("Thread(") == 1
+
+
+def test_a_profile_of_the_program_is_whole(tmp_path: Path) -> None:
+    source = "with torch.profiler.profile() as p:\n    train(40)\nprint(len(p.events()) > 100)\ntrain(60)"
+    ran = run(tmp_path, TRAIN + source, keep_going=True)
+    assert (ran.status, ran.out) == (0, "finished\nTrue\nfinished\n")
+    assert len(recorded_steps(tmp_path)) == 2
+
+
+def test_clocks_and_the_process_are_read_as_they_were_before_the_program() -> None:
+    rooms = (Path(pinprof.__file__).parent / room for room in ("capture", "program", "races", "callbacks", "cli"))
+    sources = {path: path.read_text() for room in rooms for path in room.rglob("*.py")}
+    assert len(sources) > 50
+    imports = re.compile(r"^\s*(import time\b|from time )|\bos\.getpid\(", re.MULTILINE)
+    assert [path for path, text in sources.items() if imports.search(text)] == []
 
 
 def test_a_recording_that_cannot_begin_lets_the_program_run_to_its_end(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_what_comes_back_too_often_is_not_waited_for(journal: Journal, clock: Fa
     for number in range(1, 44):
         step(journal, clock, 200 if number % 10 == 0 else 10)
     assert wait(journal, clock, 12, 10) == 0
-    assert journal.unavoidable == "logging comes back every 10 steps, and the recording needs 12"
+    assert journal.unavoidable == "something unknown comes back every 10 steps, and the recording needs 12"
 
 
 @pytest.fixture

@@ -149,13 +149,13 @@ def test_metadata_holds_the_memory_behind_the_last_step_and_the_loaders_before_t
     }
 
 
-@pytest.mark.parametrize(("ends", "is_noted"), [(1, False), (3, False), (7, True)])
+@pytest.mark.parametrize(("ends", "is_noted"), [(1, False), (3, False), (7, False), (150, True)])
 def test_a_profiler_of_the_program_that_is_on_in_all_timed_steps_is_noted(
     record: Record, clock: FakeClock, profiler: FakeProfiler, ends: int, is_noted: bool
 ) -> None:
     own = torch.autograd.profiler.profile().__enter__()  # type: ignore[no-untyped-call]
     with record(TWO_OF_EACH) as recording:
-        for step in range(8):
+        for step in range(160):
             if step == ends:
                 own.__exit__(None, None, None)
             clock.time_ns += MS

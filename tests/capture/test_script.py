@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import py_compile
 import re
 import signal
 import subprocess
 import sys
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -125,7 +127,12 @@ def test_surroundings_of_a_script_and_of_a_module_are_those_under_python(tmp_pat
     package.mkdir()
     for name in ("__init__.py", "train.py", "__main__.py"):
         (package / name).write_text(SURROUNDINGS if name != "__init__.py" else "")
-    for words in (["train.py"], ["-m", "package.train"], ["-m", "package"]):
+    (package / "steps.py").write_text("def make():\n    pass\n")
+    zipapp.create_archive(package, tmp_path / "package.pyz")
+    (tmp_path / "other.py").write_text(SURROUNDINGS)
+    py_compile.compile(str(tmp_path / "other.py"), str(tmp_path / "other.pyc"))
+    modules = (["-m", "package.train"], ["-m", "package"])
+    for words in (["train.py"], *modules, ["package/"], ["package.pyz"], ["other.pyc"]):
         options = {"module": len(words) == 2, "step_marker": STEPS, "force": True}
         ran = run(tmp_path, SURROUNDINGS, "--lr", "0.1", name=words[-1], **options)
         python = under_python(tmp_path, *words, "--lr", "0.1")

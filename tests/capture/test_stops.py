@@ -261,3 +261,13 @@ def test_a_program_that_makes_circles_is_told_of_the_collector(tmp_path: Path, w
     )
     trace = read_trace(tmp_path / "t.json.gz")
     assert [finding.rule.id for finding in find(measure(trace), trace) if finding.rule.id == "PIN608"] == rules
+
+
+def test_a_program_that_closes_all_descriptors_keeps_its_own_file_under_that_number(tmp_path: Path) -> None:
+    source = (
+        "import os\nfrom pinprof.program.machine import Delay\n"
+        "delay = Delay()\nbefore = delay.now_ns()\nos.closerange(3, 4096)\n"
+        f"files = [os.open({str(tmp_path / 'own')!r}, os.O_RDWR | os.O_CREAT) for _ in range(950)]\n"
+        "assert delay.now_ns() >= before\ndelay.close()\n[os.fstat(file) for file in files]"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=60)

@@ -117,6 +117,7 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
     ("words", "reason"),
     [
         ("timeline without_events -o out --plotly", "has no events on host threads or GPU streams to draw"),
+        ("run -", "pinprof runs no program from standard input; write it to a file"),
         ("report trace --json none/out", "none"),
         ("report trace --json trace/out", "trace.json.gz is a file"),
         ("report trace --json out --html out", "names two outputs"),

@@ -101,17 +101,6 @@ def test_without_a_gpu_the_recorded_result_is_shown_and_nothing_succeeds(words: 
     assert "pinning_cost" not in result.stdout
 
 
-@no_gpu
-def test_without_a_gpu_no_file_is_written_and_no_program_gets_foreign_figures(tmp_path: Path) -> None:
-    result = invoke("bench", "--json", "-")
-    assert is_one_line_error(result)
-    assert "nothing was measured: torch" in result.stderr
-    assert result.stdout == ""
-    assert invoke("bench", "--json", tmp_path / "bench.json", "--html", tmp_path / "bench.html").exit_code == 2
-    assert invoke("workload", "E4", "--record", tmp_path / "e4.json.gz").exit_code == 2
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.gpu
 def test_bench_writes_what_it_measured(tmp_path: Path) -> None:
     file, page = tmp_path / "bench.json", tmp_path / "bench.html"
@@ -123,20 +112,6 @@ def test_bench_writes_what_it_measured(tmp_path: Path) -> None:
     assert all(result.problem is None and result.figures for result in bench.results)
     assert bench.machine.gpu == torch.cuda.get_device_name()
     assert page.read_text().startswith("<!DOCTYPE html>")
-
-
-@pytest.mark.gpu
-def test_bench_for_programs() -> None:
-    result = invoke("bench", "--quick", "--only", "E9", "--json", "-")
-    assert result.exit_code == 0
-    assert fitting(result.stdout)["schema"] == "pinprof.bench/1"
-
-
-@pytest.mark.gpu
-def test_workload_prints_its_figures() -> None:
-    result = invoke("workload", "e1", "--floats", 100_000, "--quick")
-    assert result.exit_code == 0
-    assert "pageable.pin_memory().to" in result.stdout
 
 
 @pytest.mark.gpu

@@ -138,7 +138,7 @@ def test_a_stream_of_ascii_gets_plain_characters(trace: Path) -> None:
         (("run", "accelerate", "launch", "train.py"), "pinprof run -m accelerate.commands.launch train.py"),
         (("run", "trian.py"), "trian.py: no such script; did you mean train.py?"),
         (("trian.py",), "trian.py: no such script; did you mean train.py?"),
-        (("run", "."), "is a folder; name the script in it"),
+        (("run", "."), "is a folder without a __main__.py; name the script in it"),
         (("train.py", "--epochs", "1"), "overwrite it: pinprof run --force train.py ..."),
         (("run", "-m", "train"), "overwrite it: pinprof run --force -m train"),
         (("explain", "wait"), "wait: unknown rule or guide; `pinprof explain` lists all; did you mean PIN201, PIN202"),

@@ -213,4 +213,4 @@ def test_a_prefill_among_decodes_is_a_step_unlike_the_others() -> None:
     assert profile.steps.traced_ns == 1_200_000
     (doubt,) = (doubt for doubt in profile.doubts if doubt.check == "irregular_steps")
     assert "step 5 takes 10.2 ms instead of 1.20 ms" in doubt.what
-    assert "as in a prefill among decodes" in doubt.effect
+    assert "the GPU has more to do there" in doubt.effect

@@ -1,5 +1,7 @@
 """What the interpreter calls in the main thread, and what that raises in the user's own code."""
 
+import gc
+import subprocess
 import sys
 import threading
 import time
@@ -8,6 +10,7 @@ from types import FrameType
 
 import pytest
 
+from pinprof.program.frames import frame_of_thread
 from pinprof.program.user_program import INSTALLED, Finished, call_in_main, finishable, raise_at_next_line
 
 Act = Callable[[FrameType], None]
@@ -62,3 +65,57 @@ def test_after_the_program_no_line_raises() -> None:
     names = {"finishable": finishable, "raise_at_next_line": raise_at_next_line, "Finished": Finished}
     exec(compile(source, f"{INSTALLED[0]}package.py", "exec"), names)
     assert sys.gettrace() is None
+
+
+STRESS = """
+import gc, sys, threading, time
+from pinprof.program.frames import frame_of_thread
+
+class Thing: pass
+main, wrong, ends = threading.get_ident(), set(), False
+
+def switch(phase, info):
+    if threading.get_ident() != main:
+        time.sleep(2e-5)  # a finalizer may do so: other threads run, and their frames end
+
+def look():
+    while not ends:
+        frame = frame_of_thread(main)
+        while frame is not None:
+            wrong.add(type(frame).__name__)
+            frame = frame.f_back
+
+def call(depth, *things):
+    return call(depth - 1, Thing(), *things[:2]) if depth else things
+
+gc.callbacks.append(switch)
+gc.set_threshold(3)
+sys.setswitchinterval(1e-6)
+thread = threading.Thread(target=look)
+thread.start()
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    for depth in range(20):
+        call(depth, Thing())
+ends = True
+thread.join()
+print(wrong, gc.isenabled())
+"""
+
+
+def test_frames_of_another_thread_are_frames_while_garbage_is_collected() -> None:
+    command = (sys.executable, "-c", STRESS)  # Python 3.11 crashes where they are not
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, "{'frame'} True\n"), ended.stderr
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_stays_as_the_program_has_it(enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        assert frame_of_thread(threading.get_ident()) is not None
+        assert frame_of_thread(-1) is None
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()

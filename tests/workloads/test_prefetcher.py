@@ -1,12 +1,10 @@
 """The prefetcher hands out every batch once, whatever it is made of; on a GPU with the values that it had."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
 
 from pinprof.workloads.prefetcher import Prefetcher
 
@@ -27,12 +25,6 @@ def test_every_batch_once_and_in_order(device: torch.device, count: int) -> None
 
 
 @on_each_device
-def test_a_loader_may_be_run_through_again(device: torch.device) -> None:
-    prefetcher = Prefetcher(DataLoader(TensorDataset(torch.arange(6)), batch_size=2), device)
-    assert [len(list(prefetcher)) for _ in range(2)] == [3, 3]
-
-
-@on_each_device
 def test_nested_containers_keep_their_kind(device: torch.device) -> None:
     one, two = torch.ones(2), torch.zeros(2)
     (batch,) = Prefetcher([{"pair": Pair(one, two), "list": [one, "name"], "tuple": (two, 3), "none": None}], device)
@@ -44,19 +36,6 @@ def test_nested_containers_keep_their_kind(device: torch.device) -> None:
     assert made["tuple"][1] == 3
     assert type(made["tuple"]) is tuple
     assert made["none"] is None
-
-
-def test_only_one_batch_is_drawn_ahead() -> None:
-    drawn = []
-
-    def endless() -> Iterator[Tensor]:
-        while True:
-            drawn.append(torch.ones(1))
-            yield drawn[-1]
-
-    batches = iter(Prefetcher(endless(), "cpu"))
-    next(batches)
-    assert len(drawn) == 2
 
 
 @pytest.mark.gpu

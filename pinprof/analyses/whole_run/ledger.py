@@ -21,8 +21,11 @@ from pinprof.step_statistics import Bools, Series
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE, NOWHERE, PROFILED, RunLog
 
-FIRST, LOGGING, OTHER = "first", "logging", "other"
-"""Reasons besides the kinds of noted work; `logging` is any other work that comes back regularly."""
+FIRST, OFF_CPU, RECURRING, OTHER = "first", "off_cpu", "recurring", "other"
+"""Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs others had, what comes back
+regularly, and what nothing explains."""
+FEWEST_RECURRING = 4
+"""Fewer longer steps may be evenly spaced by chance."""
 FIRST_STEPS = 10
 """If one of the first ten steps is irregular for no other reason, the reason is cold caches: `first`."""
 LEAST_SHARE = 0.1
@@ -34,8 +37,7 @@ class Irregular:
     """Steps that are irregular for one reason."""
 
     reason: str
-    """`first`, `compile`, `evaluation`, `checkpoint`, `graph_capture`, `garbage_collection`, `epoch_end`, `logging` or
-    `other`."""
+    """`first`, `off_cpu`, `recurring`, `other` or a kind of noted work."""
     count: int
     every: int | None
     """After how many steps it comes back; None where it does not do so regularly."""
@@ -82,14 +84,14 @@ def irregular_work(log: RunLog, steps: StepSplit, returning_waits: Iterable[tupl
     """Return what makes the irregular steps longer, by reason, the reason of the first such step first.
 
     `returning_waits` are the places of waits that come back after a number of steps. If nothing else shows where
-    logging is called, waits that come back as often do.
+    recurring work is called, waits that come back as often do.
     """
     work_in, free, rows = _work_by_step(log), max(int((~steps.profiled).sum()), 1), []
     waits = list(returning_waits)
     for reason, excess in _excess_by_reason(work_in, steps).items():
         places = tuple(dict.fromkeys(place for step in excess for place in work_in[step].places.get(reason, ())))
         period, ns = period_of(list(excess)), sum(excess.values())
-        if reason == LOGGING and not places and period is not None:
+        if reason == RECURRING and not places and period is not None:
             places = tuple(dict.fromkeys(place for place, returns in waits if returns == period))
         rows.append(Irregular(reason, len(excess), period, ns, ns / free, places))
     return rows
@@ -110,7 +112,7 @@ def next_irregular_work(log: RunLog) -> Expected | None:
     expected = []
     for reason, excess in _excess_by_reason(_work_by_step(log), split_steps(log, noted_steps(log))).items():
         steps = list(excess)
-        period = None if reason in {FIRST, COMPILE, OTHER} else period_of(steps)
+        period = None if reason in {FIRST, COMPILE, OFF_CPU, OTHER} else period_of(steps)
         if period:
             expected.append(Expected(reason, period, (steps[-1] - len(log.step_ns)) % period))
     return min(expected, key=lambda work: work.ahead, default=None)
@@ -126,6 +128,9 @@ class _StepWork:
 
 def _work_by_step(log: RunLog) -> dict[int, _StepWork]:
     by_step: dict[int, _StepWork] = defaultdict(_StepWork)
+    for step, ns in enumerate(log.off_cpu_ns):
+        if ns:
+            by_step[step].ns[OFF_CPU] = ns
     for work in log.unusual_work:
         by_step[work.step].ns[work.kind] += work.ns
         if work.place != NOWHERE:
@@ -141,17 +146,16 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
             excess[reason][step] += ns  # a new epoch may come twice: with its timed part, and as the rest's reason
     other, first = excess[OTHER], excess[FIRST]
     period = period_of(list(other))
-    if period is not None:  # other work that comes back regularly is logging, also among the first steps
-        begin = next(iter(other))
-        early = [step for step in first if (begin - step) % period == 0]
-        excess[LOGGING] = {step: first.pop(step) for step in early} | excess.pop(OTHER)
+    early = [step for step in first if period is not None and (next(iter(other)) - step) % period == 0]
+    if period is not None and len(early) + len(other) >= FEWEST_RECURRING:
+        excess[RECURRING] = {step: first.pop(step) for step in early} | excess.pop(OTHER)
     return {reason: dict(sorted(ns_of.items())) for reason, ns_of in excess.items() if ns_of}
 
 
 def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple[str, int]]:
     """Yield the reasons for the excess of a step, with the ns of each: those that were timed, and that of the rest."""
     unexplained, timed = excess, []
-    for reason in (CHECKPOINT, CAPTURE, GARBAGE, EPOCH):
+    for reason in (OFF_CPU, CHECKPOINT, CAPTURE, GARBAGE, EPOCH):
         ns = min(noted_ns.get(reason, 0), unexplained)
         if ns >= LEAST_SHARE * excess:
             timed.append((reason, ns))

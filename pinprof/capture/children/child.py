@@ -10,6 +10,7 @@ from functools import partial, wraps
 from importlib import import_module
 from inspect import signature
 from multiprocessing.process import BaseProcess
+from os import getpid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +152,7 @@ class Child:
 
     def __init__(self, config: ChildConfig) -> None:
         self.config = config
-        self.process = os.getpid()
+        self.process = getpid()
         self.notes = Notes(config.notes)
         self.recording: ChildRecording | None = None
 
@@ -191,7 +192,7 @@ def run_followed(process: BaseProcess, config: ChildConfig) -> None:
     child = Child(config)
     with child.watched():
         error = _error_of(process)
-        if os.getpid() == child.process:
+        if getpid() == child.process:
             contained(child.end)(failed=error is not None)
     if isinstance(error, SystemExit):
         raise error
@@ -217,11 +218,11 @@ def main(config: str, *, module: bool) -> None:
     try:
         with program.as_main() as in_main, child.watched():
             ending = ending_of(program, in_main, child.change_of_script())
-            if os.getpid() == child.process:
+            if getpid() == child.process:
                 contained(child.end)(failed=bool(ending.exit_status))
     except CaptureError as error:
         sys.exit(f"Error: {error}")
-    if os.getpid() != child.process:
+    if getpid() != child.process:
         exit_as_fork(ending.exit_status)
     sys.exit(ending.exit_status)
 
@@ -232,12 +233,12 @@ def reporting_departure(leaves: Callable[[str], None]) -> Iterator[None]:
 
     All functions of `os` that start another program in place of this one go through `execv` and `execve`.
     """
-    process, leave = os.getpid(), contained(leaves)
+    process, leave = getpid(), contained(leaves)
 
     def executing(execute: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(execute)
         def executed(path: Any, args: Any, *environment: Any) -> Any:
-            if os.getpid() == process and _is_program(path):  # `execvp` tries every folder of PATH
+            if getpid() == process and _is_program(path):  # `execvp` tries every folder of PATH
                 leave(f"started another program in its place ({contained(as_line)(args)})")
             return execute(path, args, *environment)
 
@@ -246,7 +247,7 @@ def reporting_departure(leaves: Callable[[str], None]) -> Iterator[None]:
     def exiting(leave_now: Callable[[int], Any]) -> Callable[[int], Any]:
         @wraps(leave_now)
         def exited(status: int) -> Any:
-            if os.getpid() == process:
+            if getpid() == process:
                 leave(f"ended by os._exit({status})")
             return leave_now(status)
 

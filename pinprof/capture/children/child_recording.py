@@ -1,8 +1,8 @@
 """Records a child, from its first step on: only then its rank is known, and with it the name of its trace."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from os import getpid
 from pathlib import Path
 
 from pinprof.capture.children.notes import ChildConfig, ChildEnd, ChildStart, Notes
@@ -86,7 +86,7 @@ class ChildRecording:
 
     def _stepper_at(self, path: str | None, failure: CaptureError | None) -> Stepper:
         """Return a stepper of the recording at this path; without a path it records nothing, and only stops."""
-        scratch = str(self._notes.folder / f"{os.getpid()}.json")
+        scratch = str(self._notes.folder / f"{getpid()}.json")
         try:
             recording = profile(path or scratch, self._config.options)
         except CaptureError as exc:

@@ -17,7 +17,7 @@ import msgspec
 
 from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import rank_in
-from pinprof.program.user_program import HOME, INSTALLED
+from pinprof.program.user_program import HOME, INSTALLED, is_script
 
 LAUNCHERS = (
     "torch.distributed.run",
@@ -172,7 +172,7 @@ def _is_users_module(name: str, folder: Path) -> bool:
 def _is_users_script(path: Path) -> bool:
     if path.name in LAUNCHER_PROGRAMS:
         return True
-    if not path.is_file():
+    if not is_script(path):
         return False
     return not _is_installed(str(path)) and path.resolve().parent != Path(sys.executable).parent.resolve()
 

@@ -3,12 +3,12 @@
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
+from os import getpid
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal, TypeVar
@@ -18,6 +18,7 @@ import msgspec
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
 from pinprof.capture.options import RecordingOptions
 from pinprof.errors import CaptureError
+from pinprof.host_time import HOST_TIME
 from pinprof.processes import temporary_folder
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import HOME
@@ -135,7 +136,7 @@ class Notes:
         return next(start for start in starts if isinstance(start, ChildStart) or not self.folder.is_dir())
 
     def _start(self, name: str, path: Path, rank: Rank | None) -> "ChildStart | TakenBy":
-        file, start = self.folder / f"{name}.start", ChildStart(os.getpid(), str(path), rank)
+        file, start = self.folder / f"{name}.start", ChildStart(getpid(), str(path), rank)
         with suppress(FileNotFoundError, FileExistsError):
             _write(file, start)
             return start
@@ -151,7 +152,7 @@ class Notes:
     def end(self, end: ChildEnd) -> None:
         """Note how this process has ended."""
         with suppress(FileNotFoundError, FileExistsError):  # the latter if it leaves by os._exit after its end
-            _write(self.folder / f"{os.getpid()}.end", end)
+            _write(self.folder / f"{getpid()}.end", end)
 
     def remark(self, text: str) -> None:
         """Note a sentence for the user; several processes may note the same one."""
@@ -188,15 +189,15 @@ class Notes:
 
     def wait(self, seconds: float, first_step_s: float = FIRST_STEP_WITHIN_S) -> None:
         """Wait until no followed process runs, for `seconds` at most, or `first_step_s` if none has made a step."""
-        begin = time.monotonic()
+        begin = HOST_TIME.monotonic()
         while running := self.running:
             at_work = any(start.process in running for start in self._starts().values())
-            waited_s, most_s = time.monotonic() - begin, seconds if at_work else min(seconds, first_step_s)
+            waited_s, most_s = HOST_TIME.monotonic() - begin, seconds if at_work else min(seconds, first_step_s)
             if waited_s >= most_s:
                 break
             if waited_s >= SAY_AFTER_S:
                 faults.say(f"pinprof waits for processes that the script has started, for {most_s:.0f} s at most")
-            time.sleep(LOOK_S)
+            HOST_TIME.sleep(LOOK_S)
 
     def remove(self) -> None:
         """Remove the folder, and the hidden folders of killed children next to their traces."""
@@ -225,7 +226,7 @@ class Notes:
 
 def _write(file: Path, document: ChildStart | ChildEnd) -> None:
     """Write a note, so that others see it whole or not at all. Raises FileExistsError if the file exists."""
-    temporary = file.with_name(f"{os.getpid()}-{token_hex(4)}.part")
+    temporary = file.with_name(f"{getpid()}-{token_hex(4)}.part")
     temporary.write_bytes(msgspec.json.encode(document))
     try:
         os.link(temporary, file)

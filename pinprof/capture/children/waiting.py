@@ -1,14 +1,15 @@
 """Waits for a script's children at its end, and ends a script that stands still after its children were stopped."""
 
 import multiprocessing
-import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os import getpid
+from threading import Thread
 from types import FrameType
 
+from pinprof.host_time import HOST_TIME
 from pinprof.program.hooks import contained
 from pinprof.program.user_program import finish_main
 
@@ -33,9 +34,9 @@ class StuckScript:
         self.interrupted = False
         self._tidy = tidy
         self._are_stopped = are_stopped
-        self._process = os.getpid()
+        self._process = getpid()
         self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
         self._signals: dict[int, Callable[[int, FrameType | None], object]] = {
             signal.SIGCHLD: contained(self._look),
             signal.SIGTERM: self._end,
@@ -45,7 +46,7 @@ class StuckScript:
 
     def watch(self) -> None:
         """Watch from now on, by the signals that the script does not handle itself."""
-        in_main = os.getpid() == self._process and threading.current_thread() is threading.main_thread()
+        in_main = getpid() == self._process and threading.current_thread() is threading.main_thread()
         if not in_main or self._is_watching:
             return
         self._is_watching = True
@@ -70,22 +71,22 @@ class StuckScript:
                 self.leave()
 
     def _look(self, _number: int, _frame: FrameType | None) -> None:
-        if os.getpid() == self._process and self._thread is None and self._are_stopped():
-            self._thread = threading.Thread(target=contained(self._interrupt_if_idle), daemon=True)
+        if getpid() == self._process and self._thread is None and self._are_stopped():
+            self._thread = Thread(target=contained(self._interrupt_if_idle), daemon=True)
             self._thread.start()
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
-        if os.getpid() == self._process:
+        if getpid() == self._process:
             contained(self._tidy)()
         signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
 
     def _interrupt_if_idle(self) -> None:
-        since, used = time.monotonic(), time.process_time()
+        since, used = HOST_TIME.monotonic(), HOST_TIME.process_time()
         while not self._over.wait(LOOK_S):
-            now = time.monotonic()
-            if time.process_time() - used > BUSY * (now - since) or not self._are_stopped():
-                since, used = now, time.process_time()
+            now = HOST_TIME.monotonic()
+            if HOST_TIME.process_time() - used > BUSY * (now - since) or not self._are_stopped():
+                since, used = now, HOST_TIME.process_time()
             elif now - since >= IDLE_S:
                 self.interrupted = True  # first: the main thread goes on at once
                 self.interrupted = finish_main()

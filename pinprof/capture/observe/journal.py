@@ -1,7 +1,6 @@
 """The journal of a run: how long each step took, how long it waited in a DataLoader, and its irregular work."""
 
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last_compiled, recompilations
 from pinprof.capture.observe.stops import Stops
+from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained, replaced
 from pinprof.program.loaders import BatchSource
@@ -61,6 +61,7 @@ class _Step(msgspec.Struct, gc=False):
     own_ns: int
     input_ns: int
     is_filling: bool
+    off_cpu_ns: int
     gpu_ns: int = 0
 
 
@@ -113,8 +114,7 @@ class Journal:
 
     def end_step(self, window: str) -> None:
         """Note the end of a step of this window; call `resume` when the next step begins."""
-        if self._begins_with_step:
-            self.stops.end_step(window)
+        off_cpu_ns = self.stops.end_step(window) if self._begins_with_step else 0
         compiled_before, self._compiled = self._compiled, compiled_frames()
         if self._compiled > compiled_before:
             self.note_work(COMPILE, place=last_compiled())
@@ -131,7 +131,7 @@ class Journal:
             collected = self.stops.long_collections_ns
             if collected > MOSTLY * took:
                 self.note_work(GARBAGE, collected)
-            step = _Step(window, took, own, waited, self.batch_source.is_filling)
+            step = _Step(window, took, own, waited, self.batch_source.is_filling, off_cpu_ns)
             self._steps.append(step)
             if self._opened is not None and mark is not None:
                 self._untimed.append((step, self._opened, mark))
@@ -213,6 +213,7 @@ class Journal:
             own_ns=tuple(step.own_ns for step in steps),
             input_ns=tuple(step.input_ns for step in steps),
             gpu_ns=tuple(step.gpu_ns for step in steps),
+            off_cpu_ns=tuple(step.off_cpu_ns for step in steps),
             after_ns=now - self._resumed_ns,
             own_after_ns=self._resumed_ns - self._ended_ns,
             work=tuple(self._work),
@@ -243,9 +244,9 @@ def noticing_work(journal: Journal) -> Iterator[None]:
 
     def begun(took_ns: int) -> None:
         nonlocal began_ns
-        began_ns = time.perf_counter_ns() - took_ns
+        began_ns = HOST_TIME.perf_counter_ns() - took_ns
 
-    captured = _noting(journal, CAPTURE, lambda _: time.perf_counter_ns() - began_ns)
+    captured = _noting(journal, CAPTURE, lambda _: HOST_TIME.perf_counter_ns() - began_ns)
     evaluates = _noting(journal, EVALUATION, lambda _: 0)  # only its beginning is known
     with ExitStack() as undo:
         undo.enter_context(journal.stops.watching())
@@ -261,7 +262,7 @@ def noticing_work(journal: Journal) -> Iterator[None]:
 def _drawing(journal: Journal) -> Callable[[Any], Any]:
     @contained
     def note(iterator: Any, start_ns: int) -> None:
-        journal.note_input_wait(time.perf_counter_ns() - start_ns)
+        journal.note_input_wait(HOST_TIME.perf_counter_ns() - start_ns)
         journal.batch_source.drew(iterator)
 
     end, describe = contained(journal.batch_source.end), contained(journal.batch_source.got)
@@ -269,7 +270,7 @@ def _drawing(journal: Journal) -> Callable[[Any], Any]:
     def change(draw: Any) -> Any:
         @wraps(draw)
         def drawn(iterator: Any) -> Any:
-            start = time.perf_counter_ns()
+            start = HOST_TIME.perf_counter_ns()
             try:
                 batch = draw(iterator)
             except StopIteration:
@@ -291,11 +292,11 @@ def _timed(note: Callable[[int], None]) -> Callable[[Any], Any]:
     def change(function: Any) -> Any:
         @wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter_ns()
+            start = HOST_TIME.perf_counter_ns()
             try:
                 return function(*args, **kwargs)
             finally:
-                note(time.perf_counter_ns() - start)
+                note(HOST_TIME.perf_counter_ns() - start)
 
         return timed
 

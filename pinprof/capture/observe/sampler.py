@@ -14,16 +14,18 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
+from os import getpid
 from random import Random
 from types import FrameType
 from typing import Any
 
 from pinprof.capture.observe.stacks import Sample, host_profile_of, raw_stack
-from pinprof.program.hooks import contained, faults, replaced
+from pinprof.host_time import HOST_TIME
+from pinprof.program.frames import frame_of_thread
+from pinprof.program.hooks import contained, faults, replaced, start_unlisted
 from pinprof.trace.sampled_stacks import HostProfile
 
 INTERVAL_S = 0.01
@@ -60,17 +62,17 @@ class HostSampler:
         self.samples: list[Sample] = []
         self.why_not: str | None = None
         """Why it does not sample, or stopped sampling."""
-        self._marks = [time.perf_counter()]
+        self._marks = [HOST_TIME.perf_counter()]
         self._step = 0
         self._first = 0
         self._last: int | None = None
         self._is_on = False
         self._draw = Random().random  # noqa: S311  not the program's generator, whose numbers stay as they are
         self._main = threading.get_ident()
-        self._process = os.getpid()
+        self._process = getpid()
         self._due = float("inf")
         self._came_late = False
-        self._watcher: threading.Thread | None = None
+        self._watcher: Callable[[float], bool] | None = None
         self._end = threading.Lock()
         self._undo = ExitStack()
 
@@ -93,20 +95,19 @@ class HostSampler:
                 self._undo.enter_context(replaced(os, name, self._pausing))
             atexit.register(self.stop)  # Python resets handlers as it ends: a timer that still ran would kill it
             self._undo.callback(atexit.unregister, self.stop)
-            self._marks = [time.perf_counter()]
+            self._marks = [HOST_TIME.perf_counter()]
             self._due = self._marks[0] + self._pause()
             self._is_on = True
             self._set_timer()
 
     def step(self) -> None:
         """Note that a step ends here and the next begins."""
-        self._marks.append(time.perf_counter())
+        self._marks.append(HOST_TIME.perf_counter())
         self._step += 1
         if self._came_late and self._watcher is None and self._is_on:
             self._first = self._step  # samples before may be at the wrong line
             self._end.acquire()
-            self._watcher = threading.Thread(target=contained(self._watch), name="pinprof sampler", daemon=True)
-            self._watcher.start()
+            self._watcher = start_unlisted(self._watch)
 
     def stop(self) -> None:
         """End sampling, and leave the signal as it was."""
@@ -115,9 +116,10 @@ class HostSampler:
             self._stop_here(IN_USE)
         self._stop_here(self.why_not)
         self._undo.close()
-        if self._watcher is not None:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None and getpid() == self._process:  # a fork has only its own thread
             self._end.release()
-            self._watcher.join()
+            watcher(-1)
 
     def profile(self, steps: Collection[int] | None = None) -> HostProfile:
         """Return the samples of these steps, counted from 0 in the window; by default of all whole ones."""
@@ -134,7 +136,7 @@ class HostSampler:
         return self.interval_s * (1 - SPREAD + 2 * SPREAD * self._draw())
 
     def _set_timer(self) -> None:
-        self._arm(signal.ITIMER_REAL, max(self._due - time.perf_counter(), SOONEST_S))
+        self._arm(signal.ITIMER_REAL, max(self._due - HOST_TIME.perf_counter(), SOONEST_S))
 
     def _on_signal(self, _: int, frame: FrameType | None) -> None:
         try:
@@ -144,11 +146,11 @@ class HostSampler:
             faults.note(error)
 
     def _look(self, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # a child that was forked set an alarm
+        if getpid() != self._process:  # a child that was forked set an alarm
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGALRM)
+            signal.raise_signal(signal.SIGALRM)
         elif self._is_on:
-            now = time.perf_counter()
+            now = HOST_TIME.perf_counter()
             self._came_late |= self._due < now - LATE_S
             self._take(now, frame)
             self._set_timer()
@@ -167,13 +169,13 @@ class HostSampler:
     def _watch(self) -> None:
         """Take the samples that the signal's handler cannot take in time, in a thread."""
         while not self._end.acquire(timeout=self._patience()):
-            now = time.perf_counter()
+            now = HOST_TIME.perf_counter()
             if self._due <= now - LATE_S:
-                self._take(now, sys._current_frames().get(self._main))  # noqa: SLF001  public, by its documentation
+                self._take(now, frame_of_thread(self._main))
 
     def _patience(self) -> float:
         """Return for how long the thread may sleep, in seconds."""
-        left = self._due + LATE_S - time.perf_counter()
+        left = self._due + LATE_S - HOST_TIME.perf_counter()
         return min(max(left, LATE_S), 1.0)  # when it is off, nothing is ever due
 
     # How it leaves the signal to the program
@@ -191,7 +193,7 @@ class HostSampler:
     def _pausing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def paused(*args: Any, **kwargs: Any) -> Any:
-            if os.getpid() != self._process:  # a fork has no timer
+            if getpid() != self._process:  # a fork has no timer
                 return function(*args, **kwargs)
             was_on, self._is_on = self._is_on, False
             if was_on:

@@ -2,12 +2,12 @@
 
 import gc
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Delay
@@ -48,15 +48,17 @@ class Stops:
                 gc.callbacks.remove(self._on_collection)
             self._delay.close()
 
-    def end_step(self, window: str) -> None:
-        """Count the stops of a step, unless the window makes its steps longer."""
+    def end_step(self, window: str) -> int:
+        """Count the stops of a step, unless the window makes its steps longer; return its ns off the CPU."""
+        off_cpu_ns = max(self._delay.now_ns() - self._delayed_ns, 0)
         if window in LEFT_OUT:
-            return
+            return off_cpu_ns
         self._steps += 1
-        self._off_cpu_ns += max(self._delay.now_ns() - self._delayed_ns, 0)
+        self._off_cpu_ns += off_cpu_ns
         for generation, ns in self._new:
             old = self._sums.get(generation, Collections(generation, 0, 0, 0))
             self._sums[generation] = Collections(generation, old.count + 1, old.ns + ns, max(old.longest_ns, ns))
+        return off_cpu_ns
 
     @property
     def long_collections_ns(self) -> int:
@@ -86,7 +88,7 @@ class Stops:
         return HostStops(self._steps, self._off_cpu_ns, collections, place if by_hand else None)
 
     def _note(self, phase: str, info: dict[str, Any]) -> None:
-        now = time.perf_counter_ns()
+        now = HOST_TIME.perf_counter_ns()
         if phase == "start":
             self._began_ns = now
         elif self._began_ns:

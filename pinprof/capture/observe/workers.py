@@ -1,12 +1,11 @@
 """Samples the Python stack of a DataLoader's first worker, while it makes batches."""
 
-import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
 from inspect import signature
+from os import getpid
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ import msgspec
 from torch.utils.data._utils import fetch, worker
 
 from pinprof.capture.observe.sampler import HostSampler
+from pinprof.host_time import HOST_TIME
 from pinprof.processes import temporary_folder
 from pinprof.program.hooks import contained, replaced
 from pinprof.trace.sampled_stacks import HostProfile, HostStack
@@ -37,7 +37,7 @@ class WorkerSamples:
         with ExitStack() as undo:
             with suppress(OSError):  # without a folder for the files there are no samples
                 self._folder = undo.enter_context(temporary_folder())
-                undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, os.getpid())))
+                undo.enter_context(replaced(worker, "_worker_loop", partial(_sampled, self._folder, getpid())))
             yield
 
     def longest(self) -> HostProfile | None:
@@ -55,8 +55,8 @@ def _sampled(folder: Path, parent: int, loop: Callable[..., Any]) -> Callable[..
     @wraps(loop)
     def sampled(*args: Any, **kwargs: Any) -> Any:
         with ExitStack() as undo:
-            if len(args) > position and args[position] == 0 and os.getpid() != parent:
-                contained(_begin)(folder / f"{os.getpid()}.json", undo)
+            if len(args) > position and args[position] == 0 and getpid() != parent:
+                contained(_begin)(folder / f"{getpid()}.json", undo)
             return loop(*args, **kwargs)
 
     return sampled
@@ -96,12 +96,12 @@ class _Batches:
             if not self._remaining_s:
                 return fetched(*args)
             step()
-            began = time.perf_counter()
+            began = HOST_TIME.perf_counter()
             try:
                 return fetched(*args)
             finally:
                 self._count += 1
-                self._busy_s += time.perf_counter() - began
+                self._busy_s += HOST_TIME.perf_counter() - began
                 step()
                 contained(self._keep)()
 

@@ -2,9 +2,9 @@
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from os import getpid
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +28,7 @@ from pinprof.capture.steps.sources import (
     is_function,
     reporting_modules,
 )
+from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import frame_of_thread
 from pinprof.program.hooks import replaced
 from pinprof.program.user_program import CodeChange, Stop, is_our_doing
@@ -158,7 +159,7 @@ class Marks(Observer):
             return
         if thread != self._owner and self._stop is not None and self._stop.times:
             self._stop()  # another thread of a program that was stopped at a step of the thread that counts
-        finder, now_ns = self._finder_here(), time.perf_counter_ns()
+        finder, now_ns = self._finder_here(), HOST_TIME.perf_counter_ns()
         ends = finder.see(event, now_ns)
         if thread != self._owner and not self._moves_to(thread, finder):
             return
@@ -217,12 +218,12 @@ class Marks(Observer):
             self._watch(None)
 
 
-_process = os.getpid()
+_process = getpid()
 
 
 def _forked() -> None:
     global _process  # noqa: PLW0603  one for the process
-    _process = os.getpid()
+    _process = getpid()
 
 
 os.register_at_fork(after_in_child=_forked)

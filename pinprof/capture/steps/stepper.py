@@ -72,7 +72,7 @@ class Stepper:
         except CaptureError as exc:
             self.failure = self.failure or exc
         except Exception as error:  # noqa: BLE001  the program has ended, and has its exit status
-            self._note_fault(error)
+            self._note_fault(error, "")
 
     def leave(self) -> None:
         """Tell the other ranks of the recording where this one has written its trace."""
@@ -90,9 +90,9 @@ class Stepper:
             recording.marker, self.trains = marker, self._is_training()
         recording.step()
 
-    def _note_fault(self, error: Exception) -> CaptureError:
+    def _note_fault(self, error: Exception, then: str = ". The program runs on") -> CaptureError:
         self.is_faulty, self.failure = True, CaptureError(unexpected(error))
-        faults.note(error)
+        faults.note(error, then)
         return self.failure
 
     def _give_up(self, failure: CaptureError) -> None:

@@ -11,9 +11,7 @@ program's own code, without a signal. So a loop of plain operators is recorded a
 
 import gc
 import os
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType, FrameType
@@ -25,8 +23,9 @@ from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import AUTO, MODULE_CALL, count_optimizers
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
-from pinprof.program.frames import calling_line
-from pinprof.program.hooks import contained, faults
+from pinprof.host_time import HOST_TIME
+from pinprof.program.frames import calling_line, frame_of_thread
+from pinprof.program.hooks import contained, faults, start_unlisted
 from pinprof.program.machine import uses_cuda
 from pinprof.program.user_program import OWN_FOLDERS, Stop, call_in_main
 
@@ -68,7 +67,7 @@ class Watchdog:
     ) -> None:
         self._marks, self._recording, self._body = marks, recording, body
         self._stop, self._may_stop, self._waits_for_others = stop, may_stop, waits_for_others
-        self._work = Work(time.perf_counter_ns())
+        self._work = Work(HOST_TIME.perf_counter_ns())
         self._asleep = threading.Event()
         self._is_asking = self._has_optimizer = self._ends = self._has_said = False
         self._over_ns = 0
@@ -80,13 +79,12 @@ class Watchdog:
         if threading.get_ident() != self._main:
             yield
             return
-        thread = threading.Thread(target=self._watch, name="pinprof watchdog", daemon=True)
-        thread.start()
+        join = start_unlisted(self._watch)
         try:
             yield
         finally:
             self._asleep.set()
-            thread.join(LOOK_S)
+            join(LOOK_S)
 
     def _watch(self) -> None:
         while not self._asleep.wait(LOOK_S):
@@ -96,8 +94,8 @@ class Watchdog:
 
     def _is_due(self) -> bool:
         """Return whether the main thread has something to do now."""
-        recording, marks, now_ns = self._recording, self._marks, time.perf_counter_ns()
-        frame = sys._current_frames().get(self._main)  # noqa: SLF001  the public way
+        recording, marks, now_ns = self._recording, self._marks, HOST_TIME.perf_counter_ns()
+        frame = frame_of_thread(self._main)
         is_late = bool(self._stop.times or self._ends) and self._is_late(now_ns, frame)
         if recording.stretch.is_open:
             return recording.stretch.seconds >= STRETCH_S

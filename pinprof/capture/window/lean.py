@@ -1,7 +1,5 @@
 """Recordings of torch.profiler without stacks: a few steps, once or again and again, or a stretch of time."""
 
-import json
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
@@ -11,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TypeAlias, final
 
+import msgspec
 import torch
 
 from pinprof.capture.observe.journal import Journal
@@ -18,6 +17,7 @@ from pinprof.capture.options import NS_PER_S, Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import as_capture_error, description, is_packed, warm_up_profiler, write_trace
 from pinprof.errors import CaptureError
+from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import hashes_of_program
 from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import loaders_pin, tries_convolutions, unread_gradients
@@ -140,7 +140,7 @@ class Stretch:
     @property
     def seconds(self) -> float:
         """How long it has recorded so far."""
-        return (time.perf_counter_ns() - self._start_ns) / NS_PER_S
+        return (HOST_TIME.perf_counter_ns() - self._start_ns) / NS_PER_S
 
     @property
     def is_open(self) -> bool:
@@ -151,7 +151,7 @@ class Stretch:
         """Start the profiler, unless the program runs one of its own: two would crash both."""
         if program_profiles():
             raise CaptureError("the profiler did not start: the program runs one of its own")
-        self._running, self._start_ns = _started(self._make_profiler, UNTIL_STOPPED), time.perf_counter_ns()
+        self._running, self._start_ns = _started(self._make_profiler, UNTIL_STOPPED), HOST_TIME.perf_counter_ns()
 
     def end(self) -> None:
         """Stop the profiler, if it runs, and write what it has recorded."""
@@ -161,7 +161,7 @@ class Stretch:
         seconds = self.seconds
         self.marker = f"a stretch of {seconds:.1f} s; nothing marked a step"
         with as_capture_error("the recording could not be finished"):
-            profiler.add_metadata_json("pinprof", json.dumps(self._describe(self.marker)))
+            profiler.add_metadata_json("pinprof", msgspec.json.encode(self._describe(self.marker)).decode())
             profiler.stop()
             if seconds >= SHORTEST_KEPT_S:
                 write_trace(profiler, self.path)
@@ -232,7 +232,7 @@ class RepeatedLooks:
         """Record these steps, and return whether that succeeded: after a look that fails, a later one may succeed."""
 
         def sections() -> dict[str, str]:
-            return {"pinprof": json.dumps(description(plain, marker) | lean.facts())}
+            return {"pinprof": msgspec.json.encode(description(plain, marker) | lean.facts()).decode()}
 
         lean = LeanWindow(self._journal, self._make_profiler, sections)
         boundaries = lean.record(steps, path, self._steps_made)

@@ -2,7 +2,6 @@
 
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.capture.options import Progress, RecordingOptions
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
 from pinprof.errors import CaptureError, TraceError
+from pinprof.host_time import HOST_TIME
 from pinprof.outputs import hidden_folder
 from pinprof.program.frames import (
     called_at,
@@ -228,14 +228,14 @@ def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
     """
     if not steps:
         return
-    watcher, start = Watcher(), time.monotonic()
+    watcher, start = Watcher(), HOST_TIME.monotonic()
     try:
         with (
             suppress(CaptureError),
             as_capture_error("the waits were not watched"),
             noticing(contained(watcher.waited)),
         ):
-            while watcher.step < steps and time.monotonic() - start < WATCH_S:
+            while watcher.step < steps and HOST_TIME.monotonic() - start < WATCH_S:
                 yield Progress(WATCH, watcher.step + 1, steps)
                 watcher.end_step()
     finally:

@@ -1,6 +1,5 @@
 """Records a program into one trace file: warm-up, plain window, then torch.profiler over a few steps."""
 
-import json
 import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -27,7 +26,14 @@ from pinprof.capture.window.lean import (
     program_profiles,
 )
 from pinprof.capture.window.lines import line_window, watch_window
-from pinprof.capture.window.timing import PlainWindow, await_regular, plain_window, until_precise, warm_up
+from pinprof.capture.window.timing import (
+    PlainWindow,
+    await_end_of_profile,
+    await_regular,
+    plain_window,
+    until_precise,
+    warm_up,
+)
 from pinprof.capture.window.trace_file import (
     as_capture_error,
     description,
@@ -217,11 +223,12 @@ class Recording:
 
         Without a complete step, keep the stretch of time, if one was recorded.
         """
-        log, worker = self.journal.log(), self._workers.longest()
-        self.regular = timed_regular_step(log)
-        self._watched.close()
-        self.stretch.end()
-        self._boundaries.close()
+        with ExitStack() as undo:  # all of it is undone, even if one part fails
+            undo.callback(self._boundaries.close)
+            undo.callback(self.stretch.end)
+            undo.callback(self._watched.close)
+            log, worker = self.journal.log(), self._workers.longest()
+            self.regular = timed_regular_step(log)
         if self.recorded_steps and not self._stored:
             self._stored = True
             with as_capture_error("the record of the run could not be stored"):
@@ -249,6 +256,7 @@ class Recording:
             self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
         if self._agreement is None:
             yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
+            yield from await_end_of_profile(program_profiles)
         yield from self._lean.record(options.steps, self.path, self.count)
         if options.line_steps and uses_cuda():
             yield from line_window(options.line_steps, self.path)
@@ -293,7 +301,7 @@ class Recording:
     def _sections(self) -> dict[str, str]:
         """Return what the trace stores besides its events, as JSON by name."""
         host = {HOST_KEY: msgspec.json.encode(self.host).decode()} if self.host is not None else {}
-        return {"pinprof": json.dumps(self._facts(self.marker)), **host}
+        return {"pinprof": msgspec.json.encode(self._facts(self.marker)).decode(), **host}
 
     def _facts(self, marker: str) -> dict[str, object]:
         """Return the facts about the program that the trace stores; `marker` says what marks its steps."""

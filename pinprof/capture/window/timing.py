@@ -1,6 +1,5 @@
 """The windows without a profiler: the warm-up, until steps are steady, and the plain window, which times them."""
 
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,9 +13,10 @@ from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
 from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
+from pinprof.host_time import HOST_TIME
 from pinprof.program.loaders import BatchSource
 from pinprof.step_statistics import Series
-from pinprof.trace.run_log import PLAIN
+from pinprof.trace.run_log import IRREGULAR_WORK, PLAIN
 from pinprof.trace.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
 
@@ -158,14 +158,23 @@ def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, Non
 
     If that is not possible, the journal says why.
     """
-    start, waited = time.monotonic(), 0
+    start_s, waited = HOST_TIME.monotonic(), 0
     while (coming := next_irregular_work(journal.log())) is not None and coming.ahead < steps:
-        comes_back = f"{coming.reason} comes back every {coming.every} steps"
+        work = IRREGULAR_WORK.get(coming.reason, "something unknown")
+        comes_back = f"{work} comes back every {coming.every} steps"
         if coming.every <= steps:
             journal.unavoidable = f"{comes_back}, and the recording needs {steps}"
             return
-        if waited == MOST_STEPS or time.monotonic() - start >= MOST_SECONDS:
+        if waited == MOST_STEPS or HOST_TIME.monotonic() - start_s >= MOST_SECONDS:
             journal.unavoidable = f"{comes_back}, and waiting for steps without it took too long"
             return
+        waited += 1
+        yield Progress("regular", waited, MOST_STEPS)
+
+
+def await_end_of_profile(is_profiled: Callable[[], bool]) -> Generator[Progress, None, None]:
+    """Wait at every step boundary until the program does not profile itself: another profiler would end that one."""
+    start_s, waited = HOST_TIME.monotonic(), 0
+    while is_profiled() and waited < MOST_STEPS and HOST_TIME.monotonic() - start_s < MOST_SECONDS:
         waited += 1
         yield Progress("regular", waited, MOST_STEPS)

@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from io import BufferedReader, BufferedWriter, FileIO
 from multiprocessing import current_process, parent_process
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Literal, cast
 
 import msgspec
 import torch
@@ -90,7 +91,7 @@ def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
             return
         plain = temporary.with_suffix("")
         _export(profiler, plain)
-        with plain.open("rb") as exported, trace_file(temporary, "wb") as packed:
+        with FileIO(plain) as exported, trace_file(temporary, "wb") as packed:
             shutil.copyfileobj(exported, packed, COPIED_BYTES)
 
 
@@ -98,7 +99,7 @@ def _export(profiler: torch.profiler.profile, path: Path) -> None:
     """Export the trace. Raises OSError if torch wrote none, which torch itself only logs."""
     profiler.export_chrome_trace(str(path))
     if not path.is_file():
-        raise OSError("torch could not write its trace; is the disk full, or are files limited in size (ulimit -f)?")
+        raise OSError("torch could not write its trace; the disk may be full, or files limited in size (ulimit -f)")
 
 
 @contextmanager
@@ -120,12 +121,17 @@ def is_packed(path: Path) -> bool:
     return path.name.endswith(".gz")
 
 
-def trace_file(path: Path, mode: str) -> BinaryIO:
-    """Open a file in a binary mode, packed if its name says so. Raises OSError if that is not possible."""
+@contextmanager
+def trace_file(path: Path, mode: Literal["rb", "wb"]) -> Iterator[BinaryIO]:
+    """Open a file, packed if its name says so, without `open`: the program may have replaced that. Raises OSError."""
     from isal import igzip  # noqa: PLC0415  only where a trace is written
 
-    opened = igzip.open(path, mode, compresslevel=GZIP_LEVEL) if is_packed(path) else path.open(mode)
-    return cast("BinaryIO", opened)
+    with FileIO(path, mode) as raw, BufferedReader(raw) if mode == "rb" else BufferedWriter(raw) as plain:
+        if not is_packed(path):
+            yield cast("BinaryIO", plain)
+            return
+        with igzip.open(plain, mode, compresslevel=GZIP_LEVEL) as packed:
+            yield cast("BinaryIO", packed)
 
 
 OPENING = b'{"pinprof_'
@@ -181,7 +187,7 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
     rank = rank_of_process()
     return {
         "pinprof_version": VERSION,
-        "torch_version": torch.__version__,
+        "torch_version": str(torch.__version__),
         "cuda_version": torch.version.cuda,
         "gpu": torch.cuda.get_device_name() if uses_cuda() else None,
         "marker": marker,

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from pinprof.analyses.steps import WHY, WHY_SERVED, IrregularStep
+from pinprof.analyses.steps import OFF_CPU, WHY, IrregularStep
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.run_log import IRREGULAR_WORK, RECORDED
-from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS, foreign_vendor
 from pinprof.units import counted, duration, percent
@@ -192,7 +191,9 @@ def irregular_steps(facts: TrustFacts) -> Doubt | None:
         f"{counted(len(facts.irregular), 'step')} of {of_all} unlike the others ({which} instead of {usual})",
         f"all figures leave them out; {_why_unlike(facts.trace, longest)}, which adds {duration(more)} per step to "
         "the mean",
-        "record steps without it, or look at it in the timeline",
+        "record again on a quiet machine"
+        if longest.reason == OFF_CPU
+        else "record steps without it, or look at it in the timeline",
     )
 
 
@@ -201,8 +202,7 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     noted = trace.run.noted_in(RECORDED) if trace.run else []
     kinds = noted[step.step] if len(noted) == len(trace.steps) else set()
     named = [words for kind, words in IRREGULAR_WORK.items() if kind in kinds]
-    why = WHY_SERVED if is_serving(trace.steps) or len(trace.model_calls) else WHY
-    return f"it has {' and '.join(named)} in it" if named else why[step.reason]
+    return f"it has {' and '.join(named)} in it" if named and step.reason != OFF_CPU else WHY[step.reason]
 
 
 KEEPING_UP = "the profiler slows the host more than the DataLoader's workers: they may not keep up without it"

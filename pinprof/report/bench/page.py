@@ -16,6 +16,7 @@ from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
 from pinprof.pci_express import Link
 from pinprof.report.bench.view import (
     HOW,
+    by_text,
     claimants,
     claimed_by,
     experiments,
@@ -113,7 +114,7 @@ def _claims(bench: Bench) -> Markup:
             verdict.published or NOTHING,
             verdict.measured or NOTHING,
         )
-        for verdict in verdicts(bench)
+        for verdict in by_text(verdicts(bench))
     )
     return table("Each claim, and what the figures of this machine say of it", columns, rows)
 

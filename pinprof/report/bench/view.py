@@ -39,10 +39,9 @@ SPREAD = (
 )
 HOW = (
     f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
-    f"synchronize on both sides. Two figures differ if their spreads do not overlap and their medians are more than "
-    f"{percent(SAME_SHARE)} apart; they are the same if their medians are not, and their spreads allow no difference "
-    f"of more than {percent(MATTERS_SHARE)}. "
-    "Published figures come from other machines."
+    f"synchronize on both sides. Two figures differ if their medians are more than {percent(SAME_SHARE)} apart, and by "
+    f"more than half of their spreads; they are the same if half of their spreads allows no difference of more than "
+    f"{percent(MATTERS_SHARE)}. Published figures come from other machines."
 )
 
 
@@ -158,6 +157,12 @@ def figure_rows(experiment: Experiment, result: Result) -> list[tuple[str, ...]]
         for figure in result.figures
         if figure.size is None
     ]
+
+
+def by_text(judged: Iterable[ClaimVerdict]) -> list[ClaimVerdict]:
+    """Return verdicts in the order of the texts: the reader of one finds its statements together."""
+    texts = list(SOURCES)
+    return sorted(judged, key=lambda verdict: texts.index(verdict.sources[0].partition(":")[0]))
 
 
 def claimed_by(verdict: ClaimVerdict) -> str:

@@ -1,6 +1,6 @@
 """Where the host's time goes: a section of the report, and the costliest lines for traces without GPU work."""
 
-from pinprof.analyses.host_samples import KINDS, CalledLine, CodeKind, HostPlace, HostSums
+from pinprof.analyses.host_samples import CalledLine, CodeKind, HostPlace, HostSums
 from pinprof.measurement.profile import Profile
 from pinprof.report.html import Column, number_columns
 from pinprof.report.view import ReportTable, Section
@@ -15,8 +15,8 @@ KIND_NAMES: dict[CodeKind, str] = {
     "input": "the DataLoader",
 }
 WHAT_COUNTS = "a call in C, such as an operator of torch, counts for the Python code that makes it"
-MOSTLY_ONE_KIND = 0.9
-"""A line is described by one kind alone if it has at least this share of the line's samples."""
+LEAST_OF_LINE = 0.1
+"""A kind of code that has a smaller share of a line's samples is not named."""
 MAX_ROWS = 20
 """Lines that are listed; further ones have single samples."""
 NAMED = 3
@@ -25,6 +25,8 @@ PART, MOST_PARTS = 0.02, 6
 """The least share of the time of a part of a line that is named, and the most such parts."""
 WORTH = 0.05
 """Lines with a smaller share of the time are not named."""
+MOST_ERROR = 0.2
+"""Shares that may be off by more than this, as those of twenty samples, are left to the tables."""
 IN_PROCESS = "let workers make the batches: DataLoader(..., num_workers=4, persistent_workers=True)"
 BY_WORKERS = "more workers (num_workers), persistent_workers=True, or less work per sample"
 
@@ -56,14 +58,20 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
         [_function_cells(profile, sums, row) for row in sums.functions if row.own][:MAX_ROWS],
         (),
     )
-    within = f"shares are right within {100 * sums.error(sums.samples // 2):.0f} points"
-    precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {within}"
-    notes = [*why_not, f"{shares_by_kind(sums)} ({precision})"]
+    precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {_precision(sums)}"
+    notes = [*why_not, f"{_shares_by_kind(sums)} ({precision})"]
     return Section(TITLE, tables=[lines, functions], notes=notes, name="host")
 
 
-def shares_by_kind(sums: HostSums) -> str:
-    """Return the shares of the time by kind of code."""
+def _precision(sums: HostSums) -> str:
+    return f"shares are right within {100 * _largest_error(sums):.0f} points"
+
+
+def _largest_error(sums: HostSums) -> float:
+    return sums.error(sums.samples // 2)
+
+
+def _shares_by_kind(sums: HostSums) -> str:
     return ", ".join(f"{percent(sums.share(count))} in {KIND_NAMES[kind]}" for kind, count in sums.kinds)
 
 
@@ -74,9 +82,13 @@ def _function_cells(profile: Profile, sums: HostSums, row: HostPlace) -> tuple[s
 
 
 def _share_cells(profile: Profile, sums: HostSums, count: int) -> tuple[str, str, str]:
-    share = f"{percent(sums.share(count))} ± {100 * sums.error(count):.0f}"
     step_ns = measured_step_ns(profile)
-    return share, duration(sums.share(count) * step_ns) if step_ns else NOTHING, f"{count:,}"
+    return share_with_error(profile, count), duration(sums.share(count) * step_ns) if step_ns else NOTHING, f"{count:,}"
+
+
+def share_with_error(profile: Profile, count: int) -> str:
+    """Return a number of samples as a share of the time, in percent, with its error in points."""
+    return f"{percent(profile.host.share(count))} ± {100 * profile.host.error(count):.0f}" if profile.host else NOTHING
 
 
 def measured_step_ns(profile: Profile) -> float | None:
@@ -86,27 +98,31 @@ def measured_step_ns(profile: Profile) -> float | None:
 
 def running_code(row: CalledLine) -> str:
     """Return whose code runs while this line is the innermost one of the program."""
-    kind, most = row.kinds[0]
-    if most >= MOSTLY_ONE_KIND * row.count:
-        return KIND_NAMES[kind]
-    counts = dict(row.kinds)
-    return ", ".join(f"{KIND_NAMES[kind]} {percent(counts[kind] / row.count)}" for kind in KINDS if kind in counts)
+    kinds = [kind for kind, count in row.kinds if count >= LEAST_OF_LINE * row.count]
+    return " and ".join(KIND_NAMES[kind] for kind in kinds)
 
 
 def host_time(profile: Profile) -> str:
     """Return where the host's time goes in a few words; empty if the trace does not show it."""
-    if profile.host:
-        return shares_by_kind(profile.host)
+    sums = profile.host
+    if sums and _largest_error(sums) > MOST_ERROR:
+        return f"its samples, {sums.samples}, are too few to tell where the time goes"
+    if sums:
+        return f"{_shares_by_kind(sums)} ({_precision(sums)})"
     waits, step = profile.loader.wait_in_steps_ns / max(profile.steps.divisor, 1), profile.steps.traced_ns
     if profile.withheld.per_step or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
         return ""
-    return f"the main thread waits {duration(waits)} of it ({percent(waits / step)}) for its DataLoader, as traced"
+    traced = f"the {profile.steps.whole} as traced, {duration(step)}"
+    return f"{duration(waits)} in the DataLoader, {percent(waits / step)} of {traced}"
 
 
 def first_line(profile: Profile) -> str:
     """Return the line that takes most of the time, and how long; empty if none was sampled."""
     lines = named_lines(profile)
-    return f"{printable(place(lines[0].place))}, {time_of_line(profile, lines[0])}" if lines else ""
+    if not lines or not profile.host:
+        return ""
+    spent = f"{time_of_line(profile, lines[0])} ({_precision(profile.host)})"
+    return f"{printable(place(lines[0].place))}, {spent}"
 
 
 def input_remedy(profile: Profile, line: CalledLine) -> str:
@@ -119,7 +135,7 @@ def input_remedy(profile: Profile, line: CalledLine) -> str:
 def named_lines(profile: Profile) -> list[CalledLine]:
     """Return the lines of the program that take a share worth naming, most first."""
     sums = profile.host
-    if sums is None:
+    if sums is None or _largest_error(sums) > MOST_ERROR:
         return []
     return [line for line in sums.called if line.line is not None and sums.share(line.count) >= WORTH][:NAMED]
 

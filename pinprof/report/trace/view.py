@@ -211,7 +211,7 @@ def _input(profile: Profile) -> Section:
         memory = "pinned" if loader.pinned else "pageable"
         thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""
         notes.append(f"batches are copied from {memory} memory{thread}")
-    waits = Fact("input", wait, "the main thread waits for its DataLoader", is_named=False)
+    waits = Fact("input", wait, "the thread that makes the steps is in its DataLoader", is_named=False)
     return Section(f"Input, {profile.steps.per}", facts=[waits], notes=notes, name="input")
 
 

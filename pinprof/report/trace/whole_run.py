@@ -19,14 +19,15 @@ MATTERS = 0.05
 MOST_PLACES = 3
 """Places of a kind of work that are named; further ones are counted."""
 OF_STEPS = {
-    "first": "the first steps: caches are cold, libraries are set up",
+    "first": "among the first ten steps, for an unknown reason",
     "compile": "compiling",
     "evaluation": "evaluation",
     "checkpoint": "saving a checkpoint",
     "graph_capture": "capturing CUDA graphs",
     "garbage_collection": "Python's garbage collector",
-    "epoch_end": "a DataLoader starts again, as at the end of an epoch",
-    "logging": "recurring work, such as logging",
+    "epoch_end": "a DataLoader starts",
+    "off_cpu": "the machine was busy: other threads or programs had the CPU of the host's thread",
+    "recurring": "something that comes back regularly",
     "other": "longer for an unknown reason",
 }
 """Why irregular steps are longer."""

@@ -24,7 +24,7 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
         text = f"the step takes {duration(step)} without profiler and {duration(traced)} in the trace: {filled}"
         yield with_workers(Evidence(step - traced, text, fix=faster), details, None, step)
         return
-    text = f"the main thread waits {duration(wait)} {profile.steps.per} for the next batch"
+    text = f"the thread that makes the steps waits {duration(wait)} {profile.steps.per} for the next batch"
     is_half_recorded = feed is not None and traced_wait < RECORDED_SHARE * wait
     why = f"; {duration(traced_wait)} of the wait is in the trace: {filled}" if is_half_recorded else ""
     yield with_workers(Evidence(wait, text, fix=faster), details, feed or Feed(wait, wait), step or traced, why)
@@ -36,8 +36,8 @@ RULE = Rule(
     short="more workers",
     answers=("input",),
     numbers="different",
-    looks_at="The time of the main thread in its DataLoader, as pinprof run measured it without the profiler, else as "
-    "in the trace; and a step that is longer without profiler than in the trace.",
+    looks_at="The time in the DataLoader, of the thread that makes the steps, as pinprof run measured it without the "
+    "profiler, else as in the trace; and a step that is longer without profiler than in the trace.",
     why="The DataLoader does not deliver batches as fast as the GPU consumes them.",
     fix="More workers (num_workers), persistent_workers=True if it lacks that, cheaper or earlier preprocessing, "
     "larger reads.",

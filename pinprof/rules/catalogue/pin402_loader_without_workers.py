@@ -16,8 +16,8 @@ def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
     wait = loader.wait_in_steps_ns / profile.steps.count
     cost = idle_within(details, profile, loader.times.start, loader.times.end)
     text = (
-        f"the main thread makes the batches itself, {duration(wait)} {profile.steps.per}, in which the GPU is idle for "
-        f"{duration(cost)}"
+        f"the thread that makes the steps makes the batches, too, {duration(wait)} {profile.steps.per}, in which the "
+        f"GPU is idle for {duration(cost)}"
     )
     step = profile.estimate.step_ns or profile.steps.traced_ns or 0.0
     yield with_workers(Evidence(cost, text), details, feed_of(details) or Feed(wait, 0.0), step)

@@ -168,9 +168,15 @@ def test_without_work_of_a_gpu_the_report_names_the_lines_that_take_the_time(tmp
     assert "First: " in to_html([shown.analysis])
 
 
+def test_shares_of_few_samples_are_left_to_the_tables(tmp_path: Path) -> None:
+    shown = of_host_alone(tmp_path, host_profile((3, "train.py:4:f"), (1, "train.py:5:g")))
+    assert "The host: its samples, 4, are too few to tell where the time goes" in " ".join(short(shown).split())
+    assert "%" not in short(shown)
+
+
 def test_without_samples_the_wait_for_the_dataloader_is_said(tmp_path: Path) -> None:
     shown = of_host_alone(tmp_path, None, fetches=600)
-    assert "the main thread waits 600 µs of it (60 %) for its DataLoader, as traced" in " ".join(short(shown).split())
+    assert "The host: 600 µs in the DataLoader, 60 % of the step as traced, 1.00 ms" in " ".join(short(shown).split())
     assert "The host:" not in short(of_host_alone(tmp_path, None))
 
 
