@@ -13,9 +13,10 @@ from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kerne
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
 from pinprof.trace.links import within
-from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, compile_times
+from pinprof.trace.one_time_work import REGION, capture_times, compile_times
 from pinprof.trace.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.trace.vendors import GRAPH_LAUNCH
 from pinprof.units import duration, listed
 
 WORTH = 0.02

@@ -54,6 +54,7 @@ from pinprof.trace.tables import (
     no_memory,
 )
 from pinprof.trace.threads import MARK, ThreadKey, name_threads
+from pinprof.trace.vendors import COPY_DIRECTIONS
 
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
@@ -74,8 +75,7 @@ MOST_TRACKS, MOST_GPUS = 20_000, 1024
 MOST_BYTES = 1 << 40
 """A larger size of a copy is corrupt: no device has this much memory. The sum of 8 million such sizes fits int64."""
 
-KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH"}
-"""torch's own CUPTI backend writes a kind that it cannot name as CUPTI's number for it (CUpti_ActivityMemcpyKind)."""
+KINDS = {direction.lower(): direction for direction in DIRECTIONS} | COPY_DIRECTIONS
 OTHER = DIRECTIONS.index("other")
 
 KIND_OF: dict[str, EventKind] = {

@@ -14,13 +14,10 @@ import numpy as np
 from pinprof.intervals import Intervals, covered, joined
 from pinprof.trace.links import enclosing, follow
 from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace
+from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, SEARCHED_CHARACTERS
 
-COLLECTIVE_PREFIXES = ("c10d::", "nccl:", "gloo:", "record_param_comms")
-"""Ops and annotations that torch.distributed records around a collective."""
 OF_COLLECTIVE: Final = re.compile("^(?:c10d::|nccl:)")
 """Begins the name of a range that says which collective is in it."""
-KERNEL_PREFIXES = ("nccl", "rccl")
-"""Kernels of collectives in traces that do not name the collective."""
 PAIRWISE: Final = re.compile("^(send|recv)")
 """Names of transfers between two ranks of a group."""
 OF_ALL: Final = re.compile("all_?to_?all|gather|scatter|broadcast|reduce", re.IGNORECASE)
@@ -83,7 +80,7 @@ def collective_times(trace: Trace) -> Intervals:
 
 def is_collective_kernel(gpu: Activities) -> Bools:
     """Return whether each activity is the kernel of a collective, by its arguments or its name."""
-    return (gpu.collective != NONE) | gpu.named(lambda name: name.lower().startswith(KERNEL_PREFIXES))
+    return (gpu.collective != NONE) | gpu.named(lambda name: COLLECTIVE_KERNEL.search(name, 0, SEARCHED_CHARACTERS))
 
 
 def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:

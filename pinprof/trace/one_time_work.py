@@ -9,6 +9,7 @@ from pinprof.intervals import Intervals, contains, distinct, joined, union
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
+from pinprof.trace.vendors import GRAPH_LAUNCH, LOADS, RUNTIME_CALL
 
 COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
 """Ends the names of the work of torch's compilers: `_compile.compile_inner (dynamo_timed)`; not those of lookups."""
@@ -16,7 +17,6 @@ REGION: Final = "Torch-Compiled Region: "
 """Begins the names of ops that run compiled code; the number of the code follows as frame/version."""
 CAPTURES: Final = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 """Calls that make a graph."""
-GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")
 
 CAPTURING: Final = re.compile(r"capture_\d+_[A-Z]+(?:_\w+)?")
 """How vLLM and SGLang, when they start, mark the capture of the graphs for one size of batch (`capture_32_FULL`)."""
@@ -158,7 +158,6 @@ SLOW_LAUNCH_NS: Final = 100_000
 """A launch takes 2 to 15 us, under a profiler on a slow host up to 50; one that loads its kernel takes at least 100."""
 TIMES: Final = 10
 """A launch that loads its kernel also takes at least this multiple of the usual launch."""
-LOADS: Final = re.compile(r"(?:Module|Library)(?:Load|Get)|LazyLoad|hipCreateModule|hiprtc|nvrtc")
 LOADING_NOTES: Final = re.compile(r"Module Loading|Lazy Function Loading")
 """Kineto's records of the cost of loading (`Runtime Triggered Module Loading`)."""
 WAITS: Final = re.compile(r"Synchronize|Memcpy|Memset|Launch|EventQuery|StreamQuery|StreamWait")
@@ -195,7 +194,7 @@ def _starts(trace: Trace) -> Bools:
     slow in every step are not a start.
     """
     calls = trace.calls
-    slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(WAITS.search)
+    slow = (calls.duration_ns >= SLOW_NS) & calls.named(RUNTIME_CALL.match) & ~calls.named(WAITS.search)
     slow &= ~_recurring(trace, slow)
     launched = calls.start_ns[calls.named(MAKES.search)]  # also launches of lost work
     before = slow & (calls.start_ns < launched.min(initial=np.iinfo(np.int64).max))

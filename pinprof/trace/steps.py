@@ -77,6 +77,7 @@ def find_steps(
         if repeated and evidence.shows(repeated.steps):
             return repeated.steps
         part = f": {repeated.part}{evidence.around}" if repeated else ""
+        steps = steps or _optimized_steps(evidence)
     return steps or _whole_trace(ops, annotations, calls, gpu, part)
 
 
@@ -264,6 +265,24 @@ def _period(name: Int32s) -> int:
         if (name[period:] == name[:-period]).mean() >= MIN_MATCH:
             return int(period) if period >= MIN_STEP_KERNELS else 0  # a multiple of it would repeat too
     return 0
+
+
+def _optimized_steps(evidence: _Evidence) -> Steps | None:
+    """Return the steps of a trace of the host alone by its optimizer, at whose end each of them ends.
+
+    They have about the same number of ops, except for the first one, in which the program may make more.
+    """
+    ops, annotations = evidence.ops, evidence.annotations
+    rows = np.flatnonzero(annotations.named(lambda name: name.startswith(OPTIMIZER_STEP)))
+    if (evidence.launch != NONE).any() or len(rows) <= MIN_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
+        return None
+    end = annotations.end_ns[rows]
+    steps = _steps("annotation", annotations.name_of(rows[0]), np.append(ops.start_ns[:1], end[:-1]), end)
+    made = np.bincount(step_at(steps, ops.start_ns) + 1, minlength=len(rows) + 1)[1:]
+    if not len(ops) or made[1:].std() > MAX_IRREGULARITY * made[1:].mean():
+        return None
+    steps.complete[0] = made[0] <= (1 + MAX_IRREGULARITY) * made[1:].mean()
+    return steps
 
 
 def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, part: str) -> Steps:

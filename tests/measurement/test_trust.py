@@ -422,7 +422,61 @@ def test_no_gpu_is_asked_for_where_there_is_one_or_another_accelerator() -> None
     assert "so there is a GPU" in remedies(launched)["no_gpu"]
     other = TraceBuilder()
     other.event("mtia_ccp_events", "x", 0, 1)
-    assert "mtia_ccp_events" in remedies(other)["no_gpu"]
+    assert "Meta's MTIA (mtia_ccp_events)" in remedies(other)["no_gpu"]
+
+
+def test_a_trace_without_gpu_work_says_why_as_far_as_it_shows() -> None:
+    builder = TraceBuilder()
+    assert remedies(builder_with(builder, "overhead"))["no_gpu"].startswith("no op ran between the start")
+    builder.op("aten::addmm", 0, 10)
+    assert remedies(builder)["no_gpu"] == "record with ProfilerActivity.CUDA on a machine with a GPU"
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA A100"}]
+    assert remedies(builder)["no_gpu"].startswith("there is a GPU (NVIDIA A100), and no call of CUDA was recorded")
+    builder.call("cudaDeviceSynchronize", 20, 1)
+    on_host = (
+        "there is a GPU (NVIDIA A100), CUDA was recorded, and the program launched nothing: its model and data are"
+    )
+    assert remedies(builder)["no_gpu"].startswith(on_host)
+
+
+def builder_with(builder: TraceBuilder, category: str) -> TraceBuilder:
+    """Return the builder with an event of a category."""
+    builder.event(category, "x", 0, 1)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("category", "vendor"),
+    [
+        ("xpu_runtime", "Intel's XPU"),
+        ("xpu_driver", "Intel's XPU"),
+        ("hpu_op", "Intel's Gaudi"),
+        ("mtia_runtime", "Meta's MTIA"),
+        ("privateuse1_runtime", "a PrivateUse1 device, such as Ascend's NPU"),
+        ("new_runtime", "the new device"),
+    ],
+)
+def test_calls_of_other_vendors_divide_the_step_and_tell_nothing_of_waits(category: str, vendor: str) -> None:
+    builder = steps()
+    for event in builder.events:
+        if event["cat"] == "cuda_runtime":
+            event["cat"], event["name"] = category, "urEnqueueKernelLaunch"
+    trace = builder.read()
+    profile = measure(trace)
+    (doubt,) = [doubt for doubt in profile.doubts if doubt.check == "no_calls"]
+    assert doubt.what == f"only calls of {vendor} ({len(trace.calls)} {category})"
+    assert doubt.withholds == {"stalls", "causes", "drain", "estimate"}
+    known = measure(steps().read())
+    assert profile.parts
+    assert [mean.work_ns for mean in profile.parts] == [mean.work_ns for mean in known.parts]
+
+
+def test_gpu_work_without_any_launch_is_of_the_step_in_which_it_runs() -> None:
+    builder = steps()
+    builder.events = [event for event in builder.events if event["cat"] != "cuda_runtime"]
+    assert [mean.work_ns for mean in measure(builder.read()).parts] == [
+        mean.work_ns for mean in measure(steps().read()).parts
+    ]
 
 
 def test_an_estimate_that_is_not_given_is_not_announced() -> None:

@@ -490,3 +490,31 @@ def test_a_trace_of_ops_only_is_one_step(builder: TraceBuilder) -> None:
 def test_an_empty_trace_is_one_empty_step() -> None:
     trace = without_known_events().read()
     assert (trace.steps.source, len(trace.steps), trace.steps.on_host) == ("whole_trace", 1, False)
+
+
+def optimized(count: int, *, more: int = 0) -> TraceBuilder:
+    """Return steps of 100 µs of the host alone, each with two ops and an optimizer; the first has `more` ops."""
+    builder = TraceBuilder()
+    for number in range(more):
+        builder.op("aten::uniform_", 2 * number, 1)
+    for start in range(10, 100 * count, 100):
+        builder.op("aten::addmm", start, 40)
+        builder.op("aten::mm", start + 41, 30)
+        builder.event("user_annotation", "Optimizer.step#SGD.step", start + 72, 20)
+        builder.op("aten::add_", start + 75, 10)
+    return builder
+
+
+def test_an_optimizer_marks_the_steps_of_the_host_alone() -> None:
+    steps = optimized(5).read().steps
+    assert (steps.source, steps.marker, steps.complete.tolist()) == (
+        "annotation",
+        "Optimizer.step#SGD.step",
+        [True] * 5,
+    )
+    assert (steps.start_ns[1:] - steps.start_ns[:-1]).tolist() == [92_000, 100_000, 100_000, 100_000]
+    assert optimized(5, more=4).read().steps.complete.tolist() == [False, True, True, True, True]
+    assert optimized(3).read().steps.source == "whole_trace"
+    launching = optimized(5)
+    launching.kernel(80, 5, launch=20)
+    assert launching.read().steps.marker != "Optimizer.step#SGD.step"

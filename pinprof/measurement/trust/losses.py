@@ -11,6 +11,7 @@ from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
 from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
+from pinprof.trace.vendors import is_of_rocm
 from pinprof.units import counted, percent
 
 OF_KERNELS: tuple[FigureKind, ...] = ("busy", "overlap", "causes", "drain", "estimate")
@@ -72,7 +73,7 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
 
 def at_start(trace: Trace) -> str:
     """Return the remedy for lost GPU work at the start of the recording."""
-    of_rocm = trace.calls.named(lambda name: name.startswith("hip")).any()
+    of_rocm = trace.calls.named(is_of_rocm).any()
     return "record again, several steps in a row" if of_rocm else FIRST_LOST
 
 

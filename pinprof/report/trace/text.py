@@ -29,7 +29,13 @@ from pinprof.report.trace.verdict import (
 )
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
-from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short, phases_in_short
+from pinprof.report.trace.work import (
+    FEW,
+    collectives_in_short,
+    kind_sections,
+    kinds_in_short,
+    ops_in_short,
+)
 from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
     capitalized,
@@ -151,8 +157,8 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     places = [site.evidence.place for row in shown for site in row.finding.sites]
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
     for line in (
-        phases_in_short(profile),
-        kinds_in_short(profile),
+        kinds_in_short(profile, findings.verdict.cause),
+        ops_in_short(profile),
         collectives_in_short(profile),
         memory_in_short(profile),
         waits_in_short(profile, places),

@@ -27,9 +27,12 @@ from pinprof.trace.reader.events import (
 from pinprof.trace.reader.salvage import check_malformed, salvage
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
+from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "overhead")
-CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
+FOREIGN_RUNTIME = "foreign_runtime"
+"""The category here of the calls of other vendors' runtimes, whatever they are called in a file."""
+CALL_CATEGORIES = (*OWN_CALLS, FOREIGN_RUNTIME)
 KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *CATEGORIES, "cuda_sync")
 FIRST_WITH_IDS = len(HOST_CATEGORIES)
 """Arguments are read only of events of this category and later ones in KNOWN_CATEGORIES."""
@@ -39,6 +42,7 @@ ALIASES = {
     "memset": "gpu_memset",
     "runtime": "cuda_runtime",
     "driver": "cuda_driver",
+    "hip_runtime": "cuda_runtime",
     "operator": "cpu_op",
 }
 """Categories that old versions of torch named differently."""
@@ -122,12 +126,13 @@ def category_name(text: str) -> str:
     """Return the name of a category in KNOWN_CATEGORIES, whatever its age and case; others as they are written."""
     category = text.lower()
     name = ALIASES.get(category, category)
-    return name if name in _CATEGORY else text
+    return name if name in _CATEGORY or FOREIGN_CALL.fullmatch(name) else text
 
 
 def known_category(text: str) -> int:
-    """Return the index of a category in KNOWN_CATEGORIES, whatever its age and case, -1 if it is none of them."""
-    return _CATEGORY.get(category_name(text), NONE)
+    """Return the index of a category in KNOWN_CATEGORIES, whatever its age, case and vendor, -1 if it is none."""
+    name = category_name(text)
+    return _CATEGORY.get(FOREIGN_RUNTIME if FOREIGN_CALL.fullmatch(name) else name, NONE)
 
 
 class ReadOptions(NamedTuple):
