@@ -77,11 +77,6 @@ _INT64_MAX = np.iinfo(np.int64).max
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
 
 
-OP = _CATEGORY["cpu_op"]
-NUMBERED_OPS = 64
-"""About this many ops of a part are asked for their number: the least and the greatest show whether ops are missing."""
-
-
 @dataclass(frozen=True)
 class Rows:
     """Duration events of the wanted categories, in the order of the file."""
@@ -203,7 +198,7 @@ class FilePart:
     lookups: Mapping[int, bytes] = field(default_factory=dict)
     """The `Input Dims` of `LOOKUP` ops as JSON, by their entry in the list of events."""
     op_numbers: tuple[int, ...] = ()
-    """The numbers that torch gave some of the ops, as far as they are recorded."""
+    """The numbers of its first and last ops, where recorded: torch numbers the host's events as it writes them."""
 
 
 def part_of_block(block: bytes, shared: Shared) -> FilePart:
@@ -280,9 +275,9 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     places = np.flatnonzero(rows.name == shared.names.get(LOOKUP, NONE)).tolist()
     recorded = arguments([chosen[place] for place in places])
     lookups = {int(rows.entry[place]): bytes(args.input_dims) for place, args in zip(places, recorded, strict=True)}
-    ops = np.flatnonzero(category == OP)
-    some = [chosen[row] for row in ops[:: max(len(ops) // NUMBERED_OPS, 1)].tolist()]
-    numbers = tuple(number for args in arguments(some) if (number := as_integer(args.number)) != NONE)
+    ops = np.flatnonzero(category == _CATEGORY["cpu_op"]).tolist()
+    at_edges = [chosen[row] for row in (*ops[:1], *ops[-1:])]
+    numbers = tuple(number for args in arguments(at_edges) if (number := as_integer(args.number)) != NONE)
     return FilePart(rows, counts, labels, 0, len(events), memory, lookups=lookups, op_numbers=numbers)
 
 
