@@ -202,7 +202,7 @@ def test_a_trace_of_the_host_alone_is_not_compared_with_one_of_the_gpu(
     result = compare(made(), host) if swapped else compare(host, made())
     side = "after" if swapped else "before"
     assert result.verdict == "unknown"
-    assert result.step.reason.startswith(f"{side}: no GPU activities; record")
+    assert result.step.reason.startswith(f"{side}: no GPU activities; CUDA was recorded")
     assert (result.waits, result.copies) == ((), ())
     assert result.reasons["waits"].startswith(f"{side}: no GPU activities")
     assert values(named(result, "traced_ms")) == (1_000_000, 1_000_000, True)

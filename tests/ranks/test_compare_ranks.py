@@ -272,7 +272,8 @@ def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> N
     assert sleeping.cause == "python"
     # However fast the waiting host is without the profiler: the other rank sleeps for most of the step.
     assert waiting.cause == "communication"
-    assert waiting.costs[0].range_ns[0] > 0.5 * waiting.step_ns
+    assert waiting.cost is not None
+    assert waiting.cost.range_ns[0] > 10e6
 
 
 def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:
