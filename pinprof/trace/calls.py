@@ -21,34 +21,16 @@ ALLOCATING = (MALLOC, FREE, HOST_MEMORY)
 
 KINDS = {
     "StreamSynchronize": STREAM,
-    "DeviceSynchronize": DEVICE,
-    "CtxSynchronize": DEVICE,
+    **dict.fromkeys(("DeviceSynchronize", "CtxSynchronize"), DEVICE),
     "EventSynchronize": EVENT,
-    "Malloc": MALLOC,
-    "MallocManaged": MALLOC,
-    "MallocPitch": MALLOC,
-    "MallocArray": MALLOC,
-    "Malloc3D": MALLOC,
-    "ExtMallocWithFlags": MALLOC,
-    "MemAlloc": MALLOC,
-    "MemCreate": MALLOC,
-    "MemMap": MALLOC,
-    "Free": FREE,
-    "FreeArray": FREE,
-    "MemFree": FREE,
-    "MemUnmap": FREE,
-    "MemRelease": FREE,
-    "HostAlloc": HOST_MEMORY,
-    "HostMalloc": HOST_MEMORY,
-    "MallocHost": HOST_MEMORY,
-    "MemHostAlloc": HOST_MEMORY,
-    "HostRegister": HOST_MEMORY,
-    "HostUnregister": HOST_MEMORY,
-    "MemHostRegister": HOST_MEMORY,
-    "MemHostUnregister": HOST_MEMORY,
-    "FreeHost": HOST_MEMORY,
-    "HostFree": HOST_MEMORY,
-    "MemFreeHost": HOST_MEMORY,
+    **dict.fromkeys(
+        ("Malloc", "MallocManaged", "MallocPitch", "MallocArray", "Malloc3D", "ExtMallocWithFlags"), MALLOC
+    ),
+    **dict.fromkeys(("MemAlloc", "MemCreate", "MemMap"), MALLOC),
+    **dict.fromkeys(("Free", "FreeArray", "MemFree", "MemUnmap", "MemRelease"), FREE),
+    **dict.fromkeys(("HostAlloc", "HostMalloc", "MallocHost", "MemHostAlloc"), HOST_MEMORY),
+    **dict.fromkeys(("HostRegister", "HostUnregister", "MemHostRegister", "MemHostUnregister"), HOST_MEMORY),
+    **dict.fromkeys(("FreeHost", "HostFree", "MemFreeHost"), HOST_MEMORY),
 }
 """The kinds of calls by name, without the vendor's prefix."""
 

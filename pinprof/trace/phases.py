@@ -1,6 +1,5 @@
 """The phase of the step that each call is in, and the weights and activations that autocast casts in each pass."""
 
-import re
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -13,9 +12,6 @@ from pinprof.trace.threads import BACKWARD as BACKWARD_OP
 
 PHASES: Final = ("forward", "backward", "optimizer", "other")
 FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
-
-OPTIMIZER_MARK = re.compile(r"Optimizer\.(step|zero_grad)#")
-"""torch.optim marks its steps by annotations like `Optimizer.step#Adam.step`."""
 
 
 def phase_of_calls(trace: Trace) -> Int64s:
@@ -100,8 +96,7 @@ def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
 
 def optimizer_marks(trace: Trace, method: str) -> Bools:
     """Return for each annotation whether it marks this method of an optimizer, `step` or `zero_grad`."""
-    matches = (OPTIMIZER_MARK.match(name) for name in trace.annotations.names)
-    return np.array([match is not None and match[1] == method for match in matches], bool)[trace.annotations.name]
+    return trace.annotations.named(lambda name: name.startswith(f"Optimizer.{method}#"))
 
 
 WEIGHTED: Final = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d")

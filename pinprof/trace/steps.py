@@ -27,6 +27,7 @@ from pinprof.trace.tables import (
     rows_by,
 )
 from pinprof.trace.threads import BACKWARD, LOADER, MARK, OPTIMIZER_STEP, STEP_PREFIX
+from pinprof.trace.vendors import UPDATE
 
 MIN_REPEATS = 3
 """Fewer repeats than this do not show a step."""
@@ -52,10 +53,6 @@ PART: Final = re.compile(
 layer may run the same code."""
 MODULE: Final = "nn.Module: "
 """Begins the name of the Python function of a network that is called; its class and a number for the object follow."""
-OF_OPTIMIZER: Final = re.compile(
-    r"multi_tensor_apply|(?<![a-z])(adam|sgd|lamb|adagrad|rmsprop|lion)(?![a-z])", re.IGNORECASE
-)
-"""In the names of kernels that change the weights."""
 
 
 def find_steps(
@@ -74,9 +71,9 @@ def find_steps(
         evidence = _Evidence(ops, annotations, functions, calls, gpu, launch)
         steps = _annotated_steps(evidence) or _called(model_calls)
         repeated = None if steps else _repeated_steps(calls, gpu, launch)
-        if repeated and evidence.shows(repeated.steps):
-            return repeated.steps
-        part = f": {repeated.part}{evidence.around}" if repeated else ""
+        if repeated and evidence.shows(repeated):
+            return repeated
+        part = f": {repeated.marker} {len(repeated)} times{evidence.around}" if repeated else ""
         steps = steps or _optimized_steps(evidence)
     return steps or _whole_trace(ops, annotations, calls, gpu, part)
 
@@ -149,7 +146,7 @@ class _Evidence(NamedTuple):
         if not self.allows(steps):
             return False
         loads = self.annotations.start_ns[self.annotations.named(LOADER.match)]
-        is_kernel = self.gpu.named(OF_OPTIMIZER.search)
+        is_kernel = self.gpu.named(UPDATE.search)
         began = self.calls.start_ns[self.launch[is_kernel]] if steps.on_host else self.gpu.start_ns[is_kernel]
         times = (loads, began, *self._called_modules())
         return any(map(bool, self._training())) or any(self._in_each(steps, time) for time in times)
@@ -215,16 +212,11 @@ def _annotated_steps(evidence: _Evidence) -> Steps | None:
     return best[1] if best else None
 
 
-class _Repetition(NamedTuple):
-    """A sequence of launches that repeats: steps, or a part of one."""
+def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | None:
+    """Return the periods of the sequence of kernel launches, which may be steps or parts of one.
 
-    steps: Steps
-    part: str
-    """What the report calls it if it is not a step."""
-
-
-def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> _Repetition | None:
-    """Return the periods of the sequence of kernel launches; each begins after the longest pause in its period."""
+    Each begins after the longest pause in its period.
+    """
     kernels = np.flatnonzero(gpu.category == KERNEL)
     launching, first = np.unique(launch[kernels], return_index=True)  # a graph launch has many kernels and counts once
     launching, first = launching[launching != NONE], first[launching != NONE]
@@ -244,8 +236,7 @@ def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> _Repetitio
     if len(starts) <= MIN_REPEATS:
         return None
     marker = f"a sequence of {period} kernel launches that repeats"
-    steps = _steps("repetition", marker, starts[:-1], starts[1:], on_host=on_host)
-    return _Repetition(steps, f"a part of {period} kernel launches repeats {repeats} times")
+    return _steps("repetition", marker, starts[:-1], starts[1:], on_host=on_host)
 
 
 def _period(name: Int32s) -> int:

@@ -13,12 +13,11 @@ ThreadKey: TypeAlias = tuple[Number, Number]
 
 STEP_PREFIX = "ProfilerStep#"
 OPTIMIZER_STEP: Final = "Optimizer.step#"
-"""Begins torch's marks of the steps of an optimizer."""
+OPTIMIZER: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
+"""Begins torch's marks of the calls of an optimizer, such as `Optimizer.step#Adam.step`."""
 LOADER: Final = re.compile(r"enumerate\((?:DataLoader|DataPipe)\)#")
 """Begins torch's marks of a batch that is taken from a loader."""
-MARK: Final = re.compile(
-    rf"{STEP_PREFIX}\d|{LOADER.pattern}|Optimizer\.(?:step|zero_grad)#|DistributedDataParallel\.forward$"
-)
+MARK: Final = re.compile(rf"{STEP_PREFIX}\d|{LOADER.pattern}|{OPTIMIZER.pattern}|DistributedDataParallel\.forward$")
 """Begins the names of torch's own marks, which torch 1.8 to 1.10 record as ops."""
 BACKWARD: Final = re.compile(
     r"autograd::engine::|CompiledFunctionBackward|torch::autograd::(?:AccumulateGrad|Copy|GraphRoot)|\w+Backward\d*$"

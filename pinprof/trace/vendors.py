@@ -98,6 +98,8 @@ class KernelKind:
 
 
 COLLECTIVES: Final = KernelKind("collectives")
+UPDATE: Final = re.compile(r"(?i)multi_tensor_apply|(?<![a-z])(?:adam|sgd|lamb|adagrad|rmsprop|lion)(?![a-z])")
+"""In the names of kernels that may change the weights; those of `torch._foreach_*` may also do something else."""
 OF_OPTIMIZER: Final = KernelKind(
     "optimizer", re.compile(r"(?i)fused_?(?:adam|sgd)|(?:adam|sgd|lamb)w?_?(?:math|functor)")
 )

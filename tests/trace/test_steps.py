@@ -356,7 +356,7 @@ def blocks(builder: TraceBuilder, count: int = 6, *, names: Iterable[str] = LAYE
     launch(builder, count * STEP_US, ["head"])
 
 
-PART = "no step was found: a part of 8 kernel launches repeats {} times"
+PART = "no step was found: a sequence of 8 kernel launches that repeats {} times"
 
 
 def test_layers_are_no_steps(builder: TraceBuilder) -> None:
