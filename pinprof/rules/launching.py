@@ -4,11 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinprof.analyses.syncs.causes import ALLOCATIONS
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import Profile
-from pinprof.prediction.graphs import Blocker
+from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
@@ -21,8 +20,6 @@ from pinprof.units import duration, listed
 
 WORTH = 0.02
 """Ops that need not be and take a smaller share of the step are not worth a finding."""
-OFTEN_PER_STEP = 0.5
-"""Waits that are rarer are in some steps only."""
 IDLE = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""
 GENERATED = "triton_"
@@ -146,18 +143,9 @@ def _what_breaks(trace: Trace) -> str:
     return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MOST_NAMED)} (PIN612)."
 
 
-def in_way(blockers: Sequence[Blocker]) -> list[Blocker]:
-    """Return what is in the way of one graph of the step, without allocations that only the first steps make."""
-    return [
-        blocker
-        for blocker in blockers
-        if not blocker.per_step or blocker.per_step >= OFTEN_PER_STEP or blocker.what not in ALLOCATIONS
-    ]
-
-
 def _needs(blockers: Sequence[Blocker]) -> str:
     """Return what one graph of the step needs first, to follow what can be done without it; nothing if nothing."""
-    waits = sum(blocker.per_step for blocker in in_way(blockers))
+    waits = sum(blocker.per_step for blocker in blockers)
     removed = "the wait" if round(waits) == 1 else f"the {round(waits):,} waits"
     removed = f"{removed} in it" if waits >= OFTEN_PER_STEP else "the waits in some steps"
     needs = [f"{removed} removed first"] if waits else []

@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.intervals import Intervals, contains, distinct, joined, union
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
-from pinprof.trace.threads import STEP_PREFIX
+from pinprof.trace.threads import STEP_MARK
 from pinprof.trace.vendors import GRAPH_LAUNCH, LOADS, RUNTIME_CALL
 
 COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
@@ -22,8 +22,6 @@ CAPTURING: Final = re.compile(r"capture_\d+_[A-Z]+(?:_\w+)?")
 """How vLLM and SGLang, when they start, mark the capture of the graphs for one size of batch (`capture_32_FULL`)."""
 WARM_UP: Final = 2
 """Steps after the first one in which a program may still compile and capture for the first time."""
-PROFILER_STEP: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
-"""torch's mark of a step; its number also counts steps that were not recorded."""
 
 
 class ThreadTimes(NamedTuple):
@@ -120,7 +118,7 @@ def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
 
 def _steps_before(trace: Trace) -> int:
     """Return how many steps the program made before the recorded ones, as far as the trace shows."""
-    numbers = (PROFILER_STEP.fullmatch(name) for name in trace.annotations.names)
+    numbers = (STEP_MARK.fullmatch(name) for name in trace.annotations.names)
     return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pinprof.intervals import contains
 from pinprof.trace.decoding import of_busiest, outer
+from pinprof.trace.frames import MODULE
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.one_time_work import REGION, is_marked_capture
 from pinprof.trace.tables import (
@@ -51,8 +52,6 @@ PART: Final = re.compile(
 )
 """In the names of annotations of parts of a step, such as layers and collectives. Compiled code is such a part: each
 layer may run the same code."""
-MODULE: Final = "nn.Module: "
-"""Begins the name of the Python function of a network that is called; its class and a number for the object follow."""
 
 
 def find_steps(

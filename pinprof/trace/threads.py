@@ -12,6 +12,8 @@ ThreadKey: TypeAlias = tuple[Number, Number]
 """Process and thread id as the trace gives them."""
 
 STEP_PREFIX = "ProfilerStep#"
+STEP_MARK: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,18}})")
+"""torch's mark of a step; its number also counts steps that were not recorded."""
 OPTIMIZER_STEP: Final = "Optimizer.step#"
 OPTIMIZER: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
 """Begins torch's marks of the calls of an optimizer, such as `Optimizer.step#Adam.step`."""

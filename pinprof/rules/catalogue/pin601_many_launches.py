@@ -5,7 +5,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.graphs import capture_of
-from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, in_way, late_ns, pauses
+from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
 from pinprof.units import duration, how_many, listed
@@ -19,7 +19,7 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     capture = capture_of(details.trace, details.syncs, "step")
     graphs = Edits(graphed=frozenset(capture.calls.tolist()))
-    named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in in_way(capture.blockers)]
+    named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in capture.blockers]
     forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}" if named else ""
     is_the_same = all(blocker.per_step for blocker in capture.blockers)  # in each step: no graph holds what changes
     phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
