@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, joined
+from pinprof.intervals import Intervals, joined
 from pinprof.trace.links import enclosing, follow
 from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace
 from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, SEARCHED_CHARACTERS
@@ -106,19 +106,15 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
         tuple(gpu.names[code] if code != NONE else "" for code in groups),
         gpu.start_ns[rows],
         gpu.end_ns[rows],
-        _exposed_ns(gpu, rows),
+        exposed_ns(gpu, rows),
         *sizes.T,
     )
 
 
-def _exposed_ns(gpu: Activities, rows: Int64s) -> Int64s:
+def exposed_ns(gpu: Activities, rows: Int64s) -> Int64s:
     """Return the time of each of these kernels in which no kernel but those of collectives runs on its device."""
-    exposed, others = gpu.duration_ns[rows], ~is_collective_kernel(gpu)
-    for device in np.unique(gpu.device[rows]).tolist():
-        on_device, kernels = gpu.device[rows] == device, gpu.on(device, KERNEL)
-        chosen = rows[on_device]
-        exposed[on_device] -= covered(gpu.times(kernels[others[kernels]]), gpu.start_ns[chosen], gpu.end_ns[chosen])
-    return exposed
+    others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
+    return gpu.duration_ns[rows] - gpu.beside_ns(rows, others)
 
 
 def _called(trace: Trace, rows: Int64s) -> list[str]:

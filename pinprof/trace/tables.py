@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pinprof.intervals import Intervals, union
+from pinprof.intervals import Intervals, covered, union
 from pinprof.trace.info import Cut, Info
 from pinprof.trace.run_log import RunLog
 from pinprof.units import counted, one_line
@@ -150,6 +150,15 @@ class Activities(Table):
         """Return the rows of a device and a category; none of a device without work."""
         rows = self.of_device.get(device, np.empty(0, np.int64))
         return rows[self.category[rows] == category]
+
+    def beside_ns(self, rows: Int64s, others: Bools) -> Int64s:
+        """Return how long each of these rows runs while one of the others runs on its device."""
+        beside = np.zeros(len(rows), np.int64)
+        for chosen in rows_by(self.device[rows]):
+            of_device = self.of_device[int(self.device[rows[chosen[0]]])]
+            times = self.times(of_device[others[of_device]])
+            beside[chosen] = covered(times, self.start_ns[rows[chosen]], self.end_ns[rows[chosen]])
+        return beside
 
     @cached_property
     def of_stream(self) -> list[Int64s]:

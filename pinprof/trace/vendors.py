@@ -97,9 +97,9 @@ class KernelKind:
     """Whether tensor cores can do most of its work."""
 
 
-COLLECTIVES: Final = KernelKind("collectives")
+COLLECTIVES: Final = KernelKind("collectives", COLLECTIVE_KERNEL)
 UPDATE: Final = re.compile(r"(?i)multi_tensor_apply|(?<![a-z])(?:adam|sgd|lamb|adagrad|rmsprop|lion)(?![a-z])")
-"""In the names of kernels that may change the weights; those of `torch._foreach_*` may also do something else."""
+"""In the names of kernels that may change the weights; those of `torch._foreach_*` also do other things."""
 OF_OPTIMIZER: Final = KernelKind(
     "optimizer", re.compile(r"(?i)fused_?(?:adam|sgd)|(?:adam|sgd|lamb)w?_?(?:math|functor)")
 )
@@ -197,10 +197,8 @@ def kind_of_name(name: str) -> KernelKind:
     """Return what a kernel of this name does; `OTHER` if the name does not tell."""
     if (fused := FUSED.match(name)) and not (NORMALIZATION.kernels and NORMALIZATION.kernels.search(name)):
         return ELEMENTWISE if fused[1] else REDUCTIONS
-    if COLLECTIVE_KERNEL.search(name, 0, SEARCHED_CHARACTERS):
-        return COLLECTIVES
-    kinds = (OF_OPTIMIZER, *BY_NAME)
-    return next((kind for kind in kinds if kind.kernels and kind.kernels.search(name, 0, SEARCHED_CHARACTERS)), OTHER)
+    kinds = (kind for kind in KERNEL_KINDS if kind.kernels and kind.kernels.search(name, 0, SEARCHED_CHARACTERS))
+    return next(kinds, OTHER)
 
 
 def on_tensor_cores(name: str) -> bool | None:

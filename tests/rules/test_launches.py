@@ -35,7 +35,7 @@ def test_python_is_not_charged_to_lines_that_wait() -> None:
 def launching(
     builder: TraceBuilder, start: float, *, count: int = 30, kernel: float = 2, begin: float = 10, every: float = 30
 ) -> None:
-    """Ops of 28 us, each of which launches a kernel after 20 us; the last ends at 918 us."""
+    """Ops of 28 us that each launch a kernel after 20 us; the last ends at 918 us."""
     for number in range(count):
         at = start + begin + every * number
         builder.op("aten::add", at, every - 2)
