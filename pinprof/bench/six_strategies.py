@@ -12,7 +12,7 @@ PAGEABLE, PAGEABLE_ASYNC, PINNED, PINNED_ASYNC, PIN_COPY, PIN_ASYNC = CASES = fi
 PAIRS = ((PAGEABLE_ASYNC, PAGEABLE), (PINNED_ASYNC, PINNED))
 
 
-def _steps_by_strategy(lab: Lab) -> CaseRuns:
+def _steps(lab: Lab) -> CaseRuns:
     tensors, device = lab.tensors(), lab.device
     pinned = [tensor.pin_memory() for tensor in tensors]
     return (
@@ -53,8 +53,8 @@ SIX_STRATEGIES = Experiment(
         ),
     ),
     CASES,
-    _steps_by_strategy,
-    lambda lab: gains_in_turn(lab, CASES, _steps_by_strategy(lab), *PAIRS),
+    _steps,
+    lambda lab: gains_in_turn(lab, CASES, _steps(lab), *PAIRS),
     sizes=(
         Size("tensors", 1000, "how many tensors", quick=100),
         Size("floats", 1_000_000, "numbers of 4 bytes in each tensor"),

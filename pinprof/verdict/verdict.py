@@ -67,10 +67,10 @@ class Verdict:
 
     @property
     def between(self) -> tuple[LimitCost, ...]:
-        """What may cost the step most where no cause is named, the likeliest first; the GPU's work alone is known."""
-        may = [cost for cost in self.costs if cost.share >= UNLIKELY]
-        if self.cause is not None or [cost.cause for cost in may] == [GPU]:
+        """What, besides the GPU's work, may cost the step most where no cause is named, the likeliest first."""
+        if self.cause is not None:
             return ()
+        may = [cost for cost in self.costs if cost.cause != GPU and cost.share >= UNLIKELY]
         return tuple(sorted(may, key=lambda cost: -cost.share)[:MOST_NAMED])
 
 
@@ -84,13 +84,8 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
         return UNKNOWN_CAUSE
     costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
-    return Verdict(
-        _cause(by_cause, step),
-        step,
-        costs,
-        _idle_by_limit(profile, by_cause),
-        awaited_copies(details, profile, by_cause[COPY]),
-    )
+    idle, awaited = _idle_by_limit(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])
+    return Verdict(_cause(by_cause, step), step, costs, idle, awaited)
 
 
 def _cause(costs: Mapping[LimitName, LimitCost], step_ns: float) -> LimitName | None:
