@@ -285,10 +285,15 @@ class Replay:
         return np.maximum(self.in_worlds - saved, np.minimum(after.busy_ns, after.step_ns))
 
     def outcomes(self, after: Paces) -> Floats:
-        """Return the step of another run after a change in each world, in ns: no two runs take the same time."""
+        """Return the step of another run after a change in each world, in ns: no two runs take the same time.
+
+        However fast the host of that run is, the work of the GPU is left, which hardly differs.
+        """
         by_gpu = is_gpu_bound(self.before.busy_ns, self.step_ns)
         launch_ns = float(np.mean([program.launch_ns for program in self.programs]))
-        return self.changed(after) * (1 + (GPU_DRIFT if by_gpu else noise_of(launch_ns)) * WORLDS.drift)
+        drift = (GPU_DRIFT if by_gpu else noise_of(launch_ns)) * WORLDS.drift
+        work = np.minimum(after.busy_ns, after.step_ns)
+        return np.maximum(self.changed(after) * (1 + drift), work * (1 + GPU_DRIFT * WORLDS.drift))
 
 
 def _takes_input(programs: Sequence[Program]) -> bool:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import OUTSIDE, Profile, busiest_idle_times
 from pinprof.prediction.graphs import Blocker
 from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
@@ -60,12 +60,12 @@ OF_LINE = (
 
 
 def late_ns(details: Details, profile: Profile) -> float:
-    """Return how long a step the busiest GPU is idle because the next launch comes late; 0 where it hardly is."""
+    """Return how long a step the busiest GPU is idle because the next launch comes late, or at the edges of an only step; 0 if it hardly is."""
     step, busy = profile.step_ns, profile.steps.busy_ns
-    busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
-    if not step or busy is None or busiest is None or step - busy < IDLE * step:
+    if not step or busy is None or step - busy < IDLE * step:
         return 0.0
-    late = dict(busiest.idle_by_cause).get("host_wait", 0) / profile.steps.divisor
+    idle = busiest_idle_times(profile)
+    late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE, 0.0)
     return min(late, step - busy)
 
 

@@ -18,7 +18,7 @@ from pinprof.trace.calls import (
     call_kinds,
 )
 from pinprof.trace.tables import (
-    DIRECTIONS,
+    DTOD,
     DTOH,
     KERNEL,
     MEMCPY,
@@ -161,8 +161,6 @@ def gpu_end(trace: Trace, row: Int32s) -> Int64s:
     """Return when activities end, by row; zeros in a trace without any."""
     return trace.gpu.end_ns[row] if len(trace.gpu) else np.zeros(len(row), np.int64)
 
-
-DTOD = DIRECTIONS.index("DtoD")
 
 WAITING_COPY = "hipMemcpyWithStream"
 """What torch calls to copy between host and device and wait for it (c10/cuda/CUDAFunctions.h, memcpy_and_sync)."""

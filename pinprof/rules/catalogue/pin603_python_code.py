@@ -235,7 +235,10 @@ def _named_code(code: PausedCode, per: int) -> str:
     words: list[str] = []
     for place in named:
         of_total = "" if words else f" of {duration(code.total_ns / per)}"
-        words.append(f"{duration(place.ns / per)}{of_total}{_code(place)}")
+        parts = place.parts[:MOST_NAMED] if len(named) == 1 else ()
+        shared = ", ".join(f"{duration(ns / per)} in {function}" for function, ns in parts)
+        named_code = replace(place, called=place.called[:1]) if shared else place
+        words.append(f"{duration(place.ns / per)}{of_total}{_code(named_code)}{f': {shared}' if shared else ''}")
     if code.outside_ns >= LEAST * code.total_ns:
         words.append(f"{duration(code.outside_ns / per)} in calls into torch, in which no Python runs")
     return ", ".join(words)
