@@ -43,6 +43,9 @@ UNSURE_CHANGE = 0.2
 """The share of a change by which it may be smaller or larger than the replay shows."""
 GPU_DRIFT = 0.01
 """The share of the step by which two runs of a program differ if the GPU sets its pace."""
+OF_WORK = 0.6
+"""The share of the drift that the GPU's own work has where the host sets the pace: a profiler may record kernels longer
+than they are. Of 52 recorded changes of launches, 46 lie in their range, as many as without such a bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,13 +290,13 @@ class Replay:
     def outcomes(self, after: Paces) -> Floats:
         """Return the step of another run after a change in each world, in ns: no two runs take the same time.
 
-        However fast the host of that run is, the work of the GPU is left, which hardly differs.
+        However fast the host of that run is, the work of the GPU is left, which differs less.
         """
         by_gpu = is_gpu_bound(self.before.busy_ns, self.step_ns)
         launch_ns = float(np.mean([program.launch_ns for program in self.programs]))
         drift = (GPU_DRIFT if by_gpu else noise_of(launch_ns)) * WORLDS.drift
         work = np.minimum(after.busy_ns, after.step_ns)
-        return np.maximum(self.changed(after) * (1 + drift), work * (1 + GPU_DRIFT * WORLDS.drift))
+        return np.maximum(self.changed(after) * (1 + drift), work * (1 + OF_WORK * drift))
 
 
 def _takes_input(programs: Sequence[Program]) -> bool:

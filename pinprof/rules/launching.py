@@ -59,8 +59,8 @@ OF_LINE = (
 """What to do about a line whose samples do not show what it calls: a call in C is sampled as the line itself."""
 
 
-def late_ns(details: Details, profile: Profile) -> float:
-    """Return how long a step the busiest GPU is idle because the next launch comes late, or at the edges of an only step; 0 if it hardly is."""
+def late_ns(profile: Profile) -> float:
+    """Return how long a step the busiest GPU is idle as a launch comes late, or around an only step; 0 if hardly."""
     step, busy = profile.step_ns, profile.steps.busy_ns
     if not step or busy is None or step - busy < IDLE * step:
         return 0.0
@@ -83,7 +83,7 @@ def cost_of_ops(details: Details, profile: Profile, ops: Int64s) -> CostOfOps | 
     """Return what ops of complete steps cost, none of them within another; None where that is not worth a finding."""
     inside = ops[in_complete_steps(details.trace, details.trace.ops.start_ns[ops])]
     host, on_gpu = (time / profile.steps.divisor for time in times_of_ops(details.trace, inside))
-    cost = max(on_gpu, min(host, late_ns(details, profile)))
+    cost = max(on_gpu, min(host, late_ns(profile)))
     if not profile.step_ns or cost < WORTH * profile.step_ns:
         return None
     text = f"{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU"

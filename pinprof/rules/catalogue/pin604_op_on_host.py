@@ -18,7 +18,7 @@ IN_EACH_STEP = (
 
 
 def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
-    late, rows, ops = late_ns(details, profile), host_ops(details), details.trace.ops
+    late, rows, ops = late_ns(profile), host_ops(details), details.trace.ops
     if not late:
         return
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
