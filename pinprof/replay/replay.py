@@ -1,6 +1,6 @@
 """The replay of one trace, or of a job's ranks: the step without the profiler, and what bounds it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -86,6 +86,8 @@ class Replay:
         self.ranks = tuple(ranks)
         self._given = StepEstimate(step_ns, "given", (step_ns, step_ns)) if step_ns else None
         self.recorded = recorded or Recorded(self.ranks)
+        self.known: dict[Hashable, Paces] = {}
+        """The paces after changes that were replayed: findings, causes and what all save ask for the same."""
 
     def at(self, step_ns: float | None) -> "Replay":
         """Return a replay of the same recording at a given step."""
@@ -203,6 +205,16 @@ class Replay:
     def in_worlds(self) -> Floats:
         """The step without the profiler in each world, in ns."""
         return across(setting.step_ns for setting in self.settings)
+
+    @cached_property
+    def unchanged(self) -> Paces:
+        """The pace of the unchanged programs in each world."""
+        return Paces(self.in_worlds, across(setting.before.busy_ns for setting in self.settings))
+
+    @property
+    def has_input(self) -> bool:
+        """Whether the steps take batches of a DataLoader, as far as is known."""
+        return _takes_input(self.programs) or any(self.feeds) or any(rank.loader.waits for rank in self.ranks)
 
     @property
     def before(self) -> Pace:

@@ -11,6 +11,8 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
 from pinprof.replay.worlds import Range, middle, range_of
+from pinprof.trace.idle_times import launching_threads, long_ops
+from pinprof.trace.links import step_at
 from pinprof.verdict.rerun import Rerun
 from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
 
@@ -122,9 +124,12 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[LimitC
     costs = {name: limit.cost(name, rerun) for name, limit in LIMITS.items()}
     if profile.launches:  # they cost no more than their number explains: the rest is of ops on the host, or of few
         rest = np.maximum(costs[LAUNCH] - profile.launches.many_ns, 0.0)
-        slow_ns = profile.slow_launches.time_ns if profile.slow_launches else 0.0
+        trace = details.trace
+        ops = long_ops(trace, launching_threads(trace))
+        ops = ops[trace.steps.holds(step_at(trace.steps, trace.ops.start_ns[ops]))]
+        on_host = float(trace.ops.duration_ns[ops].sum()) / profile.steps.divisor
         costs[LAUNCH] = costs[LAUNCH] - rest
-        costs[HOST] = np.maximum(costs[HOST] - np.minimum(rest, slow_ns), 0.0)
+        costs[HOST] = np.maximum(costs[HOST] - np.maximum(rest - on_host, 0.0), 0.0)
     worlds = zip(replay.in_worlds.tolist(), *(costs[name].tolist() for name in CAUSES), strict=True)
     most = [_most(dict(zip(CAUSES, in_world, strict=True)), step) for step, *in_world in worlds]
     rows = (LimitCost(name, middle(ns), range_of(ns), most.count(name) / len(most)) for name, ns in costs.items())

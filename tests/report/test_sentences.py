@@ -48,7 +48,7 @@ def copies_on_the_gpu(builder: TraceBuilder) -> None:
     for start in builder.steps(4):
         builder.op("aten::mm", start, 990)
         builder.kernel(start + 10, 805, launch=start + 5)
-        builder.copy("DtoD (Device -> Device)", start + 816, 180, launch=start + 20)
+        builder.copy("PtoP (Device -> Device)", start + 816, 180, launch=start + 20)
 
 
 def before_the_steps(builder: TraceBuilder, *, loads: bool) -> None:

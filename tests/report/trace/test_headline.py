@@ -75,7 +75,7 @@ def test_an_op_of_the_host_comes_before_a_wait_that_saves_less(tmp_path: Path) -
             "mask_loss.stack",
             (
                 "`x[mask]` waits for the GPU at pinprof/workloads/waits.py:84 and 1 more site (PIN205); fixing it "
-                "saves 540 µs (340 to 680), 5 %, the largest predicted saving; as for the GPU's work: float32 "
+                "saves 540 µs (340 to 660), 5 %, the largest predicted saving; as for the GPU's work: float32 "
                 "products without TF32 (PIN701)"
             ),
         ),
