@@ -102,9 +102,9 @@ def test_work_that_takes_most_of_a_run_is_the_first_line_with_its_own_advice(tmp
     builder = TraceBuilder()
     for start in builder.steps(3, 10_000, length=9_900):
         builder.kernel(start + 100, 400, launch=start + 1)
-    step_ns = tuple((100 if number % 10 == 9 else 10) * MS for number in range(100))
+    step_ns = tuple((910 if number % 10 == 9 else 10) * MS for number in range(100))
     nothing = (0,) * 100
-    work = tuple(IrregularWork(number, "evaluation", 90 * MS) for number in range(9, 100, 10))
+    work = tuple(IrregularWork(number, "evaluation", 900 * MS) for number in range(9, 100, 10))
     log = RunLog(0, (("plain", 100),), step_ns, nothing, nothing, nothing, 0, work=work)
     builder.metadata["pinprof_run"] = msgspec.to_builtins(log)
     analysis = analyse(read_trace(builder.write(tmp_path / "trace.json")))
