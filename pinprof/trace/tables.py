@@ -39,7 +39,7 @@ WHOLE_TRACE: Final = "whole_trace"
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
 HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kinds of memory on the host side of a copy; `none` for a copy without a host side."""
-HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
+HTOD, DTOH, DTOD = (DIRECTIONS.index(direction) for direction in ("HtoD", "DtoH", "DtoD"))
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
 
 
@@ -154,10 +154,22 @@ class Activities(Table):
         """The rows of each device, by its number."""
         return {int(self.device[rows[0]]): rows for rows in rows_by(self.device)}
 
-    def on(self, device: int, category: int) -> Int64s:
-        """Return the rows of a device and a category; none of a device without work."""
+    def on(self, device: int, chosen: Bools) -> Int64s:
+        """Return the rows of a device among the chosen activities; none of a device without work."""
         rows = self.of_device.get(device, np.empty(0, np.int64))
-        return rows[self.category[rows] == category]
+        return rows[chosen[rows]]
+
+    @cached_property
+    def is_transfer(self) -> Bools:
+        """Whether each is a copy from or to another memory; a copy within the GPU's own is its work, as kernels are."""
+        result: Bools = (self.category == MEMCPY) & (self.direction != DTOD)
+        return result
+
+    @cached_property
+    def is_compute(self) -> Bools:
+        """Whether each is a kernel, or a copy within the GPU's own memory."""
+        result: Bools = (self.category != MEMSET) & ~self.is_transfer
+        return result
 
     def beside_ns(self, rows: Int64s, others: Bools) -> Int64s:
         """Return how long each of these rows runs while one of the others runs on its device."""
