@@ -948,6 +948,8 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
         return model
 
     gradients, norms, averages = [], [], []
+    outputs: list[torch.Tensor] = []
+    chosen: list[torch.Tensor] = []
     for kind in ("before", "code"):
         model = trained()
         texts.run(kind, 0, {"model": model})
@@ -956,7 +958,11 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
         means = [torch.ones_like(parameter) for parameter in model.parameters()]
         texts.run(kind, 2, {"model": model, "means": means})
         averages.append(torch.cat([mean.flatten() for mean in means]))
-    for values in (gradients, norms, averages):
+        torch.manual_seed(3)
+        batch, index = torch.randn(6, 5, 8, device=device), torch.randint(0, 5, (6,), device=device)
+        outputs.append(texts.run(kind, 3, {"head": model, "x": batch[:, 0]})["y"])
+        chosen.append(texts.run(kind, 4, {"x": batch, "index": index})["chosen"])
+    for values in (gradients, norms, averages, outputs, chosen):
         torch.testing.assert_close(*values)
     assert float(gradients[0].norm()) == pytest.approx(1.0, rel=1e-3)
 
