@@ -1,10 +1,10 @@
 """Loops of the host: the same few ops again and again, with no wait in between, which one call could do."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import contains
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import fusible
-from pinprof.trace.callers import module_around, outermost_op
+from pinprof.trace.callers import module_around, outermost_op, usual_place
 from pinprof.trace.calls import MODULE_LOAD, PROFILER, QUEUE_FULL
 from pinprof.trace.collectives import is_collective
+from pinprof.trace.lines import OpPlace, Place
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, optimizer_marks, phase_of_calls
+from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DTOH, HTOD, NONE, Int64s, Trace
 
 MAX_OPS = 40
@@ -35,6 +37,8 @@ MOST_RUNS = 5_000
 WORKING = 4
 """A kernel that takes so many times as long as a short one is at work for nearly all of its time."""
 
+Step = TypeVar("Step", int, str)
+"""An op of a repetition: its number, or its name."""
 LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "ops"]
 """In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell; other
 ops."""
@@ -149,6 +153,11 @@ class Loop:
         return sum(len(run.repetitions) for run in self.runs)
 
     @property
+    def key(self) -> str:
+        """What names its ops, wherever a run of it begins."""
+        return f"loop of {' '.join(_rotated(self.ops))}"
+
+    @property
     def calls(self) -> Int64s:
         """The calls of the loop itself, without those of backward passes: rows of `Trace.calls`."""
         return np.concatenate([run.calls for run in self.runs])
@@ -174,6 +183,23 @@ def find_loops(trace: Trace, stalls: Stalls) -> list[Loop]:
         runs = (tuple(map(sequence.run, some)) for some in (spans, gradients))
         loops.append(Loop(kind, names, *runs))
     return sorted(loops, key=lambda loop: -len(loop.calls))
+
+
+def place_of_loop(trace: Trace, loop: Loop, sources: Sources) -> Place:
+    """Return the place from which a loop calls its ops; without functions, as steps with functions showed it."""
+    learned = () if len(trace.functions) else trace.info.op_places
+    place = next((place.place for place in learned if place.op == loop.key), None)
+    return place or usual_place(trace, loop.calls, sources)
+
+
+def places_of_loops(trace: Trace, stalls: Stalls, sources: Sources) -> list[OpPlace]:
+    """Return the loops of a trace with functions, and from where each calls its ops."""
+    loops = {loop.key: usual_place(trace, loop.calls, sources) for loop in find_loops(trace, stalls)}
+    return [
+        OpPlace(key, place.file, place.line, place.function)
+        for key, place in loops.items()
+        if place.file is not None and place.function is not None
+    ]
 
 
 class _Span(NamedTuple):
@@ -333,6 +359,6 @@ def follow_ns(times: Int64s, rows: Int64s) -> Int64s:
     return times[rows] if len(times) else np.zeros(len(rows), np.int64)
 
 
-def _rotated(tokens: list[int]) -> tuple[int, ...]:
-    """Return the same cycle of tokens from a place that does not depend on where it began."""
-    return min(tuple(tokens[place:] + tokens[:place]) for place in range(len(tokens)))
+def _rotated(cycle: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the same cycle from a place that does not depend on where it began."""
+    return min((*cycle[place:], *cycle[:place]) for place in range(len(cycle)))

@@ -5,14 +5,17 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.measurement.measure import measure
-from pinprof.rules.loops import Loop, find_loops
+from pinprof.rules.loops import Loop, find_loops, place_of_loop, places_of_loops
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import find
 from pinprof.trace import Trace
+from pinprof.trace.lines import OPS_KEY
+from pinprof.trace.sources import Sources
 
 Scene = Callable[[TraceBuilder, float], None]
 EVERY = 20
@@ -80,8 +83,9 @@ def samples(
     backward(builder, at + EVERY, ["aten::mm", "aten::mul"], times, weights=1, reads=reads)
 
 
-def read(scene: Scene) -> Trace:
+def read(scene: Scene, metadata: dict[str, Any] | None = None) -> Trace:
     builder = TraceBuilder()
+    builder.metadata |= metadata or {}
     for number, start in enumerate(range(0, 4 * 4000, 4000)):
         builder.step(number, start, 3990)
         scene(builder, start)
@@ -171,3 +175,17 @@ def test_kernels_that_are_at_work_take_as_long_in_one_call() -> None:
 def test_a_cell_is_said_to_be_sequential() -> None:
     finding = found(partial(samples, ops=["aten::lstm_cell", "aten::add"], times=30))
     assert finding.fix.startswith("torch.nn.LSTM, GRU or RNN in place of the cell")
+
+
+def test_the_place_of_a_loop_is_learned_from_steps_with_functions() -> None:
+    def scene(builder: TraceBuilder, start: float, *, function: bool = True) -> None:
+        AVERAGE(builder, start)
+        if function:
+            builder.function("train.py(30): average", start + 45, 1300)
+
+    with_functions = read(scene)
+    learned = places_of_loops(with_functions, details_of(with_functions).syncs.stalls, Sources("x.json"))
+    assert [(place.op, place.function) for place in learned] == [("loop of aten::add_ aten::mul_", "average")]
+    plain = read(partial(scene, function=False), {OPS_KEY: to_builtins(learned)})
+    (loop,) = find_loops(plain, details_of(plain).syncs.stalls)
+    assert place_of_loop(plain, loop, Sources("x.json")).function == "average"

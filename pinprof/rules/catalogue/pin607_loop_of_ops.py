@@ -11,10 +11,9 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.loops import NORMS, Loop, LoopKind, find_loops
+from pinprof.rules.loops import NORMS, Loop, LoopKind, find_loops, place_of_loop
 from pinprof.rules.rule import Evidence, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED
-from pinprof.trace.callers import usual_place
 from pinprof.trace.lines import Place
 from pinprof.trace.links import within
 from pinprof.trace.tables import Int64s, Trace
@@ -61,7 +60,7 @@ def _loops(details: Details, profile: Profile) -> Iterator[Evidence]:
     trace = details.trace
     loops = [loop for loop in find_loops(trace, details.syncs.stalls) if _is_short(trace, loop)]
     for loop in loops:
-        places[loop.kind, usual_place(trace, loop.calls, details.sources)].append(loop)
+        places[loop.kind, place_of_loop(trace, loop, details.sources)].append(loop)
     for kind in dict.fromkeys(loop.kind for loop in loops):
         members = [(place, some) for (of_kind, place), some in places.items() if of_kind == kind]
         for evidence in as_one(profile, members, partial(_evidence, details, profile)):
@@ -89,11 +88,9 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
     calls = np.concatenate([loop.calls for loop in loops])
     share = len(calls) / int((trace.launches_work & trace.steps.holds(trace.links.call_step)).sum())
     gradients = sum(len(run.calls) for loop in loops for run in loop.of_backward) / divisor
-    repeated = [
-        f"{listed([shortened(name, LONGEST_NAME) for name in loop.ops], MOST_OPS_NAMED)} "
-        f"{counted(loop.repeats / divisor, 'time')}"
-        for loop in loops
-    ]
+    times = [counted(loop.repeats / divisor, "time") for loop in loops]
+    named = (listed([shortened(name, LONGEST_NAME) for name in loop.ops], MOST_OPS_NAMED) for loop in loops)
+    repeated = list(map(" ".join, zip(named, times, strict=True)))
     more = f"; the backward pass of it makes {how_many(gradients)} more" if gradients else ""
     text = (
         f"the same ops run again and again{_purpose(trace, calls)}, with no wait in between: "
@@ -107,8 +104,15 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
         *members[0][0],
         edits=edits,
         fix=INSTEAD[loops[0].kind],
+        title=_title(loops[0], times[0]) if len(loops) == 1 else "",
         figures=figures,
     )
+
+
+def _title(loop: Loop, times: str) -> str:
+    """Return what a loop runs how often, in a few words."""
+    first, *more = loop.ops
+    return f"a loop runs {f'the same {len(loop.ops)} ops' if more else shortened(first, LONGEST_NAME)} {times}"
 
 
 def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
