@@ -967,6 +967,37 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
     assert float(gradients[0].norm()) == pytest.approx(1.0, rel=1e-3)
 
 
+@trial("PIN707")
+def reduced_once(texts: Texts, device: str, _folder: Path) -> None:
+    """A job of one process, whose hook counts what is reduced."""
+    backend = "gloo" if device == "cpu" else "nccl"
+    torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
+    weights, reduced = [], []
+    try:
+        for kind in ("before", "code"):
+            torch.manual_seed(3)
+            count: list[int] = []
+
+            def hook(count: list[int], bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+                count.append(bucket.index())
+                done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+                done.set_result(bucket.buffer())
+                return done
+
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2).to(device))
+            model.register_comm_hook(count, hook)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
+            names = {"model": model, "optimizer": optimizer, "micro_batches": batches}
+            texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
+            weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+            reduced.append(len(count))
+    finally:
+        torch.distributed.destroy_process_group()
+    assert reduced == [3, 1]
+    torch.testing.assert_close(*weights)
+
+
 @trial("PIN701")
 def with_tf32(texts: Texts, device: str, _folder: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)).to(device)
