@@ -1,8 +1,9 @@
 """Loops of the host: the same few ops again and again, with no wait in between, which one call could do."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -19,7 +20,7 @@ from pinprof.trace.lines import OpPlace, Place
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, optimizer_marks, phase_of_calls
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import DTOH, HTOD, NONE, Int64s, Trace
+from pinprof.trace.tables import DTOH, HTOD, NONE, Int32s, Int64s, Trace
 
 MAX_OPS = 40
 """A repetition of more ops that launch work is a model or a step, not the body of a small loop."""
@@ -31,7 +32,7 @@ MIN_REPEATS_OUTSIDE = 3
 """The same of loops over tensors, which other ops interrupt where a tensor is of another kind."""
 MIN_LAUNCHES = 20
 """Launches per step that a call for all repetitions is far below."""
-MOST_RUNS = 5_000
+MOST_RUNS = 20_000
 """Runs that are looked at, the longest first."""
 
 WORKING = 4
@@ -90,6 +91,9 @@ JOINED_WITHIN = 3
 """How many ops after a loop one of `JOINS` is looked for."""
 MADE_OF_OTHERS: Final = frozenset(("aten::scaled_dot_product_attention", "aten::bmm", "aten::tanh"))
 """Ops of blocks that work on the result of the block before, or of cells that people write themselves."""
+ADDED: Final = "aten::add"
+OF_RECURRENT: Final = "aten::linear aten::linear aten::add"
+"""What a recurrent cell that people write runs for its input and its state."""
 TRANSPOSED: Final = f"{NODE}TBackward0"
 """The node of autograd for the weight of each call of a linear layer that is trained."""
 
@@ -168,7 +172,9 @@ def find_loops(trace: Trace, stalls: Stalls) -> list[Loop]:
     if not trace.steps.on_host or not len(trace.calls):
         return []
     sequence = _Sequence(trace, stalls)
-    backward = list(sequence.runs(of_backward=True)) if (sequence.phase == BACKWARD).any() else []
+    backward: defaultdict[int, list[_Span]] = defaultdict(list)
+    for span in sequence.runs(of_backward=True):
+        backward[int(sequence.step[span.start])].append(span)
     gathered: defaultdict[tuple[LoopKind, tuple[int, ...]], list[_Span]] = defaultdict(list)
     for span, kind in sequence.loops():
         gathered[kind, _rotated(sequence.token[span.start : span.start + span.ops].tolist())].append(span)
@@ -235,16 +241,19 @@ class _Sequence:
         token = np.where(op != NONE, follow(trace.ops.name, op), kernel[rows] + len(trace.ops.names)).astype(np.int64)
         ends = breaks[rows] | np.isin(rows, self._left_to_others(rows, phase))
         token[ends] = NONE - 1 - np.arange(int(ends.sum()))
-        order = np.lexsort((rows, phase[rows] == BACKWARD))
-        rows, op, token = rows[order], op[order], token[order]
+        backward = phase[rows] == BACKWARD
+        passes = np.cumsum(np.diff(backward, prepend=False))
+        order = np.lexsort((rows, backward))
+        rows, op, token, passes = rows[order], op[order], token[order], passes[order]
         again = (op[1:] == op[:-1]) & (op[1:] != NONE) & (token[1:] == token[:-1])
         self.first = np.flatnonzero(np.append(True, ~again)) if len(rows) else np.zeros(0, np.int64)
         self.rows, self.bounds = rows, np.append(self.first, len(rows))
         self.op, self.token = op[self.first], token[self.first]
         call = rows[self.first]
         self.step, self.phase, self.thread = trace.links.call_step[call], phase[call], calls.thread[call]
-        part = self.step.astype(np.int64) * (OPTIMIZER + 2) + self.phase
-        self.part = np.cumsum(np.append(True, np.diff(part) != 0)) if len(call) else part
+        bounds = [np.diff(column, prepend=NONE) != 0 for column in (self.step, self.phase, passes[self.first])]
+        self.part = np.cumsum(np.any(bounds, axis=0))
+        """Numbers parts of a step that no loop goes beyond: a micro-batch ends with its backward pass."""
         has_op = self.op != NONE
         self.start_ns, self.end_ns = (
             np.where(has_op, follow_ns(of_ops, self.op), of_calls[call])
@@ -269,16 +278,25 @@ class _Sequence:
 
     def runs(self, *, of_backward: bool) -> Iterator[_Span]:
         """Yield what repeats, longest first; what is in several is yielded several times."""
-        found = []
+        found, shorter = [], dict[int, Int64s]()
         inside = (self.phase == BACKWARD) == of_backward
         for ops in range(1, min(MAX_OPS, len(self.token) // 2) + 1):
             same = (self.token[ops:] == self.token[:-ops]) & (self.part[ops:] == self.part[:-ops]) & inside[ops:]
             edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False]))))
-            start, repeats = edges[::2], (edges[1::2] - edges[::2]) // ops + 1
+            start, end = edges[::2], edges[1::2] + ops
+            repeats = (end - start) // ops
             least = np.full(len(start), MIN_REPEATS_OUTSIDE)
             for phase, count in MIN_REPEATS.items():
                 least[self.phase[start] == phase] = count
             kept = repeats >= least
+            for divisor, before in shorter.items():
+                if ops % divisor == 0:  # the same run
+                    kept &= before[end] - before[start] < end - start
+            if kept.any():
+                change = np.zeros(len(self.token) + 1, np.int64)
+                np.add.at(change, start[kept], 1)
+                np.add.at(change, end[kept], -1)
+                shorter[ops] = np.append(0, np.cumsum(np.cumsum(change)[:-1] > 0))
             found += map(_Span, start[kept].tolist(), [ops] * int(kept.sum()), repeats[kept].tolist())
         yield from sorted(found, key=lambda span: (-span.ops * span.repeats, span.ops))[:MOST_RUNS]
 
@@ -309,14 +327,16 @@ class _Sequence:
             return "tensors"
         if not has_weights and names & GATHERS:
             return "gather"
-        if names & MADE_OF_OTHERS or not self._is_of_parts(span):
+        in_order = " ".join(self.names(span.start, span.start + 2 * span.ops))
+        if names & MADE_OF_OTHERS or OF_RECURRENT in in_order or not self._is_of_parts(span):
             return None
         return "ops" if not has_weights else "module" if self._has_same_weights(span) else None
 
     def _is_of_parts(self, span: _Span) -> bool:
         """Return whether each repetition works on a part of a batch, or what they make is joined."""
         following = self.names(span.end, min(span.end + JOINED_WITHIN, len(self.token)))
-        if JOINS.intersection(following):
+        adds = ADDED in self.names(span.start, span.start + span.ops)  # perhaps to the result of the one before
+        if JOINS.intersection(following) and not adds:
             return True
         ops, second = self.trace.ops, span.start + span.ops
         since, until = self.end_ns[second - 1], self.start_ns[second + span.ops - 1]
@@ -328,23 +348,35 @@ class _Sequence:
 
         Autograd hands on one gradient per weight, however many calls of linear layers read the weight.
         """
-        calls = self.rows[self.first[span.start : span.end]]
-        module = module_around(self.trace, self.trace.links.function[calls])
+        module = self._modules[span.start : span.end]
         if (module != NONE).all():
             names = self.trace.functions.name[module].reshape(span.repeats, span.ops)
             return bool((names == names[0]).all())
-        ops = self.trace.ops
-        of_step = step_at(self.trace.steps, ops.start_ns) == self.step[span.start]
-        read, weights = (int((ops.named(node.__eq__) & of_step).sum()) for node in (TRANSPOSED, TO_WEIGHT))
         linear = sum(name == "aten::linear" for name in self.names(span.start, span.start + span.ops))
-        return weights > 0 and linear > 0 and read - weights >= linear * span.repeats // 2
+        return 0 < linear * span.repeats // 2 <= self._read_again[self.step[span.start]]
 
-    def backward_of(self, span: _Span, runs: list[_Span]) -> _Span | None:
+    @cached_property
+    def _modules(self) -> Int32s:
+        return module_around(self.trace, self.trace.links.function[self.rows[self.first]])
+
+    @cached_property
+    def _read_again(self) -> Int64s:
+        """Per step how many more calls of linear layers read a weight than weights get a gradient; -1 without any."""
+        ops, steps = self.trace.ops, self.trace.steps
+        step = step_at(steps, ops.start_ns)
+        read, weights = (
+            np.bincount(step[ops.named(node.__eq__) & (step != NONE)], minlength=len(steps))
+            for node in (TRANSPOSED, TO_WEIGHT)
+        )
+        return np.where(weights > 0, read - weights, NONE)
+
+    def backward_of(self, span: _Span, runs: Mapping[int, Sequence[_Span]]) -> _Span | None:
         """Return the longest run of a backward pass that repeats as often in the same step."""
-        step = self.step[span.start]
+        if self.phase[span.start] != FORWARD:
+            return None
         least = IN_BACKWARD * span.repeats - STARTING
-        alike = (run for run in runs if self.step[run.start] == step and least <= run.repeats <= span.repeats)
-        return next(alike, None) if self.phase[span.start] == FORWARD else None
+        of_step = runs.get(int(self.step[span.start]), ())
+        return next((run for run in of_step if least <= run.repeats <= span.repeats), None)
 
     def run(self, span: _Span) -> Run:
         """Return a run as calls."""

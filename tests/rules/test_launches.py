@@ -761,21 +761,6 @@ def test_small_ops_are_named_with_how_often_they_launch() -> None:
     )
 
 
-def test_what_small_ops_are_for_is_said_where_the_functions_around_them_tell() -> None:
-    def scene(builder: TraceBuilder, start: float) -> None:
-        norms(builder, start)
-        builder.function("train.py(3): <module>", start + 1, 988)
-        builder.function("train.py(30): clip", start + 155, 757)
-        builder.function("torch/nn/utils/clip_grad.py(97): clip_grad_norm_", start + 156, 755)
-
-    (finding,) = [finding for finding in found(scene) if finding.rule.id == "PIN607"]
-    assert (
-        "again and again (clipping of gradients), with no wait in between: aten::linalg_vector_norm 25"
-        in finding.evidence.text
-    )
-    assert finding.evidence.function == "clip"
-
-
 def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_hold() -> None:
     def scene(builder: TraceBuilder, start: float) -> None:
         small_kernels(builder, start)

@@ -124,13 +124,27 @@ def broadcast(builder: TraceBuilder, start: float) -> None:
     repeated(builder, at, ["aten::copy_"], 30)
 
 
+def micro_batches(builder: TraceBuilder, start: float) -> None:
+    """Forward and backward again and again, of one model on parts of a batch."""
+    at = start + 5
+    for _ in range(15):
+        op(builder, "aten::select", at - 4, launches=False)
+        begin, at = at, repeated(builder, at, HEAD, 1)
+        builder.function("nn.Module: Linear_3", begin - 2, at - begin)
+        at = backward(builder, at, ["aten::mm", "aten::mul"], 1, weights=1, reads=1)
+    op(builder, "aten::stack", at)
+
+
 NEARLY: list[Any] = [
+    micro_batches,
     partial(samples, reads=0),  # as far as is known each linear layer has a weight of its own
     partial(samples, modules="Linear_{}".format),
     partial(samples, join="aten::linear"),  # the result of one goes into the next
     partial(samples, wait=True),
     partial(samples, times=7),
     partial(samples, ops=["aten::linear", "aten::linear", "aten::add", "aten::tanh"]),  # a cell that people write
+    partial(samples, ops=["aten::linear", "aten::linear", "aten::add", "aten::relu"]),
+    partial(samples, ops=["aten::linear", "aten::gelu", "aten::add"]),  # to what the last one made
     partial(samples, ops=["aten::mul", "aten::add", "aten::tanh"], join="aten::mean"),
     partial(samples, ops=["my::op", "aten::add"], reads=0),
     partial(after_backward, ops=["aten::_foreach_mul_"]),

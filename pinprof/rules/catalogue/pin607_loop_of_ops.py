@@ -1,4 +1,3 @@
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
@@ -15,8 +14,7 @@ from pinprof.rules.loops import NORMS, Loop, LoopKind, find_loops, place_of_loop
 from pinprof.rules.rule import Evidence, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED
 from pinprof.trace.lines import Place
-from pinprof.trace.links import within
-from pinprof.trace.tables import Int64s, Trace
+from pinprof.trace.tables import Trace
 from pinprof.units import counted, duration, how_many, listed, percent, shortened
 
 WORTH = 0.01
@@ -32,15 +30,6 @@ SHORT_OF_MODULE_NS = 15_000.0
 """The same of a layer on one sample: its time goes into reading the weights, which one call reads once."""
 KEPT_NS, KEPT_OF_NORM_NS = 1_000.0, 5_000.0
 """The host's time for each tensor in one op for many: 50 to 130 µs for 100 in these recordings, of norms 630."""
-KNOWN = (
-    (re.compile(r"nn/utils/clip_grad\.py|clip_grad"), "clipping of gradients"),
-    (
-        re.compile(r"optim/swa_utils\.py|(?i:\bema\b|_ema\b|\bema_|exponential_moving|moving_average)"),
-        "an average of weights",
-    ),
-    (re.compile(r"torchmetrics/|(?i:metrics?\b)"), "metrics"),
-)
-"""What functions are for, by their names."""
 INSTEAD: dict[LoopKind, str] = {
     "tensors": "One call for all tensors: torch._foreach_mul_, torch._foreach_add_, torch._foreach_lerp_ or "
     "torch._foreach_norm on lists; clip_grad_norm_ with foreach=True; for averaged weights AveragedModel with "
@@ -93,7 +82,7 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
     repeated = list(map(" ".join, zip(named, times, strict=True)))
     more = f"; the backward pass of it makes {how_many(gradients)} more" if gradients else ""
     text = (
-        f"the same ops run again and again{_purpose(trace, calls)}, with no wait in between: "
+        f"the same ops run again and again, with no wait in between: "
         f"{listed(repeated, MOST_NAMED, '; ')} {profile.steps.per}, which is "
         f"{how_many(len(calls) / divisor)} launches, {percent(min(share, 1.0))} of all{more}; "
     )
@@ -128,16 +117,6 @@ def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
         changes += [run.as_one(trace, longest, kept) for run in loop.runs]
         changes += [run.as_one(trace, longest, 0.0) for run in loop.of_backward]
     return reduce(or_, changes)
-
-
-def _purpose(trace: Trace, calls: Int64s) -> str:
-    """Return what the functions around most of the launches are for, as far as their names tell."""
-    purposes = []
-    for pattern, what in KNOWN:
-        flagged = trace.functions.named(pattern.search)
-        if within(flagged, trace.links.function[calls], trace.links.function_parent).mean() > 0.5:  # noqa: PLR2004  most
-            purposes.append(what)
-    return f" ({' and '.join(purposes)})" if purposes else ""
 
 
 RULE = Rule(
