@@ -1,7 +1,7 @@
 """Loops of the host: the same few ops again and again, with no wait in between, which one call could do."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -118,26 +118,31 @@ class Run:
         """How long the host takes for it."""
         return self.end_ns - int(self.starts_ns[0])
 
-    def as_one(self, trace: Trace, longest_ns: float, kept_ns: float) -> Edits:
-        """Return what changes if the first repetition does the work of all.
 
-        A kernel of up to `longest_ns` lasts as long as any: its work adds nothing to another. What longer ones take
-        beyond that is added, and all of those that are much longer. The host keeps `kept_ns` of each repetition.
-        """
-        launch, duration = trace.links.launch, trace.gpu.duration_ns
-        first = np.flatnonzero(np.isin(launch, self.repetitions[0]))
-        later = np.flatnonzero(np.isin(launch, np.concatenate(self.repetitions[1:])))
-        is_work = duration[later] > WORKING * longest_ns
-        more = float(np.maximum(duration[later] - np.where(is_work, 0.0, longest_ns), 0.0).sum())
-        begins, ends = self.starts_ns[1:], np.append(self.starts_ns[2:], self.end_ns)
-        last = trace.calls.start_ns[[int(rows[-1]) for rows in self.repetitions[1:]]]
-        ends = np.maximum(ends - int(kept_ns), last + 1)
-        return Edits(
-            removed_times=frozenset(
-                (self.thread, *times) for times in zip(begins.tolist(), ends.tolist(), strict=True)
-            ),
-            prolonged=frozenset({(int(row), more / len(first)) for row in first.tolist()} if more else ()),
-        )
+def in_one_call(trace: Trace, runs: Iterable[tuple[Run, float]], longest_ns: float) -> Edits:
+    """Return what changes if the first repetition of each run does the work of all.
+
+    A kernel of up to `longest_ns` lasts as long as any: its work adds nothing to another. What longer ones take beyond
+    that is added, and all of those that are much longer. The host keeps the time beside a run of each repetition.
+    """
+    times: set[tuple[int, int, int]] = set()
+    prolonged: set[tuple[int, float]] = set()
+    order = np.argsort(trace.links.launch, kind="stable")
+    launched = trace.links.launch[order]
+    for run, kept_ns in runs:
+        first, last = np.searchsorted(launched, (run.repetitions[0][0], run.repetitions[-1][-1] + 1))
+        rows, calls = order[first:last], launched[first:last]
+        is_first = np.isin(calls, run.repetitions[0])
+        duration = trace.gpu.duration_ns[rows[~is_first & np.isin(calls, run.calls)]]
+        is_work = duration > WORKING * longest_ns
+        more = float(np.maximum(duration - np.where(is_work, 0.0, longest_ns), 0.0).sum())
+        begins, ends = run.starts_ns[1:], np.append(run.starts_ns[2:], run.end_ns)
+        launches = trace.calls.start_ns[[int(of_one[-1]) for of_one in run.repetitions[1:]]]
+        ends = np.maximum(ends - int(kept_ns), launches + 1)
+        times.update((run.thread, *each) for each in zip(begins.tolist(), ends.tolist(), strict=True))
+        if more:
+            prolonged.update((int(row), more / int(is_first.sum())) for row in rows[is_first].tolist())
+    return Edits(removed_times=frozenset(times), prolonged=frozenset(prolonged))
 
 
 @dataclass(frozen=True, eq=False)

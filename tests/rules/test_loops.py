@@ -10,7 +10,7 @@ from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.measurement.measure import measure
-from pinprof.rules.loops import Loop, find_loops, place_of_loop, places_of_loops
+from pinprof.rules.loops import Loop, find_loops, in_one_call, place_of_loop, places_of_loops
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import find
 from pinprof.trace import Trace
@@ -181,7 +181,7 @@ def test_a_loop_over_tensors_saves_what_all_repetitions_but_one_take() -> None:
 def test_kernels_that_are_at_work_take_as_long_in_one_call() -> None:
     trace = read(partial(samples, ops=["aten::sub", "aten::mean"]))
     (loop,) = find_loops(trace, details_of(trace).syncs.stalls)
-    short, long = (loop.runs[0].as_one(trace, limit, 0.0) for limit in (2_000.0, 100.0))
+    short, long = (in_one_call(trace, [(loop.runs[0], 0.0)], limit) for limit in (2_000.0, 100.0))
     assert not short.prolonged
     assert sum(more for _, more in long.prolonged) == 22 * 2_000  # all of eleven repetitions of two kernels
 

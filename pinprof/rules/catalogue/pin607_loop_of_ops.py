@@ -1,8 +1,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 from math import inf
-from operator import or_
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.loops import NORMS, Loop, LoopKind, find_loops, place_of_loop
+from pinprof.rules.loops import NORMS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
 from pinprof.rules.rule import Evidence, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED
 from pinprof.trace.lines import Place
@@ -111,12 +110,11 @@ def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
         rows = np.concatenate([run.calls for loop in loops for run in (*loop.runs, *loop.of_backward)])
         return Edits(graphed=frozenset(rows.tolist()))
     longest = SHORT_OF_MODULE_NS if kind == "module" else SHORT_NS
-    changes = []
+    runs = []
     for loop in loops:
         kept = sum(KEPT_OF_NORM_NS if name in NORMS else KEPT_NS for name in loop.ops) if kind == "tensors" else KEPT_NS
-        changes += [run.as_one(trace, longest, kept) for run in loop.runs]
-        changes += [run.as_one(trace, longest, 0.0) for run in loop.of_backward]
-    return reduce(or_, changes)
+        runs += [*((run, kept) for run in loop.runs), *((run, 0.0) for run in loop.of_backward)]
+    return in_one_call(trace, runs, longest)
 
 
 RULE = Rule(
