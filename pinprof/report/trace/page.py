@@ -189,20 +189,22 @@ def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
     """Yield a bar of the step on the busiest GPU, and folded bars of the other GPUs."""
     main = busiest(profile)
     bars = [
-        division_bar(mean, division_title(profile, mean), verdict)
+        division_bar(profile, mean, division_title(profile, mean), verdict)
         for mean in profile.parts
         if mean.length_ns and mean is not main
     ]
     if main is not None and main.length_ns:
-        yield division_bar(main, division_title(profile, main), verdict)
+        yield division_bar(profile, main, division_title(profile, main), verdict)
     if bars:
         others = Markup("<details><summary>{}</summary>{}</details>")
         yield others.format(counted(len(bars), "other GPU"), lines(bars))
 
 
-def division_bar(mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0) -> Markup:
+def division_bar(
+    profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0
+) -> Markup:
     """Return how a step divides on a GPU as a bar; `longest` is as for `shares`."""
-    why = why_idle(mean, verdict)
+    why = why_idle(profile, mean, verdict)
     names = {IDLE: "GPU idle", **({} if mean.both_ns else {COMPUTE_ONLY: "kernels"})}
     parts = (
         HtmlBarPart(
