@@ -36,7 +36,7 @@ MOST_RUNS = 20_000
 """Runs that are looked at, the longest first."""
 
 WORKING = 4
-"""A kernel that takes so many times as long as a short one is at work for nearly all of its time."""
+"""A kernel that takes WORKING times as long as a short one is at work for nearly all of its time."""
 
 Step = TypeVar("Step", int, str)
 """An op of a repetition: its number, or its name."""
@@ -123,7 +123,7 @@ def in_one_call(trace: Trace, runs: Iterable[tuple[Run, float]], longest_ns: flo
     """Return what changes if the first repetition of each run does the work of all.
 
     A kernel of up to `longest_ns` lasts as long as any: its work adds nothing to another. What longer ones take beyond
-    that is added, and all of those that are much longer. The host keeps the time beside a run of each repetition.
+    that is added, and all of those that are much longer. With each run comes the time that the host keeps per repetition.
     """
     times: set[tuple[int, int, int]] = set()
     prolonged: set[tuple[int, float]] = set()
@@ -306,7 +306,7 @@ class _Sequence:
         yield from sorted(found, key=lambda span: (-span.ops * span.repeats, span.ops))[:MOST_RUNS]
 
     def loops(self) -> Iterator[tuple[_Span, LoopKind]]:
-        """Yield what is a loop, and of which kind; none is within another."""
+        """Yield loops and their kinds; none is within another."""
         taken = np.zeros(len(self.token), bool)
         for span in self.runs(of_backward=False):
             if taken[span.start : span.end].any():

@@ -107,7 +107,7 @@ def _how_to_spare(
         known = remedy_of(call.package, names) if call else remedy_of_line(_source(details, lines[0][0].place))
         return known or NOT_KNOWN
     is_seen = profile.host is not None or len(details.trace.functions)
-    return NOT_SEEN if is_seen else f"{NOT_SEEN} {RECORD}"
+    return NOT_SEEN if is_seen else RECORD
 
 
 def _source(details: Details, place: Place) -> str:
