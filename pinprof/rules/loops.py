@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,8 +38,6 @@ MOST_RUNS = 20_000
 WORKING = 4
 """A kernel that takes WORKING times as long as a short one is at work for nearly all of its time."""
 
-Step = TypeVar("Step", int, str)
-"""An op of a repetition: its number, or its name."""
 LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "ops"]
 """In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell; other
 ops."""
@@ -123,7 +121,7 @@ def in_one_call(trace: Trace, runs: Iterable[tuple[Run, float]], longest_ns: flo
     """Return what changes if the first repetition of each run does the work of all.
 
     A kernel of up to `longest_ns` lasts as long as any: its work adds nothing to another. What longer ones take beyond
-    that is added, and all of those that are much longer. With each run comes the time that the host keeps per repetition.
+    that is added, and all of those that are much longer. A run comes with the time that the host keeps per repetition.
     """
     times: set[tuple[int, int, int]] = set()
     prolonged: set[tuple[int, float]] = set()
@@ -180,9 +178,9 @@ def find_loops(trace: Trace, stalls: Stalls) -> list[Loop]:
     backward: defaultdict[int, list[_Span]] = defaultdict(list)
     for span in sequence.runs(of_backward=True):
         backward[int(sequence.step[span.start])].append(span)
-    gathered: defaultdict[tuple[LoopKind, tuple[int, ...]], list[_Span]] = defaultdict(list)
+    gathered: defaultdict[tuple[LoopKind, tuple[str, ...]], list[_Span]] = defaultdict(list)
     for span, kind in sequence.loops():
-        gathered[kind, _rotated(sequence.token[span.start : span.start + span.ops].tolist())].append(span)
+        gathered[kind, _rotated(sequence.names(span.start, span.start + span.ops))].append(span)
     steps = max(int(trace.steps.complete.sum()), 1)
     loops = []
     for (kind, _), spans in gathered.items():
@@ -261,7 +259,7 @@ class _Sequence:
         """Numbers parts of a step that no loop goes beyond: a micro-batch ends with its backward pass."""
         has_op = self.op != NONE
         self.start_ns, self.end_ns = (
-            np.where(has_op, follow_ns(of_ops, self.op), of_calls[call])
+            np.where(has_op, _times(of_ops, self.op), of_calls[call])
             for of_ops, of_calls in ((trace.ops.start_ns, calls.start_ns), (trace.ops.end_ns, calls.end_ns))
         )
 
@@ -283,7 +281,7 @@ class _Sequence:
 
     def runs(self, *, of_backward: bool) -> Iterator[_Span]:
         """Yield what repeats, longest first; what is in several is yielded several times."""
-        found, shorter = [], dict[int, Int64s]()
+        found, shorter = list[_Span](), dict[int, Int64s]()
         inside = (self.phase == BACKWARD) == of_backward
         for ops in range(1, min(MAX_OPS, len(self.token) // 2) + 1):
             same = (self.token[ops:] == self.token[:-ops]) & (self.part[ops:] == self.part[:-ops]) & inside[ops:]
@@ -391,11 +389,12 @@ class _Sequence:
         return Run(repetitions, int(self.thread[span.start]), starts, int(self.end_ns[span.end - 1]))
 
 
-def follow_ns(times: Int64s, rows: Int64s) -> Int64s:
+def _times(times: Int64s, rows: Int32s) -> Int64s:
     """Return the times of rows, and anything for -1."""
     return times[rows] if len(times) else np.zeros(len(rows), np.int64)
 
 
-def _rotated(cycle: Sequence[Step]) -> tuple[Step, ...]:
+def _rotated(cycle: Sequence[str]) -> tuple[str, ...]:
     """Return the same cycle from a place that does not depend on where it began."""
-    return min((*cycle[place:], *cycle[:place]) for place in range(len(cycle)))
+    names = tuple(cycle)
+    return min(names[place:] + names[:place] for place in range(len(names)))
