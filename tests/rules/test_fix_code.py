@@ -968,7 +968,7 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
     assert float(gradients[0].norm()) == pytest.approx(1.0, rel=1e-3)
 
 
-def unchanged(count: list[int], bucket: Any) -> torch.futures.Future[torch.Tensor]:
+def unchanged(bucket: Any, count: list[int]) -> torch.futures.Future[torch.Tensor]:
     """Note a bucket, and give back what it holds, as a job of one process adds it up."""
     count.append(bucket.index())
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
@@ -988,7 +988,7 @@ def reduced_once(texts: Texts, device: str, _folder: Path) -> None:
             count: list[int] = []
 
             model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2).to(device))
-            model.register_comm_hook(count, lambda count, bucket: unchanged(count, bucket))
+            model.register_comm_hook(count, lambda count, bucket: unchanged(bucket, count))
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
             names = {"model": model, "optimizer": optimizer, "micro_batches": batches}

@@ -28,7 +28,7 @@ from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, step_fact, why_idle
 from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
-from pinprof.report.trace.work import kind_sections, kinds_figure, kinds_in_short, phases_in_short
+from pinprof.report.trace.work import kind_sections, kinds_figure, kinds_in_short, ops_in_short
 from pinprof.report.view import Fact, PageContext, Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, recording_line
 from pinprof.units import counted, duration
@@ -119,7 +119,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         *_doubts(profile),
         *_shares(profile, findings.verdict),
         _figures(profile),
-        _work(profile),
+        _work(profile, findings.verdict.cause),
         what_to_do,
         Markup('<h3 id="timeline-{}">Timeline</h3>\n{}').format(number, fragment(entry, max_events, findings)),
         Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, tables(number, entry, grids, quoting))
@@ -152,9 +152,9 @@ def _figures(profile: Profile) -> Markup:
     return Markup('<ul class="figures">{}</ul>').format(items) if items else Markup()
 
 
-def _work(profile: Profile) -> Markup:
-    """Return the time by phase, and that of the GPU by kind of kernel, in a line."""
-    summaries = [f"{line}." for line in (phases_in_short(profile), kinds_in_short(profile)) if line]
+def _work(profile: Profile, limit: str | None) -> Markup:
+    """Return the GPU's time by kind of kernel, or the host's by op, in a line."""
+    summaries = [f"{line}." for line in (kinds_in_short(profile, limit), ops_in_short(profile)) if line]
     return Markup('<p class="note work">{}</p>').format(inline_html(" ".join(summaries))) if summaries else Markup()
 
 

@@ -10,7 +10,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Known
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import input_uncertain, next_cause
-from pinprof.report.trace.work import kinds_in_short, on_cores, phases_in_short
+from pinprof.report.trace.work import kinds_in_short, on_cores
 from pinprof.trace.info import Made, MadeLoader, batches_held
 
 
@@ -35,6 +35,13 @@ def fed(profile: Profile, steps: int, made: Made | None, source: str = "estimate
 )
 def test_a_kind_says_how_much_of_it_runs_on_tensor_cores(tensor_core_ns: int | None, words: str) -> None:
     assert on_cores(KindTime("matrix products", 1, 1000, tensor_core_ns)) == words
+
+
+def test_names_that_do_not_tell_are_not_off_tensor_cores() -> None:
+    assert on_cores(KindTime("matrix products", 1, 1000, None, unknown_ns=1000)) == ""
+    assert on_cores(KindTime("matrix products", 1, 1000, 0, unknown_ns=60)) == ""
+    assert on_cores(KindTime("matrix products", 1, 1000, 600, unknown_ns=300)) == "at least 60 % on tensor cores"
+    assert on_cores(KindTime("matrix products", 1, 1000, 0), "matrix cores") == "no matrix cores"
 
 
 @pytest.mark.parametrize(
@@ -63,10 +70,10 @@ def test_few_steps_do_not_show_whether_workers_keep_up() -> None:
     assert not input_uncertain(replace(fed(profile, 8, of_four), bound="input"))
 
 
-def test_the_page_has_both_lines_on_its_first_screen() -> None:
+def test_the_page_has_the_kinds_on_its_first_screen() -> None:
     analysis = analysis_of(TRACES / "launches/bert.before.json.gz")
     page = to_html([analysis]).replace("\u00a0", " ")
-    line = f"{phases_in_short(analysis.profile)}. {kinds_in_short(analysis.profile)}."
+    line = f"{kinds_in_short(analysis.profile)}."
     assert page.index(line) < page.index("What to do")
 
 
