@@ -259,7 +259,7 @@ class _Sequence:
         """Numbers parts of a step that no loop goes beyond: a micro-batch ends with its backward pass."""
         has_op = self.op != NONE
         self.start_ns, self.end_ns = (
-            np.where(has_op, _times(of_ops, self.op), of_calls[call])
+            np.where(has_op, _times_of_rows(of_ops, self.op), of_calls[call])
             for of_ops, of_calls in ((trace.ops.start_ns, calls.start_ns), (trace.ops.end_ns, calls.end_ns))
         )
 
@@ -389,7 +389,7 @@ class _Sequence:
         return Run(repetitions, int(self.thread[span.start]), starts, int(self.end_ns[span.end - 1]))
 
 
-def _times(times: Int64s, rows: Int32s) -> Int64s:
+def _times_of_rows(times: Int64s, rows: Int32s) -> Int64s:
     """Return the times of rows, and anything for -1."""
     return times[rows] if len(times) else np.zeros(len(rows), np.int64)
 
