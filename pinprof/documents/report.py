@@ -270,7 +270,7 @@ class TraceJson(Document):
     op_sums: Annotated[OpSumsJson | None, doc("all ops")]
     host_profile: Annotated[HostProfileJson | None, doc("the sampled host; null in traces of others")]
     host_memory: Annotated[HostMemory | None, doc("pinned memory; null in traces of others")]
-    findings: Annotated[Sequence[FindingJson], doc("what to do, the largest saving first")]
+    findings: Annotated[Sequence[FindingJson], doc("what to do, the largest saving first; a graph of the step last")]
     joint: Annotated[JointJson | None, doc("all fixes together")]
     hta: Annotated[Hta | None, doc("HTA's figures; null without `--hta`")]
     memory: Annotated[

@@ -93,6 +93,8 @@ class Edits:
     """Times of the host that are removed, with the calls made in them: thread, begin and end in ns."""
     removed_works: frozenset[int] = frozenset()
     """Activities that are removed; the host still makes the calls that launched them."""
+    prolonged: frozenset[tuple[int, float]] = frozenset()
+    """Activities that do the work of others, too, and how much longer they take in ns."""
     graphed: frozenset[int] = frozenset()
     """Calls that become nodes of CUDA graphs: successive ones, without another call between them, are one graph."""
     fused: frozenset[int] = frozenset()
@@ -173,6 +175,7 @@ class _EditedCalls:
         self.small = frozenset(unblocked[are_small_to_gpu(trace.gpu, self.stalls.copy[unblocked])].tolist())
         self.gbps = edits.pinned_gbps or pinned_rate(trace).gbps
         self.removed = self._removed_times()
+        self.longer = dict(sorted(edits.prolonged))  # of several changes the longest
         self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
 
     def applied(self, calls: Sequence[Call]) -> Iterable[Call]:
@@ -235,6 +238,13 @@ class _EditedCalls:
             return call
         kept = [work for work in call.works if work.row not in self.edits.removed_works]
         works = [self._as_pinned(work) if self._becomes_pinned(work.row, call) else work for work in kept]
+        if self.longer:
+            works = [
+                structs.replace(work, duration_ns=work.duration_ns + more)
+                if (more := self.longer.get(work.row))
+                else work
+                for work in works
+            ]
         changed = call if works == call.works else structs.replace(call, works=works)
         if call.kind == STAGED and (
             stall in self.edits.unwaited or all(self._becomes_pinned(work.row, call) for work in works)

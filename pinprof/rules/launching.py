@@ -10,7 +10,6 @@ from pinprof.measurement.profile import OUTSIDE, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
-from pinprof.trace.lines import Place
 from pinprof.trace.links import within
 from pinprof.trace.one_time_work import REGION, capture_times, compile_times
 from pinprof.trace.steps import serving_marks
@@ -52,12 +51,6 @@ OF_GENERATE = (
 MORE_REQUESTS = "Or answer more requests at once."
 TRANSFORMERS = re.compile(r"\btransformers/|^aten::isin$")
 """What shows transformers' generate: its frames, or the op with which it looks for the end of answers."""
-
-OF_LINE = (
-    "Make it cheaper: torch.compile, torch._foreach_* for a loop of ops, copies packed into one. Do before the loop "
-    "only what stays the same, and less often only what the step does not need; let other threads work a step ahead."
-)
-"""What to do about a line whose samples do not show what it calls: a call in C is sampled as the line itself."""
 
 
 def late_ns(profile: Profile) -> float:
@@ -153,18 +146,6 @@ def _needs(blockers: Sequence[Blocker]) -> str:
         needs.append("the same kernels in each step")
     parts = " of the parts between waits" if waits else ""
     return f"{parts}; one graph of the step needs {' and '.join(needs)}" if needs else ""
-
-
-def how_to_spare(details: Details, place: Place) -> str:
-    """Return how to spare the host Python in the step, of a line where one is known; nothing for the rule's advice."""
-    if is_of_a_server(details.trace):
-        return "Do it once, in another thread or process of the server, or with tensors on the GPU."
-    if place.line is not None:
-        return OF_LINE
-    made = details.trace.info.made
-    if details.loader.waits or (made and made.loaders):
-        return ""
-    return "Do it once before the loop, every N steps, or with tensors on the GPU."
 
 
 def is_of_a_server(trace: Trace) -> bool:

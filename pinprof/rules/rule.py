@@ -184,6 +184,8 @@ class Rule:
     """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""
     change: Change | None = None
     """What it changes in the line that is found; None where that is not the line to change."""
+    of_whole_step: bool = False
+    """Whether it launches the whole step in another way: what a line need not launch comes before it."""
     causes: tuple[str, ...] = ()
     """Causes of waits that the rule is for."""
     guards: bool = False
@@ -287,7 +289,7 @@ def _saves(saving: Saving | None) -> str:
 
 
 class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
-    """Findings, the largest saving first."""
+    """Findings, the largest saving first, but a graph of the step after what launches much less."""
 
     joint: Joint | None
     """What their fixes bring together, never less than one of them; None where a replay cannot tell."""

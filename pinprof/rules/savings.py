@@ -23,6 +23,8 @@ NOTHING = 0.002
 """A saving below this share of the step counts as none."""
 MORE = 0.01
 """What a fix makes possible is told where that saves this share of the step more."""
+REMOVES_MUCH = 0.1
+"""The share of the step from which a line that launches less is to be changed before the whole step is."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))
 
 MANY = 5
@@ -41,6 +43,7 @@ def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[li
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
     saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
     by_saving = sorted((saved.get(id(finding), finding) for finding in by_cost), key=_order)
+    by_saving = _fewer_launches_first(by_saving, REMOVES_MUCH * replay.step_ns)
     return by_saving, _together([finding for finding in by_saving if finding.saving], replay)
 
 
@@ -78,6 +81,18 @@ def _order(finding: Finding) -> tuple[float, bool]:
     evidence = finding.evidence
     saved_ns = finding.saving.saving_ns if finding.saving else evidence.cost_ns if evidence.is_irregular else 0.0
     return -saved_ns, finding.most_ns is not None
+
+
+def _fewer_launches_first(findings: Sequence[Finding], least_ns: float) -> list[Finding]:
+    """Return findings with those that launch less, and save enough, before one that launches the step otherwise."""
+    fewer = [
+        finding
+        for finding in findings
+        if "launch" in finding.rule.answers and not finding.rule.of_whole_step and _worth(finding).saving_ns >= least_ns
+    ]
+    first = next((number for number, finding in enumerate(findings) if finding.rule.of_whole_step), len(findings))
+    moved = [finding for finding in findings[first:] if finding in fewer]
+    return [*findings[:first], *moved, *(finding for finding in findings[first:] if finding not in moved)]
 
 
 def _with_most(finding: Finding, replay: Replay) -> Finding | None:

@@ -127,7 +127,7 @@ OPS_KEY = "pinprof_ops"
 
 @dataclass(frozen=True)
 class OpPlace(Placed):
-    """The only place in the user's own code from which the ops of one name launch work."""
+    """The only place in the user's own code from which the ops of one name, or those of a loop, launch work."""
 
     op: str
     file: str

@@ -86,8 +86,12 @@ def _shown_ms(trace: dict[str, Any]) -> float:
 
 
 def _of_order(findings: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield findings out of their order: what saves, or adds to some steps, most first, what is only bounded last."""
-    savings = [finding["cost_ms"] if finding["irregular"] else finding["saving_ms"] or 0.0 for finding in findings]
+    """Yield findings out of their order: what saves, or adds to some steps, most first, what is only bounded last.
+
+    What launches the whole step in another way may stand behind what launches less.
+    """
+    ordered = (finding for finding in findings if not rule_of(finding["rule"]).of_whole_step)
+    savings = [finding["cost_ms"] if finding["irregular"] else finding["saving_ms"] or 0.0 for finding in ordered]
     if savings != sorted(savings, reverse=True):
         yield f"findings save {savings}"
     places = [place for place, finding in enumerate(findings) if finding["at_most_ms"] is not None]

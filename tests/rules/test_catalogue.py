@@ -94,9 +94,9 @@ def test_rules_rest_on_figures() -> None:
 
 
 def test_each_limit_of_the_step_is_answered() -> None:
-    """But for steps unlike the others and for collectives: a trace shows the step or the rank, not what to change."""
+    """But for steps unlike the others: a trace shows the step, not what to change."""
     answered = {name for rule in RULES for name in rule.answers}
-    assert answered == set(LIMITS) - {"irregular", "communication"}
+    assert answered == set(LIMITS) - {"irregular"}
 
 
 def test_each_rule_that_is_about_time_answers_a_limit() -> None:

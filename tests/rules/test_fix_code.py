@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -948,6 +949,8 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
         return model
 
     gradients, norms, averages = [], [], []
+    outputs: list[torch.Tensor] = []
+    chosen: list[torch.Tensor] = []
     for kind in ("before", "code"):
         model = trained()
         texts.run(kind, 0, {"model": model})
@@ -956,9 +959,46 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
         means = [torch.ones_like(parameter) for parameter in model.parameters()]
         texts.run(kind, 2, {"model": model, "means": means})
         averages.append(torch.cat([mean.flatten() for mean in means]))
-    for values in (gradients, norms, averages):
+        torch.manual_seed(3)
+        batch, index = torch.randn(6, 5, 8, device=device), torch.randint(0, 5, (6,), device=device)
+        outputs.append(texts.run(kind, 3, {"head": model, "x": batch[:, 0]})["y"])
+        chosen.append(texts.run(kind, 4, {"x": batch, "index": index})["chosen"])
+    for values in (gradients, norms, averages, outputs, chosen):
         torch.testing.assert_close(*values)
     assert float(gradients[0].norm()) == pytest.approx(1.0, rel=1e-3)
+
+
+def unchanged(bucket: Any, count: list[int]) -> torch.futures.Future[torch.Tensor]:
+    """Note a bucket, and give back what it holds, as a job of one process adds it up."""
+    count.append(bucket.index())
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+@trial("PIN707")
+def reduced_once(texts: Texts, device: str, _folder: Path) -> None:
+    """A job of one process, whose hook counts what is reduced."""
+    backend, distributed = "gloo" if device == "cpu" else "nccl", import_module("torch.distributed")
+    distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
+    weights, reduced = [], []
+    try:
+        for kind in ("before", "code"):
+            torch.manual_seed(3)
+            count: list[int] = []
+
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2).to(device))
+            model.register_comm_hook(count, lambda count, bucket: unchanged(bucket, count))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
+            names = {"model": model, "optimizer": optimizer, "micro_batches": batches}
+            texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
+            weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+            reduced.append(len(count))
+    finally:
+        distributed.destroy_process_group()
+    assert reduced == [3, 1]
+    torch.testing.assert_close(*weights)
 
 
 @trial("PIN701")

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 from fitting import fitting
 from page_reader import Page
-from trace_builder import TraceBuilder
+from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.measurement.measure import measure
@@ -144,7 +144,38 @@ def found(scene: Scene, major: int | None = 9) -> list[Finding]:
     return [finding for finding in find(measure(trace), trace) if finding.rule.family == "gpu"]
 
 
+def micro_steps(
+    *,
+    passes: int = 3,
+    sizes: tuple[int, ...] = (500_000, 400_000, 300_000),
+    updates: int = 1,
+    forward: bool = False,
+    called: str = "allreduce",
+) -> Scene:
+    """Passes before an optimizer step, with a collective of one of these sizes behind the backward pass of each."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        for number in range(passes):
+            at, free = start + 5 + 90 * number, start + 20 + 300 * number
+            size = sizes[number % len(sizes)]
+            builder.op("aten::linear", at, 8)
+            builder.kernel(free, 100, launch=at + 4)
+            if forward:
+                builder.collective(free + 100, 5, launch=at + 10, called=called, message=("Float", 99_999, 99_999, 2))
+            builder.op("autograd::engine::evaluate_function: MmBackward0", at + 20, 30, thread=AUTOGRAD)
+            builder.kernel(free + 110, 50, launch=at + 25, thread=AUTOGRAD)
+            builder.collective(free + 160, 130, launch=at + 40, called=called, message=("Float", size, size, 2))
+            if number >= passes - updates:
+                builder.event("user_annotation", "Optimizer.step#SGD.step", at + 60, 20)
+        builder.call("cudaStreamSynchronize", start + 300, 685)
+
+    return scene
+
+
+early = micro_steps(sizes=(500_000,))
+
 FIRES = [
+    (early, "PIN707"),
     (float32, "PIN701"),
     (turned, "PIN702"),
     (by_math, "PIN703"),
@@ -154,6 +185,13 @@ FIRES = [
     (untried, "PIN706"),
 ]
 NEARLY = [
+    (micro_steps(), "PIN707"),  # of other networks: each pass has gradients of its own
+    (micro_steps(sizes=(500_000,), passes=1), "PIN707"),
+    (micro_steps(sizes=(500_000,), updates=3), "PIN707"),
+    (micro_steps(sizes=(500_000,), updates=0), "PIN707"),
+    (micro_steps(sizes=(512,)), "PIN707"),  # statistics of a normalization
+    (micro_steps(sizes=(500_000,), forward=True), "PIN707"),  # tensor-parallel layers
+    (micro_steps(sizes=(500_000,), called="allgather"), "PIN707"),
     (tf32, "PIN701"),
     (cublas_takes_others, "PIN701"),
     (halves, "PIN701"),
@@ -278,3 +316,11 @@ def test_attention_whose_kernels_have_no_launch_is_not_found() -> None:
         builder.activity("kernel", FULL, start + 10, 900, correlation=number + 1, device=0, stream=7)
     trace = builder.read()
     assert not [finding for finding in find(measure(trace), trace) if finding.rule.family == "gpu"]
+
+
+def test_gradients_are_reduced_once_less_for_each_pass_but_the_last() -> None:
+    (finding,) = found(early)
+    assert "1 collective per pass, 3 per optimizer step" in finding.evidence.text
+    assert len(finding.evidence.edits.removed_works) == 2 * STEPS
+    assert finding.saving is not None
+    assert finding.saving.saving_ns == pytest.approx(260e3, rel=0.2)

@@ -29,6 +29,7 @@ from pinprof.program.frames import (
 from pinprof.program.hooks import contained
 from pinprof.program.user_program import OWN_FOLDERS
 from pinprof.program.waits import noticing
+from pinprof.rules.loops import places_of_loops
 from pinprof.trace import read_trace
 from pinprof.trace.callers import places_of_ops
 from pinprof.trace.idle_times import launching_threads, python_in_nodes
@@ -111,7 +112,7 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Pat
     return {
         LINES_KEY: learn_lines(trace, stalls, lines),
         CONTEXTS_KEY: learn_contexts(trace, stalls, lines),
-        OPS_KEY: places_of_ops(trace, sources),
+        OPS_KEY: [*places_of_ops(trace, sources), *places_of_loops(trace, stalls, sources)],
         BACKWARD_KEY: [place for place in code.places if place.ns] if code else [],
     }
 

@@ -263,10 +263,11 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
     """Yield the place of a finding with its line of code, as far as they are known."""
     at = finding.evidence.place
     named = printable(str(at)) if at.line is not None else printable(place(at))
-    if not named and finding.rule.family == "gpu" and finding.most_ns is None:
+    of_kernels = finding.rule.family == "gpu" and not finding.evidence.brief
+    if not named and of_kernels and finding.most_ns is None:
         return  # what its title says, and the name of a kernel
     if not named:
-        shown = finding.evidence.text.split("; ")[0] if finding.rule.family == "gpu" else _evidence(finding)
+        shown = finding.evidence.text.split("; ")[0] if of_kernels else _evidence(finding)
         yield Padding(Text(printable(shown), "dim"), (0, 0, 0, INDENT))
         return
     more = len(finding.sites) - 1

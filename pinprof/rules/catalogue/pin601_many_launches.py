@@ -20,7 +20,11 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     capture = capture_of(details.trace, details.syncs, "step")
     graphs = Edits(graphed=frozenset(capture.calls.tolist()))
     named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in capture.blockers]
-    forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}" if named else ""
+    forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
+    if not named:
+        forbidden = "; nothing that the trace shows keeps the step from being one CUDA graph" * (
+            profile.steps.count > 1
+        )
     is_the_same = all(blocker.per_step for blocker in capture.blockers)  # in each step: no graph holds what changes
     phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
     count, each = f"{how_many(launches.per_step)} launches {profile.steps.per}", f"one per {duration(launches.host_ns)}"
@@ -50,6 +54,7 @@ RULE = Rule(
     short="compile, CUDA graphs",
     answers=("launch", "python", "host"),
     what_if="--cuda-graph step",
+    of_whole_step=True,
     numbers="rounding",
     looks_at="The launches of a step by phase, the host's time between them, and the time in which the GPU is idle "
     "because the next launch comes late.",

@@ -1,4 +1,4 @@
-import sys
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,8 @@ from pinprof.intervals import Intervals, covered, intersect, length, union
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.copies import many_small
-from pinprof.rules.launching import how_to_spare, is_of_a_server, late_ns, pauses
+from pinprof.rules.launching import late_ns, pauses
+from pinprof.rules.remedies import remedy_of, remedy_of_line
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
 from pinprof.trace.idle_times import launching_threads, python_in_nodes
@@ -49,21 +50,10 @@ OF_HOOK = (
     "Do less in the Python code that backward passes call: operations on the GPU, every N steps, or once behind the "
     "backward pass for all gradients together."
 )
-LOOP = (
-    "Move it out of the loop, or do it in one call for all elements: an operation on tensors or arrays takes the place "
-    "of a loop in Python."
-)
-ONCE = "Where its result is the same in each step, compute it once before the loop and keep it."
-CONSTANTS = frozenset(
-    {"num_parameters", "floating_point_ops", "numel", "signature", "get_type_hints", "is_available"}
-    | {"parameters", "named_parameters", "modules", "named_modules", "buffers", "named_buffers"}
-)
-"""Functions whose result is the same in each step of most programs."""
-RARELY = "Do it every N steps, in another process, or with operations on tensors or arrays."
-PROGRESS = "Update the progress bar less often: tqdm(..., mininterval=1), and set_postfix() every N steps."
-LOGGING = "Log every N steps."
-LOGGERS = frozenset({"logging", "loguru", "mlflow", "rich", "tensorboard", "tensorboardX", "wandb"})
-OF_TORCH = "It is torch's own Python: torch.compile spares it, and of an optimizer fused=True some of it."
+NOT_KNOWN = "The trace shows what takes the time, not what could take its place."
+NOT_SEEN = "The trace does not show which code it is."
+FREES = re.compile(r"(async )?for |del ")
+"""A line that calls nothing itself: memory is freed there, such as a batch that workers shared (munmap)."""
 
 
 def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -109,20 +99,25 @@ def _how_to_spare(
         return PACK
     if any(copies.line is None for copies in copied):
         return PACK_SOMEWHERE
-    in_hooks = paused is not None and paused.in_hooks
-    if not is_of_a_server(details.trace):
-        if paused and paused.code and paused.code.places:
-            return _advice_on(paused.code.places[0], paused.steps, in_hooks=in_hooks)
-        call = _library_of(*lines[0]) if lines else None
-        if call:
-            return _advice(call.package, (*call.names, *_parts(profile.host, lines[0][0])[:1]))
-        if lines and _is_one_pause(profile, lines[0][1]):
-            return LOOP
-    # samples would show the program's own
-    of_torch = paused is not None and paused.phase == OPTIMIZER and profile.host is not None and not lines
-    how = OF_HOOK if in_hooks else OF_TORCH if of_torch else how_to_spare(details, place)
+    code = paused.code.places[0] if paused and paused.code and paused.code.places else None
+    if code:
+        if paused and paused.in_hooks and not code.package:
+            return OF_HOOK
+        return remedy_of(code.package, code.called) or remedy_of_line(_source(details, code.place)) or NOT_KNOWN
+    if lines:
+        call = _library_of(*lines[0])
+        names = (*call.names, *_parts(profile.host, lines[0][0])[:1]) if call else ()
+        known = remedy_of(call.package, names) if call else remedy_of_line(_source(details, lines[0][0].place))
+        return known or NOT_KNOWN
     is_seen = profile.host is not None or len(details.trace.functions)
-    return how if is_seen else f"{how or RULE.fix} {RECORD}"
+    return NOT_SEEN if is_seen else RECORD
+
+
+def _source(details: Details, place: Place) -> str:
+    """Return the text of a line, nothing where it is not at hand."""
+    text = details.sources.text(place.file) if place.file and place.line else None
+    lines = text.splitlines() if text else []
+    return lines[place.line - 1].strip() if place.line and place.line <= len(lines) else ""
 
 
 def _optimizers_line(profile: Profile, paused: "_Paused") -> Place:
@@ -132,12 +127,6 @@ def _optimizers_line(profile: Profile, paused: "_Paused") -> Place:
     counts = {line.place: dict(line.parts).get("optimizer", 0) for line in profile.host.called}
     most = max(counts, key=counts.__getitem__, default=Place())
     return most if counts and counts[most] > MOST * sum(counts.values()) else Place()
-
-
-def _is_one_pause(profile: Profile, own: float) -> bool:
-    """Return whether a line with these samples takes about as long as a single pause: then it launches nothing."""
-    pause, host, step = profile.pause, profile.host, profile.step_ns
-    return pause is not None and host is not None and pause.time_ns >= MOST * host.share(own) * (step or inf)
 
 
 @dataclass(frozen=True)
@@ -227,30 +216,9 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     return text
 
 
-def _advice_on(code: PauseCode, per: int, *, in_hooks: bool) -> str:
-    if in_hooks and code.package != "torch":
-        return OF_HOOK
-    return _advice(code.package, code.called, _shared(code, per)) if code.package or code.called else LOOP
-
-
 def _shared(code: PauseCode, per: int) -> str:
     """Return the functions that share the time of a library's function; nothing where it is the time of one."""
     return listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MOST_NAMED)
-
-
-def _advice(package: str, called: Sequence[str], shared: str = "") -> str:
-    if package == "tqdm":
-        return PROGRESS
-    if package in LOGGERS:
-        return LOGGING
-    if CONSTANTS.intersection(name.rpartition(".")[2] for name in called):
-        return ONCE
-    if package == "torch":
-        return OF_TORCH
-    if package in sys.stdlib_module_names:
-        return f"{RARELY} {ONCE}"
-    whose = f"{package or 'a library'}{f' ({shared})' if shared else ''}"
-    return f"It is the work of {whose}: look for a setting that turns it off or makes it rarer. {ONCE}"
 
 
 def _named_code(code: PausedCode, per: int) -> str:
@@ -294,9 +262,12 @@ def _program_lines(details: Details, profile: Profile) -> list[tuple[CalledLine,
             waits[site.file, site.line] += site.in_steps.stall_ns / profile.steps.divisor / step * host.samples
         else:
             waiting.add(site.library[:2])
-    lines = []
+    lines, made = [], details.trace.info.made
+    made_loaders = details.loader.waits or (made and made.loaders)
     for line in host.called:
-        in_python = sum(count for kind, count in line.kinds if kind in NO_OP) - line.in_networks + line.bookkeeping
+        frees = made_loaders and FREES.match(_source(details, line.place))
+        of_line = NO_OP[1:] if frees else NO_OP
+        in_python = sum(count for kind, count in line.kinds if kind in of_line) - line.in_networks + line.bookkeeping
         in_waits = sum(count for place, count in line.library_lines if place[:2] in waiting)
         own = in_python - line.imports - in_waits - waits[line.file, line.line]
         if own > 0 and line.file:

@@ -1,0 +1,120 @@
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.details import Details
+from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
+from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import per_step
+from pinprof.trace.callers import usual_place
+from pinprof.trace.collectives import MESSAGE, is_collective_kernel
+from pinprof.trace.phases import BACKWARD, FORWARD, optimizer_marks, phase_of_calls
+from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.units import counted, duration, how_many
+
+REDUCING = re.compile(r"(?i)all_?reduce|reduce_?scatter")
+"""What names a collective that adds up, or the kernel of one."""
+LEAST_ELEMENTS = 10_000
+"""Collectives of fewer elements are of metrics, or of the statistics of normalizations; gradients come in buckets."""
+
+
+class _Pass(NamedTuple):
+    """The collectives of gradients in one backward pass."""
+
+    update: int
+    """How many optimizer steps began before it."""
+    rows: Int64s
+    """In `Trace.gpu`."""
+
+    def names(self, trace: Trace) -> list[tuple[int, int]]:
+        """Return what is reduced, in order: two passes of one model reduce the same."""
+        return list(zip(trace.gpu.name[self.rows].tolist(), trace.gpu.message[self.rows].tolist(), strict=True))
+
+
+def _reduced_early(details: Details, profile: Profile) -> Iterator[Evidence]:
+    trace = details.trace
+    updates = [list(passes) for _, passes in groupby(_passes(trace), key=lambda one: one.update)]
+    micro = [passes for passes in updates if len(passes) > 1 and _are_alike(trace, passes)]
+    if not profile.step_ns or 2 * len(micro) <= len(updates):
+        return
+    early = np.concatenate([one.rows for passes in micro for one in passes[:-1]])
+    number, count = len(micro[0]), len(micro[0][0].rows)
+    time = per_step(trace, profile, early)
+    reduced = f"each of {number} backward passes before an optimizer step reduces the gradients of all ranks"
+    yield Evidence(
+        time,
+        f"{reduced}: {counted(count, 'collective')} per pass, {how_many(count * number)} per optimizer step; the sums "
+        f"are read only after the last pass. The collectives of the passes before take {duration(time)} "
+        f"{profile.steps.per}, waiting included",
+        *usual_place(trace, trace.links.launch[early].astype(np.int64), details.sources),
+        brief=f"{reduced}, which takes {duration(time)} {profile.steps.per} before the last",
+        edits=Edits(removed_works=frozenset(early.tolist())),
+    )
+
+
+def _are_alike(trace: Trace, passes: Sequence[_Pass]) -> bool:
+    return all(one.names(trace) == passes[0].names(trace) for one in passes)
+
+
+def _passes(trace: Trace) -> Iterator[_Pass]:
+    """Yield the backward passes of complete steps that reduce gradients; none where no optimizer is marked."""
+    marks, phase, launch = trace.annotations, phase_of_calls(trace), trace.links.launch
+    updates = np.sort(marks.start_ns[optimizer_marks(trace, "step")])
+    rows = np.flatnonzero((launch != NONE) & is_collective_kernel(trace.gpu))
+    others = trace.launches_work.copy()
+    others[launch[rows]] = False
+    rows = rows[trace.steps.holds(trace.links.activity_step[rows])]
+    rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
+    rows = rows[[_is_of_gradients(trace, row) for row in rows.tolist()]]
+    issued, computing = trace.launched_ns[rows], np.flatnonzero(others)
+    # a collective belongs to the pass of the work that was launched before it
+    before = np.searchsorted(trace.calls.start_ns[computing], issued) - 1
+    if not len(updates) or not len(rows) or not len(computing):
+        return
+    within, group = np.where(before >= 0, phase[computing[before]], NONE), trace.gpu.group[rows]
+    of_layers = group[(within == FORWARD) & (group != NONE)]  # tensor-parallel ones reduce activations, too
+    chosen = (within == BACKWARD) & ~np.isin(group, of_layers)
+    rows, issued = rows[chosen], issued[chosen]
+    forward = trace.calls.start_ns[computing[phase[computing] == FORWARD]]
+    places = list(
+        zip(np.searchsorted(updates, issued).tolist(), np.searchsorted(forward, issued).tolist(), strict=True)
+    )
+    for place, numbers in groupby(range(len(rows)), key=places.__getitem__):
+        yield _Pass(place[0], rows[list(numbers)])
+
+
+def _is_of_gradients(trace: Trace, row: int) -> bool:
+    """Return whether a collective may add up gradients, by its name and size as far as these are known."""
+    gpu, message = trace.gpu, trace.gpu.message[row]
+    called = gpu.names[gpu.collective[row]] if gpu.collective[row] != NONE else gpu.name_of(row)
+    match = MESSAGE.fullmatch(gpu.names[message]) if message != NONE else None
+    return bool(REDUCING.search(called)) and (match is None or int(match[2]) >= LEAST_ELEMENTS)
+
+
+RULE = Rule(
+    id="PIN707",
+    title="gradients reduced in each micro-step",
+    short="no_sync()",
+    answers=("communication",),
+    numbers="rounding",
+    looks_at="Collectives that add up gradients, of backward passes with no optimizer step in between.",
+    why="Each backward pass of a wrapped model adds up the gradients of all ranks. With several of them before an "
+    "optimizer step, only the sum behind the last one is read.",
+    fix="Run all passes but the last within model.no_sync(); with FSDP2, call set_requires_gradient_sync(False) before "
+    "them.",
+    before="for x, y in micro_batches:\n    (loss_of(model(x), y) / len(micro_batches)).backward()\noptimizer.step()",
+    code="import contextlib\n\n"
+    "for number, (x, y) in enumerate(micro_batches):\n"
+    "    is_last = number == len(micro_batches) - 1\n"
+    "    with contextlib.nullcontext() if is_last else model.no_sync():\n"
+    "        (loss_of(model(x), y) / len(micro_batches)).backward()\n"
+    "optimizer.step()",
+    safe_if="Nothing reads the gradients between the passes. The forward pass is within no_sync(), too. Sharded models "
+    "hold whole gradients meanwhile. Results differ by rounding.",
+    near_miss="loss_of(model(x), y).backward()  # one pass for each optimizer step",
+    look=_reduced_early,
+)
