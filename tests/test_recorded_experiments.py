@@ -65,7 +65,7 @@ HTOD_PAGEABLE, HTOD_PINNED = ("HtoD", "pageable"), ("HtoD", "pinned")
         ("e13.htod-pinned", 0, 0, HTOD_PINNED, None),
         ("e13.dtoh-pageable", 1, 0, None, "PIN108"),
         ("e13.dtoh-pinned", 0, 0, None, "PIN501"),
-        ("e13.dtod", 0, 0, None, None),
+        ("e13.dtod", 0, None, None, None),
         ("e14.as-written", 2, 0, HTOD_PINNED, "PIN201"),
         ("e14.without-item", 0, 0, HTOD_PINNED, "PIN301"),
         ("e15.allocate-pageable", None, None, None, None),
