@@ -5,7 +5,7 @@
   const NEAR = "60px"; // from the window: a chart that near loads plotly
   const SOON = "400px"; // from the window: charts that near are drawn once plotly is loaded
   const CONFIG = { displayModeBar: false, responsive: true };
-  const charts = [...document.querySelectorAll(".chart")];
+  const charts = [...document.querySelectorAll(".plotted")];
 
   // Sets the hover text of each column. Plotly sorts the cells of a heat map like the axis, but not their texts.
   const setHoverTexts = (series, columns, order) => {

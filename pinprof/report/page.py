@@ -17,8 +17,8 @@ from pinprof.report.timeline import constants
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
 
-CHART = '<figure class="chart'
-"""How each chart begins."""
+CHART = '<figure class="chart plotted'
+"""How each chart of plotly begins."""
 TIMELINE = (
     *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
     *("related", "event_details", "autograd", "selection_sums"),

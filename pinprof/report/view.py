@@ -146,15 +146,15 @@ def _piece(piece: Cell) -> tuple[str, str]:
     return printable(text), STYLES.get(piece.style, "") if isinstance(piece, Styled) else ""
 
 
-def on_page(section: Section, drawn: Markup | str = "", shown: PageContext | None = None) -> Markup:
-    """Return a section as a piece of a page; what is `drawn` stands between its facts and its tables."""
+def on_page(section: Section, drawn: Markup | str = "", shown: PageContext | None = None, *, level: int = 3) -> Markup:
+    """Return a section as a piece of a page, with a heading of this level; what is `drawn` stands above its tables."""
     shown = shown or PageContext()
     title = Markup(' id="{}"').format(section.name) if section.name else ""
     cards = [fact for fact in section.facts if fact.is_named]
     listed = [(Styled(fact.number, "strong"), f" {fact.meaning}") for fact in section.facts if not fact.is_named]
     return html.lines(
         (
-            Markup("<h3{}>{}</h3>").format(title, section.title),
+            Markup("<h{0}{1}>{2}</h{0}>").format(level, title, section.title),
             *(Markup('<p class="note">{}</p>').format(sentence_html(sentence)) for sentence in section.sentences),
             html.facts(fact[:3] for fact in cards) if cards else "",
             html.remarks(map(sentence_html, listed)),

@@ -148,14 +148,13 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     yield from conclusion(profile, findings, width)
     rows = actions(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
-    places = [site.evidence.place for row in shown for site in row.finding.sites]
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
     for line in (
         phases_in_short(profile),
         kinds_in_short(profile),
         collectives_in_short(profile),
         memory_in_short(profile),
-        waits_in_short(profile, places),
+        waits_in_short(profile),
         next_cause(findings.verdict, answered),
     ):
         if line:
