@@ -170,10 +170,7 @@ document.addEventListener("keydown", async (event) => {
   }
 });
 const releaseAll = () => DRAWN.forEach((timeline) => timeline.motion.releaseAll());
-document.addEventListener("keyup", (event) => {
-  const key = nameOfKey(event);
-  DRAWN.forEach((timeline) => timeline.motion.release(key));
-});
+document.addEventListener("keyup", ({ code }) => DRAWN.forEach((timeline) => timeline.motion.release(code)));
 addEventListener("blur", releaseAll);
 document.addEventListener("focusin", (event) => isWriting(event.target) && releaseAll());
 

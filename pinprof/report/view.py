@@ -154,7 +154,7 @@ def on_page(section: Section, drawn: Markup | str = "", shown: PageContext | Non
     listed = [(Styled(fact.number, "strong"), f" {fact.meaning}") for fact in section.facts if not fact.is_named]
     return html.lines(
         (
-            Markup("<h{0}{1}>{2}</h{0}>").format(level, title, section.title),
+            Markup("<h{0}{1}>{2}</h{0}>").format(level, title, section.title) if section.title else "",
             *(Markup('<p class="note">{}</p>').format(sentence_html(sentence)) for sentence in section.sentences),
             html.facts(fact[:3] for fact in cards) if cards else "",
             html.remarks(map(sentence_html, listed)),

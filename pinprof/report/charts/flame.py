@@ -276,7 +276,7 @@ def fragment(graph: FlameGraph) -> Markup:
         for number, measure in enumerate(graph.measures)
     )
     wide = Markup('<span class="measures" role="group" aria-label="Width">{}</span>').format(choices)
-    return Markup("""<figure class="flame">
+    return Markup("""<figure class="flame{wider}">
 <figcaption>{caption}</figcaption>
 <div class="steer" role="group" aria-label="What the graph shows">{wide}
 <button type="button" class="invert" aria-pressed="false">inverted</button>
@@ -289,6 +289,7 @@ def fragment(graph: FlameGraph) -> Markup:
 <p class="hint">{keys}</p>
 <script type="application/json">{data}</script>
 </figure>""").format(
+        wider=" host" if len(graph.measures) == 1 else "",
         caption=graph.caption,
         wide=wide if len(graph.measures) > 1 else "",
         title=graph.title,

@@ -17,12 +17,11 @@ TOP, AXIS, TITLE, RIGHT, LEFT = 16, 22, 16, 14, 10
 """Pixels around the plot: above it, of the labels and of the title below it, and beside it."""
 LETTER, GAP = 6.6, 8
 """Pixels of a letter of a label, and between a label and the plot."""
-MOST_TICKS = 6
-NUMBERED = 12
-"""The most bars with a label each."""
+MOST_TICKS = 5
 STEPS = (1, 2, 2.5, 5, 10)
 """Between labels, times a power of ten."""
-ROUND_MARK = "circle"
+LEAST_PIXELS = 260
+"""The width of a plot on a phone, on which no label of the axis x may touch the next."""
 
 
 class Axis(NamedTuple):
@@ -150,12 +149,12 @@ def _grid(chart: Chart, plot: Plot, left: float) -> Iterator[Markup]:
             yield line.format("0%", "100%", y, y)
         yield Markup('<text class="ytick" x="{}" y="{}" text-anchor="end" dy="0.35em">{}</text>').format(-GAP, y, text)
     yield line.format("0%", "100%", plot.height, plot.height)
-    end = -1.0
+    end = -math.inf
     for value, text in plot.x.labels:
-        share = plot.x.share(value)
-        if not -0.001 <= share <= 1.001 or share - end < 0.01:
+        share, half = plot.x.share(value), LETTER * len(text) / 2 / LEAST_PIXELS
+        if not 0 <= round(share, 6) <= 1 or share - half < end:
             continue
-        end = share
+        end = share + half
         if is_flat or plot.x.is_log:
             yield line.format(_percent(share), _percent(share), 0, plot.height)
         label = Markup('<text class="xtick" x="{}" y="{}" text-anchor="middle">{}</text>')

@@ -219,7 +219,7 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
     lengths = Section(
         title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
-    sections = [*kind_sections(profile), *event_sections(profile, entry.findings), lengths]
+    sections = [lengths, *kind_sections(profile), *event_sections(profile, entry.findings)]
     for group in dict.fromkeys((*GROUPS.values(), LAST)):
         pieces = [
             piece for part in sections if GROUPS.get(part.name, LAST) == group and (piece := _piece(part, entry, shown))
@@ -240,7 +240,9 @@ def _piece(part: Section, entry: Analysis, shown: PageContext) -> Markup:
     drawn = _chart_of(part.name, entry)
     if part.name == "kinds" and drawn:
         tables_of = []
-    return on_page(replace(part, tables=tables_of, name=""), drawn, shown, level=4)
+    title = "" if part.title == GROUPS.get(part.name) else part.title
+    content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, shown, level=4)
+    return Markup('<div class="across-all">{}</div>').format(content) if part.name == "kinds" else content
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
