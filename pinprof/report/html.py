@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import markupsafe
 
-from pinprof.hues import IDLE, in_the_dark, ink
+from pinprof.hues import in_the_dark, ink
 from pinprof.report.words import printable
 from pinprof.units import percent, uncoded
 
@@ -142,8 +142,10 @@ def shares(caption: str, parts: Sequence[HtmlBarPart], longest: float = 0.0) -> 
         is_inside = share * width >= LEAST_LABELLED
         words = (inline_html(part.text), percent(share))
         inside = label.format(part.label, *words) if is_inside else ""
-        style, inks = hue(part.colour), [ink(colour) for colour in (part.colour, in_the_dark(part.colour))]
-        light, dark = ["var(--text)"] * 2 if part.colour == IDLE else inks
+        style = hue(part.colour)
+        light, dark = (
+            ["var(--text)"] * 2 if part.colour.startswith("rgba") else map(ink, (part.colour, in_the_dark(part.colour)))
+        )
         bar.append(piece.format(share, f"{style};--ink:{light};--dark-ink:{dark}", part.label, part.text, inside))
         legend.append(entry.format(Markup(' class="inside"') if is_inside else "", style, part.label, *words))
     head = Markup("<figcaption>{}</figcaption>").format(caption) if caption else ""

@@ -146,7 +146,7 @@ def _steps_shape(profile: Profile, numbers: Int64s, top_ns: float) -> dict[str, 
     if len(numbers) <= NUMBERED:
         xaxis["tickvals"] = numbers.tolist()
     shape = {"barmode": "stack", "bargap": 0.15 if len(numbers) <= GAPS else 0}
-    return layout(200, "step", "ms", xaxis=xaxis, yaxis={"range": [0, top]}, **shape, **across)
+    return layout(180, "step", "ms", xaxis=xaxis, yaxis={"range": [0, top]}, **shape, **across)
 
 
 def _steps_caption(lengths: Int64s, marked: list[int]) -> str:

@@ -65,6 +65,7 @@ def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting, *, 
     place_text = cut(place(evidence.place), MAX_CELL)
     where = with_more_sites(cut(place(short_place(evidence.place)), MAX_CELL), len(evidence.sites))
     whole_place = Markup('<p class="place"><code>{}</code></p>\n').format(quoting.linked(evidence.place, place_text))
+    quote = Markup() if evidence.sites else quoting.quoted(evidence.place, rule.change)
     then_worth_text = then_worth(finding, profile)
     then = Markup("\n<p><strong>Then:</strong> {}</p>").format(inline_html(then_worth_text))
     return Markup("""<article class="finding {severity}" id="{name}">
@@ -85,12 +86,12 @@ def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting, *, 
         severity=finding.severity,
         suspected=", suspected" if finding.severity == "suspect" else "",
         worth=inline_html(worth(finding, profile)),
-        whole=whole_place if place_text and not evidence.sites else "",
-        quote="" if evidence.sites else quoting.quoted(evidence.place, rule.change),
+        whole=whole_place if place_text not in ("", where) and not evidence.sites else "",
+        quote=quote,
         evidence=inline_html(evidence.text),
         sites=_sites(finding, analysis, quoting) if evidence.sites else "",
         then=then if then_worth_text else "",
-        codes=_code("Before", rule.before) + _code("After", rule.code),
+        codes=("" if quote else _code("Before", rule.before)) + _code("After", rule.code),
         in_timeline=_in_timeline(finding, analysis),
     )
 

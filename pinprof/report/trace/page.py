@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
+from pinprof.hues import OF_LIMITS, see_through
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.charts.chart import chart_html
@@ -50,7 +51,7 @@ from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 GROUPS = {
     **dict.fromkeys(("kinds", "kernels", "collectives"), "Kernels"),
     **dict.fromkeys(("waits", "elsewhere", "idle", "copies", "input"), "Waits"),
-    **dict.fromkeys(("host", "phases", "ops"), "Host"),
+    **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "serving", "unlike", "course"), "Steps"),
 }
 """The group of each section below the timeline, in order; a link at the top leads to each group."""
@@ -60,6 +61,8 @@ FEWEST_COPIES, FEWEST_SIZES = 4, 3
 """A chart of fewer copies, or of copies of fewer sizes, would show no more than the table next to it."""
 LEAST_COPYING = 0.02
 """Copies that take a smaller share of the trace have no chart."""
+IDLE_HUES = {name: see_through(colour, 0.4) for name, colour in OF_LIMITS.items()}
+"""Pale colours of idle time by the limit that costs it."""
 LENGTH = re.compile(r"(?P<number>[^a-z]*\S+(?: to [\d.]+ \S+)?) (?P<rest>(?:per|for|as) .*)")
 """The length of a step in words: a number with its unit, and what it is."""
 
@@ -214,12 +217,13 @@ class PagePart(NamedTuple):
 def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePart]:
     """Yield the parts below the timeline: the sections of the report with their charts, by group."""
     profile = entry.profile
-    facts = [fact for part in step_sections(profile, is_drawn=True) for fact in part.facts]
+    said = {step_fact(profile).name, "host stalls"}
+    facts = [fact for part in step_sections(profile, is_drawn=True) for fact in part.facts if fact.name not in said]
     title = "Steps" if profile.steps.count > 1 else f"The {profile.steps.whole}"
     lengths = Section(
         title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
-    sections = [lengths, *kind_sections(profile), *event_sections(profile, entry.findings)]
+    sections = [lengths, *event_sections(profile, entry.findings), *kind_sections(profile)]
     for group in dict.fromkeys((*GROUPS.values(), LAST)):
         pieces = [
             piece for part in sections if GROUPS.get(part.name, LAST) == group and (piece := _piece(part, entry, shown))
@@ -235,7 +239,7 @@ def _piece(part: Section, entry: Analysis, shown: PageContext) -> Markup:
     tables_of = [table for table in part.tables if table.grid not in shown.grids]
     if part.name in ("kernels", "collectives", "ops") and part.tables and not tables_of:
         return Markup()
-    if part.name == "idle" and entry.findings.verdict.idle:
+    if part.name == "phases" or (part.name == "idle" and entry.findings.verdict.idle):
         return Markup()
     drawn = _chart_of(part.name, entry)
     if part.name == "kinds" and drawn:
@@ -281,7 +285,7 @@ def _idle_parts(mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
         causes = [(causes[0][0], mean.idle_ns)]
     rest = mean.idle_ns - sum(ns for _, ns in causes)
     for name, ns in causes:
-        yield HtmlBarPart(f"idle: {LIMITS[name].lost}", ns, duration(ns), KINDS[IDLE].colour)
+        yield HtmlBarPart(f"idle: {LIMITS[name].lost}", ns, duration(ns), IDLE_HUES[name])
     if rest >= SMALLEST * mean.length_ns:
         other = "idle: other causes" if causes else "GPU idle"
         yield HtmlBarPart(other, rest, duration(rest), KINDS[IDLE].colour)
