@@ -75,20 +75,12 @@
   };
   watch(NEAR);
 
-  // On paper nothing can be opened, scrolled to or hovered over.
-  const folded = () => document.querySelectorAll("details:not([open]):not(td details):not(.long)"); // call stacks and long tables stay folded
   const resized = (size) => {
     for (const plot of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(plot, size);
   };
-  let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...folded()];
-    for (const details of opened) details.open = true;
     charts.forEach(plotly.evaluated() ? paint : draw); // at once: paper does not wait
     resized({ width: PRINTED, autosize: false });
   });
-  addEventListener("afterprint", () => {
-    for (const details of opened) details.open = false;
-    resized({ width: null, autosize: true });
-  });
+  addEventListener("afterprint", () => resized({ width: null, autosize: true }));
 })();

@@ -63,11 +63,16 @@ def wait_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
 
 
 def waits_in_short(profile: Profile) -> str:
-    """Return how long the host waits per step, as traced, and where longest; empty if it does not wait."""
+    """Return how long the host waits per step, as traced, and where longest.
+
+    It is empty if the host does not wait, or hardly and at an unknown line.
+    """
     count, waits, stall_ns = profile.steps.count, profile.waits, given(STALL.of(profile))
     if not waits or not count or not stall_ns:
         return ""
     site, cost = max(waits, key=lambda wait: wait[1].stall_ns)
+    if site.line is None and stall_ns < FREE * (profile.steps.traced_ns or 0.0):
+        return ""
     longest = "" if len(waits) == 1 else f"; longest {duration(cost.stall_ns / count, DIGITS)}"
     at = str(site.place) if site.line is not None else place(site.place) or site.op or site.call
     where = f"{WAITS[site.cause].label}, {at}"

@@ -53,7 +53,7 @@ def test_the_short_report_reads_as_kept(name: str, golden: Callable[[str, str], 
     named = replace(analysis.profile, path=f"{name}.json.gz")  # short or long, where the checkout lies
     text = to_brief(named, analysis.findings, width=WIDTH)
     golden(f"brief-{name.replace('/', '-')}.txt", text)
-    assert len(text.splitlines()) <= 32
+    assert len(text.splitlines()) <= 30
     assert max(map(len, text.splitlines())) <= WIDTH
     full = trace_to_text(analysis.profile, analysis.findings, width=WIDTH, rows=1000)
     assert not [code for code in CODES if code in text + full]
