@@ -28,6 +28,7 @@ from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
 from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.step import (
+    AS_TRACED,
     MOST,
     NAMED_IDLE,
     SMALLEST,
@@ -174,8 +175,8 @@ def _in_words(profile: Profile, verdict: Verdict) -> str:
     """Return the verdict beside the length of the step: why it is as long, with the share that this costs."""
     cost, cause = verdict.cost, verdict.cause
     if cause is not None and cost and verdict.step_ns and cause not in (GPU, IRREGULAR):
-        why = LIMITS[cause].why
-        return f"{LIMITS[cause].word}: {why}. This costs {percent(cost.ns / verdict.step_ns)} of the step."
+        share = f"{percent(cost.ns / verdict.step_ns)} of the {profile.steps.whole}"
+        return f"{LIMITS[cause].word}: {LIMITS[cause].why}. This costs {share}."
     sentence, length = verdict_sentence(profile, verdict), step_length(profile)
     for start in (f"{length}; ", f"{capitalized(length)}; ", f"{capitalized(length)}: ", capitalized(length)):
         sentence = sentence.replace(start, "")
@@ -217,8 +218,9 @@ class PagePart(NamedTuple):
 def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePart]:
     """Yield the parts below the timeline: the sections of the report with their charts, by group."""
     profile = entry.profile
-    said = {step_fact(profile).name, "host stalls"}
-    facts = [fact for part in step_sections(profile, is_drawn=True) for fact in part.facts if fact.name not in said]
+    said = step_fact(profile).meaning  # above, as the length of the step
+    shown_facts = [fact for part in step_sections(profile, is_drawn=True) for fact in part.facts]
+    facts = [fact for fact in shown_facts if said == AS_TRACED or not said.startswith(fact.meaning)]
     title = "Steps" if profile.steps.count > 1 else f"The {profile.steps.whole}"
     lengths = Section(
         title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
@@ -239,7 +241,7 @@ def _piece(part: Section, entry: Analysis, shown: PageContext) -> Markup:
     tables_of = [table for table in part.tables if table.grid not in shown.grids]
     if part.name in ("kernels", "collectives", "ops") and part.tables and not tables_of:
         return Markup()
-    if part.name == "phases" or (part.name == "idle" and entry.findings.verdict.idle):
+    if part.name == "phases" or (part.name == "idle" and _is_idle_explained(entry)):
         return Markup()
     drawn = _chart_of(part.name, entry)
     if part.name == "kinds" and drawn:
@@ -247,6 +249,12 @@ def _piece(part: Section, entry: Analysis, shown: PageContext) -> Markup:
     title = "" if part.title == GROUPS.get(part.name) else part.title
     content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, shown, level=4)
     return Markup('<div class="across-all">{}</div>').format(content) if part.name == "kinds" else content
+
+
+def _is_idle_explained(entry: Analysis) -> bool:
+    """Return whether the bar of the step has nearly all idle time by cause."""
+    mean = busiest(entry.profile)
+    return bool(mean) and sum(ns for _, ns in entry.findings.verdict.idle) >= MOST * mean.idle_ns > 0
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:

@@ -53,6 +53,7 @@ MAX_SITES = 5
 """Sites of a finding that are listed."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 INDENT = 5
+OR_PAGE = " or --html FILE"
 MOST_LINES = 30
 """Lines of a short report where it has room; a longer one becomes terse."""
 LONGEST_EVIDENCE = 185
@@ -140,7 +141,9 @@ def to_brief(
     repeats this report, by default the trace. `has_page`: a page is written, too, so the text does not say how to get
     one.
     """
-    footer = unwrapped(_footer(profile, findings, again or trace_argument(profile), has_page=has_page), "dim")
+    footer = unwrapped(
+        _footer(profile, findings, again or trace_argument(profile), width=width, has_page=has_page), "dim"
+    )
     for is_terse in (False, True):
         parts = [*_brief(profile, findings, width, code, is_terse=is_terse), Text(""), footer]
         text = laid_out(parts, width=width, color=color)
@@ -176,11 +179,12 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
     yield from _notes(profile, findings)
 
 
-def _footer(profile: Profile, findings: Findings, again: str, *, has_page: bool) -> str:
+def _footer(profile: Profile, findings: Findings, again: str, *, width: int, has_page: bool) -> str:
     """Return the next commands, in one line."""
     first = next(iter(brief_actions(profile, findings)), None)
     fix = f"pinprof explain {first.finding.rule.id} · " if first else ""
-    return f"Next: {fix}pinprof report {again} --full" + ("" if has_page else " or --html FILE")
+    line = f"Next: {fix}pinprof report {again} --full"
+    return line if has_page or cell_len(line + OR_PAGE) > width else line + OR_PAGE
 
 
 def _remark_on_first(findings: Findings, first: Finding) -> str:
