@@ -71,7 +71,7 @@ def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting, *, 
     return Markup("""<article class="finding {severity}" id="{name}">
 <details{opened}><summary><strong class="cost">{worth}</strong> <strong>{title}</strong> <code>{where}</code>
 <span class="kind">{rule.id}{suspected}</span></summary>
-<div class="body"><div>{whole}{quote}<p>{evidence}.</p>{sites}
+<div class="body" tabindex="0" role="region" aria-label="{title_text}"><div>{whole}{quote}<p>{evidence}.</p>{sites}
 <p><strong>Why:</strong> {rule.why}</p></div>
 <div><p><strong>Fix:</strong> {fix}</p>{then}
 <div class="codes">{codes}</div>
@@ -82,6 +82,7 @@ def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting, *, 
         rule=rule,
         fix=finding.fix,
         title=inline_html(finding.title),
+        title_text=finding.title.replace("`", ""),
         where=where,
         severity=finding.severity,
         suspected=", suspected" if finding.severity == "suspect" else "",
