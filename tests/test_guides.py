@@ -77,7 +77,7 @@ def test_a_guide_looks_plain_in_a_terminal() -> None:
     assert to_list(guides(), width=90).count("\n") >= len(ORDER)
 
 
-SAMPLE = re.compile(r"<!-- output of pinprof (.*) -->\n```text\n(.*?)```", re.DOTALL)
+SAMPLE = re.compile(r"<!-- output of pinprof ([^\n]*) -->\n```text\n(.*?)```", re.DOTALL)
 
 
 SHOWN = [(path, shown[1]) for path in TEXTS for shown in SAMPLE.finditer(path.read_text())]
@@ -99,6 +99,7 @@ def test_a_text_shows_what_pinprof_prints(
     sample = "".join(printed[: shown[2].count("\n")]).rstrip() + "\n"
     if pytestconfig.getoption("--update-golden"):
         path.write_text(text := text[: shown.start(2)] + sample + text[shown.end(2) :])
+    assert len(printed) > 1
     assert sample in text
 
 

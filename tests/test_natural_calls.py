@@ -37,7 +37,7 @@ WORK: dict[str, Callable[[Any], object]] = {
     "pinprof.measure(TRACE)": lambda value: value.step_ns > 12e6,
     "r.kernels.groupby('kind').ms.sum()": lambda value: value.idxmax() == "matrix products",
     "r.phases.set_index('phase').kernel_ms": lambda value: value["backward"] > value["optimizer"],
-    "r.findings[['rule', 'line', 'saving_ms']]": lambda value: value.rule.iloc[0] == "PIN102",
+    "r.findings[['rule', 'line', 'saving_ms']]": lambda value: value.rule.iloc[0] == "PIN101",
     "r.whatif(pinprof.Scenario(drop_syncs=True))": lambda value: value.saving_ms > 0,
     "pinprof.predict(TRACE, pinprof.Scenario(drop_syncs=['all']))": lambda value: value.saving_ms > 0,
     "r.trace.gpu.to_pandas()": lambda value: len(value) == 118,

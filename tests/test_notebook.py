@@ -215,7 +215,7 @@ def test_traces_profiles_and_findings_say_in_one_line_what_they_are(report: Repo
         f"<pinprof trace {str(TRACE)!r}: 3 complete steps of 3 (profiler_step), 1,605 events, NVIDIA H200>"
     )
     assert repr(report.profile) == f"<pinprof profile of {str(TRACE)!r}: step 12.4 ms (measured), bound by host>"
-    text = "<pinprof findings, 3: PIN102 saves 1.89 ms, PIN101 saves 1.77 ms, PIN701, together 2.81 ms>"
+    text = "<pinprof findings, 2: PIN101 saves 1.89 ms, PIN701, together 2.81 ms>"
     assert repr(report.analysis.findings) == text
 
 
@@ -328,7 +328,7 @@ def test_an_address_that_does_not_answer_is_an_error_in_a_line() -> None:
 
 def test_what_it_is_made_of_says_in_a_line_what_it_is(report: Report) -> None:
     assert repr(report.trace.gpu).startswith("<pinprof Activities, 118 rows: start_ns, end_ns, name, ")
-    assert repr(report.analysis.findings[0]).startswith("<pinprof PIN102: copies to the GPU without")
+    assert repr(report.analysis.findings[0]).startswith("<pinprof PIN101: copies of pageable memory")
     parts = (report, report.trace, report.profile, report.analysis, report.whatif(pin=True), pinprof.Scenario())
     for shown in (*parts, report.trace.gpu, report.trace.calls, report.analysis.findings[0]):
         assert "\n" not in repr(shown)

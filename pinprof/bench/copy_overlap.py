@@ -16,7 +16,7 @@ PORTED = Figure("E4", "transfers of one kernel", "%")
 """The share of the time that the copies to and from the GPU take if one kernel runs between them."""
 
 
-def _steps(lab: Lab) -> CaseRuns:
+def _overlap_steps(lab: Lab) -> CaseRuns:
     from pinprof.workloads.copies import copies_at_once
 
     steps = copies_at_once(lab.device, lab.sizes["floats"])
@@ -27,7 +27,7 @@ def measure_overlap(lab: Lab) -> Iterator[Measured]:
     """Yield the cases, and the share of copies there and back around one short kernel, with a wait after each part."""
     import torch
 
-    yield from lab.each(CASES, _steps(lab))
+    yield from lab.each(CASES, _overlap_steps(lab))
     numbers = torch.ones(lab.sizes["floats"])
     on_device = numbers.to(lab.device)
     turns = lab.turns((lambda: numbers.to(lab.device), lambda: on_device * on_device, on_device.cpu))
@@ -65,7 +65,7 @@ COPY_OVERLAP = Experiment(
         ),
     ),
     CASES,
-    _steps,
+    _overlap_steps,
     measure_overlap,
     sizes=(Size("floats", 5 * MIB, "numbers of 4 bytes in the copied tensor"),),
     changed="the text multiplies a tensor of 20 MiB by itself twice; on a fast GPU that takes a tenth of the copy, so "

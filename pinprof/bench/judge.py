@@ -58,7 +58,7 @@ class Ratio(NamedTuple):
     second: Figure
 
 
-Quantity: TypeAlias = Figure | Ratio
+FigureOrRatio: TypeAlias = Figure | Ratio
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Readings:
     bench: Bench
     asked: list[Measured] = field(default_factory=list)
 
-    def __call__(self, quantity: Quantity) -> Measured:
+    def __call__(self, quantity: FigureOrRatio) -> Measured:
         """Return what was measured. Raises MissingError."""
         if isinstance(quantity, Ratio):
             first, second = map(self, quantity)
@@ -198,7 +198,11 @@ def _quotient(over: Measured, under: Measured) -> tuple[float, float]:
 
 @predicate
 def at_least(
-    read: Readings, quantity: Quantity, limit: float, below: float | None = None, otherwise: ClaimOutcome = "depends"
+    read: Readings,
+    quantity: FigureOrRatio,
+    limit: float,
+    below: float | None = None,
+    otherwise: ClaimOutcome = "depends",
 ) -> ClaimJudgement:
     """Say that it is at least the limit: refuted below it, or only up to `below` where something lies between.
 
@@ -210,7 +214,7 @@ def at_least(
 
 
 @predicate
-def at_most(read: Readings, quantity: Quantity, limit: float, above: float | None = None) -> ClaimJudgement:
+def at_most(read: Readings, quantity: FigureOrRatio, limit: float, above: float | None = None) -> ClaimJudgement:
     """Say that it is at most the limit: refuted above it, or only from `above` on."""
     low, high = bounds(measured := read(quantity))
     refuted = low > limit if above is None else low >= above

@@ -23,7 +23,7 @@ SENT_AND_PLAIN = ((PIN_SENT, PAGEABLE), (FRESH[PIN_SENT], PAGEABLE), (many.PIN_A
 PINNED_AND_PLAIN = ((PIN_TO, PAGEABLE), (FRESH[PIN_TO], PAGEABLE), (many.PIN_COPY, many.PAGEABLE))
 
 
-def _steps(lab: Lab) -> CaseRuns:
+def _pinning_steps(lab: Lab) -> CaseRuns:
     import torch
 
     pageable, device = torch.ones(lab.sizes["floats"]), lab.device
@@ -41,7 +41,7 @@ def measure_pinning(lab: Lab) -> Iterator[Measured]:
     """Yield the cases, in kept and in fresh memory, and tensors that the host makes in either memory."""
     import torch
 
-    cases, device, pageable = _steps(lab), lab.device, torch.ones(lab.sizes["floats"])
+    cases, device, pageable = _pinning_steps(lab), lab.device, torch.ones(lab.sizes["floats"])
     pinned = pageable.pin_memory()
     made = (
         lambda: pageable.fill_(1).pin_memory().to(device, non_blocking=True),
@@ -83,7 +83,7 @@ PINNING_COST = Experiment(
         Claim("To allocate in pinned memory avoids a copy", "article: pinned memory", less(MADE_PINNED, MADE_PAGEABLE)),
     ),
     CASES,
-    _steps,
+    _pinning_steps,
     measure_pinning,
     sizes=(Size("floats", 1_000_000, "numbers of 4 bytes in the tensor"),),
     published={PAGEABLE: 0.369, PINNED: 0.315, PIN: 0.112, PIN_TO: 0.433},

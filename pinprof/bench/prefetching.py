@@ -22,7 +22,7 @@ PLAIN, PREFETCHER, PAGEABLE, PAGEABLE_LATE, BLOCKING, NO_COPY = CASES = figures(
 )
 
 
-def _steps(lab: Lab) -> CaseRuns:
+def _prefetching_steps(lab: Lab) -> CaseRuns:
     from pinprof.workloads.model import forever, host_batches, model_sizes, trainer
     from pinprof.workloads.prefetcher import Prefetcher
 
@@ -127,8 +127,8 @@ PREFETCHING = Experiment(
         ),
     ),
     CASES,
-    _steps,
-    lambda lab: lab.each(CASES, _steps(lab), partial(lab.time, steps=STEPS)),
+    _prefetching_steps,
+    lambda lab: lab.each(CASES, _prefetching_steps(lab), partial(lab.time, steps=STEPS)),
     sizes=(Size("rows", 4096, "samples in a batch"), Size("features", 3072, "numbers of 4 bytes in a sample")),
     changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
     "that are made beforehand. The prefetchers are ours",

@@ -35,7 +35,7 @@ def gains_in_turn(
         yield gain(fast).of([median(turn[cases.index(slow)] / turn[cases.index(fast)] for turn in turns)])
 
 
-def _steps(lab: Lab) -> CaseRuns:
+def _copying_steps(lab: Lab) -> CaseRuns:
     tensors, device = lab.tensors(), lab.device
 
     def together() -> object:
@@ -72,8 +72,8 @@ SMALL_TENSORS = Experiment(
         ),
     ),
     CASES,
-    _steps,
-    lambda lab: gains_in_turn(lab, CASES, _steps(lab), (TOGETHER, BLOCKING)),
+    _copying_steps,
+    lambda lab: gains_in_turn(lab, CASES, _copying_steps(lab), (TOGETHER, BLOCKING)),
     sizes=(Size("tensors", 1000, "how many tensors"), Size("floats", 1000, "numbers of 4 bytes in each tensor")),
     published={BLOCKING: 16.35, TOGETHER: 12.05, WAITS(BLOCKING): 1000, WAITS(TOGETHER): 1},
     traced=dict.fromkeys(CASES, (WAITS, CALLS, ASKED_EARLY)),

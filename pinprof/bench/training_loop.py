@@ -14,7 +14,7 @@ PENALTY = 0.001
 """The factor of the penalty on the weights in the article."""
 
 
-def _steps(lab: Lab) -> CaseRuns:
+def _training_steps(lab: Lab) -> CaseRuns:
     import torch
     from torch.utils.data import DataLoader
 
@@ -64,8 +64,8 @@ TRAINING_LOOP = Experiment(
         ),
     ),
     CASES,
-    _steps,
-    lambda lab: of_turns(CASES, lab.turns(_steps(lab), partial(lab.time, steps=STEPS))),
+    _training_steps,
+    lambda lab: of_turns(CASES, lab.turns(_training_steps(lab), partial(lab.time, steps=STEPS))),
     sizes=(
         Size("rows", 32, "samples in a batch"),
         Size("features", 3072, "numbers of 4 bytes in a sample"),

@@ -16,7 +16,7 @@ from pinprof.replay import Replay
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
 from pinprof.replay.program import Floats
 from pinprof.replay.replay import Paces
-from pinprof.replay.worlds import Range, middle, range_of
+from pinprof.replay.worlds import RangeNs, middle, range_of
 from pinprof.trace import Trace, read_trace
 from pinprof.units import NS_PER_MS, duration, one_line
 
@@ -26,7 +26,7 @@ class Saving:
     """What a change saves per step over the worlds, in ns; negative where the step becomes longer."""
 
     saving_ns: float
-    range_ns: Range
+    range_ns: RangeNs
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +37,7 @@ class Prediction:
     baseline_source: str
     """`given`, `measured` (recorded by pinprof run), or `estimated`."""
     predicted_ns: float
-    range_ns: Range
+    range_ns: RangeNs
     bound_before: str
     bound_after: str
     scenario: Scenario

@@ -13,7 +13,7 @@ from pinprof.analyses.steps import StepTimes
 from pinprof.replay.calibration import Calibration
 from pinprof.replay.machine import Pace, ProfilerCost
 from pinprof.replay.program import Floats
-from pinprof.replay.worlds import WORLDS, Range
+from pinprof.replay.worlds import WORLDS, RangeNs
 
 SHORT_OF_TRUTH = 0.03
 """The traced step may be shorter than the step of another run by up to this share."""
@@ -87,7 +87,7 @@ def estimated_settings(
     return tuple(settings)
 
 
-def bounds_of(times: Sequence[StepTimes]) -> Range | None:
+def bounds_of(times: Sequence[StepTimes]) -> RangeNs | None:
     """Return between what the step of ranks lies: the GPU's work and the traced step; None without one of them."""
     traced = [of_rank.traced_ns for of_rank in times if of_rank.traced_ns is not None]
     busy = [of_rank.busy_ns for of_rank in times if of_rank.busy_ns is not None]

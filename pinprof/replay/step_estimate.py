@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pinprof.details import Details
-from pinprof.replay.worlds import Range
+from pinprof.replay.worlds import RangeNs
 from pinprof.units import NS_PER_MS
 
 SURE = 0.1
@@ -18,7 +18,7 @@ class StepEstimate:
     step_ns: float | None
     source: str
     """`measured` by pinprof in the recorded run, `given` by the user, or `estimated`."""
-    range_ns: Range | None
+    range_ns: RangeNs | None
     """The range of the step. If it was measured, it holds the step with 95 % confidence (for a few steps it is their
     scatter). Otherwise it is its range over the worlds, within the GPU's own work and the traced step."""
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from pinprof.replay.program import Floats
 
-Range: TypeAlias = tuple[float, float]
+RangeNs: TypeAlias = tuple[float, float]
 """The 10th and the 90th percentile over the worlds."""
 
 COUNT: Final = 23
@@ -55,7 +55,7 @@ def middle(values: Floats) -> float:
     return float(values[COUNT // 2])
 
 
-def range_of(values: Floats) -> Range:
+def range_of(values: Floats) -> RangeNs:
     """Return the 10th and the 90th percentile over the worlds, and no less than the value in the expected world."""
     low, high = np.quantile(values, (_LOW, _HIGH)).tolist()
     return min(low, middle(values)), max(high, middle(values))

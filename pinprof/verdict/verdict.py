@@ -10,7 +10,7 @@ from pinprof.analyses.syncs.causes import OF_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
-from pinprof.replay.worlds import Range, middle, range_of
+from pinprof.replay.worlds import RangeNs, middle, range_of
 from pinprof.verdict.rerun import Rerun
 from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
 
@@ -38,7 +38,7 @@ class LimitCost:
 
     cause: LimitName
     ns: float
-    range_ns: Range
+    range_ns: RangeNs
     share: float
     """The share of the worlds in which it costs most."""
 
@@ -67,10 +67,10 @@ class Verdict:
 
     @property
     def between(self) -> tuple[LimitCost, ...]:
-        """What may cost the step most where no cause is named, the likeliest first."""
+        """What, besides the GPU's work, may cost the step most where no cause is named, the likeliest first."""
         if self.cause is not None:
             return ()
-        may = [cost for cost in self.costs if cost.share >= UNLIKELY]
+        may = [cost for cost in self.costs if cost.cause != GPU and cost.share >= UNLIKELY]
         return tuple(sorted(may, key=lambda cost: -cost.share)[:MOST_NAMED])
 
 
@@ -84,9 +84,8 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
         return UNKNOWN_CAUSE
     costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
-    return Verdict(
-        _cause(by_cause, step), step, costs, _idle(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])
-    )
+    idle, awaited = _idle_by_limit(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])
+    return Verdict(_cause(by_cause, step), step, costs, idle, awaited)
 
 
 def _cause(costs: Mapping[LimitName, LimitCost], step_ns: float) -> LimitName | None:
@@ -97,7 +96,7 @@ def _cause(costs: Mapping[LimitName, LimitCost], step_ns: float) -> LimitName | 
     return sure or (GPU if costs[GPU].ns >= NEARLY * step_ns else None)
 
 
-def _idle(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tuple[tuple[LimitName, float], ...]:
+def _idle_by_limit(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tuple[tuple[LimitName, float], ...]:
     """Return the idle time of the busiest GPU by limit, in proportion to what each costs beyond the GPU's own work."""
     mean = busiest(profile)
     if mean is None or not mean.idle_ns:

@@ -114,7 +114,7 @@ def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) ->
 @pytest.mark.usefixtures("warned")
 def test_it_ends_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, clock = recorded(tmp_path), iter(range(0, 1000, 10))
-    monkeypatch.setattr(lines, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    monkeypatch.setattr(lines, "HOST_TIME", SimpleNamespace(monotonic=lambda: float(next(clock))))
     window = watch_window(200, path)
     assert run(window, lambda _: None, 100) == 2
     assert watched(path).steps == 2

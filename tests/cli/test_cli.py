@@ -322,8 +322,9 @@ def test_a_report_reads_the_bench_of_a_machine(trace: Path, bench: Path) -> None
     assert savings(document) == [0]
     assert "As measured on NVIDIA A100: pinned memory pays" in document
     result = invoke("report", trace, "--machine", bench)
-    assert "Copies that become pinned run at the rates measured on NVIDIA A100" in result.stdout
     assert f"All tables: pinprof report {trace} --machine {bench} --full" in result.stdout
+    full = invoke("report", trace, "--machine", bench, "--full").stdout
+    assert "copies that become pinned run at the rates measured on NVIDIA A100" in " ".join(full.split())
 
 
 @pytest.mark.slow
@@ -343,7 +344,6 @@ def test_run_reports_by_the_bench(bench: Path, trace: Path, tmp_path: Path, monk
     (tmp_path / "train.py").touch()
     result = invoke("run", "--machine", bench, "--force", "-o", trace, tmp_path / "train.py")
     assert result.exit_code == 0
-    assert "run at the rates measured on NVIDIA A100" in result.stdout
     assert "As measured on NVIDIA A100: pinned memory pays" in trace.with_name("trace.html").read_text()
 
 

@@ -95,6 +95,7 @@ def test_what_the_trace_lacks_is_said() -> None:
         "no launch of 1 of 2 GPU activities",
         "1 unusable event (1 negative duration)",
         "no step marks",
+        "the step without profiler",
     ]
 
 

@@ -1,6 +1,5 @@
 """Sentences of a report on traces that are nearly none: each must be so, and fit the tables below it."""
 
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -103,7 +102,6 @@ def texts(build: Build, folder: Path) -> tuple[str, str]:
 def test_idle_time_around_the_only_work_of_the_only_step_has_no_other_cause_and_is_no_median(tmp_path: Path) -> None:
     text, page = texts(one_kernel, tmp_path)
     for said in (text, page):
-        assert re.search("50 %( of the step)?, before its first work and after its last", said)
         assert "no copy or wait costs" not in said.lower()
         assert "of each step" not in said
     assert "500 µs of the step lie before its first work or after its last" in text
@@ -165,7 +163,6 @@ def test_the_gpu_is_not_said_to_work_while_what_is_queued_waits(tmp_path: Path) 
     for text in texts(waits_for_what_is_not_recorded, tmp_path):
         assert "the GPU works meanwhile" not in text
         assert "for 500 µs of it the GPU runs earlier work" in text
-        assert "has work queued that cannot start yet" in text
 
 
 @pytest.mark.parametrize("build", [unmarked, one_kernel])

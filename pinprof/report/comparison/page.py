@@ -79,7 +79,7 @@ def _bars(comparison: Comparison) -> Iterator[Markup]:
     for (side, profile), mean in zip(comparison.sides, divisions, strict=True):
         number, how = step_of(profile)
         if mean:
-            yield division_bar(mean, f"{side.capitalize()}: {number}, {how}", longest=longest)
+            yield division_bar(profile, mean, f"{side.capitalize()}: {number}, {how}", longest=longest)
 
 
 def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Iterator[Markup]:

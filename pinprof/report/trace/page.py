@@ -37,6 +37,7 @@ from pinprof.report.trace.step import (
     memory_in_short,
     name_of_whole,
     step_fact,
+    why_idle,
 )
 from pinprof.report.trace.verdict import OTHER_CAUSES, advice, evidence, step_length, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
@@ -44,7 +45,7 @@ from pinprof.report.trace.waits import waits_in_short
 from pinprof.report.trace.whole_run import course_sections
 from pinprof.report.trace.work import collectives_in_short, kind_sections, kinds_figure, kinds_in_short
 from pinprof.report.view import PageContext, Section, capitalized_sentence, on_page, sentence_html
-from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together
+from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
 from pinprof.units import between, counted, digits_of, duration, percent
 from pinprof.verdict.step_limits import GPU, IRREGULAR, LIMITS
 from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
@@ -163,8 +164,13 @@ def _answer(entry: Analysis) -> Iterator[Markup]:
     if joint and step_ns and 0 < joint.saving_ns < step_ns:
         after_ns = step_ns - joint.saving_ns
         lengths = between(step_ns, after_ns, digits_of(profile.step_range_ns)).replace(" to ", " \u2192 ")
-        which = which_together(joint).removesuffix(" together") if len(findings) > 1 else "this change"
-        saves = joint_worth(findings, profile).partition("; ")[2]
+        replayed = [finding for finding in findings if finding.saving]
+        which, saves = (
+            which_together(joint).removesuffix(" together"),
+            joint_worth(findings, profile).partition("; ")[2],
+        )
+        if len(replayed) == 1:
+            which, saves = f"the change of {replayed[0].rule.id}", worth(replayed[0], profile)
         yield Markup(
             '<figure class="share after"><div class="bar"><span style="width:{:.2f}%"></span></div>'
             "<figcaption><strong>{}</strong> {}</figcaption></figure>"
@@ -261,19 +267,21 @@ def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
     """Yield a bar of the step on the busiest GPU, and folded bars of the other GPUs."""
     main = busiest(profile)
     bars = [
-        division_bar(mean, division_title(profile, mean), verdict)
+        division_bar(profile, mean, division_title(profile, mean))
         for mean in profile.parts
         if mean.length_ns and mean is not main
     ]
     if main is not None and main.length_ns:
         is_plain = not bars and name_of_whole(profile, main) == profile.steps.whole
-        yield division_bar(main, "" if is_plain else division_title(profile, main), verdict)
+        yield division_bar(profile, main, "" if is_plain else division_title(profile, main), verdict)
     if bars:
         others = Markup("<details><summary>{}</summary>{}</details>")
         yield others.format(counted(len(bars), "other GPU"), lines(bars))
 
 
-def division_bar(mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0) -> Markup:
+def division_bar(
+    profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0
+) -> Markup:
     """Return how a step divides on a GPU as a bar, idle time by cause; `longest` is as for `shares`."""
     names = {} if mean.both_ns else {COMPUTE_ONLY: "kernels"}
     parts = [
@@ -282,11 +290,11 @@ def division_bar(mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE,
         if kind != IDLE and time >= SMALLEST * mean.length_ns
     ]
     if mean.idle_ns >= SMALLEST * mean.length_ns:
-        parts += _idle_parts(mean, verdict)
+        parts += _idle_parts(profile, mean, verdict)
     return shares(caption, parts, longest)
 
 
-def _idle_parts(mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
+def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
     """Yield the idle time by what costs it, and the rest; the times of the causes are rounded as those of the bar."""
     causes = [(name, ns) for name, ns in verdict.idle if ns >= NAMED_IDLE * mean.idle_ns]
     if causes and causes[0][1] >= MOST * mean.idle_ns:
@@ -295,7 +303,8 @@ def _idle_parts(mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
     for name, ns in causes:
         yield HtmlBarPart(f"idle: {LIMITS[name].lost}", ns, duration(ns), IDLE_HUES[name])
     if rest >= SMALLEST * mean.length_ns:
-        other = "idle: other causes" if causes else "GPU idle"
+        why = why_idle(profile, mean, verdict)
+        other = "idle: other causes" if causes else f"GPU idle, {why}" if why else "GPU idle"
         yield HtmlBarPart(other, rest, duration(rest), KINDS[IDLE].colour)
 
 

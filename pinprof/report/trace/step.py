@@ -10,10 +10,11 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from pinprof.analyses.idle import IDLE as IDLE_CAUSES
 from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.figures import STALL, SYNCS, WORKED
-from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, idle_times
+from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, gpu_of, idle_times
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
 from pinprof.report.view import Fact
@@ -50,6 +51,7 @@ WIDEST = 96
 INDENT = 2
 KERNEL, COLLECTIVE, COPY, MEMSET, IDLE = "█▒▓=░"
 """The characters that draw the parts of a step."""
+AROUND_WORK = "before its first work and after its last"
 ALWAYS_NAMED = KERNEL + IDLE
 """The parts that a full report always names."""
 NOT_LATE = {"kernel_wait": HELD, OUTSIDE: AROUND}
@@ -223,15 +225,22 @@ def step_parts(profile: Profile, mean: MeanStep, verdict: Verdict = UNKNOWN_CAUS
         BarPart("collectives alone", COLLECTIVE, division.collectives_ns),
         BarPart("exposed copies", COPY, division.copies_ns, overlap=overlaps[1]),
         BarPart("memsets", MEMSET, division.memsets_ns),
-        BarPart("GPU idle", IDLE, mean.idle_ns, why_idle(mean, verdict)),
+        BarPart("GPU idle", IDLE, mean.idle_ns, why_idle(profile, mean, verdict)),
     ]
 
 
-def why_idle(mean: MeanStep, verdict: Verdict) -> str:
-    """Return what costs most of the GPU's idle time, each with its time unless it is all of it; empty if not known."""
+def why_idle(profile: Profile, mean: MeanStep, verdict: Verdict) -> str:
+    """Return what costs most of the GPU's idle time, each with its time unless it is all of it; empty if not known.
+
+    Without a replay it is what the GPU waits for most of the time in the trace.
+    """
     named = [(LIMITS[name].lost, ns) for name, ns in verdict.idle if ns >= NAMED_IDLE * mean.idle_ns > 0]
     if named and named[0][1] >= MOST * mean.idle_ns:
         return named[0][0]
+    times = {} if verdict.idle or profile.withheld.causes else idle_times(profile, gpu_of(profile, mean))
+    if mean.idle_ns and any(times.values()):
+        cause = max(times, key=lambda cause: times[cause])
+        return f"mostly {IDLE_CAUSES[cause].does if cause in IDLE_CAUSES else AROUND_WORK}"
     return ", ".join(f"{lost} {duration(ns)}" for lost, ns in named[:MOST_IDLE])
 
 

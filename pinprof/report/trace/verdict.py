@@ -142,7 +142,7 @@ def step_length(profile: Profile) -> str:
 
 def lost_time(profile: Profile, mean: MeanStep, verdict: Verdict) -> list[str]:
     """Return where the step's time is lost, most first."""
-    idle, whole = why_idle(mean, verdict), name_of_whole(profile, mean)
+    idle, whole = why_idle(profile, mean, verdict), name_of_whole(profile, mean)
     it = "it" if whole == profile.steps.whole else f"the {whole}"
     is_idle = f"{_gpu_name(profile, mean)} is idle for {share_of_step(mean.idle_ns, mean)} of {it}"
     times = [

@@ -68,7 +68,7 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
         Fact(
             "GPU idle",
             "300 µs",
-            "33 % of the step",
+            "33 % of the step, mostly has no work after a host wait",
             mark="░",
         ),
         Fact("host stalls", "690 µs", "77 % of the step, in 1 wait"),
