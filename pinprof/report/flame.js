@@ -184,7 +184,7 @@ class Flame {
     const path = this.path(this.zoomed);
     const shown = path.length > CRUMBS + 2 ? [path[0], ...path.slice(-CRUMBS)] : path;
     const crumbs = shown.flatMap((box, at) => {
-      const button = newButton(this.label(box), () => this.zoom(box));
+      const button = newButton(this.name(box), () => this.zoom(box));
       if (box === this.zoomed) button.setAttribute("aria-current", "true");
       const between = shown.length < path.length && at === 1 ? " › … › " : " › ";
       return at ? [between, button] : [button];

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
@@ -44,7 +45,7 @@ from pinprof.report.trace.view import doubt_sections, event_sections, step_secti
 from pinprof.report.trace.waits import waits_in_short
 from pinprof.report.trace.whole_run import course_sections
 from pinprof.report.trace.work import collectives_in_short, kind_sections, kinds_figure, kinds_in_short
-from pinprof.report.view import PageContext, Section, capitalized_sentence, on_page, sentence_html
+from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
 from pinprof.units import between, counted, digits_of, duration, percent
 from pinprof.verdict.step_limits import GPU, IRREGULAR, LIMITS
@@ -128,7 +129,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     advised = advice(profile, findings)
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
     what_to_do = changes(number, entry, quoting)
-    parts = list(_below(number, entry, PageContext([grid.name for grid in grids], f"tables-{number}", quoting)))
+    parts = list(_below(number, entry, {grid.name for grid in grids}, quoting))
     links = [("Changes", f"findings-{number}")] if what_to_do else []
     links += [("Timeline", f"timeline-{number}"), *([("Tables", f"tables-{number}")] if grids else [])]
     links += [(part.group, part.id) for part in parts]
@@ -221,7 +222,7 @@ class PagePart(NamedTuple):
     content: Markup
 
 
-def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePart]:
+def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoting) -> Iterator[PagePart]:
     """Yield the parts below the timeline: the sections of the report with their charts, by group."""
     profile = entry.profile
     said = step_fact(profile).meaning  # above, as the length of the step
@@ -234,7 +235,9 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
     sections = [lengths, *event_sections(profile, entry.findings), *kind_sections(profile)]
     for group in dict.fromkeys((*GROUPS.values(), LAST)):
         pieces = [
-            piece for part in sections if GROUPS.get(part.name, LAST) == group and (piece := _piece(part, entry, shown))
+            piece
+            for part in sections
+            if GROUPS.get(part.name, LAST) == group and (piece := _piece(part, entry, grids, quoting))
         ]
         if pieces:
             name = f"{group.lower()}-{number}"
@@ -242,9 +245,9 @@ def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePar
             yield PagePart(group, name, Markup('{}\n<div class="group">{}</div>').format(heading, lines(pieces)))
 
 
-def _piece(part: Section, entry: Analysis, shown: PageContext) -> Markup:
+def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quoting) -> Markup:
     """Return a section in its group; empty if the page shows the same elsewhere."""
-    tables_of = [table for table in part.tables if table.grid not in shown.grids]
+    tables_of = [table for table in part.tables if table.grid not in grids]
     if part.name in ("kernels", "collectives", "ops") and part.tables and not tables_of:
         return Markup()
     if part.name == "phases" or (part.name == "idle" and _is_idle_explained(entry)):
@@ -253,7 +256,7 @@ def _piece(part: Section, entry: Analysis, shown: PageContext) -> Markup:
     if part.name == "kinds" and drawn:
         tables_of = []
     title = "" if part.title == GROUPS.get(part.name) else part.title
-    content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, shown, level=4)
+    content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, quoting, level=4)
     return Markup('<div class="across-all">{}</div>').format(content) if part.name == "kinds" else content
 
 
