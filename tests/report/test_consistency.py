@@ -212,7 +212,7 @@ def _rows(whole: dict[str, Any], off_ns: float) -> Iterator[str]:
 
 
 def _rows_of_text(whole: dict[str, Any], off_ns: float) -> Iterator[str]:
-    """Yield the rows of the phases and of idle time, of which the page has another division."""
+    """Yield the rows of the phases and of idle time, which the page divides in another way."""
     time = partial(_time, off_ns)
     for phase in whole["launches"]["phases"] if whole["launches"] else ():
         yield f"{phase['phase'] or '-'} {how_many(phase['launches'])} {time(phase['host_ms'])}"

@@ -263,7 +263,7 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
 def _is_idle_explained(entry: Analysis) -> bool:
     """Return whether the bar of the step has nearly all idle time by cause."""
     mean = busiest(entry.profile)
-    return bool(mean) and sum(ns for _, ns in entry.findings.verdict.idle) >= MOST * mean.idle_ns > 0
+    return mean is not None and sum(ns for _, ns in entry.findings.verdict.idle) >= MOST * mean.idle_ns > 0
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
@@ -325,7 +325,7 @@ def _chart_of(section: str, analysis: Analysis) -> Markup:
         return kinds_figure(profile)
     if section == "steps" and not profile.withheld.step:
         mean = None if isinstance(profile.mean_steps, Withheld) else busiest(profile)
-        chart = steps_chart(analysis.trace, profile, mean and mean.device)
+        chart = steps_chart(analysis.trace, profile, mean.device if mean else None)
         return chart_svg(chart) if chart else Markup()
     if section == "waits":
         graph = waits_flame(profile)
