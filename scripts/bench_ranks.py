@@ -138,7 +138,7 @@ def _with_collectives(part: RankPart, rank: int, ranks: int, count: int) -> Rank
     end = start + np.random.default_rng(rank).integers(1_000, 1_000_000, count)
     names, groups = (tuple(texts[row] for row in rows.tolist()) for texts in (table.name, table.group))
     place, sent, bus_bytes = (column[rows] for column in (table.place, table.bytes, table.bus_bytes))
-    many = Collectives(rows, place, names, groups, start, end, sent, bus_bytes)
+    many = Collectives(rows, place, names, groups, start, end, end - start, sent, bus_bytes)
     info = replace(part.profile.info, rank=rank, world_size=ranks)
     communication = replace(part.profile.communication, collectives=many)
     return replace(part, profile=replace(part.profile, info=info, communication=communication))

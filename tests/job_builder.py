@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trace_builder import TraceBuilder
 
-from pinprof.ranks.rank import RankPart, measure_rank
+from pinprof.ranks.rank import Alone, RankPart, measure_rank
 from pinprof.trace import Trace, read_trace
 
 STEPS = 6
@@ -44,11 +44,11 @@ def job(folder: Path, count: int, *, slowest: int | None = None) -> tuple[list[R
 
 def like(part: RankPart, number: int, count: int) -> RankPart:
     """Return a rank like another one, with a number of its own."""
-    assert part.alone_ns
+    assert part.alone
     profile = replace(
         part.profile,
         path=f"run/train.rank{number}.json.gz",
         info=replace(part.profile.info, rank=number, world_size=count),
     )
-    least, usual = (time * (1 + number / count / 100) for time in part.alone_ns)
-    return replace(part, profile=profile, alone_ns=(least, usual))
+    alone = Alone(*(time * (1 + number / count / 100) for time in part.alone))
+    return replace(part, profile=profile, alone=alone)

@@ -158,8 +158,8 @@ def test_a_program_without_a_guard_can_measure(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_job_with_one_line_and_leaves_no_process(tmp_path: Path, endless: Path) -> None:
-    written(tmp_path, 2)
-    command = [sys.executable, "-m", "pinprof", "report", str(tmp_path / "*.json*"), "--jobs", "2"]
+    paths = [*written(tmp_path, 2), endless]
+    command = [sys.executable, "-m", "pinprof", "report", *map(str, paths), "--jobs", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
         try:
             (reader,) = until(lambda: readers(endless, children(job.pid)))

@@ -185,5 +185,5 @@ class TraceBuilder:
 def without_known_events() -> TraceBuilder:
     """Return a trace whose only event is of a kind that pinprof does not know, so that all tables are empty."""
     builder = TraceBuilder()
-    builder.event("glow_runtime", "x", 0, 1)
+    builder.event("gpu_pm_counter", "x", 0, 1)
     return builder

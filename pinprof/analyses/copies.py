@@ -68,7 +68,7 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
     """
     gpu = trace.gpu
     rows = np.flatnonzero(gpu.category == MEMCPY)
-    overlapped = _under_kernels(trace, rows)
+    overlapped = gpu.beside_ns(rows, gpu.category == KERNEL)
     kinds = np.stack((gpu.direction[rows], gpu.host_memory[rows]), axis=1)
     groups = []
     for direction, memory in np.unique(kinds, axis=0):
@@ -93,16 +93,6 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
             )
         )
     return tuple(groups)
-
-
-def _under_kernels(trace: Trace, rows: Int64s) -> Int64s:
-    gpu = trace.gpu
-    overlapped = np.zeros(len(rows), np.int64)
-    for on_device in rows_by(gpu.device[rows]):
-        copies = rows[on_device]
-        busy = gpu.times(gpu.on(int(gpu.device[copies[0]]), KERNEL))
-        overlapped[on_device] = covered(busy, gpu.start_ns[copies], gpu.end_ns[copies])
-    return overlapped
 
 
 @dataclass(frozen=True)

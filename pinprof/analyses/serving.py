@@ -10,8 +10,9 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered, joined, length, subtract
 from pinprof.trace.links import enclosing, step_at
-from pinprof.trace.one_time_work import GRAPH_LAUNCH, NEVER
+from pinprof.trace.one_time_work import NEVER
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
+from pinprof.trace.vendors import GRAPH_LAUNCH
 
 PREFILL, DECODE, MIXED, OTHER = PHASES = ("prefill", "decode", "mixed", "other")
 VLLM: Final = re.compile(

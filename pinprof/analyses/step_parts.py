@@ -168,6 +168,8 @@ class Communication:
     """Collectives of one rank in its complete steps; times in ns."""
 
     collectives: Collectives
+    steps_ns: Int64s
+    """When each step begins that was recorded whole."""
     time_ns: int
     """The time in which a kernel of a collective runs, waits for other ranks included."""
     exposed_ns: int
@@ -187,4 +189,5 @@ def measure_communication(trace: Trace) -> Communication:
         computing = gpu.times(others)
         time += length(communicating)
         exposed += length(communicating) - int(covered(computing, communicating.start, communicating.end).sum())
-    return Communication(collectives_of(trace, np.flatnonzero(trace.steps.whole).tolist()), time, exposed)
+    whole = np.flatnonzero(trace.steps.whole)
+    return Communication(collectives_of(trace, whole.tolist()), trace.steps.start_ns[whole], time, exposed)

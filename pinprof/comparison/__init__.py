@@ -1,6 +1,6 @@
 """Compares two traces: the step, its figures, waits, copies and findings, and which differences are noise."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Literal, TypeAlias
@@ -20,7 +20,7 @@ from pinprof.comparison.changes import (
 from pinprof.comparison.figures import ComparedFigure, Side, Value, all_figures
 from pinprof.measurement.profile import Profile
 from pinprof.rules.search import unsearched
-from pinprof.trace.tables import WHOLE_TRACE
+from pinprof.trace.tables import WHOLE_TRACE, Trace
 
 __all__ = ["ComparedFigure", "Comparison", "CopyChange", "FindingChange", "Repinned", "Value", "WaitChange", "compare"]
 
@@ -112,7 +112,7 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
     both_or_none = has_steps == has_steps_after
     old, new = Side(before, has_steps or both_or_none), Side(after, has_steps_after or both_or_none)
     why_not: dict[str, Callable[[Side], str]] = {
-        "waits": lambda side: side.why_not_stepped("stalls", "per_step"),
+        "waits": lambda side: _without_gpu(side, traces) or side.why_not_stepped("stalls", "per_step"),
         "copies": lambda side: side.why_not_stepped("copies", "per_step"),
         "findings": _unsearched,
     }
@@ -135,6 +135,12 @@ def _both(before: Side, after: Side, why: Callable[[Side], str]) -> str:
     """Return why something cannot be compared, by the reason of each side; empty if it can."""
     reasons = (("before", why(before)), ("after", why(after)))
     return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason)
+
+
+def _without_gpu(side: Side, traces: Sequence[Trace]) -> str:
+    """Return that only the other trace has work of a GPU, for which a host could wait; otherwise nothing."""
+    doubt = side.profile.doubt("no_gpu")
+    return doubt.what if doubt and any(len(trace.gpu) for trace in traces) else ""
 
 
 def _unsearched(side: Side) -> str:

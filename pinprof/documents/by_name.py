@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from pinprof.analyses import serving
-from pinprof.analyses.by_name.kernel_kinds import KERNEL_KINDS
 from pinprof.analyses.host_samples import KINDS
 from pinprof.document import ByteSize, Count, Document, Ms, Share, Us, doc, one_of
 from pinprof.documents.fields import BlockerJson, PlacedJson
 from pinprof.trace import sampled_stacks
 from pinprof.trace.phases import PHASES
+from pinprof.trace.vendors import KERNEL_KINDS
 
 KindName: TypeAlias = Annotated[str, one_of(kind.name for kind in KERNEL_KINDS), doc("what they do")]
 SampleCount: TypeAlias = Annotated[Count, doc("how many samples")]
@@ -56,7 +56,8 @@ class KernelsOfKind(Document):
     ms: Annotated[Ms, doc("their time per step")]
     share: Annotated[Share | None, doc("of the time of all kernels")]
     tensor_core_ms: Annotated[
-        Ms | None, doc("the part on tensor cores, judged by names; null where the kind cannot use them")
+        Ms | None,
+        doc("the part on tensor cores, at least; null where the kind cannot use them, or no kernel's name shows it"),
     ]
 
 

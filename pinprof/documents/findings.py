@@ -179,6 +179,7 @@ class RankRowJson(Document):
     exposed_communication_ms: Annotated[Ms, doc("the part in which no other kernel runs")]
     waited_ms: Annotated[Ms, doc("they wait for other ranks")]
     last: Annotated[Share, doc("collectives that it reached last")]
+    explains: Annotated[Share | None, doc("the others' waiting that its own longer work in the trace explains")]
     clock_ahead_ms: Annotated[Ms, doc("how far its clock is ahead of the first rank's; not per step")]
     steps_before: Annotated[Count | None, doc("steps of the program before the recorded ones")]
     overlapped_communication_ms: Annotated[Ms, doc("kernels of collectives run, and others do")]

@@ -141,6 +141,8 @@ class Profile:
     """The most memory on each GPU; none where it was not recorded."""
     host: HostSums | None
     """Where the host's time goes without the profiler; None where it was not sampled."""
+    of_job: bool = False
+    """Whether it is reported together with the other ranks of its job."""
 
     def __repr__(self) -> str:
         """Say how long the step is, and what limits it."""

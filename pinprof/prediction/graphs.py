@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec import structs
 
-from pinprof.analyses.syncs.causes import WAITS
+from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
 from pinprof.analyses.syncs.sites import Syncs
 from pinprof.intervals import contains
 from pinprof.replay.program import ISSUE, OWN_WAIT, Call
@@ -27,6 +27,8 @@ PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
 
 
 GIVING_SIZES: Final = frozenset(name for name, cause in WAITS.items() if cause.gives_size)
+OFTEN_PER_STEP: Final = 0.5
+"""Waits that are rarer are in some steps only."""
 SEVERAL_WAITS: Final = 2
 """If a forward pass has at least this number of waits for sizes, most work after the first has an unknown size."""
 
@@ -125,9 +127,10 @@ def _region(trace: Trace, region: Region, phase: Int64s) -> Bools:
 
 def _waiting(syncs: Syncs, inside: Bools, steps: int) -> Iterator[Blocker]:
     for number, site in enumerate(syncs.sites):
-        count = int(inside[syncs.stalls.call[syncs.rows[number]]].sum())
-        if count and site.is_of_the_code:
-            yield Blocker(site.cause, site.place, count / steps)
+        per_step = int(inside[syncs.stalls.call[syncs.rows[number]]].sum()) / steps
+        is_of_first_steps = site.cause in ALLOCATIONS and per_step < OFTEN_PER_STEP
+        if per_step and site.is_of_the_code and not is_of_first_steps:
+            yield Blocker(site.cause, site.place, per_step)
 
 
 def _varying(trace: Trace, launches: Bools) -> Iterator[Blocker]:

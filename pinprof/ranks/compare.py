@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
@@ -16,6 +17,7 @@ from pinprof.measurement.figures import EXPOSED
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.ranks.rank import (
+    Latecomer,
     RankPart,
     RankRow,
     Ranks,
@@ -39,9 +41,13 @@ SKEWED = 0.05
 """A rank holds up the others if its step alone is longer by this share. Two runs of one program differ by 3 %, so ranks
 that do the same work differ by less than twice that."""
 
+EXPLAINED, SEEN = 0.8, 0.5
+"""A rank holds up the others if its own longer work is at least the first share of what they wait, and what they wait
+at least the second share of its longer work."""
+
 COLLECTIVES_SHOWN = 10
 MOSTLY = 0.5
-"""The reason of a slow rank explains at least this share of the time by which its step is longer."""
+"""A reason explains at least this share of the time by which a slow rank's step is longer, or a late rank is late."""
 
 
 def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:
@@ -53,25 +59,24 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
     tables = [part.profile.communication.collectives for part in parts]
     meetings = match_collectives(tables)
     clocks = align_clocks(tables, [part.profile.info.base_ns or 0 for part in parts], meetings)
-    waited, last, meetings_of = _measure_waits(parts, meetings, clocks)
-    rows = [
-        _rank_row(part, number, waited[index], last[index], clocks.ahead_ns[index])
-        for index, (part, number) in enumerate(zip(parts, numbers, strict=True))
-    ]
-    rows = _in_lockstep(rows, parts, meetings)
-    slowest, skew = _slowest(rows)
+    waits = _measure_waits(parts, meetings, clocks)
+    rows = [_rank_row(parts, index, number, waits, clocks.ahead_ns[index]) for index, number in enumerate(numbers)]
+    rows, unsure = _within_step(_in_lockstep(rows, parts, meetings), parts)
+    slowest, skew = _slowest(rows, unsure)
     index = next((index for index, row in enumerate(rows) if row.rank == slowest), None)
     return Ranks(
         tuple(sorted(rows, key=lambda row: row.rank)),
         next((part.profile.info.world_size for part in parts if part.profile.info.world_size), None),
-        _longest_awaited(meetings_of, numbers),
+        _longest_awaited(waits.meetings_of, numbers),
         clocks.within_ns,
         slowest,
         skew,
         None if index is None else _reason(parts, rows, index),
         _shared_findings(parts, numbers),
         tuple(choice),
-        _traffic(meetings_of, next((part.profile.steps.divisor for part in parts), 1)),
+        _traffic(waits.meetings_of, next((part.profile.steps.divisor for part in parts), 1)),
+        unsure,
+        _latecomer(parts, rows, waits, clocks) if slowest is None else None,
     )
 
 
@@ -88,6 +93,27 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
             if rows[index].step_ns and parts[index].profile.estimate.source != "measured":
                 paced[index] = replace(rows[index], step_ns=pace.step_ns)
     return paced
+
+
+def _within_step(rows: Sequence[RankRow], parts: Sequence[RankPart]) -> tuple[list[RankRow], float]:
+    """Return the rows with times alone that are no longer than the step, and the share up to which these are known.
+
+    The profiler slows ranks differently. Where a rank would need longer alone than the step that was measured without
+    it, it cost this rank more than expected, and may have cost others as much more or less.
+    """
+    known = [
+        row.alone_ns / row.step_ns - 1
+        for row, part in zip(rows, parts, strict=True)
+        if row.alone_ns and row.step_ns and part.profile.estimate.source != "estimated"
+    ]
+    unsure = max(known, default=0.0)
+    bounded = [
+        replace(row, alone_ns=min(row.alone_ns, row.step_ns), surely_ns=min(row.surely_ns, row.step_ns))
+        if row.alone_ns and row.surely_ns and row.step_ns
+        else row
+        for row in rows
+    ]
+    return bounded, max(unsure, 0.0)
 
 
 def _joined(meetings: Sequence[Meeting]) -> list[set[int]]:
@@ -141,7 +167,8 @@ def _urgency(shared: SharedFinding) -> tuple[float, ...]:
     return -len(shared.ranks), -saving.saving_ns if saving else 0.0, -_cost(shared.finding)
 
 
-def _rank_row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ahead_ns: int) -> RankRow:
+def _rank_row(parts: Sequence[RankPart], index: int, rank: int, waits: "_Waits", clock_ahead_ns: int) -> RankRow:
+    part = parts[index]
     profile, communication = part.profile, part.profile.communication
     steps = profile.steps.divisor
     is_stall_known = not (profile.withheld.stalls or profile.withheld.per_step)
@@ -152,8 +179,8 @@ def _rank_row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ah
         rank=rank,
         path=profile.path,
         step_ns=profile.step_ns,
-        alone_ns=part.alone_ns[1] if part.alone_ns else None,
-        surely_ns=part.alone_ns[0] if part.alone_ns else None,
+        alone_ns=part.alone.usual_ns if part.alone else None,
+        surely_ns=part.alone.least_ns if part.alone else None,
         traced_ns=profile.steps.traced_ns,
         gpu_busy_ns=profile.steps.busy_ns,
         exposed_copies_ns=given(EXPOSED.of(profile)),
@@ -161,8 +188,9 @@ def _rank_row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ah
         input_ns=profile.loader.wait_in_steps_ns / steps,
         communication_ns=communication.time_ns / steps,
         exposed_communication_ns=communication.exposed_ns / steps,
-        waited_ns=waited_ns,
-        last=last,
+        waited_ns=waits.waited_ns[index],
+        last=waits.last[index],
+        explains=_explained(parts, index, waits),
         clock_ahead_ns=clock_ahead_ns,
         steps_before=profile.info.steps_before,
         overlapped_communication_ns=(communication.time_ns - communication.exposed_ns) / steps,
@@ -174,27 +202,68 @@ def _rank_row(part: RankPart, rank: int, waited_ns: float, last: float, clock_ah
     )
 
 
-def _slowest(rows: Sequence[RankRow]) -> tuple[int | None, float]:
+def _slowest(rows: Sequence[RankRow], unsure: float) -> tuple[int | None, float]:
     """Return the rank that holds up the others, or None, and how much longer than their median the slowest one needs.
 
     A rank that comes last does not always hold up the others: if all hosts run ahead of their GPUs, one of them is
-    last, at no cost. What counts is the step that each rank would have alone.
+    last, at no cost; and it may come last for a reason outside of the recorded steps. What counts is the step that each
+    rank would have alone, if that explains what the others wait.
     """
-    steps = [(row.alone_ns, row.surely_ns, row.rank) for row in rows if row.alone_ns and row.surely_ns]
+    steps = [(row.alone_ns, row.rank, row) for row in rows if row.alone_ns and row.surely_ns]
     if len(steps) < 2:  # noqa: PLR2004  no other rank to compare with
         return None, 0.0
-    longest, surely, rank = max(steps)
-    others = median(time for time, _, number in steps if number != rank)
-    return (rank if surely > (1 + SKEWED) * others else None), max(longest - others, 0.0)
+    longest, rank, row = max(steps, key=lambda step: step[:2])
+    others = median(time for time, number, _ in steps if number != rank)
+    is_longer = (row.surely_ns or 0.0) > (1 + SKEWED) * (1 + unsure) * others
+    return (rank if is_longer and (row.explains or 0.0) >= EXPLAINED else None), max(longest - others, 0.0)
+
+
+def _explained(parts: Sequence[RankPart], index: int, waits: "_Waits") -> float | None:
+    """Return the share of the others' exposed waiting that a rank's own longer work, as traced, explains.
+
+    Work that is much longer than what the others wait does not explain it: then they wait elsewhere, or not for it.
+    """
+    alone, others = parts[index].alone, [part.alone for other, part in enumerate(parts) if other != index]
+    known = [other.traced_ns for other in others if other]
+    cost = [ns for other, ns in enumerate(waits.exposed_ns) if other != index]
+    if alone is None or not known or not (waited := median(cost)):
+        return None
+    longer = max(alone.traced_ns - median(known), 0.0)
+    return min(longer / waited, 1.0) if waited >= SEEN * longer else 0.0
+
+
+def _latecomer(
+    parts: Sequence[RankPart], rows: Sequence[RankRow], waits: "_Waits", clocks: RankClocks
+) -> Latecomer | None:
+    """Return the rank for which the others wait longest; None if that is not long, or the clocks are unknown."""
+    index, waited = max(enumerate(waits.caused_ns), key=lambda of_rank: of_rank[1], default=(0, 0.0))
+    if clocks.within_ns is None or waited <= SKEWED * (rows[index].traced_ns or inf):
+        return None
+    begins = [part.profile.communication.steps_ns + add for part, add in zip(parts, clocks.add_ns, strict=True)]
+    count = min(map(len, begins))
+    own, others = begins[index][:count], [begin[:count] for other, begin in enumerate(begins) if other != index]
+    later = float(np.median(own - np.median(others, axis=0))) if count and others else 0.0
+    return Latecomer(rows[index].rank, rows[index].last, waited, max(later, 0.0), count == 1)
 
 
 # How long ranks wait for each other
 
 
-def _measure_waits(
-    parts: Sequence[RankPart], meetings: Sequence[Meeting], clocks: RankClocks
-) -> tuple[list[float], list[float], "_Meetings"]:
-    """Return per rank the wait of its collectives per step and the share that it reached last, and all meetings.
+class _Waits(NamedTuple):
+    """What ranks wait for each other, by index of the rank and in ns per step, and all their meetings."""
+
+    waited_ns: list[float]
+    exposed_ns: list[float]
+    """The part of it in which the rank's GPU runs no other kernel."""
+    caused_ns: list[float]
+    """How long the median of the others waits for the rank, exposed."""
+    last: list[float]
+    """The share of the collectives that it reached last."""
+    meetings_of: "_Meetings"
+
+
+def _measure_waits(parts: Sequence[RankPart], meetings: Sequence[Meeting], clocks: RankClocks) -> _Waits:
+    """Return the waits of collectives.
 
     A collective's own time is its time on the last rank, which waits for no other. If the clocks are unknown, the last
     rank is the one with the shortest time, as if the collective ended on all ranks at once.
@@ -205,16 +274,20 @@ def _measure_waits(
         -took if clocks.within_ns is None else table.start_ns + add
         for table, took, add in zip(tables, times, clocks.add_ns, strict=True)
     ]
-    waited, last = [0.0] * len(parts), [0] * len(parts)
+    waited, exposed, caused, last = ([0.0] * len(parts) for _ in range(4))
+    steps = [part.profile.steps.divisor for part in parts]
     meetings_of: _Meetings = defaultdict(list)
     count: Counter[tuple[int, int, str]] = Counter()
     for meeting in meetings:
         came = {rank: int(comes[rank][index]) for rank, index in meeting.items()}
         latest = max(came, key=lambda rank: came[rank])
         waits = {rank: min(came[latest] - came[rank], int(times[rank][index])) for rank, index in meeting.items()}
+        costs = {rank: min(waits[rank], int(tables[rank].exposed_ns[index])) for rank, index in meeting.items()}
         for rank, time in waits.items():
-            waited[rank] += time
-        last[latest] += 1
+            waited[rank] += time / steps[rank]
+            exposed[rank] += costs[rank] / steps[rank]
+        caused[latest] += median(cost for rank, cost in costs.items() if rank != latest) / steps[latest]
+        last[latest] += 1.0
         first, index = next(iter(meeting.items()))
         table = tables[first]
         in_step = (int(table.place[index]), first, table.group[index])
@@ -223,9 +296,7 @@ def _measure_waits(
             _Meeting(latest, own_ns, float(max(waits.values())), int(table.bytes[index]), int(table.bus_bytes[index]))
         )
         count[in_step] += 1
-    steps = [part.profile.steps.divisor for part in parts]
-    shares = [number / len(meetings) if meetings else 0.0 for number in last]
-    return [time / number for time, number in zip(waited, steps, strict=True)], shares, meetings_of
+    return _Waits(waited, exposed, caused, [times / max(len(meetings), 1) for times in last], meetings_of)
 
 
 class _Meeting(NamedTuple):

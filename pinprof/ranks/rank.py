@@ -15,7 +15,7 @@ from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
-from pinprof.replay.calibration import expected, way_of
+from pinprof.replay.calibration import cost_of, expected, way_of
 from pinprof.replay.machine import pace
 from pinprof.rules.rule import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
@@ -30,15 +30,25 @@ SURELY = 1.25
 same work was called slow."""
 
 
+class Alone(NamedTuple):
+    """The step of a rank that waits for no other, in ns."""
+
+    least_ns: float
+    """Without the profiler, if it cost the most that is possible."""
+    usual_ns: float
+    """Without the profiler, if it cost what is expected."""
+    traced_ns: float
+    """With the profiler's cost: the rank's own work in the trace."""
+
+
 @dataclass(frozen=True)
 class RankPart:
     """What pinprof keeps of one rank: small, however large its trace is."""
 
     profile: Profile
     findings: Findings
-    alone_ns: tuple[float, float] | None
-    """The step without the profiler and without waits for other ranks: the least possible and the expected time; None
-    if it is unknown."""
+    alone: Alone | None
+    """None if it is unknown."""
     idle: TimesPerStep | None = None
     """Why its busiest GPU was idle in the complete steps; None if unknown."""
     file: str = ""
@@ -73,14 +83,14 @@ def longest_first(times: Iterable[tuple[str, float]]) -> TimesPerStep:
     return tuple(sorted(((cause, time) for cause, time in times if time), key=lambda of_cause: -of_cause[1]))
 
 
-def _alone(replay: Replay) -> tuple[float, float] | None:
+def _alone(replay: Replay) -> Alone | None:
     if not replay.runs:
         return None
     by_itself = replay.waiting_for_nobody or replay.programs[0]
     usual_cost = expected([by_itself], way_of([replay.ranks[0].trace])).cost
     most_cost = replace(usual_cost, per_event_ns=SURELY * usual_cost.per_event_ns)
-    least, usual = (pace([by_itself], replay.steps, cost).step_ns for cost in (most_cost, usual_cost))
-    return (least, usual) if usual else None
+    alone = Alone(*(pace([by_itself], replay.steps, cost).step_ns for cost in (most_cost, usual_cost, cost_of(0.0))))
+    return alone if alone.usual_ns else None
 
 
 def rank_of(part: RankPart) -> int | None:
@@ -121,6 +131,9 @@ class RankRow:
     """Time in which the kernels of its collectives waited for other ranks."""
     last: float
     """Share of the collectives that it reached last."""
+    explains: float | None
+    """The share of the others' waiting, where no other kernel hides it, that its own longer work in the trace explains;
+    None if that is unknown, or nobody waits."""
     clock_ahead_ns: int
     """How far the clock of its machine is ahead of that of the first rank."""
     steps_before: int | None
@@ -158,6 +171,20 @@ class SharedFinding:
     """Its places on all of these ranks, the costliest first."""
 
 
+class Latecomer(NamedTuple):
+    """The rank for which the others wait longest, although its own work does not explain it."""
+
+    rank: int
+    last: float
+    """Share of the collectives that it reached last."""
+    waited_ns: float
+    """How long the others wait for it, per step."""
+    begins_later_ns: float
+    """How much later than the others it begins its steps."""
+    is_one_step: bool
+    """Whether only one step was recorded: what came before it is not in the traces."""
+
+
 @dataclass(frozen=True, repr=False)
 class Ranks:
     """The ranks of a job side by side."""
@@ -181,6 +208,10 @@ class Ranks:
     """Remarks on the choice of traces: why this run of several, ranks without a trace."""
     traffic: tuple[TrafficJson, ...] = ()
     """The collectives with recorded messages, those with most bytes first."""
+    unsure: float = 0.0
+    """The times alone are known up to this share of them: by it the expected cost of the profiler was wrong."""
+    latecomer: Latecomer | None = None
+    """None if a rank is named, and if the others wait for none."""
 
     def __repr__(self) -> str:
         return one_line("ranks", [self.summary])

@@ -124,6 +124,7 @@ def job_of(parts: Sequence[RankPart]) -> JobRun:
     reason = _why_no_job(chosen if len(chosen) > 1 else parts)
     if reason:
         raise TraceError(f"{reason}; give the traces of one run, or say with --rank-from what the ranks are")
+    chosen = [replace(part, profile=replace(part.profile, of_job=True)) for part in chosen]
     return JobRun(chosen, [*_other_runs(every_run, index), *_gaps(chosen)])
 
 

@@ -1,6 +1,5 @@
 """The CUDA events of a program: which work they order. Traces do not name streams and events, so times must show it."""
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from typing import NamedTuple
@@ -10,9 +9,7 @@ import numpy as np
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import EVENT
 from pinprof.trace.tables import NONE, Int64s, Trace
-
-RECORD_CALL = re.compile(r"(cuda|cu|hip)EventRecord")
-ORDER_CALL = re.compile(r"(cuda|cu|hip)StreamWaitEvent")
+from pinprof.trace.vendors import AWAIT_EVENT, RECORD_EVENT
 
 SKEW_NS = 1_000
 """GPU times that should follow each other may overlap by this much."""
@@ -56,11 +53,11 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
     wait starts after the end of the last work before the record.
     """
     calls = trace.calls
-    records = np.flatnonzero(calls.named(RECORD_CALL.match)).tolist()
+    records = np.flatnonzero(calls.named(RECORD_EVENT.match)).tolist()
     if len(records) == 0 or len(trace.gpu) == 0:
         return EventUses({}, {})
     search = _Search(trace, queue, records)
-    for group in _alike(trace, np.flatnonzero(calls.named(ORDER_CALL.match))):
+    for group in _alike(trace, np.flatnonzero(calls.named(AWAIT_EVENT.match))):
         search.note_order(group)
     for group in _alike(trace, stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]):
         search.note_wait(group)

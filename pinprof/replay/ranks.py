@@ -9,9 +9,10 @@ import numpy as np
 from msgspec import structs
 
 from pinprof.intervals import covered, union
-from pinprof.replay.program import GpuWork, Program
-from pinprof.trace.collectives import Meeting, collectives_of, match_collectives
-from pinprof.trace.tables import KERNEL, Trace
+from pinprof.replay.cuda_events import PROMPT_NS, WAKE_NS
+from pinprof.replay.program import DEFAULT_LATENCY_NS, DEFAULT_WAKE_NS, SHORT_GAP_NS, GpuWork, Program
+from pinprof.trace.collectives import Meeting, collectives_of, is_collective_kernel, match_collectives
+from pinprof.trace.tables import KERNEL, Int64s, Trace
 
 Durations = list[dict[int, float]]
 """Per rank: the times of activities in ns, by row of `Trace.gpu`."""
@@ -42,6 +43,38 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
         _with_works(program, partial(_joined, numbers=meetings_of, own=own_ns))
         for program, meetings_of, own_ns in zip(programs, numbers, durations, strict=True)
     ]
+
+
+def waiting_for_nobody(program: Program, trace: Trace) -> Program | None:
+    """Return a program that waits for no other rank, whose collectives take no time; None if it has no collective.
+
+    Where the trace does not tell which stream waits for which, work that starts, and a call that returns, just when a
+    collective ends, has waited for it.
+    """
+    gpu, calls = trace.gpu, trace.calls
+    rows = np.flatnonzero(is_collective_kernel(gpu))
+    if not len(rows):
+        return None
+    ends, times = np.sort(gpu.end_ns[rows]), gpu.times(rows)
+
+    def held_ns(start: Int64s, end: Int64s, within_ns: int) -> Int64s:
+        last = np.maximum(np.searchsorted(ends, end, side="right") - 1, 0)
+        is_released = (end >= ends[last]) & (end - ends[last] <= within_ns) & (start < ends[last])
+        return np.where(is_released, covered(times, start, end), 0)
+
+    held_calls = held_ns(calls.start_ns, calls.end_ns, WAKE_NS)
+    held_works = held_ns(trace.launched_ns, gpu.start_ns, PROMPT_NS)
+
+    def freed(work: GpuWork) -> GpuWork:
+        held, latency_ns, gap_ns = float(held_works[work.row]), work.latency_ns, work.gap_ns
+        latency_ns = max(latency_ns - held, min(latency_ns, DEFAULT_LATENCY_NS))
+        return structs.replace(work, latency_ns=latency_ns, gap_ns=max(gap_ns - held, min(gap_ns, SHORT_GAP_NS)))
+
+    freed_calls = (
+        structs.replace(call, own_ns=max(call.own_ns - float(held_calls[call.row]), min(call.own_ns, DEFAULT_WAKE_NS)))
+        for call in _with_works(program, freed).calls
+    )
+    return in_no_time(replace(program, calls=tuple(freed_calls)), frozenset(rows.tolist()))
 
 
 def in_no_time(program: Program, rows: Collection[int]) -> Program:

@@ -21,7 +21,7 @@ from pinprof.replay.calibration import (
 )
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Floats, Program
-from pinprof.replay.ranks import in_no_time, join_ranks
+from pinprof.replay.ranks import in_no_time, join_ranks, waiting_for_nobody
 from pinprof.replay.representatives import representatives
 from pinprof.replay.settings import Setting, across, bounds_of, estimated_settings
 from pinprof.replay.step_estimate import StepEstimate, measured_step
@@ -183,8 +183,9 @@ class Replay:
     @property
     def waiting_for_nobody(self) -> Program | None:
         """The only rank's program as if it waited for no other; None if it meets none, or there are more."""
-        collectives = self._collectives_of_others
-        return in_no_time(self.programs[0], collectives) if collectives else None
+        if len(self.ranks) > 1 or not self.runs:
+            return None
+        return waiting_for_nobody(self.programs[0], self.ranks[0].trace)
 
     @property
     def runs(self) -> bool:

@@ -7,15 +7,16 @@ from typing import NamedTuple
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import Profile
-from pinprof.prediction.graphs import Blocker
+from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
 from pinprof.trace.lines import Place
 from pinprof.trace.links import within
-from pinprof.trace.one_time_work import GRAPH_LAUNCH, REGION, capture_times, compile_times
+from pinprof.trace.one_time_work import REGION, capture_times, compile_times
 from pinprof.trace.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import duration, how_many, listed
+from pinprof.trace.vendors import GRAPH_LAUNCH
+from pinprof.units import duration, listed
 
 WORTH = 0.02
 """Ops that need not be and take a smaller share of the step are not worth a finding."""
@@ -145,8 +146,9 @@ def _what_breaks(trace: Trace) -> str:
 def _needs(blockers: Sequence[Blocker]) -> str:
     """Return what one graph of the step needs first, to follow what can be done without it; nothing if nothing."""
     waits = sum(blocker.per_step for blocker in blockers)
-    removed = "the wait" if waits == 1 else f"the {how_many(waits)} waits"
-    needs = [f"{removed} in it removed first"] if waits else []
+    removed = "the wait" if round(waits) == 1 else f"the {round(waits):,} waits"
+    removed = f"{removed} in it" if waits >= OFTEN_PER_STEP else "the waits in some steps"
+    needs = [f"{removed} removed first"] if waits else []
     if any(not blocker.per_step for blocker in blockers):
         needs.append("the same kernels in each step")
     parts = " of the parts between waits" if waits else ""

@@ -53,7 +53,8 @@ from pinprof.trace.tables import (
     Trace,
     no_memory,
 )
-from pinprof.trace.threads import ThreadKey, name_threads
+from pinprof.trace.threads import MARK, ThreadKey, name_threads
+from pinprof.trace.vendors import COPY_DIRECTIONS
 
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
@@ -74,8 +75,7 @@ MOST_TRACKS, MOST_GPUS = 20_000, 1024
 MOST_BYTES = 1 << 40
 """A larger size of a copy is corrupt: no device has this much memory. The sum of 8 million such sizes fits int64."""
 
-KINDS = {direction.lower(): direction for direction in DIRECTIONS} | {"9": "HtoH"}
-"""torch's own CUPTI backend writes a kind that it cannot name as CUPTI's number for it (CUpti_ActivityMemcpyKind)."""
+KINDS = {direction.lower(): direction for direction in DIRECTIONS} | COPY_DIRECTIONS
 OTHER = DIRECTIONS.index("other")
 
 KIND_OF: dict[str, EventKind] = {
@@ -111,6 +111,8 @@ def assemble(
     rows = joined(part.rows for part in parts)
     lookups = _lookups(parts, begins)
     memory_rows = [part.memory for part in parts if part.memory]
+    numbers = [number for part in parts for number in part.op_numbers]
+    numbered = max(numbers) - min(numbers) + 1 if numbers else 0
     parts.clear()
     columns = _Columns(rows, shared, first)
     if len(shared.threads) > MOST_TRACKS:
@@ -129,7 +131,7 @@ def assemble(
     launch = launches(calls, gpu)
     shapes = {row: lookups[event] for row, event in enumerate(events["ops"].tolist()) if event in lookups}
     model_calls = find_model_calls(ops, annotations, calls, gpu, launch, shapes)
-    steps = _before(missing_end, find_steps(ops, annotations, calls, gpu, launch, model_calls))
+    steps = _before(missing_end, find_steps(ops, annotations, functions, calls, gpu, launch, model_calls))
     return Trace(
         path=path,
         info=recorded_info(metadata, gpu),
@@ -153,6 +155,7 @@ def assemble(
         run=recorded_run(metadata),
         memory=memory,
         model_calls=model_calls,
+        numbered_ops=numbered,
     )
 
 
@@ -180,6 +183,7 @@ class _Columns:
 
     def __init__(self, rows: Rows, shared: Shared, first: Int64s) -> None:
         """`first` is the number of the first event of the part that each row is of."""
+        rows = replace(rows, category=_with_marks(rows, shared))
         self._file = rows
         self._event = (first + rows.entry).astype(np.int32)
         self.events: dict[tuple[str, ...], Int32s] = {}
@@ -335,6 +339,13 @@ class _Columns:
             direction[code], host_memory[code] = _copy_kind(self._names[code])
         text = np.where((by_args != NONE) & (direction[by_args] != OTHER), by_args, name)
         return np.where(is_copy, direction[text], NONE), np.where(is_copy, host_memory[text], NONE)
+
+
+def _with_marks(rows: Rows, shared: Shared) -> Int8s:
+    """Return the categories of rows, in which torch's own marks are annotations, as versions after 1.10 record them."""
+    is_mark = np.fromiter((MARK.match(name) is not None for name in shared.names), bool, len(shared.names))
+    op, annotation = map(KNOWN_CATEGORIES.index, ("cpu_op", "user_annotation"))
+    return np.where((rows.category == op) & is_mark[rows.name], annotation, rows.category).astype(np.int8)
 
 
 def _inverse(order: Int64s, count: int) -> Int32s:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pinprof.trace.frames import (
     LONGEST,
+    MODULE,
     Frame,
     called_name,
     frame,
@@ -215,8 +216,6 @@ def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
     return stack if reached_users else stack[:STACK_DEPTH]
 
 
-MODULE: Final = "nn.Module: "
-"""Begins the name of an event that is a call of a module: `nn.Module: Linear_3`."""
 LONGEST_MODULE: Final = 200
 """Characters of the name of a module that are kept."""
 

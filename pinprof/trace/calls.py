@@ -1,10 +1,9 @@
 """Which runtime calls can make the host wait, by name: those of CUDA, HIP and the driver."""
 
-import re
-
 import numpy as np
 
 from pinprof.trace.tables import HTOD, Activities, Bools, Calls, Int8s, Int32s, Int64s
+from pinprof.trace.vendors import RUNTIME_CALL
 
 STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, MALLOC, FREE, HOST_MEMORY = range(8)
 """Kinds of calls that wait: for a stream, the device, an event, their own copy, or the staging of their copy; and calls
@@ -22,34 +21,16 @@ ALLOCATING = (MALLOC, FREE, HOST_MEMORY)
 
 KINDS = {
     "StreamSynchronize": STREAM,
-    "DeviceSynchronize": DEVICE,
-    "CtxSynchronize": DEVICE,
+    **dict.fromkeys(("DeviceSynchronize", "CtxSynchronize"), DEVICE),
     "EventSynchronize": EVENT,
-    "Malloc": MALLOC,
-    "MallocManaged": MALLOC,
-    "MallocPitch": MALLOC,
-    "MallocArray": MALLOC,
-    "Malloc3D": MALLOC,
-    "ExtMallocWithFlags": MALLOC,
-    "MemAlloc": MALLOC,
-    "MemCreate": MALLOC,
-    "MemMap": MALLOC,
-    "Free": FREE,
-    "FreeArray": FREE,
-    "MemFree": FREE,
-    "MemUnmap": FREE,
-    "MemRelease": FREE,
-    "HostAlloc": HOST_MEMORY,
-    "HostMalloc": HOST_MEMORY,
-    "MallocHost": HOST_MEMORY,
-    "MemHostAlloc": HOST_MEMORY,
-    "HostRegister": HOST_MEMORY,
-    "HostUnregister": HOST_MEMORY,
-    "MemHostRegister": HOST_MEMORY,
-    "MemHostUnregister": HOST_MEMORY,
-    "FreeHost": HOST_MEMORY,
-    "HostFree": HOST_MEMORY,
-    "MemFreeHost": HOST_MEMORY,
+    **dict.fromkeys(
+        ("Malloc", "MallocManaged", "MallocPitch", "MallocArray", "Malloc3D", "ExtMallocWithFlags"), MALLOC
+    ),
+    **dict.fromkeys(("MemAlloc", "MemCreate", "MemMap"), MALLOC),
+    **dict.fromkeys(("Free", "FreeArray", "MemFree", "MemUnmap", "MemRelease"), FREE),
+    **dict.fromkeys(("HostAlloc", "HostMalloc", "MallocHost", "MemHostAlloc"), HOST_MEMORY),
+    **dict.fromkeys(("HostRegister", "HostUnregister", "MemHostRegister", "MemHostUnregister"), HOST_MEMORY),
+    **dict.fromkeys(("FreeHost", "HostFree", "MemFreeHost"), HOST_MEMORY),
 }
 """The kinds of calls by name, without the vendor's prefix."""
 
@@ -66,16 +47,13 @@ def are_small_to_gpu(gpu: Activities, rows: Int32s | Int64s) -> Bools:
     return (gpu.direction[rows] == HTOD) & (size >= 0) & (size <= SMALL_COPY_BYTES)
 
 
-NAME = re.compile(r"(?:cuda|cu|hip)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*")
-"""`cudaMemcpy_v3020`, `cudaStreamSynchronize_ptsz`: variants of one call carry suffixes."""
-
 LONGEST = 200
 """Longer names are not looked at; the longest names of driver calls have a quarter of this number of characters."""
 
 
 def call_kind(name: str) -> int:
     """Return what the call of this name may wait for, -1 for a call that does not block."""
-    match = NAME.fullmatch(name) if len(name) <= LONGEST else None
+    match = RUNTIME_CALL.fullmatch(name) if len(name) <= LONGEST else None
     if not match:
         return -1
     if match[1].startswith("Memcpy"):

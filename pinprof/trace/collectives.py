@@ -12,14 +12,17 @@ from typing import Final
 import numpy as np
 
 from pinprof.intervals import Intervals, joined
-from pinprof.trace.tables import NONE, Activities, Bools, Int64s, Trace
+from pinprof.trace.links import enclosing, follow
+from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace
+from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, SEARCHED_CHARACTERS
 
-COLLECTIVE_PREFIXES = ("c10d::", "nccl:", "gloo:", "record_param_comms")
-"""Ops and annotations that torch.distributed records around a collective."""
-KERNEL_PREFIXES = ("nccl", "rccl")
-"""Kernels of collectives in traces that do not name the collective."""
-PAIRWISE = re.compile("^(send|recv)|SendRecv")
+OF_COLLECTIVE: Final = re.compile("^(?:c10d::|nccl:)")
+"""Begins the name of a range that says which collective is in it."""
+PAIRWISE: Final = re.compile("^(send|recv)")
 """Names of transfers between two ranks of a group."""
+OF_ALL: Final = re.compile("all_?to_?all|gather|scatter|broadcast|reduce", re.IGNORECASE)
+"""In the names of collectives. A kernel of sends and receives, or of anything (`ncclDevKernel_Generic`), is that of an
+all-to-all or of two ranks only: without another name it is not known which."""
 
 MESSAGE: Final = re.compile(r"(\w+) (\d{1,15}) (\d{1,15}) (\d{1,9})", re.ASCII)
 """A message as a trace describes it: type, elements in, elements out, ranks. Larger numbers are absurd."""
@@ -54,6 +57,8 @@ class Collectives:
     """The ranks of its process group as recorded; empty where not recorded."""
     start_ns: Int64s
     end_ns: Int64s
+    exposed_ns: Int64s
+    """The time of each in which no other kernel runs on its device."""
     bytes: Int64s
     """The part of the message that each rank has before or after, whichever is larger; -1 where not recorded."""
     bus_bytes: Int64s
@@ -75,21 +80,23 @@ def collective_times(trace: Trace) -> Intervals:
 
 def is_collective_kernel(gpu: Activities) -> Bools:
     """Return whether each activity is the kernel of a collective, by its arguments or its name."""
-    return (gpu.collective != NONE) | gpu.named(lambda name: name.lower().startswith(KERNEL_PREFIXES))
+    return (gpu.collective != NONE) | gpu.named(lambda name: COLLECTIVE_KERNEL.search(name, 0, SEARCHED_CHARACTERS))
 
 
 def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
     """Return the collectives in the given steps of a trace, except for steps that are unlike the others."""
     gpu = trace.gpu
-    called = np.where(gpu.collective != NONE, gpu.collective, gpu.name)
-    pairwise = np.array([bool(PAIRWISE.search(name)) for name in gpu.names], dtype=bool)
     number_of = np.full(len(trace.steps) + 1, NONE, np.int64)  # the last one is of work outside of steps
     number_of[np.asarray(steps, np.int64)] = np.arange(len(steps))
     number_of[:-1][~trace.steps.complete] = NONE
     number = number_of[trace.links.activity_step]
-    rows = np.flatnonzero(is_collective_kernel(gpu) & ~pairwise[called] & (number != NONE))
+    rows = np.flatnonzero(is_collective_kernel(gpu) & (number != NONE))
     rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
-    groups, names = gpu.group[rows].tolist(), tuple(gpu.names[code] for code in called[rows].tolist())
+    called = np.array(_called(trace, rows), dtype=object)
+    kernels = [gpu.name_of(row) for row in rows.tolist()]
+    of_all = np.array(list(map(_is_of_all, called, kernels)), dtype=bool)
+    rows, names = rows[of_all], tuple(called[of_all].tolist())
+    groups = gpu.group[rows].tolist()
     messages = [gpu.names[code] if code != NONE else "" for code in gpu.message[rows].tolist()]
     sizes = np.array(list(map(_sizes, names, messages)), np.int64).reshape(-1, 2)
     return Collectives(
@@ -99,8 +106,41 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
         tuple(gpu.names[code] if code != NONE else "" for code in groups),
         gpu.start_ns[rows],
         gpu.end_ns[rows],
+        exposed_ns(gpu, rows),
         *sizes.T,
     )
+
+
+def exposed_ns(gpu: Activities, rows: Int64s) -> Int64s:
+    """Return the time of each of these kernels in which no kernel but those of collectives runs on its device."""
+    others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
+    return gpu.duration_ns[rows] - gpu.beside_ns(rows, others)
+
+
+def _called(trace: Trace, rows: Int64s) -> list[str]:
+    """Return the names of the collectives of these kernels: as recorded, else that of the range around the launch.
+
+    Old versions of torch name no collective in the kernel; otherwise the kernel's own name is all that is known.
+    """
+    gpu, launch = trace.gpu, trace.links.launch[rows]
+    code = gpu.collective[rows]
+    for events in (trace.annotations, trace.ops):
+        open_rows = np.flatnonzero((code == NONE) & (launch != NONE))
+        around = _of_rows(events, np.flatnonzero(events.named(OF_COLLECTIVE.match)))
+        if len(open_rows) and len(around):
+            found = enclosing(around, _of_rows(trace.calls, launch[open_rows]))
+            code[open_rows] = follow(around.name, found)
+    code = np.where(code == NONE, gpu.name[rows], code)
+    return [OF_COLLECTIVE.sub("", name) for name in map(gpu.names.__getitem__, code.tolist())]
+
+
+def _of_rows(events: HostEvents, rows: Int64s | Int32s) -> HostEvents:
+    return HostEvents(events.names, events.start_ns[rows], events.end_ns[rows], events.name[rows], events.thread[rows])
+
+
+def _is_of_all(called: str, kernel: str) -> bool:
+    """Return whether all ranks of a group take part in what is called so."""
+    return not PAIRWISE.match(called) and any(map(OF_ALL.search, (called, kernel)))
 
 
 def _sizes(name: str, message: str) -> tuple[int, int]:
@@ -119,16 +159,22 @@ def match_collectives(ranks: Sequence[Collectives]) -> list[Meeting]:
     """Return the collectives that ranks of one job share, by their positions in the tables.
 
     Ranks launch the collectives of a process group in the same order, so those of the same step, group and number are
-    one. If ranks use a group a different number of times in a step, it has no matches in that step.
+    one. If ranks use a group a different number of times in a step, it has no matches in that step; nor has a group
+    that is not recorded, if they use it for other collectives.
     """
     by_place: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
+
+    def names_of(group: str, rank: int, indices: Sequence[int]) -> tuple[str, ...]:
+        return () if group else tuple(ranks[rank].name[index] for index in indices)
+
     for rank, table in enumerate(ranks):
         for index, key in enumerate(zip(table.place.tolist(), table.group, strict=True)):
             by_place[key].setdefault(rank, []).append(index)
     return [
         dict(zip(of_ranks, indices, strict=True))
-        for of_ranks in by_place.values()
-        if len(of_ranks) > 1 and len({len(of_rank) for of_rank in of_ranks.values()}) == 1
+        for (_, group), of_ranks in by_place.items()
+        if len(of_ranks) > 1
+        and len({(len(indices), names_of(group, rank, indices)) for rank, indices in of_ranks.items()}) == 1
         for indices in zip(*of_ranks.values(), strict=True)
     ]
 

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from pinprof.trace.one_time_work import REGION
-from pinprof.trace.phases import BACKWARD_OPS, OPTIMIZER_MARK
 from pinprof.trace.tables import (
     NONE,
     Activities,
@@ -27,6 +26,7 @@ from pinprof.trace.tables import (
     ModelCalls,
     no_model_calls,
 )
+from pinprof.trace.threads import BACKWARD, OPTIMIZER
 
 LOOKUP: Final = "aten::embedding"
 MARK: Final = "pinprof batch "
@@ -77,7 +77,7 @@ def find_model_calls(
     marked = np.flatnonzero(annotations.named(BATCH.fullmatch))
     if not len(marked) and not ops.named(LOOKUP.__eq__).any():
         return no_model_calls()
-    if ops.named(lambda name: name.startswith(BACKWARD_OPS)).any() or annotations.named(OPTIMIZER_MARK.match).any():
+    if ops.named(BACKWARD.match).any() or annotations.named(OPTIMIZER.match).any():
         return no_model_calls()
     if len(marked):
         marked = outer(annotations, marked[of_busiest(annotations, marked)])

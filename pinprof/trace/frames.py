@@ -13,6 +13,9 @@ FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 LONGEST = 20_000
 """No function has a longer name; Linux ends paths at 4096."""
 
+MODULE = "nn.Module: "
+"""Begins the name of a call of a module; its class and a number for the object follow: `nn.Module: Linear_3`."""
+
 BUILTIN = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
 """`<built-in method item of Tensor object at 0x7f…>`, `<built-in function print>`."""
 

@@ -1,5 +1,6 @@
 """The times in which a device has no work, and those in which the host runs neither an op nor a call."""
 
+import re
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -47,6 +48,8 @@ LAUNCHES: Final = 10
 """A pause also takes at least this multiple of the usual launch (5 us): on a slow host torch's Python takes longer."""
 COMPILED_NODE: Final = "CompiledFunctionBackward"
 """The node that runs the backward of compiled code: the Python around that is torch's own."""
+NATIVE_NODE: Final = re.compile(r"Backward\d+$")
+"""Ends the names of the nodes that torch's own ops record, such as ConvolutionBackward0."""
 MOST_PIECES: Final = 4
 """A hook takes few long times of a node. More are of modules that a node runs again, as activation checkpointing does:
 between two of their ops is Python for up to `OWN` times the least length of a pause."""
@@ -88,7 +91,7 @@ def python_in_nodes(trace: Trace, threads: Int32s) -> Intervals:
     """Return when nodes of the autograd engine call Python code for long; Python functions need not be recorded.
 
     The engine's own code between two ops takes some microseconds. What takes most of a node's time, and runs neither an
-    op nor a call, is a hook, or the backward of a function that is written in Python.
+    op nor a call, is a hook, or the backward of a function that is written in Python. Nodes in C++ call none.
     """
     ops = trace.ops
     of_threads = np.isin(ops.thread, threads)
@@ -98,7 +101,7 @@ def python_in_nodes(trace: Trace, threads: Int32s) -> Intervals:
     numbers = {name: number for number, name in enumerate(ops.names)}
     body_of = np.array([numbers.get(name.removeprefix(NODE), NONE) for name in ops.names], np.int64)
     around = trace.links.op_parent
-    is_body = of_threads & (around != NONE)
+    is_body = of_threads & (around != NONE) & ~ops.named(NATIVE_NODE.search)
     is_body &= np.append(nodes, False)[around] & (ops.name == np.append(body_of[ops.name], NONE)[around])
     others = joined(ops.times(of_threads & ~nodes & ~is_body), trace.calls.times(np.isin(trace.calls.thread, threads)))
     rows = np.flatnonzero(nodes)

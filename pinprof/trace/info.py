@@ -117,6 +117,8 @@ class Info:
     """The origin of the trace's times, in ns since 1970; old versions of torch count from 1970 itself."""
     torch_version: str | None = None
     devices: tuple[Device, ...] = ()
+    machine: tuple[str, ...] = ()
+    """The GPUs that torch found, whether the recorded process uses them or not."""
     step_marker: str | None = None
     """What marked the end of a step in the recorded run, in words."""
     plain_step: PlainStep | None = None

@@ -32,10 +32,12 @@ def find_links(
 ) -> Links:
     """Return all links of a trace, given those from activities to their launches.
 
-    Where the whole trace is the only step, what was queued before the recording began is its work too.
+    Where the whole trace is the only step, what was queued before the recording began is its work too. Without any
+    link, work belongs to the step in whose time it starts.
     """
     call_step = step_at(steps, calls.start_ns) if steps.on_host else np.full(len(calls), NONE, np.int32)
     launched_in = follow(call_step, launch)
+    by_launch = steps.on_host and steps.source != WHOLE_TRACE and bool((launch != NONE).any())
     return Links(
         launch=launch,
         op=enclosing(ops, calls),
@@ -43,7 +45,7 @@ def find_links(
         function=enclosing(functions, calls),
         function_parent=enclosing(functions, functions),
         call_step=call_step,
-        activity_step=launched_in if steps.on_host and steps.source != WHOLE_TRACE else step_at(steps, gpu.start_ns),
+        activity_step=launched_in if by_launch else step_at(steps, gpu.start_ns),
     )
 
 

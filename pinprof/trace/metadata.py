@@ -38,6 +38,7 @@ def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
         base_ns=_integer(_decoded(metadata.base)),
         torch_version=_text(pinprof.get("torch_version")),
         devices=tuple(Device(int(index), *devices.get(int(index), (None, None))) for index in np.unique(gpu.device)),
+        machine=tuple(name for name, _ in devices.values() if name),
         step_marker=_text(pinprof.get("marker")),
         plain_step=converted(pinprof.get("plain"), PlainStep),
         steps_before=_integer(pinprof.get("steps_before")),

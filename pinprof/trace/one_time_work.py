@@ -8,24 +8,20 @@ import numpy as np
 from pinprof.intervals import Intervals, contains, distinct, joined, union
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
-from pinprof.trace.threads import STEP_PREFIX
+from pinprof.trace.threads import STEP_MARK
+from pinprof.trace.vendors import GRAPH_LAUNCH, LOADS, RUNTIME_CALL
 
 COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
 """Ends the names of the work of torch's compilers: `_compile.compile_inner (dynamo_timed)`; not those of lookups."""
 REGION: Final = "Torch-Compiled Region: "
 """Begins the names of ops that run compiled code; the number of the code follows as frame/version."""
-COMPILED_CODE: Final = "## Call CompiledFxGraph "
-"""Begins torch's marks of compiled code that runs; a hash of the code follows."""
 CAPTURES: Final = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 """Calls that make a graph."""
-GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")
 
 CAPTURING: Final = re.compile(r"capture_\d+_[A-Z]+(?:_\w+)?")
 """How vLLM and SGLang, when they start, mark the capture of the graphs for one size of batch (`capture_32_FULL`)."""
 WARM_UP: Final = 2
 """Steps after the first one in which a program may still compile and capture for the first time."""
-PROFILER_STEP: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,9}})")
-"""torch's mark of a step; its number also counts steps that were not recorded."""
 
 
 class ThreadTimes(NamedTuple):
@@ -122,7 +118,7 @@ def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
 
 def _steps_before(trace: Trace) -> int:
     """Return how many steps the program made before the recorded ones, as far as the trace shows."""
-    numbers = (PROFILER_STEP.fullmatch(name) for name in trace.annotations.names)
+    numbers = (STEP_MARK.fullmatch(name) for name in trace.annotations.names)
     return max(min((int(match[1]) for match in numbers if match), default=0), trace.info.steps_before or 0)
 
 
@@ -160,7 +156,6 @@ SLOW_LAUNCH_NS: Final = 100_000
 """A launch takes 2 to 15 us, under a profiler on a slow host up to 50; one that loads its kernel takes at least 100."""
 TIMES: Final = 10
 """A launch that loads its kernel also takes at least this multiple of the usual launch."""
-LOADS: Final = re.compile(r"(?:Module|Library)(?:Load|Get)|LazyLoad|hipCreateModule|hiprtc|nvrtc")
 LOADING_NOTES: Final = re.compile(r"Module Loading|Lazy Function Loading")
 """Kineto's records of the cost of loading (`Runtime Triggered Module Loading`)."""
 WAITS: Final = re.compile(r"Synchronize|Memcpy|Memset|Launch|EventQuery|StreamQuery|StreamWait")
@@ -197,7 +192,7 @@ def _starts(trace: Trace) -> Bools:
     slow in every step are not a start.
     """
     calls = trace.calls
-    slow = (calls.duration_ns >= SLOW_NS) & ~calls.named(WAITS.search)
+    slow = (calls.duration_ns >= SLOW_NS) & calls.named(RUNTIME_CALL.match) & ~calls.named(WAITS.search)
     slow &= ~_recurring(trace, slow)
     launched = calls.start_ns[calls.named(MAKES.search)]  # also launches of lost work
     before = slow & (calls.start_ns < launched.min(initial=np.iinfo(np.int64).max))

@@ -1,6 +1,5 @@
 """The phase of the step that each call is in, and the weights and activations that autocast casts in each pass."""
 
-import re
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -9,14 +8,10 @@ import numpy as np
 from pinprof.intervals import Intervals, contains, joined, union
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.threads import BACKWARD as BACKWARD_OP
 
 PHASES: Final = ("forward", "backward", "optimizer", "other")
 FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
-
-OPTIMIZER_MARK = re.compile(r"Optimizer\.(step|zero_grad)#")
-"""torch.optim marks its steps by annotations like `Optimizer.step#Adam.step`."""
-BACKWARD_OPS = ("autograd::engine::", "CompiledFunctionBackward")
-"""Begin the names of the autograd engine's own ops, on whatever thread it runs."""
 
 
 def phase_of_calls(trace: Trace) -> Int64s:
@@ -35,7 +30,7 @@ def phase_of_calls(trace: Trace) -> Int64s:
     last_of_step = np.append(last, NONE)[step]
     of_main = trace.has_role("main")[calls.thread]
     before = (step != NONE) & ((calls.start_ns < last_of_step) | (last_of_step == NONE))
-    phase[of_main & before] = FORWARD
+    phase[of_main & before] = FORWARD if trace.shows_host else OTHER
     phase[optimizer] = OPTIMIZER
     phase[backward] = BACKWARD
     return phase
@@ -69,7 +64,7 @@ def torch_times(trace: Trace, threads: Int32s) -> TorchTimes:
 def _in_backward(trace: Trace) -> Bools:
     calls = trace.calls
     backward = trace.has_role("autograd")[calls.thread] if len(calls) else np.zeros(0, bool)
-    engine = trace.ops.named(lambda name: name.startswith(BACKWARD_OPS))
+    engine = trace.ops.named(BACKWARD_OP.match)
     for thread in np.unique(trace.ops.thread[engine]).tolist():
         of_engine = engine & (trace.ops.thread == thread)
         times = trace.ops.times(of_engine)
@@ -101,8 +96,7 @@ def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
 
 def optimizer_marks(trace: Trace, method: str) -> Bools:
     """Return for each annotation whether it marks this method of an optimizer, `step` or `zero_grad`."""
-    matches = (OPTIMIZER_MARK.match(name) for name in trace.annotations.names)
-    return np.array([match is not None and match[1] == method for match in matches], bool)[trace.annotations.name]
+    return trace.annotations.named(lambda name: name.startswith(f"Optimizer.{method}#"))
 
 
 WEIGHTED: Final = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d")

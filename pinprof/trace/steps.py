@@ -1,15 +1,17 @@
 """Finds the steps of a trace: by the profiler's marks, a server's, calls of a model, an annotation, or repetition."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from pinprof.intervals import contains
 from pinprof.trace.decoding import of_busiest, outer
+from pinprof.trace.frames import MODULE
 from pinprof.trace.links import follow, step_at
-from pinprof.trace.one_time_work import COMPILED_CODE, is_marked_capture
+from pinprof.trace.one_time_work import REGION, is_marked_capture
 from pinprof.trace.tables import (
     KERNEL,
     NONE,
@@ -23,8 +25,10 @@ from pinprof.trace.tables import (
     ModelCalls,
     Steps,
     StepSource,
+    rows_by,
 )
-from pinprof.trace.threads import STEP_PREFIX
+from pinprof.trace.threads import BACKWARD, LOADER, MARK, OPTIMIZER_STEP, STEP_PREFIX
+from pinprof.trace.vendors import UPDATE
 
 MIN_REPEATS = 3
 """Fewer repeats than this do not show a step."""
@@ -40,17 +44,37 @@ MIN_EDGE_LAUNCHES = 0.8
 MAX_IRREGULARITY = 0.1
 """An annotation marks steps if the number of launches between its starts deviates by at most this share of the mean."""
 DIGITS = re.compile(r"\d+")
+PART: Final = re.compile(
+    r"## Call CompiledFxGraph |Torch-Compiled|TorchDynamo|FSDP|FullySharded|nccl:|gloo:|"
+    r"(?<![a-z])(layer|block|attn|attention|mlp|ffn|feed_?forward|expert|moe|router|head|conv|norm|"
+    r"all_?to_?all|all_?reduce|all_?gather|reduce_?scatter)(?!oader)",
+    re.IGNORECASE,
+)
+"""In the names of annotations of parts of a step, such as layers and collectives. Compiled code is such a part: each
+layer may run the same code."""
 
 
 def find_steps(
-    ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, launch: Int32s, model_calls: ModelCalls
+    ops: HostEvents,
+    annotations: HostEvents,
+    functions: HostEvents,
+    calls: Calls,
+    gpu: Activities,
+    launch: Int32s,
+    model_calls: ModelCalls,
 ) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
+    part = ""
     steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
     if not steps and not annotations.named(is_marked_capture).any():  # a server captures graphs before its first step
-        steps = _annotated_steps(annotations, calls, launch) or _called(model_calls)
-        steps = steps or _repeated_steps(calls, gpu, launch)
-    return steps or _whole_trace(ops, annotations, calls, gpu)
+        evidence = _Evidence(ops, annotations, functions, calls, gpu, launch)
+        steps = _annotated_steps(evidence) or _called(model_calls)
+        repeated = None if steps else _repeated_steps(calls, gpu, launch)
+        if repeated and evidence.shows(repeated):
+            return repeated
+        part = f": {repeated.marker} {len(repeated)} times{evidence.around}" if repeated else ""
+        steps = steps or _optimized_steps(evidence)
+    return steps or _whole_trace(ops, annotations, calls, gpu, part)
 
 
 def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
@@ -92,12 +116,78 @@ def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s)
     return steps
 
 
-def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
+class _Evidence(NamedTuple):
+    """What distinguishes a repetition that is a step from the layers of one, and from other loops within a step."""
+
+    ops: HostEvents
+    annotations: HostEvents
+    functions: HostEvents
+    calls: Calls
+    gpu: Activities
+    launch: Int32s
+
+    def allows(self, steps: Steps, *, by_users_marks: bool = False) -> bool:
+        """Return whether nothing shows that these are parts of a step.
+
+        A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has
+        an optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
+        """
+        for events, begin in ((self.functions, MODULE), (self.ops, REGION)):
+            rows = events.named(re.compile(re.escape(begin)).match)
+            begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
+            if (begun[1] - begun[0] > 1).any():
+                return False
+        optimizer, passes = self._training()
+        return all(self._in_each(steps, time) for time in (*([] if by_users_marks else optimizer), *passes))
+
+    def shows(self, steps: Steps) -> bool:
+        """Return whether something that is in each step shows that these are steps."""
+        if not self.allows(steps):
+            return False
+        loads = self.annotations.start_ns[self.annotations.named(LOADER.match)]
+        is_kernel = self.gpu.named(UPDATE.search)
+        began = self.calls.start_ns[self.launch[is_kernel]] if steps.on_host else self.gpu.start_ns[is_kernel]
+        times = (loads, began, *self._called_modules())
+        return any(map(bool, self._training())) or any(self._in_each(steps, time) for time in times)
+
+    @property
+    def around(self) -> str:
+        """The network that is called once, and calls all others; empty if there is none."""
+        rows = self._outer_modules()
+        return f" in one call of {self.functions.name_of(rows[0]).removeprefix(MODULE)}" if len(rows) == 1 else ""
+
+    def _training(self) -> Iterator[list[Int64s]]:
+        """Yield when optimizers step; then when calls are in backward passes, and when in none; nothing without any."""
+        steps = self.annotations.start_ns[self.annotations.named(lambda name: name.startswith(OPTIMIZER_STEP))]
+        yield [steps] if len(steps) else []
+        backward = self.ops.named(BACKWARD.match)
+        times, called = self.ops.times(backward), self.calls.start_ns[self.launch[self.launch != NONE]]
+        inside = contains(times, called)
+        yield [called[inside], called[~inside]] if inside.any() else []
+
+    def _called_modules(self) -> Iterator[Int64s]:
+        """Yield when the calls of each network end that no other network calls; they begin before the first launch."""
+        rows = self._outer_modules()
+        for same in rows_by(self.functions.name[rows]):
+            yield self.functions.end_ns[rows[same]]
+
+    def _outer_modules(self) -> Int64s:
+        rows = np.flatnonzero(self.functions.named(lambda name: name.startswith(MODULE)))
+        return outer(self.functions, rows[of_busiest(self.functions, rows)]) if len(rows) else rows
+
+    @staticmethod
+    def _in_each(steps: Steps, time: Int64s) -> bool:
+        step = step_at(steps, time)
+        return len(np.unique(step[step != NONE])) == len(steps)
+
+
+def _annotated_steps(evidence: _Evidence) -> Steps | None:
     """Return the times between the starts of an annotation if about the same number of activities is launched in each.
 
-    Of several such annotations the one that covers most time is taken. Numbers in names are ignored. Compiled code
-    does not mark a step: each layer may run the same code.
+    Of several such annotations the one that covers most time is taken. Numbers in names are ignored. The marks of a
+    part of a step are none, unless something else shows that it is one.
     """
+    annotations, calls, launch = evidence.annotations, evidence.calls, evidence.launch
     folded: dict[str, int] = {}
     family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
     best: tuple[int, Steps] | None = None
@@ -106,12 +196,14 @@ def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> S
         rows = np.flatnonzero(group == key)
         if len(rows) <= MIN_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
             continue
-        if annotations.name_of(rows[0]).startswith(COMPILED_CODE):
-            continue
         starts = annotations.start_ns[rows]
         steps = _steps("annotation", annotations.name_of(rows[0]), starts[:-1], starts[1:])
         per_step = _launches_per_step(steps, calls, launch)
         if per_step.min() == 0 or per_step.std() > MAX_IRREGULARITY * per_step.mean():
+            continue
+        name = annotations.name_of(rows[0])
+        by_user = MARK.match(name) is None
+        if not (evidence.shows(steps) if PART.search(name) else evidence.allows(steps, by_users_marks=by_user)):
             continue
         time = int(annotations.duration_ns[rows].sum())
         if best is None or time > best[0]:
@@ -120,7 +212,10 @@ def _annotated_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> S
 
 
 def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | None:
-    """Return the periods of the sequence of kernel launches; each begins after the longest pause in its period."""
+    """Return the periods of the sequence of kernel launches, which may be steps or parts of one.
+
+    Each begins after the longest pause in its period.
+    """
     kernels = np.flatnonzero(gpu.category == KERNEL)
     launching, first = np.unique(launch[kernels], return_index=True)  # a graph launch has many kernels and counts once
     launching, first = launching[launching != NONE], first[launching != NONE]
@@ -162,12 +257,30 @@ def _period(name: Int32s) -> int:
     return 0
 
 
-def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities) -> Steps:
+def _optimized_steps(evidence: _Evidence) -> Steps | None:
+    """Return the steps of a trace of the host alone by its optimizer, at whose end each of them ends.
+
+    They have about the same number of ops, except for the first one, in which the program may make more.
+    """
+    ops, annotations = evidence.ops, evidence.annotations
+    rows = np.flatnonzero(annotations.named(lambda name: name.startswith(OPTIMIZER_STEP)))
+    if (evidence.launch != NONE).any() or len(rows) <= MIN_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
+        return None
+    end = annotations.end_ns[rows]
+    steps = _steps("annotation", annotations.name_of(rows[0]), np.append(ops.start_ns[:1], end[:-1]), end)
+    made = np.bincount(step_at(steps, ops.start_ns) + 1, minlength=len(rows) + 1)[1:]
+    if not len(ops) or made[1:].std() > MAX_IRREGULARITY * made[1:].mean():
+        return None
+    steps.complete[0] = made[0] <= (1 + MAX_IRREGULARITY) * made[1:].mean()
+    return steps
+
+
+def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, part: str) -> Steps:
     tables = [table for table in (ops, annotations, calls, gpu) if len(table)]
     start = min((table.start_ns[0] for table in tables), default=0)
     end = max((table.end_ns.max() for table in tables), default=0)
     on_host = any(len(table) for table in (ops, annotations, calls))
-    return _steps(WHOLE_TRACE, "no step was found", np.array([start]), np.array([end + 1]), on_host=on_host)
+    return _steps(WHOLE_TRACE, f"no step was found{part}", np.array([start]), np.array([end + 1]), on_host=on_host)
 
 
 def _steps(source: StepSource, marker: str, start: Int64s, end: Int64s, *, on_host: bool = True) -> Steps:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pinprof.intervals import Intervals, union
+from pinprof.intervals import Intervals, covered, union
 from pinprof.trace.info import Cut, Info
 from pinprof.trace.run_log import RunLog
 from pinprof.units import counted, one_line
@@ -150,6 +150,15 @@ class Activities(Table):
         """Return the rows of a device and a category; none of a device without work."""
         rows = self.of_device.get(device, np.empty(0, np.int64))
         return rows[self.category[rows] == category]
+
+    def beside_ns(self, rows: Int64s, others: Bools) -> Int64s:
+        """Return how long each of these rows runs while one of the others runs on its device."""
+        beside = np.zeros(len(rows), np.int64)
+        for chosen in rows_by(self.device[rows]):
+            of_device = self.of_device[int(self.device[rows[chosen[0]]])]
+            times = self.times(of_device[others[of_device]])
+            beside[chosen] = covered(times, self.start_ns[rows[chosen]], self.end_ns[rows[chosen]])
+        return beside
 
     @cached_property
     def of_stream(self) -> list[Int64s]:
@@ -337,6 +346,8 @@ class Trace:
     """The log of the whole run; None if pinprof did not record the trace."""
     memory: MemoryUse = field(default_factory=no_memory)
     model_calls: ModelCalls = field(default_factory=no_model_calls)
+    numbered_ops: int = 0
+    """How many ops torch numbered from the first to the last, at least; 0 where it recorded no numbers."""
 
     def __repr__(self) -> str:
         """Say how much was recorded, and of which GPUs."""
@@ -348,6 +359,11 @@ class Trace:
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""
         return np.array([thread.role in roles for thread in self.threads], dtype=bool)
+
+    @property
+    def shows_host(self) -> bool:
+        """Whether anything but calls of the runtime shows what the host does: not with `activities=[CUDA]` alone."""
+        return any(map(len, (self.ops, self.annotations, self.functions)))
 
     @cached_property
     def launches_work(self) -> Bools:

@@ -7,11 +7,11 @@ import pytest
 from recordings import TRACES
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.by_name.kernel_kinds import KERNEL_KINDS
 from pinprof.analyses.by_name.kernels import KernelSums, measure_kernels
 from pinprof.trace import read_trace
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import KERNEL
+from pinprof.trace.vendors import KERNEL_KINDS, kind_of_name, on_tensor_cores
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, Array<char*, 3> >"
 SGEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(cutlass_80_simt_sgemm::Params)"
@@ -48,7 +48,7 @@ def sums_of(path: Path) -> KernelSums:
         ("void at::native::vectorized_gather_kernel<16, long>", "aten::index_select", "indexing", None),
         ("split_embedding_forward_kernel(fbgemm_gpu::FixedDivisor)", "fbgemm::lookup", "indexing", None),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "c10d::allreduce_", "collectives", None),
-        ("my_kernel", "aten::mm", "matrix products", False),
+        ("my_kernel", "aten::mm", "matrix products", None),
         ("my_kernel", "my::op", "other", None),
     ],
 )
@@ -62,6 +62,18 @@ def test_names_and_ops_tell_the_kind(
     (row,) = sums_of(builder.write(tmp_path / "trace.json")).kinds
     assert (row.kind, row.count, row.time_ns) == (kind, 1, 30_000)
     assert row.tensor_core_ns == (None if on_tensor_cores is None else 30_000 * on_tensor_cores)
+
+
+ROWS = [line.split("\t") for line in (Path(__file__).parent / "kernel_names.tsv").read_text().splitlines()]
+CORES = {True: "on", False: "off", None: "unknown"}
+
+
+def test_names_of_four_vendors_tell_the_kind_and_tensor_cores() -> None:
+    """The names are of public traces, and of those of this project; long ones are cut."""
+    assert len(ROWS) > 200
+    assert {vendor for vendor, *_ in ROWS} == {"nvidia", "amd", "intel", "ascend"}
+    told = [(kind_of_name(name), on_tensor_cores(name)) for *_, name in ROWS]
+    assert [[kind.name, CORES[cores] if kind.multiplies else ""] for kind, cores in told] == [row[1:3] for row in ROWS]
 
 
 def test_all_in_an_optimizer_is_the_optimizers(tmp_path: Path) -> None:

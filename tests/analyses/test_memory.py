@@ -92,6 +92,15 @@ def test_report_says_it_in_all_forms() -> None:
     ]
 
 
+def test_without_steps_the_peak_is_one_of_the_trace() -> None:
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 100)
+    builder.kernel(20, 80, launch=10)
+    builder.memory(50, GIB)
+    analysis = analyse(builder.read())
+    assert "at 50 % of the trace, in aten::mm" in to_brief(analysis.profile, analysis.findings)
+
+
 def test_report_says_nothing_where_it_was_not_recorded() -> None:
     builder = stepping()
     builder.events = [event for event in builder.events if event["ph"] == "X"]

@@ -80,7 +80,7 @@ def test_copies_of_pageable_memory_are_not_the_gpus_own_work() -> None:
 def test_a_trace_of_the_gpu_alone_has_no_host_time() -> None:
     builder = TraceBuilder()
     for number in range(40):
-        builder.activity("kernel", f"k{number % 10}", 100 * number, 90, correlation=0, device=0, stream=7)
+        builder.activity("kernel", f"sgd_{number % 10}", 100 * number, 90, correlation=0, device=0, stream=7)
     times = steps_of(builder)
     assert times.source == "repetition"
     assert times.host_ns is None

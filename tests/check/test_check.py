@@ -320,21 +320,16 @@ def test_copies_that_were_lost_are_not_overlapped(tmp_path: Path) -> None:
     assert verdict.status == "unknown"
 
 
-def test_steps_without_gpu_work_tell_nothing_of_copies(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at", "status"), [(992, "unknown"), (100, "exceeded")])
+def test_copies_without_calls_are_of_the_step_in_which_they_run_if_they_run_in_one(
+    tmp_path: Path, at: int, status: str
+) -> None:
     builder = TraceBuilder()
+    copy = {"correlation": 0, "device": 0, "stream": 7, "bytes": 1000}
     for start in builder.steps(4):
-        builder.activity(
-            "gpu_memcpy",
-            "Memcpy HtoD (Pageable -> Device)",
-            start + 100,
-            300,
-            correlation=0,
-            device=0,
-            stream=7,
-            bytes=1000,
-        )
+        builder.activity("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", start + at, 5, **copy)
     for limit in ("max_exposed_ms", "max_pageable_bytes"):
-        assert verdict_of(builder, tmp_path, **{limit: 0}).status == "unknown"
+        assert verdict_of(builder, tmp_path, **{limit: 0}).status == status
 
 
 # Remarks

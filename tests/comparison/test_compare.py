@@ -12,6 +12,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import ComparedFigure, Comparison, compare
+from pinprof.report.comparison.words import verdict as sentence
 from pinprof.trace import read_trace
 
 STEPS = 4
@@ -196,14 +197,16 @@ def test_a_trace_of_the_host_alone_is_not_compared_with_one_of_the_gpu(
     builder = TraceBuilder()
     for start in builder.steps(STEPS):
         builder.op("aten::mm", start + 10, 500)
+        builder.call("cudaGetDeviceCount", start + 20, 1)  # so that its waits are known: there are none
     host = recording(builder.write(tmp_path / "host.json"))
     result = compare(made(), host) if swapped else compare(host, made())
     side = "after" if swapped else "before"
     assert result.verdict == "unknown"
-    assert result.step.reason.startswith(f"{side}: no GPU activities; record")
+    assert result.step.reason.startswith(f"{side}: no GPU activities; CUDA was recorded")
     assert (result.waits, result.copies) == ((), ())
     assert result.reasons["waits"].startswith(f"{side}: no GPU activities")
     assert values(named(result, "traced_ms")) == (1_000_000, 1_000_000, True)
+    assert sentence(result).endswith("; as traced, 1.00 ms before and 1.00 ms after")
     both = compare(host, host)
     assert both.verdict == "unknown"
     assert both.is_same_program is None
@@ -250,7 +253,7 @@ def test_work_that_runs_beside_that_of_another_step_is_not_counted_twice(tmp_pat
 def test_what_one_trace_is_not_fit_for_is_not_compared_and_the_rest_is(tmp_path: Path, made: Made) -> None:
     builder = TraceBuilder()
     for number in range(12):
-        for kernel, name in enumerate("abcdefghij"):
+        for kernel, name in enumerate([*"abcdefghi", "sgd"]):
             start = 1000 * number + 80 * kernel
             builder.activity("kernel", name, start, 50, correlation=10 * number + kernel, device=0, stream=7)
     without_calls = recording(builder.write(tmp_path / "gpu.json"))
@@ -266,6 +269,7 @@ def test_what_one_trace_is_not_fit_for_is_not_compared_and_the_rest_is(tmp_path:
 
 def test_a_trace_without_steps_is_not_compared_per_step(tmp_path: Path, made: Made) -> None:
     builder = TraceBuilder()
+    builder.op("aten::mm", 40, 30)
     builder.kernel(100, 300, launch=50)
     builder.copy("HtoD (Pinned -> Device)", 300, 200, launch=60, stream=SIDE)
     whole = recording(builder.write(tmp_path / "whole.json"))

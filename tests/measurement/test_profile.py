@@ -91,6 +91,7 @@ def test_what_the_trace_lacks_is_said() -> None:
     builder.kernel(20, 300, launch=10)
     builder.activity("kernel", "lost", 400, 10, correlation=999, device=0, stream=7)
     builder.event("cpu_op", "broken", 10, -5)
+    builder.function("train.py(7): step", 0, 900)
     assert missing_of(profile_of(builder)) == [
         "no launch of 1 of 2 GPU activities",
         "1 unusable event (1 negative duration)",

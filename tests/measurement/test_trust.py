@@ -249,6 +249,21 @@ def broken_events() -> TraceBuilder:
     return builder
 
 
+def of_calls_alone() -> TraceBuilder:
+    builder = TraceBuilder()
+    for start in range(0, 90_000, 30_000):  # in between, the host may compile
+        builder.kernel(start + 20, 900, launch=start + 10)
+    return builder
+
+
+def numbered(every: int) -> TraceBuilder:
+    """Return steps with 200 ops, each the `every`th that torch numbered."""
+    builder = steps()
+    for number in range(200):
+        builder.event("cpu_op", "aten::mm", number, 1, **{"Ev Idx": number * every})
+    return builder
+
+
 def entries(builder: TraceBuilder) -> dict[str, set[str]]:
     """Return what each check that fires invalidates."""
     return {entry.check: set(entry.withholds) for entry in measure(builder.read()).doubts}
@@ -286,6 +301,8 @@ FIRES: dict[str, tuple[Recording, str, set[str]]] = {
     "steps 0 1 0 1": (lambda: steps(numbers=lambda step: step % 2), "several_sessions", APART),
     "an hour": (lambda: after_a_pause(HOUR_US), "several_sessions", APART),
     "10 ms for 8": (lambda: timed(8), "profiler_cost", set()),
+    "calls alone": (of_calls_alone, "no_ops", {"causes", "estimate"}),
+    "each 50th op": (lambda: numbered(50), "lost_ops", set(map(str, FIGURE_KINDS)) - {"step"}),
     "10 ms for 50": (lambda: timed(50), "other_steps", {"estimate"}),
     "a negative duration": (broken_events, "unusable_events", set()),
     "copies and kernels": (
@@ -321,6 +338,7 @@ NEAR_MISSES: dict[str, Recording] = {
     "late where the host may be waited for": held_up_by_the_host,
     "a process that launches nothing": lambda: two_processes(device=0, launches=False),
     "10 ms for 9.5": lambda: timed(9.5),
+    "each op": lambda: numbered(1),
     "steps from 100 on": lambda: steps(numbers=lambda step: 100 + step),
 }
 
@@ -404,7 +422,61 @@ def test_no_gpu_is_asked_for_where_there_is_one_or_another_accelerator() -> None
     assert "so there is a GPU" in remedies(launched)["no_gpu"]
     other = TraceBuilder()
     other.event("mtia_ccp_events", "x", 0, 1)
-    assert "mtia_ccp_events" in remedies(other)["no_gpu"]
+    assert "Meta's MTIA (mtia_ccp_events)" in remedies(other)["no_gpu"]
+
+
+def test_a_trace_without_gpu_work_says_why_as_far_as_it_shows() -> None:
+    builder = TraceBuilder()
+    assert remedies(builder_with(builder, "overhead"))["no_gpu"].startswith("no op ran between the start")
+    builder.op("aten::addmm", 0, 10)
+    assert remedies(builder)["no_gpu"] == "record with ProfilerActivity.CUDA on a machine with a GPU"
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA A100"}]
+    assert remedies(builder)["no_gpu"].startswith("there is a GPU (NVIDIA A100), and no call of CUDA was recorded")
+    builder.call("cudaDeviceSynchronize", 20, 1)
+    on_host = (
+        "there is a GPU (NVIDIA A100), CUDA was recorded, and the program launched nothing: its model and data are"
+    )
+    assert remedies(builder)["no_gpu"].startswith(on_host)
+
+
+def builder_with(builder: TraceBuilder, category: str) -> TraceBuilder:
+    """Return the builder with an event of a category."""
+    builder.event(category, "x", 0, 1)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("category", "vendor"),
+    [
+        ("xpu_runtime", "Intel's XPU"),
+        ("xpu_driver", "Intel's XPU"),
+        ("hpu_op", "Intel's Gaudi"),
+        ("mtia_runtime", "Meta's MTIA"),
+        ("privateuse1_runtime", "a PrivateUse1 device, such as Ascend's NPU"),
+        ("new_runtime", "the new device"),
+    ],
+)
+def test_calls_of_other_vendors_divide_the_step_and_tell_nothing_of_waits(category: str, vendor: str) -> None:
+    builder = steps()
+    for event in builder.events:
+        if event["cat"] == "cuda_runtime":
+            event["cat"], event["name"] = category, "urEnqueueKernelLaunch"
+    trace = builder.read()
+    profile = measure(trace)
+    (doubt,) = [doubt for doubt in profile.doubts if doubt.check == "no_calls"]
+    assert doubt.what == f"only calls of {vendor} ({len(trace.calls)} {category})"
+    assert doubt.withholds == {"stalls", "causes", "drain", "estimate"}
+    known = measure(steps().read())
+    assert profile.parts
+    assert [mean.work_ns for mean in profile.parts] == [mean.work_ns for mean in known.parts]
+
+
+def test_gpu_work_without_any_launch_is_of_the_step_in_which_it_runs() -> None:
+    builder = steps()
+    builder.events = [event for event in builder.events if event["cat"] != "cuda_runtime"]
+    assert [mean.work_ns for mean in measure(builder.read()).parts] == [
+        mean.work_ns for mean in measure(steps().read()).parts
+    ]
 
 
 def test_an_estimate_that_is_not_given_is_not_announced() -> None:
@@ -460,7 +532,9 @@ def test_recordings_of_others_raise_no_false_alarm(path: Path) -> None:
     # A quarter of the one is CUDA's start before the first launch and cuBLAS's in the first linear; two thirds of the
     # other is its first launch of a kernel.
     once = {"one_time"} if path.name in ("hta_cupti_counters.json.gz", "hta_rocm_mi250.json.gz") else set()
-    expected = ALWAYS_RIGHT | absent | marks | sizes | earlier | once
+    sample = {"lost_ops"} if path.name in ("hta_rank0.json.gz", "hta_rank1.json.gz") else set()
+    bare = {"no_ops"} if path.name == "tracelens_mi210_gpu_only.json.gz" else set()
+    expected = ALWAYS_RIGHT | absent | marks | sizes | earlier | once | sample | bare
     assert {entry.check for entry in recorded_profile(path).doubts} <= expected
 
 
@@ -524,6 +598,17 @@ def test_what_is_wrong_is_not_printed() -> None:
     (entry,) = (entry for entry in document["missing"] if entry["level"] == "invalid")
     assert entry["check"] == "lost_launches"
     assert set(entry["invalidates"]) == LOST
+
+
+def test_waits_and_copies_without_any_figure_have_no_table() -> None:
+    builder = copying(every_second_is_lost=False)
+    for number in (0, 10_000):
+        builder.event("cpu_op", "aten::mm", 5, 1, **{"Ev Idx": number})
+    _, text, page, _ = reports(builder)
+    for document in (text, page):
+        assert "waits: not shown (no record of " in document
+        assert "host blocked" not in document
+        assert "for earlier" not in document
 
 
 def test_a_recording_that_was_cut_before_its_steps_is_not_held_against_its_step(tmp_path: Path) -> None:
@@ -639,6 +724,7 @@ def test_stalls_that_are_withheld_are_not_none_where_there_is_no_wait() -> None:
 
 def test_a_gpu_that_was_never_idle_has_no_cause_of_idle_time() -> None:
     builder = TraceBuilder()
+    builder.op("aten::mm", 5, 20)
     builder.kernel(20, 100, launch=10)
     assert reports(builder)[3]["idle"] == []
 
@@ -690,6 +776,30 @@ def test_limits_are_not_kept_by_events_that_cannot_be_placed_or_have_no_time(
     figure = measure_figures(analyse(recording().read())).figures[key]
     assert figure.value is None
     assert why in figure.note
+
+
+@pytest.mark.parametrize(
+    ("begins_later", "size", "is_withheld"),
+    [
+        (0, 4, False),
+        (0.5, 4, True),  # not in whole microseconds
+        (0, 1_000_000, True),  # too large for one
+        (0, None, True),
+    ],
+)
+def test_copies_below_a_whole_microsecond_withhold_nothing(
+    begins_later: float, size: int | None, is_withheld: bool
+) -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(4):
+        builder.kernel(start + 20, 900, launch=start + 10)
+        builder.copy("DtoH (Device -> Pageable)", start + 930 + begins_later, 0, launch=start + 925, call=8, size=4)
+        del builder.events[-1]["args"]["bytes"]
+        builder.events[-1]["args"] |= {} if size is None else {"bytes": size}
+    profile = reports(builder)[0]
+    (doubt,) = (entry for entry in profile.doubts if entry.check == "copy_times")
+    assert (profile.steps.busy_ns is None) == is_withheld == bool(doubt.withholds)
+    assert ("at most 4.00 µs" in doubt.effect) != is_withheld
 
 
 def waiting() -> TraceBuilder:

@@ -84,6 +84,11 @@ def test_ranks_of_one_time_are_one_run(small: RankPart) -> None:
     assert chosen_run.remarks == []
 
 
+def test_the_ranks_of_a_job_know_that_they_are_reported_together(small: RankPart) -> None:
+    ranks = [part(small, rank) for rank in range(2)]
+    assert [rank.profile.of_job for rank in (*ranks, *job_of(ranks).parts)] == [False, False, True, True]
+
+
 def test_runs_in_one_folder_are_told_apart_by_their_times(small: RankPart) -> None:
     """Some ranks of the first run are missing, and the second begins a second after it ended."""
     first, second = [part(small, 1, 0.1)], [part(small, rank, 2.1 + rank / 10) for rank in (0, 1)]

@@ -82,6 +82,7 @@ def sleeps_on_the_gpu(builder: TraceBuilder) -> None:
 
 def waits_for_what_is_not_recorded(builder: TraceBuilder) -> None:
     """A copy waits behind a kernel that is queued, and the GPU is not seen to work before that for 8 ms."""
+    builder.op("aten::mm", 45, 10)
     builder.kernel(10, 20, launch=0)
     builder.kernel(8_000, 500, launch=50)
     correlation = builder.call("hipMemcpyWithStream", 100, 8_460)
@@ -102,6 +103,9 @@ def texts(build: Build, folder: Path) -> tuple[str, str]:
 def test_idle_time_around_the_only_work_of_the_only_step_has_no_other_cause_and_is_no_median(tmp_path: Path) -> None:
     text, page = texts(one_kernel, tmp_path)
     for said in (text, page):
+        assert "GPU is idle for 50 % of it" in said
+        assert "the GPU is idle mostly before its first work and after its last" in said
+        assert "cannot tell" not in said
         assert "no copy or wait costs" not in said.lower()
         assert "of each step" not in said
     assert "500 µs of the step lie before its first work or after its last" in text
@@ -163,6 +167,7 @@ def test_the_gpu_is_not_said_to_work_while_what_is_queued_waits(tmp_path: Path) 
     for text in texts(waits_for_what_is_not_recorded, tmp_path):
         assert "the GPU works meanwhile" not in text
         assert "for 500 µs of it the GPU runs earlier work" in text
+        assert "work is queued, and waits for other work" in text
 
 
 @pytest.mark.parametrize("build", [unmarked, one_kernel])

@@ -516,6 +516,7 @@ def test_waits_of_one_place_are_it_if_there_is_one_and_else_them() -> None:
 def test_nothing_is_said_of_steps_where_there_are_none() -> None:
     """Every program allocates memory once: without steps it is not known whether it does so again and again."""
     builder = TraceBuilder()
+    builder.op("aten::mm", 5, 20)
     builder.kernel(20, 80, launch=10)
     builder.call("cudaMalloc", 110, 30)
     builder.call("cudaMalloc", 150, 30)

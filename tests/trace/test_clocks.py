@@ -22,6 +22,7 @@ def table(*events: tuple[str, int, int], name: str = "allreduce") -> Collectives
         tuple(groups),
         np.array(start, np.int64),
         np.array(end, np.int64),
+        np.array(end, np.int64) - np.array(start, np.int64),
         whole - 1,
         whole - 1,
     )

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from trace_builder import SIDE, TraceBuilder
 
 from pinprof.trace import Trace
@@ -51,6 +52,37 @@ def test_the_collectives_of_a_step_match_in_order_of_launch() -> None:
         for meeting in matched(traces)
     ]
     assert rows == [(10_000, 30_000), (20_000, 40_000)] * 2
+
+
+@pytest.mark.parametrize(
+    ("around", "kernel", "name"),
+    [
+        ("c10d::alltoall_base_", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", "alltoall_base_"),
+        ("c10d::gather_", "ncclDevKernel_Generic_4", "gather_"),
+        ("nccl:all_to_all", "ncclDevKernel_SendRecv", "all_to_all"),
+        ("aten::mm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+        ("nccl:send 0->1", "ncclDevKernel_SendRecv", None),
+        ("nccl:coalesced", "ncclDevKernel_SendRecv", None),  # of all ranks or of two
+        ("aten::mm", "ncclDevKernel_Generic_4", None),
+    ],
+)
+def test_a_kernel_without_a_name_has_that_of_the_range_around_its_launch(
+    around: str, kernel: str, name: str | None
+) -> None:
+    builder = stepped()
+    builder.event("user_annotation" if around.startswith("nccl") else "cpu_op", around, 5, 20)
+    builder.op("record_param_comms", 6, 18)
+    builder.kernel(40, 10, launch=10, name=kernel)
+    (trace,) = traces_of(builder)
+    assert collectives_of(trace, [0]).name == (() if name is None else (name,))
+
+
+def test_ranks_that_call_other_collectives_of_an_unknown_group_do_not_meet() -> None:
+    ranks = [stepped(1), stepped(1)]
+    for builder, names in zip(ranks, (("all_reduce", "all_gather"), ("all_gather", "all_reduce")), strict=True):
+        for place, name in enumerate(names):
+            builder.collective(30 + 20 * place, 10, launch=10 + place, called=name, group="")
+    assert matched(traces_of(*ranks)) == []
 
 
 def test_groups_are_matched_apart() -> None:

@@ -33,6 +33,13 @@ def of_kind(kind: object, source: object, target: object) -> dict[str, Any]:
     return {"copy kind": kind, "src kind": source, "dst kind": target}
 
 
+def test_intels_names_tell_the_direction(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, name in enumerate(("M2D (MEMORY(Unknown) -> DEVICE)", "D2M (DEVICE -> MEMORY(Unknown))", "D2D", "M2M")):
+        builder.copy(name, 20 * number + 10, 5, launch=20 * number + 5)
+    assert [kind for kind, _ in kinds(read(builder, tmp_path))] == ["HtoD", "DtoH", "DtoD", "other"]
+
+
 @pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}], ids=["compact", "spaced", "indent"])
 def test_arguments_tell_direction_and_host_memory(tmp_path: Path, layout: dict[str, Any]) -> None:
     builder = TraceBuilder()

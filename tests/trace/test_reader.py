@@ -88,7 +88,7 @@ def test_white_space_around_the_document_is_passed_over(read: Read) -> None:
 
 
 def test_a_trace_without_known_events_has_empty_tables(read: Read) -> None:
-    trace = read(document(event(cat="mtia_runtime")))
+    trace = read(document(event(cat="mtia_ccp_events")))
     assert trace.skipped == {}
     assert trace.threads == ()
     assert trace.info.devices == ()
@@ -287,7 +287,7 @@ def test_host_events_may_begin_at_zero(read: Read) -> None:
 
 
 def test_skipped_events_of_unknown_categories_are_none(read: Read) -> None:
-    assert read(document(event(), event(cat="mtia_runtime", ts=None))).skipped == {}
+    assert read(document(event(), event(cat="mtia_ccp_events", ts=None))).skipped == {}
 
 
 # ---------------------------------------------------------------- copies

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from trace_builder import COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_events
+from trace_builder import AUTOGRAD, COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_events
 
 from pinprof.report.timeline.steps import step_names
 from pinprof.trace import Trace
@@ -14,8 +14,10 @@ from pinprof.trace.tables import NONE
 BASE_US = 1000
 """Start of the trace in these tests."""
 STEP_US = 1000
-NAMES = [f"layer_{number}" for number in range(9)]
-"""Kernels of a step that hold no smaller repetition."""
+NAMES = [*(f"layer_{number}" for number in range(8)), "adam"]
+"""Kernels of a step that hold no smaller repetition; by the last one, it is one of a training."""
+LAYER = NAMES[:8]
+"""Kernels that may as well be those of a layer."""
 
 
 @pytest.fixture
@@ -346,6 +348,115 @@ def test_without_host_events_steps_are_found_in_the_work_of_the_gpu(builder: Tra
     assert [(step == number).sum() for number in range(3)] == [9, 9, 9]
 
 
+def blocks(builder: TraceBuilder, count: int = 6, *, names: Iterable[str] = LAYER) -> None:
+    """Launch the same kernels several times, with one before and one after all of them."""
+    launch(builder, 0, ["lookup"])
+    for number in range(count):
+        launch(builder, number * STEP_US + 100, names)
+    launch(builder, count * STEP_US, ["head"])
+
+
+PART = "no step was found: a sequence of 8 kernel launches that repeats {} times"
+
+
+def test_layers_are_no_steps(builder: TraceBuilder) -> None:
+    blocks(builder)
+    trace = builder.read()
+    assert (trace.steps.source, trace.steps.marker) == ("whole_trace", PART.format(6))
+
+
+@pytest.mark.parametrize("mark", ["layer_{}", "Block {}", "nccl:all_reduce", "TorchDynamo Cache Lookup", "moe.experts"])
+def test_marks_of_layers_are_no_steps(builder: TraceBuilder, mark: str) -> None:
+    blocks(builder)
+    for number in range(6):
+        builder.event("user_annotation", mark.format(number), number * STEP_US + 90, 500)
+    assert builder.read().steps.source == "whole_trace"
+
+
+@pytest.mark.parametrize("annotated", [False, True])
+def test_layers_in_one_call_of_a_network_are_no_steps(builder: TraceBuilder, annotated: bool) -> None:
+    blocks(builder, names=NAMES)  # of whatever kernels
+    builder.function("nn.Module: Net_0", 0, 6 * STEP_US + 900)
+    for number in range(6):
+        builder.function(f"nn.Module: Block_{number}", number * STEP_US + 95, 800)
+        if annotated:
+            builder.event("user_annotation", "run", number * STEP_US + 90, 850)
+    steps = builder.read().steps
+    assert steps.source == "whole_trace"
+    assert steps.marker == f"{PART.replace('8', '9').format(6)} in one call of Net_0"
+
+
+def test_each_call_of_a_network_is_a_step(builder: TraceBuilder) -> None:
+    blocks(builder)
+    for number in range(6):
+        builder.function("nn.Module: Net_0", number * STEP_US + 95, 800)
+        builder.function("nn.Module: Block_0", number * STEP_US + 96, 700)
+    assert builder.read().steps.source == "repetition"
+
+
+def test_each_batch_of_a_loader_is_a_step(builder: TraceBuilder) -> None:
+    blocks(builder)
+    for number in range(7):
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        builder.event("user_annotation", name, number * STEP_US + 80, 10)
+    assert builder.read().steps.source in {"annotation", "repetition"}
+
+
+def test_layers_of_a_backward_pass_are_no_steps_nor_are_those_without_one(builder: TraceBuilder) -> None:
+    blocks(builder)
+    for number in range(6):
+        builder.event("user_annotation", "run", number * STEP_US + 90, 850)
+        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 95, 800)
+    assert builder.read().steps.source == "whole_trace"
+
+
+def test_a_forward_and_a_backward_pass_are_a_step(builder: TraceBuilder) -> None:
+    blocks(builder)
+    for number in range(6):
+        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 155, 800)
+    assert builder.read().steps.source == "repetition"
+
+
+def test_micro_batches_of_one_optimizer_step_are_no_steps(builder: TraceBuilder) -> None:
+    blocks(builder)
+    builder.event("user_annotation", "Optimizer.step#Adam.step", 5 * STEP_US + 900, 50)
+    for number in range(6):
+        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 155, 800)
+    assert builder.read().steps.source == "whole_trace"
+
+
+@pytest.mark.parametrize(
+    ("mark", "source"), [("micro step", "annotation"), ("enumerate(DataLoader)#_Iter.__next__", "whole_trace")]
+)
+def test_only_the_users_marks_are_steps_though_some_have_no_optimizer(
+    builder: TraceBuilder, mark: str, source: str
+) -> None:
+    blocks(builder)
+    builder.event("user_annotation", "Optimizer.step#Adam.step", 3 * STEP_US + 900, 50)
+    for number in range(6):
+        builder.event("user_annotation", mark, number * STEP_US + 90, 5)
+    assert builder.read().steps.source == source
+
+
+def test_the_marks_of_torch_1_8_are_recorded_as_ops() -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = number * STEP_US
+        builder.event("Operator", f"ProfilerStep#{number}", start, 990)
+        builder.event("Operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 1, 20)
+        builder.event("Operator", "Optimizer.step#SGD.step", start + 800, 100)
+        builder.event("Operator", "aten::mm", start + 100, 40)
+        builder.on_thread(AUTOGRAD, "Operator", "MmBackward", start + 300, 40)
+        correlation = builder.call("cudaLaunchKernel", start + 310, LAUNCH_US, thread=AUTOGRAD)
+        event = builder.event("Kernel", "gemm", start + 400, 50, device=0, stream=COMPUTE, correlation=correlation)
+        event |= {"pid": 0, "tid": COMPUTE}
+    trace = builder.read()
+    assert (trace.steps.source, len(trace.steps)) == ("profiler_step", 3)
+    assert len(trace.annotations) == 9
+    assert [trace.ops.name_of(row) for row in range(2)] == ["aten::mm", "MmBackward"]
+    assert [thread.role for thread in trace.threads] == ["main", "autograd"]
+
+
 # ---------------------------------------------------------------- no steps
 
 
@@ -379,3 +490,31 @@ def test_a_trace_of_ops_only_is_one_step(builder: TraceBuilder) -> None:
 def test_an_empty_trace_is_one_empty_step() -> None:
     trace = without_known_events().read()
     assert (trace.steps.source, len(trace.steps), trace.steps.on_host) == ("whole_trace", 1, False)
+
+
+def optimized(count: int, *, more: int = 0) -> TraceBuilder:
+    """Return steps of 100 µs of the host alone, each with two ops and an optimizer; the first has `more` ops."""
+    builder = TraceBuilder()
+    for number in range(more):
+        builder.op("aten::uniform_", 2 * number, 1)
+    for start in range(10, 100 * count, 100):
+        builder.op("aten::addmm", start, 40)
+        builder.op("aten::mm", start + 41, 30)
+        builder.event("user_annotation", "Optimizer.step#SGD.step", start + 72, 20)
+        builder.op("aten::add_", start + 75, 10)
+    return builder
+
+
+def test_an_optimizer_marks_the_steps_of_the_host_alone() -> None:
+    steps = optimized(5).read().steps
+    assert (steps.source, steps.marker, steps.complete.tolist()) == (
+        "annotation",
+        "Optimizer.step#SGD.step",
+        [True] * 5,
+    )
+    assert (steps.start_ns[1:] - steps.start_ns[:-1]).tolist() == [92_000, 100_000, 100_000, 100_000]
+    assert optimized(5, more=4).read().steps.complete.tolist() == [False, True, True, True, True]
+    assert optimized(3).read().steps.source == "whole_trace"
+    launching = optimized(5)
+    launching.kernel(80, 5, launch=20)
+    assert launching.read().steps.marker != "Optimizer.step#SGD.step"

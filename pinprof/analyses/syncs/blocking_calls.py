@@ -31,6 +31,7 @@ from pinprof.trace.tables import (
     Trace,
     rows_by,
 )
+from pinprof.trace.vendors import WAITING_COPY
 
 SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before the awaited work."""
@@ -163,9 +164,6 @@ def gpu_end(trace: Trace, row: Int32s) -> Int64s:
 
 
 DTOD = DIRECTIONS.index("DtoD")
-
-WAITING_COPY = "hipMemcpyWithStream"
-"""What torch calls to copy between host and device and wait for it (c10/cuda/CUDAFunctions.h, memcpy_and_sync)."""
 
 COPY_LOOK_BACK = 3
 """A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""

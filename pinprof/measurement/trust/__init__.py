@@ -10,9 +10,11 @@ __all__ = ["CHECKS", "FIGURE_KINDS", "Doubt", "TrustFacts", "find_doubts"]
 GRAVEST_FIRST: tuple[Check, ...] = (
     recording.no_gpu,
     recording.no_calls,
+    recording.no_ops,
     recording.truncated,
     sessions.several_processes,
     sessions.several_sessions,
+    losses.lost_ops,
     losses.skipped_steps,
     losses.lost_steps,
     losses.lost_launches,

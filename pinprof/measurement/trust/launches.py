@@ -7,14 +7,7 @@ import numpy as np
 
 from pinprof.intervals import contains, union
 from pinprof.trace.tables import Bools, Calls, Trace
-
-KERNEL_LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:Ext)?(?:Module)?Launch(?:Cooperative)?Kernel\w*")
-"""`cudaLaunchKernelExC`, `cuLaunchKernel_ptsz`, `hipExtModuleLaunchKernel`; not cudaLaunchHostFunc, which runs on the
-host."""
-COPY_CALL = re.compile(r"(?:cuda|cu|hip)Memcpy\w*")
-GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch\w*")
-BEGIN_CAPTURE = re.compile(r"(?:cuda|cu|hip)StreamBeginCapture\w*")
-END_CAPTURE = re.compile(r"(?:cuda|cu|hip)StreamEndCapture\w*")
+from pinprof.trace.vendors import BEGIN_CAPTURE, COPY_CALL, END_CAPTURE, GRAPH_LAUNCH, KERNEL_LAUNCH
 
 OF_HOST = re.compile(r"HostFunc|AddCallback|WaitValue|ExternalSemaphores")
 """Calls after which a stream waits for the host, or for another program."""

@@ -5,12 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.intervals import covered, union
-from pinprof.measurement.trust.doubt import MATTERS, Doubt, FigureKind, TrustFacts, only_if
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, MATTERS, Doubt, FigureKind, TrustFacts, only_if
 from pinprof.measurement.trust.launches import LaunchCalls, launches_of
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
 from pinprof.trace.steps import is_serving
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
+from pinprof.trace.vendors import is_of_rocm
 from pinprof.units import counted, percent
 
 OF_KERNELS: tuple[FigureKind, ...] = ("busy", "overlap", "causes", "drain", "estimate")
@@ -72,8 +73,22 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
 
 def at_start(trace: Trace) -> str:
     """Return the remedy for lost GPU work at the start of the recording."""
-    of_rocm = trace.calls.named(lambda name: name.startswith("hip")).any()
+    of_rocm = trace.calls.named(is_of_rocm).any()
     return "record again, several steps in a row" if of_rocm else FIRST_LOST
+
+
+def lost_ops(facts: TrustFacts) -> Doubt | None:
+    """Report a trace that has only some of the ops: torch numbers all events of the host one after the other."""
+    trace = facts.trace
+    recorded = len(trace.ops) + len(trace.annotations) + len(trace.functions)
+    if recorded >= MOSTLY * trace.numbered_ops:
+        return None
+    return Doubt(
+        f"no record of {percent(1 - recorded / trace.numbered_ops)} of the ops",
+        "the file has a sample of the events: host and GPU worked where they seem idle",
+        "record it, or export it, without leaving out events",
+        frozenset(FIGURE_KINDS) - {"step"},
+    )
 
 
 def skipped_steps(facts: TrustFacts) -> Doubt | None:

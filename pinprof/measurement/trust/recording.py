@@ -3,12 +3,14 @@
 import numpy as np
 
 from pinprof.analyses.steps import OFF_CPU, WHY, IrregularStep
+from pinprof.measurement.trust import losses
 from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.step_statistics import OTHER_STEPS
 from pinprof.trace.run_log import IRREGULAR_WORK, RECORDED
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
+from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS, foreign_vendor
 from pinprof.units import NS_PER_MS, counted, duration, percent
 
 INFLATED = 1.1
@@ -22,14 +24,16 @@ UNMATCHED = (
     "(--steps)"
 )
 """The remedy for recordings of pinprof in which none of the recorded lines fits a wait for certain."""
-OTHER_ACCELERATORS = ("mtia_", "hpu_", "xpu_", "privateuse1_")
-"""The beginnings of Kineto's categories for devices other than those of CUDA and ROCm (ActivityType.h)."""
 
 AGAIN = "copy the file again, or record it again"
 
 CLOCKS_AGREE_NS = 2_000
 """GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: a start up to this much
 before its launch means nothing."""
+WHOLE_NS = 1_000
+"""Torch before 2.4 writes whole microseconds: a copy of no duration may have taken less than one."""
+HOST_LINK_BYTES_PER_NS, MEMORY_BYTES_PER_NS = 450, 8_000
+"""No copy between host and GPU is faster than NVLink-C2C, and no other one than the memory of a GPU."""
 LATENCY_NS = 20_000
 """A launch takes about 5 µs on the host and as long until the GPU starts, under a profiler up to 20 µs. If the clocks
 differ by more, work that was launched late seems queued, and queued work seems launched late."""
@@ -51,35 +55,78 @@ def no_gpu(facts: TrustFacts) -> Doubt | None:
 
 
 def _way_to_gpu_work(trace: Trace) -> str:
-    others = [category for category in trace.counts if category.startswith(OTHER_ACCELERATORS)]
-    if trace.cut:
-        return AGAIN
-    if others:
-        return f"pinprof reads only the work of CUDA and ROCm, and this trace has other work ({', '.join(others)})"
-    if launching(trace.calls).any():
-        how = "record again" if trace.info.by_pinprof else "record with ProfilerActivity.CUDA,"
-        return f"work was launched, so there is a GPU: {how} while nothing else uses CUPTI (counters, Nsight, DCGM)"
-    if trace.info.by_pinprof:
-        return (
-            "record steps in which the program copies to the GPU or computes there"
-            if len(trace.calls)
-            else "record again on a machine with a GPU, and let the program use it"
-        )
-    return "record with ProfilerActivity.CUDA on a machine with a GPU"
+    """Return how to record GPU work, after the reason why the trace has none, as far as it shows one."""
+    others = [category for category in trace.counts if foreign_vendor(category)]
+    gpus, by_pinprof = ", ".join(sorted(set(trace.info.machine))), trace.info.by_pinprof
+    there_is = f"there is a GPU ({gpus}), " if gpus else ""
+    how = "record again" if by_pinprof else "record with ProfilerActivity.CUDA,"
+    uncategorized = trace.counts.get("", 0)
+    vendors = ", ".join(dict.fromkeys(map(foreign_vendor, others)))
+    move = 'move them to the GPU (model.to("cuda"), and each batch)'
+    on_host = "CUDA was recorded, and the program launched nothing: its model and data are on the CPU"
+    ways = (
+        (trace.cut, AGAIN),
+        (others, f"no kernel or copy is among the events of {vendors} ({', '.join(others)}) that pinprof reads"),
+        (
+            uncategorized and not len(trace.calls),
+            f"{uncategorized:,} events have no category, as Ascend's profiler writes them, and are not read",
+        ),
+        (
+            launching(trace.calls).any(),
+            f"work was launched, so there is a GPU: {how} while nothing else uses CUPTI (counters, Nsight, DCGM)",
+        ),
+        (
+            not len(trace.ops) and not len(trace.functions),
+            "no op ran between the start of the profiler and its stop, or ProfilerActivity.CPU was not recorded",
+        ),
+        (len(trace.calls), f"{there_is}{on_host}; {move}"),
+        (by_pinprof, "record again on a machine with a GPU, and let the program use it"),
+        (gpus, f"{there_is}and no call of CUDA was recorded: record with ProfilerActivity.CUDA"),
+    )
+    without_reason = "record with ProfilerActivity.CUDA on a machine with a GPU"
+    return next((way for holds, way in ways if holds), without_reason)
 
 
 def no_calls(facts: TrustFacts) -> Doubt | None:
-    """Report a trace of the GPU alone."""
-    if not len(facts.trace.gpu) or len(facts.trace.calls):
+    """Report a trace of the GPU alone, or with the calls of a vendor whose waits pinprof does not know."""
+    trace = facts.trace
+    foreign = foreign_calls(trace)
+    if not len(trace.gpu) or (len(trace.calls) and not foreign):
         return None
+    if foreign:
+        calls = " and ".join(f"{trace.counts[category]:,} {category}" for category in foreign)
+        return Doubt(
+            f"only calls of {foreign_vendor(foreign[0])} ({calls})",
+            "pinprof does not know which of them wait: stalls, causes of idle time, and the step without the profiler "
+            "are unknown",
+            "pinprof knows the calls of CUDA and HIP",
+            figure_kinds("stalls", "causes", "drain", "estimate"),
+        )
     return Doubt(
         "no runtime calls",
         "stalls and the causes of idle time are unknown",
-        "record it again: the profiler lost them"
-        if facts.trace.info.by_pinprof
-        else "record with ProfilerActivity.CPU too",
+        "record it again: the profiler lost them" if trace.info.by_pinprof else "record with ProfilerActivity.CPU too",
         figure_kinds("stalls", "causes"),
     )
+
+
+def no_ops(facts: TrustFacts) -> Doubt | None:
+    """Report a trace in which nothing but calls shows what the host does."""
+    trace = facts.trace
+    if not len(trace.gpu) or not len(trace.calls) or trace.shows_host:
+        return None
+    return Doubt(
+        "no ops",
+        "what the host does between calls of the runtime is unknown, and which of it is done only once",
+        "record with ProfilerActivity.CPU too",
+        figure_kinds("causes", "estimate"),
+    )
+
+
+def foreign_calls(trace: Trace) -> list[str]:
+    """Return the categories of another vendor's calls in a trace that has none of CUDA and HIP."""
+    known = any(trace.counts.get(category) for category in OWN_CALLS)
+    return [] if known else [category for category in trace.counts if FOREIGN_CALL.fullmatch(category)]
 
 
 def truncated(facts: TrustFacts) -> Doubt | None:
@@ -208,7 +255,7 @@ def profiler_cost(facts: TrustFacts) -> Doubt | None:
             "the host's times as traced, and the idle time after them, are too long",
             "the step, where it goes, and the savings do not contain that cost",
         )
-    if is_known:
+    if is_known or foreign_calls(facts.trace):
         return None
     remedy = PLAIN_WINDOW if facts.trace.info.by_pinprof else "pinprof run and pinprof.profile measure it"
     if step is None and facts.step.range_ns is None:
@@ -254,18 +301,31 @@ def copy_sizes(facts: TrustFacts) -> Doubt | None:
 
 
 def copy_times(facts: TrustFacts) -> Doubt | None:
-    """Report copies without duration. They are errors: none of 104 recordings, of this project and others, has one."""
-    gpu = facts.trace.gpu
-    copies = gpu.duration_ns[gpu.category == MEMCPY]
-    timeless = int((copies == 0).sum())
-    if not timeless:
+    """Report copies without duration.
+
+    In a trace of whole microseconds, as torch before 2.4 writes it, a small copy may last less than one. All others are
+    errors: none of 104 recordings, of this project and others, has one.
+    """
+    trace, gpu = facts.trace, facts.trace.gpu
+    copies = np.flatnonzero(gpu.category == MEMCPY)
+    timeless = copies[gpu.duration_ns[copies] == 0]
+    if not len(timeless):
         return None
-    matters = timeless >= MATTERS * len(copies)
+    of_host = np.isin(gpu.direction[timeless], (HTOD, DTOH))
+    least_ns = gpu.bytes[timeless] / np.where(of_host, HOST_LINK_BYTES_PER_NS, MEMORY_BYTES_PER_NS)
+    is_whole = not (gpu.start_ns % WHOLE_NS).any() and not (gpu.end_ns % WHOLE_NS).any()
+    wrong = len(timeless) - int((is_whole & (gpu.bytes[timeless] != NONE) & (least_ns < WHOLE_NS)).sum())
+    matters = wrong >= MATTERS * len(copies) or len(timeless) * WHOLE_NS >= MATTERS * losses.gpu_span_ns(trace)
+    effect = "the GPU copied where it seems idle or computing" if matters else "too few to change the figures"
+    if not wrong:
+        most = duration(len(timeless) * WHOLE_NS)
+        effect = f"by its size each takes less than 1 µs, all together at most {most}, which no figure contains"
     return Doubt(
-        f"no time of {timeless:,} of {counted(len(copies), 'copy', 'copies')}",
-        "the GPU copied where it seems idle or computing" if matters else "too few to change the figures",
-        AGAIN,
+        f"no time of {len(timeless):,} of {counted(len(copies), 'copy', 'copies')}",
+        effect,
+        AGAIN if wrong else "nothing helps but a newer torch: this one wrote whole microseconds",
         only_if(matters, "busy", "overlap", "causes", "drain", "estimate"),
+        absent=not wrong,
     )
 
 

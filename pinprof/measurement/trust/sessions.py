@@ -1,7 +1,5 @@
 """Doubts about the contents of a file: several recordings or processes, or work that a program does only once."""
 
-import re
-
 import numpy as np
 
 from pinprof.intervals import Intervals, covered, gaps, joined, subtract, union
@@ -9,10 +7,9 @@ from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, TrustFacts, fig
 from pinprof.measurement.trust.launches import launching
 from pinprof.trace.one_time_work import KINDS, NEVER, marked_captures, one_time_work
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Trace
-from pinprof.trace.threads import STEP_PREFIX
+from pinprof.trace.threads import STEP_MARK
 from pinprof.units import counted, duration, listed, percent
 
-NUMBER = re.compile(re.escape(STEP_PREFIX) + r"(\d{1,18})")
 PAUSE_NS = 3_600 * 10**9
 """No program under a profiler stands still for an hour: NCCL gives up after 10 minutes, gloo after 30."""
 MUCH_OF_STEPS = 0.1
@@ -32,7 +29,7 @@ def step_numbers(trace: Trace) -> Int64s:
     marks = trace.annotations
     if trace.steps.source != "profiler_step":
         return np.empty(0, np.int64)
-    number = np.array([int(match[1]) if (match := NUMBER.fullmatch(name)) else -1 for name in marks.names], np.int64)
+    number = np.array([int(match[1]) if (match := STEP_MARK.fullmatch(name)) else -1 for name in marks.names], np.int64)
     marked = np.flatnonzero(number[marks.name] >= 0)
     if not len(marked):
         return np.empty(0, np.int64)

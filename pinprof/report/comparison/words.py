@@ -126,7 +126,9 @@ def verdict(comparison: Comparison) -> str:
     step = comparison.step
     before, after = step.before.value, step.after.value
     if before is None or after is None:
-        return f"The steps cannot be compared ({step.reason})"
+        old, new = (profile.steps.traced_ns for _, profile in comparison.sides)
+        times = f"; as traced, {duration(old)} before and {duration(new)} after" if old and new else ""
+        return f"The steps cannot be compared ({step.reason}){times}"
     begin = after_and_before(before, after)
     if comparison.verdict == "same":
         return begin + _why_same(step)

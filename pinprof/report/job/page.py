@@ -4,6 +4,7 @@ A few ranks have timelines below each other on one time axis.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from pinprof.analyses.idle import IDLE
@@ -65,6 +66,7 @@ def to_html(
 
     `code` says how it shows the user's code; `others` are further ranks with a timeline.
     """
+    entry = replace(entry, profile=replace(entry.profile, of_job=True))
     report = section(1, entry, MAX_EVENTS, code)
     return report_page(
         f"pinprof: {title(ranks)}",

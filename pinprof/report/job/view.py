@@ -6,7 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from pinprof.documents.findings import Collective
-from pinprof.ranks.compare import SKEWED
+from pinprof.ranks.compare import EXPLAINED, MOSTLY, SKEWED
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.verdict import known_verdict
@@ -96,7 +96,7 @@ def verdict_line(ranks: Ranks) -> str:
     """Return which rank holds up the others, by how much and why, without the last full stop."""
     slowest = slowest_of(ranks)
     if slowest is None:
-        return capitalized(why_nobody(ranks))
+        return ". ".join(map(capitalized, filter(None, (why_nobody(ranks), who_comes_last(ranks)))))
     return f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
 
 
@@ -108,12 +108,33 @@ def why_nobody(ranks: Ranks) -> str:
         return "the traces do not show what the ranks would need alone, so it is unknown who holds up whom"
     longest = longest_alone_first(ranks.rows)[0]
     others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
-    if (longest.alone_ns or 0.0) > (1 + SKEWED) * others:
-        needs = f"rank {longest.rank} may hold up the others: alone it would need {duration(longest.alone_ns or 0.0)}"
-        least = duration(longest.surely_ns or 0.0)
-        return f"{needs}, the others {duration(others)}; given what the profiler may have cost, it could be {least}"
+    alike = (1 + SKEWED) * (1 + ranks.unsure) * others
+    if (longest.alone_ns or 0.0) > alike:
+        needs = f"alone it would need {duration(longest.alone_ns or 0.0)}, the others {duration(others)}"
+        least = longest.surely_ns or 0.0
+        if longest.explains is not None and longest.explains < EXPLAINED:
+            return (
+                f"{NOBODY}: rank {longest.rank} would need longest, but that does not explain what they wait; {needs}"
+            )
+        doubt = f"given what the profiler may have cost, it could be {duration(least)}"
+        doubt = doubt if least <= alike else "the traces do not show that they wait for it"
+        return f"rank {longest.rank} may hold up the others: {needs}; {doubt}"
     unknown = f"; for {counted(without, 'other')} that is unknown" if without else ""
     return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+
+
+def who_comes_last(ranks: Ranks) -> str:
+    """Return which rank comes last though its own work does not explain it; empty if the others wait for none."""
+    rank = ranks.latecomer
+    if rank is None:
+        return ""
+    words = f"rank {rank.rank} comes last to {percent(rank.last)} of the collectives, and the others wait"
+    words += f" {duration(rank.waited_ns)} per step for it"
+    if rank.begins_later_ns >= MOSTLY * rank.waited_ns:
+        before = ", and what came before is not recorded" if rank.is_one_step else ""
+        return f"{words}: it begins its step {duration(rank.begins_later_ns)} later than they do{before}"
+    of_rank = next(row for row in ranks.rows if row.rank == rank.rank)
+    return words + (", which its own work does not explain" if (of_rank.explains or 0.0) < EXPLAINED else "")
 
 
 def why_long(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from pinprof.analyses.by_name.names import Origins
 from pinprof.analysis import Analysis
-from pinprof.intervals import covered, length, union
+from pinprof.intervals import length, union
 from pinprof.report.tables.grid import (
     BYTES,
     RATE,
@@ -20,10 +20,10 @@ from pinprof.report.tables.grid import (
 )
 from pinprof.report.words import cut
 from pinprof.trace.callers import calling_function, outermost_op
-from pinprof.trace.collectives import is_collective_kernel
+from pinprof.trace.collectives import exposed_ns, is_collective_kernel
 from pinprof.trace.lines import Place
 from pinprof.trace.links import follow
-from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Bools, Int32s, Int64s
 
 OF_WORK = Field("share", "of GPU work", SHARE, "the time in which GPUs work, including copies", ("total", "whole"))
 LAUNCHED = (Field("stream", "stream"), Field("op", "launched by"), *WHERE)
@@ -80,7 +80,7 @@ def copies(analysis: Analysis) -> Grid | None:
 
 def collectives(analysis: Analysis) -> Grid | None:
     """Return the kernels of collectives by what they do, their group and stream; None without any."""
-    trace, gpu = analysis.trace, analysis.trace.gpu
+    gpu = analysis.trace.gpu
     rows = np.flatnonzero((gpu.category == KERNEL) & is_collective_kernel(gpu))
     if not len(rows):
         return None
@@ -92,7 +92,7 @@ def collectives(analysis: Analysis) -> Grid | None:
         "group": [short_name(gpu.names[code]) if code != NONE else "" for code in gpu.group[first].tolist()],
         "kernel": [short_name(gpu.names[code]) for code in gpu.name[first].tolist()],
     }
-    exposed = work.groups.sums(_exposed_ns(trace, rows))
+    exposed = work.groups.sums(exposed_ns(gpu, rows))
     fields = (
         Field("name", "collective"),
         *timed(Field("exposed", "exposed", TIME, "while no other kernel runs", adds=True), *_share(analysis)),
@@ -101,18 +101,6 @@ def collectives(analysis: Analysis) -> Grid | None:
     )
     note = "Collectives by name, ranks and stream; their time includes waiting for other ranks"
     return work.grid("collectives", "Collectives", note, fields, texts, {"exposed": exposed})
-
-
-def _exposed_ns(trace: Trace, rows: Int64s) -> Int64s:
-    """Return how long each kernel of a collective runs alone."""
-    gpu, alone = trace.gpu, np.zeros(len(rows), np.int64)
-    others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
-    for device, of_device in gpu.of_device.items():
-        beside = of_device[others[of_device]]
-        on_device = np.flatnonzero(gpu.device[rows] == device)
-        start, end = gpu.start_ns[rows[on_device]], gpu.end_ns[rows[on_device]]
-        alone[on_device] = end - start - covered(union(gpu.start_ns[beside], gpu.end_ns[beside]), start, end)
-    return alone
 
 
 class _Work:

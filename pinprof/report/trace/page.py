@@ -44,7 +44,7 @@ from pinprof.report.trace.verdict import OTHER_CAUSES, advice, evidence, step_le
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
 from pinprof.report.trace.whole_run import course_sections
-from pinprof.report.trace.work import collectives_in_short, kind_sections, kinds_figure, kinds_in_short
+from pinprof.report.trace.work import collectives_in_short, kind_sections, kinds_figure, kinds_in_short, ops_in_short
 from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
 from pinprof.units import between, counted, digits_of, duration, percent
@@ -193,7 +193,8 @@ def _in_words(profile: Profile, verdict: Verdict) -> str:
 def _in_short(entry: Analysis) -> Iterator[Markup]:
     """Yield the line that waits longest, the kinds of kernels, and what steps unlike the others cost."""
     profile, findings = entry.profile, entry.findings
-    said = [waits_in_short(profile), kinds_in_short(profile), collectives_in_short(profile), memory_in_short(profile)]
+    said = [waits_in_short(profile), kinds_in_short(profile, findings.verdict.cause), ops_in_short(profile)]
+    said += [collectives_in_short(profile), memory_in_short(profile)]
     said += [words for words in evidence(profile, findings) if not words.startswith(OTHER_CAUSES)]
     lines_of = [f"{capitalized(words)}." for words in said if words]
     course = course_sections(profile.whole_run, profile.step_ns) if profile.whole_run else ()

@@ -282,7 +282,7 @@ def memory_in_short(profile: Profile) -> str:
     several = len(by_size) > 1
     peaks = [
         (f"GPU {peak.device} " if several else "")
-        + f"peak {size(peak.allocated_bytes)} allocated{_reserved(peak)}, {_when(peak)}"
+        + f"peak {size(peak.allocated_bytes)} allocated{_reserved(peak)}, {_when(peak, profile)}"
         for peak in by_size[:MOST_PEAKS]
     ]
     return f"GPU memory: {'; '.join(peaks)}" if peaks else ""
@@ -292,16 +292,17 @@ def memory_facts(profile: Profile) -> Iterator[Fact]:
     """Yield the peak of each GPU."""
     for peak in profile.memory:
         name = f"peak memory of GPU {peak.device}" if len(profile.memory) > 1 else "peak GPU memory"
-        yield Fact(name, size(peak.allocated_bytes), f"allocated{_reserved(peak)}, {_when(peak)}")
+        yield Fact(name, size(peak.allocated_bytes), f"allocated{_reserved(peak)}, {_when(peak, profile)}")
 
 
 def _reserved(peak: MemoryPeak) -> str:
     return "" if peak.reserved_bytes is None else f", {size(peak.reserved_bytes)} reserved"
 
 
-def _when(peak: MemoryPeak) -> str:
+def _when(peak: MemoryPeak, profile: Profile) -> str:
     """Return the step and the op of the peak."""
     step = "outside of the steps"
     if peak.step is not None and peak.step_fraction is not None:
-        step = f"at {percent(peak.step_fraction)} of step {peak.step}"
+        of = f"step {peak.step}" if profile.steps.whole == "step" else "the trace"
+        step = f"at {percent(peak.step_fraction)} of {of}"
     return f"{step}, in {cut(peak.op)}" if peak.op else step

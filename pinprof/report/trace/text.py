@@ -29,7 +29,7 @@ from pinprof.report.trace.verdict import (
 )
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
-from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short
+from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short, ops_in_short
 from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
     capitalized,
@@ -160,7 +160,8 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
     for line in (
-        kinds_in_short(profile),
+        kinds_in_short(profile, findings.verdict.cause),
+        ops_in_short(profile),
         collectives_in_short(profile),
         memory_in_short(profile),
         waits_in_short(profile),
@@ -311,7 +312,7 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> I
 def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
     """Yield doubts, and what the recorded steps do not show: sentences of the full report's sections."""
     sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=FEW))
-    ranks = how_to_see_ranks(findings.verdict) if advice(profile, findings).finding is not None else []
+    ranks = how_to_see_ranks(profile, findings.verdict) if advice(profile, findings).finding is not None else []
     supply = [f"{words}." for words in (input_uncertain(profile),) if words]
     notes: list[Sentence] = [
         *supply,

@@ -24,6 +24,7 @@ from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict, unsearched
 from pinprof.trace.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
+from pinprof.trace.vendors import foreign_vendor
 from pinprof.units import between, counted, duration, how_many, percent, ranged
 from pinprof.verdict.step_limits import (
     AWAITED,
@@ -41,11 +42,12 @@ from pinprof.verdict.verdict import LimitCost, Verdict
 
 WORTH_NAMING = 0.02
 """A smaller share of the step is not what to look at first."""
-OF_TORCH = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
+WORK = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "python_function")
 """Categories of events; a recording in which anything ran has some of them."""
 MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """Advice where an estimated step is too uncertain to tell causes apart."""
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
+IN_JOB = "the comparison of the ranks shows who waits for whom"
 LESS_READ = "copy less to the host: compute on the GPU what is read of it"
 """What to do first about copies to the host."""
 ALSO_NAMED = 0.05
@@ -66,9 +68,14 @@ NONE_ALONE = "No single change saves a measurable time."
 
 
 def verdict_sentence(profile: Profile, verdict: Verdict) -> str:
-    """Return how long a step takes and why, without the last full stop."""
-    if not any(profile.counts.get(category) for category in OF_TORCH):
-        return "This trace has no event of torch: it is not a recording of torch.profiler, or nothing ran in it"
+    """Return how long a step takes and why, without the last full stop; of a file that is cut off, that it is so."""
+    sentence = _sentence(profile, verdict)
+    return f"The file is cut off. What is left of it: {sentence}" if is_cut(profile) else sentence
+
+
+def _sentence(profile: Profile, verdict: Verdict) -> str:
+    if not any(category in WORK or foreign_vendor(category) for category in profile.counts):
+        return "Nothing was recorded: the trace has no op, no call and no GPU work"
     if verdict.cause is not None:
         length, why = step_length(profile), _why(profile, verdict, verdict.cause)
         return f"{LIMITS[verdict.cause].word}: {length}; {why}"
@@ -128,6 +135,8 @@ def step_length(profile: Profile) -> str:
     estimate, step = profile.estimate, profile.step_ns
     is_step = profile.steps.whole == "step"
     per = "per step" if is_step else "for the whole trace, in which no step was found"
+    if not is_step and estimate.source != "estimated":
+        per = "per step, as measured before the recording; the trace has no whole step"
     length = known_length(profile)
     if length:
         where = f"{length.range}{_range_of(profile)}" if length.range else ""
@@ -177,9 +186,9 @@ def listed_costs(verdict: Verdict) -> Iterator[LimitCost]:
     return (cost for cost in verdict.costs if cost.cause != HOST or cost.cause == verdict.cause)
 
 
-def how_to_see_ranks(verdict: Verdict) -> list[str]:
-    """Return the advice to report on all ranks, if communication may be the cause."""
-    return [ALL_RANKS] if any(cost.cause == COMMUNICATION for cost in verdict.between) else []
+def how_to_see_ranks(profile: Profile, verdict: Verdict) -> list[str]:
+    """Return the advice to report on all ranks, if communication may be the cause, and that is not done yet."""
+    return [ALL_RANKS] if not profile.of_job and any(cost.cause == COMMUNICATION for cost in verdict.between) else []
 
 
 def input_uncertain(profile: Profile) -> str:
@@ -223,7 +232,7 @@ def advice(profile: Profile, findings: Findings) -> FirstAction:
     if verdict.cause is not None:
         return _first(_answer(profile, verdict.cause))
     if verdict.between:
-        return _first("; ".join([*how_to_see_ranks(verdict), MEASURE]))
+        return _first("; ".join([*how_to_see_ranks(profile, verdict), MEASURE]))
     return FirstAction(why_no_finding(profile, findings) or NONE_ALONE, None)
 
 
@@ -241,7 +250,7 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
     if costs:
         yield f"{OTHER_CAUSES}: {', '.join(map(_cost, costs))}"
     if _first_finding(profile, findings) is not None:  # without one it is the advice itself
-        yield from how_to_see_ranks(findings.verdict)
+        yield from how_to_see_ranks(profile, findings.verdict)
     yield from filter(None, (input_uncertain(profile),))
 
 
@@ -365,7 +374,7 @@ def _late_ns(profile: Profile, cause: str) -> float:
 def how_to_record_gpu(profile: Profile) -> str:
     """Return how to record GPU work, which the trace does not have."""
     remedy = next(entry.remedy for entry in profile.doubts if entry.check == "no_gpu")
-    return f"{capitalized(remedy)}." if is_cut(profile) else f"To see copies and waits: {remedy}."
+    return f"To see copies and waits: {remedy}." if remedy.startswith("record") else f"{capitalized(remedy)}."
 
 
 def _answer(profile: Profile, cause: LimitName) -> str:
@@ -373,6 +382,8 @@ def _answer(profile: Profile, cause: LimitName) -> str:
 
     For copies it depends on the direction of most of their time, and on pageable memory.
     """
+    if cause == COMMUNICATION and profile.of_job:
+        return IN_JOB
     if cause != COPY:
         return LIMITS[cause].advice
     times = dict.fromkeys((DIRECTIONS[HTOD], DIRECTIONS[DTOH]), 0)

@@ -152,11 +152,12 @@ def _more_gpus(count: int) -> Iterator[str]:
 def _copies(profile: Profile) -> Section:
     columns = [Column("copy"), Column("host memory")]
     columns += number_columns("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
-    table = ReportTable("Each copy counted by itself", columns, list(copy_cells(profile)))
+    rows = [] if profile.withheld.copies else list(copy_cells(profile))
+    tables = [ReportTable("Each copy counted by itself", columns, rows)] if rows else []
     number, meaning = _overlapped(profile)
     overlap = Fact("overlapped", number, meaning, is_named=False)
     return Section(
-        "Copies, in the whole trace", facts=[overlap], tables=[table], notes=list(_exposed(profile)), name="copies"
+        "Copies, in the whole trace", facts=[overlap], tables=tables, notes=list(_exposed(profile)), name="copies"
     )
 
 

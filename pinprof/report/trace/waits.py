@@ -93,6 +93,9 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], rows: int | Non
         left_out.append(BY_LIBRARY)
     if outside:
         left_out.append(f"{counted(outside, 'site')} outside of the complete steps: in the JSON and HTML reports")
+    if reason := not_shown(profile.withheld.stalls, profile.withheld.per_step):
+        how_long = f"{counted(len(listed), 'site')} of waits: {reason}"
+        return Section(f"Waits of the host, {profile.steps.per} as traced", notes=[how_long], name="waits")
     caption = (
         "GPU idle after: until its next work. The host waits for work that was queued earlier, for the copy that the "
         "call itself makes, and in the call itself"

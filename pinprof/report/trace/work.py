@@ -11,17 +11,17 @@ from pinprof.hues import KERNEL, in_the_dark, shades
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.html import Column, Markup, hue, number_columns, table
+from pinprof.report.timeline.kinds import short
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
-from pinprof.trace.phases import OTHER, PHASES
+from pinprof.trace.vendors import OF_AMD
 from pinprof.units import counted, duration, how_many, percent
+from pinprof.verdict.step_limits import GPU
 
 MOST_KINDS = 3
 """Kinds of kernels that the short report names."""
-DIGITS = 2
-"""Digits of the times of phases, which include the profiler's cost."""
-LEAST_KIND, LEAST_OTHER = 0.08, 0.1
-"""The least shares of the time of a kind of kernels, and of work in no phase, that the short report names."""
+LEAST_KIND = 0.08
+"""The least share of the time of a kind of kernels that the short report names."""
 ALL, NONE = 0.95, 0.05
 """A kind runs on tensor cores from the first share of its time on, and not on them up to the second."""
 FEWEST = 2
@@ -41,40 +41,39 @@ OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WI
 OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
 
 
-def phases_in_short(profile: Profile) -> str:
-    """Return the host's and the GPU's time of each phase, as traced; empty if that is not known."""
-    if profile.launches is None:
-        return ""
-    phases = profile.launches.phases
-    host_ns, gpu_ns = sum(phase.host_ns for phase in phases), sum(phase.kernel_ns for phase in phases)
-    named = [
-        f"{phase.name} {_both(phase.host_ns, phase.kernel_ns)}"
-        for phase in phases
-        if phase.name != PHASES[OTHER]
-        or phase.host_ns >= LEAST_OTHER * host_ns
-        or phase.kernel_ns >= LEAST_OTHER * gpu_ns
-    ]
-    return f"Host / GPU, traced: {', '.join(named)}"
-
-
-def _both(host_ns: float, gpu_ns: float) -> str:
-    """Return two times, with the unit only once if they share it."""
-    host, gpu = duration(host_ns, DIGITS), duration(gpu_ns, DIGITS)
-    number, unit = host.split(" ")
-    return f"{number if gpu.endswith(f' {unit}') else host} / {gpu}"
-
-
-def kinds_in_short(profile: Profile) -> str:
-    """Return the kinds of kernels with the most time; empty if that is not known."""
+def kinds_in_short(profile: Profile, limit: str | None = None) -> str:
+    """Return the kinds of kernels with most time, and of a GPU-bound step the costliest kernel; empty if unknown."""
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return ""
     named = [kind for kind in kernels.kinds[:MOST_KINDS] if kind.time_ns >= LEAST_KIND * kernels.time_ns]
+    cores = _name_of_cores(kernels)
     shares = [
-        f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({cores})" if (cores := on_cores(kind)) else "")
+        f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({on})" if (on := on_cores(kind, cores)) else "")
         for kind in named
     ]
-    return f"Kernels: {', '.join(shares)}"
+    costliest = f"; the costliest: {_costliest(kernels)}" if limit == GPU else ""
+    return f"Kernels: {', '.join(shares)}{costliest}"
+
+
+def _costliest(sums: KernelSums) -> str:
+    """Return the kernel with most time, what launches it, and its share of the GPU's work."""
+    row = next((row for row in sums.rows if not row.communication), sums.rows[0])
+    launched = ", ".join(filter(None, (row.op or "", _origin(row.origin))))
+    return f"{short(row.name)}{f' of {launched}' if launched else ''}, {percent(row.time_ns / sums.busy_ns)}"
+
+
+def ops_in_short(profile: Profile) -> str:
+    """Return the costliest ops by their own time; empty with GPU work, whose kernels say more, or without ops."""
+    sums = given(profile.ops)
+    if profile.gpus or profile.doubt("truncated") or sums is None or not sums.host_ns or not sums.own_ns:
+        return ""
+    named = [
+        f"{row.name} {duration(row.own_ns / profile.steps.divisor)} ({percent(row.own_ns / sums.host_ns)})"
+        for row in sums.rows[:FEW]
+        if row.own_ns
+    ]
+    return f"Ops, own time as traced: {', '.join(named)}"
 
 
 def collectives_in_short(profile: Profile) -> str:
@@ -87,14 +86,21 @@ def collectives_in_short(profile: Profile) -> str:
     return f"Collectives: {time} {profile.steps.per}, waiting included; {hidden} of it behind other kernels"
 
 
-def on_cores(kind: KindTime) -> str:
-    """Return whether kernels of this kind run on tensor cores; empty for kinds that cannot use them."""
+def _name_of_cores(sums: KernelSums) -> str:
+    """Return the vendor's name of the units that multiply matrices."""
+    return "matrix cores" if any(OF_AMD.search(row.name) for row in sums.rows) else "tensor cores"
+
+
+def on_cores(kind: KindTime, cores: str = "tensor cores") -> str:
+    """Return whether kernels of this kind run on tensor cores; empty for kinds that cannot use them, or if unknown."""
     if kind.tensor_core_ns is None or not kind.time_ns:
         return ""
-    share = kind.tensor_core_ns / kind.time_ns
+    share, unknown = kind.tensor_core_ns / kind.time_ns, kind.unknown_ns / kind.time_ns
     if share >= ALL:
-        return "on tensor cores"
-    return "no tensor cores" if share <= NONE else f"{percent(share)} on tensor cores"
+        return f"on {cores}"
+    if unknown > NONE:
+        return f"at least {percent(share)} on {cores}" if share > NONE else ""
+    return f"no {cores}" if share <= NONE else f"{percent(share)} on {cores}"
 
 
 def kind_sections(profile: Profile) -> Iterator[Section]:
@@ -117,7 +123,7 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
             how_many(kind.count / steps),
             duration(kind.time_ns / steps),
             percent(kind.time_ns / kernels.time_ns),
-            on_cores(kind) or NOTHING,
+            on_cores(kind, _name_of_cores(kernels)) or NOTHING,
         ]
         for kind in kernels.kinds
     ]
@@ -138,7 +144,7 @@ def kinds_figure(profile: Profile) -> Markup:
         codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]
         numbers = how_many(kind.count / steps), duration(kind.time_ns / steps), percent(kind.time_ns / sums.time_ns)
         drawn, named = bar.format(Markup().join(_kind_bar(names, kind, longest))), Markup("<br>").join(codes)
-        rows.append((kind.kind, *numbers, on_cores(kind) or NOTHING, drawn, named))
+        rows.append((kind.kind, *numbers, on_cores(kind, _name_of_cores(sums)) or NOTHING, drawn, named))
     columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
     columns += [Column("names by time"), Column("costliest")]
     return table("Kernels by what they do, and by name", columns, rows)

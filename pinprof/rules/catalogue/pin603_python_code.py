@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+import numpy as np
+
 from pinprof.analyses.host_samples import LOCALS, PHASES, CalledLine, HostSums, LibraryCall
 from pinprof.analyses.launches import MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
 from pinprof.details import Details
-from pinprof.intervals import Intervals, intersect, length, union
+from pinprof.intervals import Intervals, covered, intersect, length, union
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.copies import many_small
@@ -19,11 +21,14 @@ from pinprof.rules.sums import MOST_NAMED, at, idle_within
 from pinprof.trace.idle_times import launching_threads, python_in_nodes
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.one_time_work import NEVER
-from pinprof.trace.phases import torch_times
+from pinprof.trace.phases import NODE, torch_times
+from pinprof.trace.tables import Trace
 from pinprof.units import duration, percent
 
 PAUSED = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""
+MOST_NODES = 2
+"""Nodes of backward passes that a sentence names."""
 MOST = 0.5
 """A place that takes a larger share is named alone."""
 LEAST = 0.05
@@ -35,14 +40,14 @@ PACK_SOMEWHERE = "Pack the many small copies of the step into one, which also sp
 """The same of copies whose line is not known."""
 NO_OP = ("user", "library")
 """Kinds of code that may run no op of torch and wait for no input."""
-IN_TORCH = "which is torch's own code or a hook's"
+IN_TORCH = "which is torch's own code, or code that it calls"
 OPTIMIZER = "the optimizer"
-IN_NODES = "in Python that backward passes call: hooks, or functions with a backward of their own"
+IN_NODES = "within {} of backward passes: Python code that these call"
 RECORD = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
 
 OF_HOOK = (
-    "Do less in the hook of the gradient: operations on the GPU, every N steps, or once behind the backward pass for "
-    "all gradients together."
+    "Do less in the Python code that backward passes call: operations on the GPU, every N steps, or once behind the "
+    "backward pass for all gradients together."
 )
 LOOP = (
     "Move it out of the loop, or do it in one call for all elements: an operation on tensors or arrays takes the place "
@@ -143,6 +148,8 @@ class _Paused:
     times: Intervals
     in_nodes: Intervals
     """The part in which backward passes call Python code."""
+    nodes: tuple[str, ...]
+    """The nodes of the backward pass that have most of this part."""
     in_torch: Intervals
     """The part within `phase`."""
     phase: str
@@ -178,8 +185,20 @@ def _paused(details: Details, times: Intervals) -> _Paused:
     whole = length(times)
     phase = next((name for name, part in parts.items() if 0 < MOST * whole <= length(intersect(times, part))), "")
     in_torch = intersect(times, parts.get(phase, NEVER))
-    paused = _Paused(len(rows), times, in_nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
+    nodes = _nodes_around(trace, in_nodes)
+    paused = _Paused(len(rows), times, in_nodes, nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
     return replace(paused, code=paused.code or _learned_code(paused, trace.info.backward))
+
+
+def _nodes_around(trace: Trace, times: Intervals) -> tuple[str, ...]:
+    """Return the names of the nodes of the autograd engine that have most of these times, most first."""
+    ops = trace.ops
+    rows = np.flatnonzero(ops.named(lambda name: name.startswith(NODE)))
+    within = np.bincount(ops.name[rows], covered(times, ops.start_ns[rows], ops.end_ns[rows]), len(ops.names))
+    most = np.argsort(-within, kind="stable")[:MOST_NODES]
+    return tuple(
+        ops.names[code].removeprefix(NODE) for code in most.tolist() if within[code] >= LEAST * within.sum() > 0
+    )
 
 
 def _learned_code(paused: _Paused, learned: Sequence[PauseCode]) -> PausedCode | None:
@@ -198,7 +217,9 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     if paused.code and paused.code.places:
         return f"{text}: {_named_code(paused.code, paused.steps)}"
     if paused.in_hooks:
-        return f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {IN_NODES}"
+        return (
+            f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {IN_NODES.format(' and '.join(paused.nodes))}"
+        )
     longest = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
     text += f"{longest}: that is {MEANING}"
     if paused.phase:

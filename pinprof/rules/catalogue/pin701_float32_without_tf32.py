@@ -1,4 +1,3 @@
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,17 +9,11 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.links import follow, within
 from pinprof.trace.tables import Bools, Int64s, Trace
+from pinprof.trace.vendors import FULL_FLOAT32, HALF, OF_CONVOLUTION, TF32
 from pinprof.units import counted, duration, shortened
 
 SINCE = 8
 """The compute capability from which on a GPU has TF32."""
-FULL = re.compile(r"(?<![a-z])sgemm|simt_s(gemm|fprop|dgrad|wgrad)|_f32f32_f32f32_f32_|scudnn")
-"""How the kernels of cuBLAS and cuDNN are named that multiply float32 as it is."""
-TF32 = re.compile(r"tf32|s1688(?!.*(f16|fp16|bf16))")
-"""And those that use TF32: products of 16 x 8 x 8 with sums in float32."""
-HALF = re.compile(r"fp16|bf16|f16|half|bfloat16|h884|h1688")
-"""Kernels that read or write less than float32 are not of float32, whatever they are built on."""
-OF_CONVOLUTION = re.compile(r"fprop|dgrad|wgrad|convolve|scudnn|cudnn")
 LONGEST = 60
 """Characters of a kernel's name that a sentence names."""
 DEFAULTS = {
@@ -34,7 +27,7 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not any((device.major or 0) >= SINCE for device in trace.info.devices):
         return
     rows = kernels_in_steps(trace)
-    full, tf32, half = (trace.gpu.named(pattern.search)[rows] for pattern in (FULL, TF32, HALF))
+    full, tf32, half = (trace.gpu.named(pattern.search)[rows] for pattern in (FULL_FLOAT32, TF32, HALF))
     full &= ~tf32 & ~half
     convolution = _of_convolutions(trace, rows)
     kinds = zip(DEFAULTS, (~convolution, convolution), strict=True)

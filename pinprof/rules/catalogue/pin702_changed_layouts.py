@@ -6,10 +6,9 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
+from pinprof.trace.vendors import LAYOUT_CHANGE
 from pinprof.units import counted, duration, percent
 
-CHANGES = re.compile(r"nchwTo\w{0,20}nhwc|n\w{0,8}hwcTo\w{0,20}nchw|cudnn::.*convertTensor_kernel", re.IGNORECASE)
-"""How cuDNN names the kernels that change layouts."""
 SHORT = re.compile(r"\b(\w+)[<(]")
 """The name of a kernel without what is around it."""
 MOST_NAMED = 3
@@ -19,7 +18,7 @@ MOST_NAMED = 3
 def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
     trace = details.trace
     rows = kernels_in_steps(trace)
-    changes = trace.gpu.named(CHANGES.search)[rows]
+    changes = trace.gpu.named(LAYOUT_CHANGE.search)[rows]
     time = per_step(trace, profile, rows[changes])
     if not matters(profile, time):
         return

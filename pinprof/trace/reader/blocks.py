@@ -71,6 +71,8 @@ class Blocks:
         self._chunks = (
             chunk[begin : begin + BLOCK_BYTES] for chunk in content for begin in range(0, len(chunk), BLOCK_BYTES)
         )
+        self.start = b""
+        """The beginning of the text, however it goes on."""
         self.header = b""
         """The text before the events; known when the first block has come."""
         self.rest = b""
@@ -79,7 +81,8 @@ class Blocks:
     def __iter__(self) -> Iterator[bytes]:
         """Yield the blocks in order."""
         text, is_last = self._filled(b"", max(BLOCK_BYTES, START_BYTES))
-        check_start(text[:START_BYTES])
+        self.start = text[:START_BYTES]
+        check_start(self.start)
         while not ((match := HEADER.match(text)) and _is_event(text, match.end())):
             if is_last and len(text) <= LARGEST_WHOLE:
                 self.whole = text

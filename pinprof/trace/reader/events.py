@@ -40,6 +40,7 @@ class Args(msgspec.Struct, gc=False):
     copy_kind: Number = msgspec.field(default="", name="copy kind")
     copy_from: Number = msgspec.field(default="", name="src kind")
     copy_to: Number = msgspec.field(default="", name="dst kind")
+    number: Number = msgspec.field(default=NONE, name="Ev Idx")
     external_id: Number = msgspec.field(default=NONE, name="External id")
     awaited_stream: Number = msgspec.field(default=NONE, name="wait_on_stream")
     awaited_record: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")

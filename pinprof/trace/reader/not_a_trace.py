@@ -1,20 +1,27 @@
 """Refuses files that are not traces, and guesses what they are, so that the user knows which file to give instead."""
 
+import re
+from collections.abc import Iterable
+
 import msgspec
 
 from pinprof.errors import TraceError
+from pinprof.trace.vendors import foreign_vendor
 
 STARTS = (
     (b"<", "an HTML or XML page; a download that needed a login ends as one"),
-    (b"SQLite format 3\x00", "an SQLite database, such as nsys export writes"),
+    (b"SQLite format 3\x00", "an SQLite database, such as nsys export and rocprofv3 write"),
     (b"NSYS", "a report of Nsight Systems"),
     (b"NVR\x00", "a report of Nsight Compute"),
-    (b"PK\x03\x04", "a zip archive; unpack it"),
+    (b"PK\x03\x04", "a zip archive, as torch.save writes, too; unpack it"),
+    (b"PK\x05\x06", "an empty zip archive"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it"),
     (b"BZh", "packed with bzip2; unpack it"),
     (b"\xfd7zXZ\x00", "packed with xz; unpack it"),
     (b"\x04\x22\x4d\x18", "packed with lz4; unpack it"),
-    (b"\x80\x04\x95", "a pickle, such as torch.cuda.memory._dump_snapshot writes"),
+    *((b"\x80%c" % version, "a pickle, such as torch.cuda.memory._dump_snapshot writes") for version in range(2, 6)),
+    (b"memray", "a recording of memray"),
+    *((mark, "text in UTF-16; iconv -f UTF-16 -t UTF-8 makes a trace of it") for mark in (b"\xff\xfe", b"\xfe\xff")),
     (b"\x7fELF", "a program"),
     (b"PAR1", "a Parquet file"),
     (b"\x89PNG", "a picture"),
@@ -35,12 +42,30 @@ NAMES = (
     (".nsys-rep", f"is a report of Nsight Systems; {ANOTHER}"),
     (".qdrep", f"is a report of Nsight Systems; {ANOTHER}"),
     (".ncu-rep", f"is a report of Nsight Compute; {ANOTHER}"),
+    (".xplane.pb", f"is a profile of JAX or TensorFlow; {ANOTHER}"),
     (".ipynb", "is a notebook, not a trace; pinprof.profile records a loop in one"),
 )
 """The endings of names of files, and what such a file is; {} stands for the name."""
 EVENTS = "tfevents"
 OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json next to it, in plugins/profile"
+OF_OTHERS = (
+    (re.compile(rb"viztracer"), "VizTracer"),
+    (re.compile(rb'"highres-ticks"|PjitFunction|/(?:device|host):[CGT]PU|TensorFlow|"XLA '), "JAX or TensorFlow"),
+    (re.compile(rb"devtools\.timeline|disabled-by-default-|blink|\"v8\""), "Chrome or Node.js"),
+    (re.compile(rb"rocprof|hipLaunchKernel|HIP API|BeginNs"), "rocprof"),
+    (re.compile(rb"Ascend|CANN|AscendCL"), "Ascend's profiler"),
+    (re.compile(rb"nsys|NVTX|CUPTI_ACTIVITY"), "Nsight Systems"),
+    (re.compile(rb"py-spy|speedscope"), "py-spy"),
+)
+"""What the traces of other profilers in Chrome's format have in them, and these profilers."""
 TAR_MAGIC, TAR_AT = b"ustar", 257
+KINETO_TOO = {
+    *("gpu_user_annotation", "external_correlation", "cpu_instant_event", "cuda_event", "cuda_profiler_range"),
+    *("collective_comm", "gpu_pm_counter", "trace"),
+}
+"""Categories of torch's events that pinprof does not read (libkineto/include/ActivityType.h)."""
+OF_TORCH = re.compile(rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|pinprof)"')
+"""Keys of files that torch.profiler writes, besides the events."""
 
 
 def refused_name(path: str) -> str:
@@ -53,12 +78,39 @@ def refused_name(path: str) -> str:
 
 def what_it_seems(data: bytes) -> str:
     """Return " (it looks like ...)" if the bytes of a file show what it is, otherwise an empty text."""
-    text = data.lstrip()
-    guess = next((what for start, what in STARTS if text.startswith(start)), None)
-    if data[TAR_AT : TAR_AT + len(TAR_MAGIC)] == TAR_MAGIC:
-        guess = "a tar archive; unpack it"
-    guess = guess or _of_document(data)
+    guess = _by_bytes(data) or _of_document(data)
     return f" (it looks like {guess})" if guess else ""
+
+
+def _by_bytes(data: bytes) -> str:
+    """Return what a file is by its first bytes; empty if it may be a trace."""
+    text = data.lstrip()
+    if guess := next((what for start, what in STARTS if text.startswith(start)), ""):
+        return guess
+    if data[TAR_AT:].startswith(TAR_MAGIC):
+        return "a tar archive; unpack it (tar xzf, or tar xf), and name the traces in it or their folder"
+    for begin, order in enumerate(("BE", "LE")):
+        if data[begin:WIDE:2].count(0) * 2 >= len(data[:WIDE]) > 0:
+            return f"text in UTF-16; iconv -f UTF-16{order} -t UTF-8 makes a trace of it"
+    if data.startswith(b"\n") and not _is_text(data[:START_BYTES]):
+        return "a protobuf, as Perfetto and TensorFlow's profiler write; traceconv json makes JSON of Perfetto's"
+    first = text.partition(b"\n")[0]
+    return "a table, such as rocprof and nsys stats write" if TABLE.fullmatch(first) else ""
+
+
+def other_profiler(categories: Iterable[str], start: bytes, around: bytes) -> str:
+    """Return whose trace in Chrome's format a file is; empty if torch may have written it.
+
+    `categories` are those of its events, all unknown to pinprof, `start` is the beginning of its text, `around`
+    its text without the events.
+    """
+    if any(name.lower() in KINETO_TOO or foreign_vendor(name) for name in categories):
+        return ""
+    if OF_TORCH.search(start) or OF_TORCH.search(around):
+        return ""
+    text = b" ".join((start, around, *(name.encode() for name in categories)))
+    name = next((name for sign, name in OF_OTHERS if sign.search(text)), "")
+    return f"is a trace of {name or 'another program'} without any event of torch.profiler; {ANOTHER}"
 
 
 def _of_document(data: bytes) -> str | None:
@@ -82,20 +134,22 @@ START_BYTES = 1 << 19
 """How much of a file is looked at: a trace begins within it, whatever was written before it."""
 BOM = b"\xef\xbb\xbf"
 CONTROL = bytes(set(range(32)) - set(b"\t\n\r"))
+WIDE = 128
+"""Bytes of text that show whether every second one is 0."""
+TABLE = re.compile(rb'[^{}\[\]]*(?:Kernel_?Name|"Name",|DurationNs|Duration ?\(|Time ?\(%\))[^{}\[\]]*')
+"""The first line of a table of kernels."""
 MOST_CONTROL = 0.05
 """Text has a smaller share of control characters than this, however broken its names; random bytes have 11 %."""
 
 
 def check_start(data: bytes) -> None:
-    """Raise TraceError if no trace begins with these unpacked bytes; a file that is shorter is not judged."""
-    if len(data) < START_BYTES or (_is_text(data) and _may_begin_a_trace(data)):
+    """Raise TraceError if no trace begins with these unpacked bytes; text that is shorter is not judged."""
+    is_json = data.removeprefix(BOM).lstrip().startswith((b"{", b"["))
+    may_be_one = len(data) < START_BYTES or (_is_text(data) and (is_json or b'"traceEvents"' in data))
+    if may_be_one and (is_json or not _by_bytes(data)):
         return
     raise TraceError(f"is not JSON{what_it_seems(data)}; {WRITES}")
 
 
 def _is_text(data: bytes) -> bool:
     return len(data) - len(data.translate(None, CONTROL)) < MOST_CONTROL * len(data)
-
-
-def _may_begin_a_trace(data: bytes) -> bool:
-    return data.removeprefix(BOM).lstrip().startswith((b"{", b"[")) or b'"traceEvents"' in data

@@ -12,11 +12,11 @@ from pinprof.trace.assemble import assemble
 from pinprof.trace.files import open_trace, stamp_of
 from pinprof.trace.reader.blocks import Blocks, without_trailing
 from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
-from pinprof.trace.reader.not_a_trace import WRITES, what_it_seems
-from pinprof.trace.reader.rows import FilePart, ReadOptions, Shared, part_of_block, part_of_events
+from pinprof.trace.reader.not_a_trace import WRITES, other_profiler, what_it_seems
+from pinprof.trace.reader.rows import FilePart, ReadOptions, Shared, known_category, part_of_block, part_of_events
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 from pinprof.trace.reader.unpack import Unpacked
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import NONE, Trace
 from pinprof.urls import shown
 
 LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
@@ -39,6 +39,8 @@ class FileContent(NamedTuple):
     """The JSON text of the file, mostly without its events; empty if it is not JSON."""
     trailing: int = 0
     """Bytes after the end of the JSON text."""
+    start: bytes = b""
+    """The beginning of the text."""
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -57,6 +59,10 @@ def read_trace(path: str | Path) -> Trace:
     read = read_rows(path, ReadOptions())
     if not any(part.counts for part in read.parts):
         raise TraceError(f"{shown(path)}: {read.cut or NOTHING_RECORDED}")
+    categories = {category for part in read.parts for category in part.counts}
+    is_read = any(known_category(category) != NONE for category in categories)
+    if not is_read and not read.cut and (other := other_profiler(categories, read.start, read.around)):
+        raise TraceError(f"{shown(path)}: {other}")
     trace = assemble(shown(path), read.metadata, read.parts, read.shared, read.cut, stamp)
     return replace(trace, trailing=read.trailing)
 
@@ -75,7 +81,7 @@ def _read(content: Unpacked, wanted: ReadOptions) -> FileContent:
     blocks = Blocks(content)
     parts = [part_of_block(block, shared) for block in blocks]
     if blocks.whole is not None:
-        return _read_whole(blocks.whole, wanted, content.lost)
+        return _read_whole(blocks.whole, wanted, content.lost)._replace(start=blocks.start)
     ending = blocks.ending()
     parts.append(part_of_events(ending.events, ending.malformed, shared, repaired=ending.repaired))
     if not any(part.counts or part.labels for part in parts) and (not ending.closed or any(p.malformed for p in parts)):
@@ -83,7 +89,7 @@ def _read(content: Unpacked, wanted: ReadOptions) -> FileContent:
             content.lost or ENDS_EARLY if not ending.closed else "the JSON is broken; record the trace again"
         )
     cut = content.lost or (None if ending.closed else ENDS_EARLY)
-    return FileContent(ending.metadata, parts, shared, cut, ending.around, ending.trailing)
+    return FileContent(ending.metadata, parts, shared, cut, ending.around, ending.trailing, blocks.start)
 
 
 def _read_whole(data: bytes, wanted: ReadOptions, lost: str | None) -> FileContent:

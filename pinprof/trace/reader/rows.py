@@ -27,9 +27,12 @@ from pinprof.trace.reader.events import (
 from pinprof.trace.reader.salvage import check_malformed, salvage
 from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
+from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "overhead")
-CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
+FOREIGN_RUNTIME = "foreign_runtime"
+"""The category here of the calls of other vendors' runtimes, whatever they are called in a file."""
+CALL_CATEGORIES = (*OWN_CALLS, FOREIGN_RUNTIME)
 KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *CATEGORIES, "cuda_sync")
 FIRST_WITH_IDS = len(HOST_CATEGORIES)
 """Arguments are read only of events of this category and later ones in KNOWN_CATEGORIES."""
@@ -39,6 +42,7 @@ ALIASES = {
     "memset": "gpu_memset",
     "runtime": "cuda_runtime",
     "driver": "cuda_driver",
+    "hip_runtime": "cuda_runtime",
     "operator": "cpu_op",
 }
 """Categories that old versions of torch named differently."""
@@ -117,12 +121,13 @@ def category_name(text: str) -> str:
     """Return the name of a category in KNOWN_CATEGORIES, whatever its age and case; others as they are written."""
     category = text.lower()
     name = ALIASES.get(category, category)
-    return name if name in _CATEGORY else text
+    return name if name in _CATEGORY or FOREIGN_CALL.fullmatch(name) else text
 
 
 def known_category(text: str) -> int:
-    """Return the index of a category in KNOWN_CATEGORIES, whatever its age and case, -1 if it is none of them."""
-    return _CATEGORY.get(category_name(text), NONE)
+    """Return the index of a category in KNOWN_CATEGORIES, whatever its age, case and vendor, -1 if it is none."""
+    name = category_name(text)
+    return _CATEGORY.get(FOREIGN_RUNTIME if FOREIGN_CALL.fullmatch(name) else name, NONE)
 
 
 class ReadOptions(NamedTuple):
@@ -192,6 +197,8 @@ class FilePart:
     """Events that were not JSON and have been repaired."""
     lookups: Mapping[int, bytes] = field(default_factory=dict)
     """The `Input Dims` of `LOOKUP` ops as JSON, by their entry in the list of events."""
+    op_numbers: tuple[int, ...] = ()
+    """The numbers of its first and last ops, where recorded: torch numbers the host's events as it writes them."""
 
 
 def part_of_block(block: bytes, shared: Shared) -> FilePart:
@@ -268,7 +275,10 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     places = np.flatnonzero(rows.name == shared.names.get(LOOKUP, NONE)).tolist()
     recorded = arguments([chosen[place] for place in places])
     lookups = {int(rows.entry[place]): bytes(args.input_dims) for place, args in zip(places, recorded, strict=True)}
-    return FilePart(rows, counts, labels, malformed=0, entries=len(events), memory=memory, lookups=lookups)
+    ops = np.flatnonzero(category == _CATEGORY["cpu_op"]).tolist()
+    at_edges = [chosen[row] for row in (*ops[:1], *ops[-1:])]
+    numbers = tuple(number for args in arguments(at_edges) if (number := as_integer(args.number)) != NONE)
+    return FilePart(rows, counts, labels, 0, len(events), memory, lookups=lookups, op_numbers=numbers)
 
 
 def _columns(events: Sequence[Event]) -> Sequence[Sequence[Any]]:

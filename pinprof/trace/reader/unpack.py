@@ -131,6 +131,8 @@ class Unpacked:
                     self.lost = _why(form, error)
                     return
                 data = b""
+                if chunk and not self._unpacked and is_packed(chunk):
+                    raise TraceError(f"is packed twice; unpack it once first ({form.by_hand})")
                 self._weigh(len(chunk), form)
                 if chunk:
                     yield chunk

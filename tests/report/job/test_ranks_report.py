@@ -15,7 +15,7 @@ from pinprof.analysis import analyse
 from pinprof.documents.findings import TrafficJson
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
-from pinprof.ranks.rank import RankPart, Ranks, measure_rank
+from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
 from pinprof.report.charts.chart import Chart, chart_html
 from pinprof.report.charts.ranks import LONGEST_SHOWN, MAX_STALLS, cause_lines, ranks_chart
 from pinprof.report.job.page import to_html
@@ -218,9 +218,9 @@ def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone
 
 def test_without_the_times_alone_nobody_is_named_either(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
-    unknown_first = [replace(parts[0], alone_ns=None), *parts[1:]]
+    unknown_first = [replace(parts[0], alone=None), *parts[1:]]
     assert "317 µs; for 1 other that is unknown" in job_to_text(compare_ranks(unknown_first), unknown_first, width=140)
-    none = [replace(part, alone_ns=None) for part in parts]
+    none = [replace(part, alone=None) for part in parts]
     assert compare_ranks(none).shown_rank == 0
     text = job_to_text(compare_ranks(none), none)
     assert "No rank holds up" not in text
@@ -229,12 +229,12 @@ def test_without_the_times_alone_nobody_is_named_either(tmp_path: Path) -> None:
 
 def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
-    alone = ((4.8e6, 5e6), (4.7e6, 5e6), (5.1e6, 5.5e6))  # 10 % longer, but 2 % if the profiler cost it most
-    parts = [replace(part, alone_ns=times) for part, times in zip(parts, alone, strict=True)]
+    alone = ((48e4, 50e4), (47e4, 50e4), (51e4, 55e4))  # 10 % longer, but 2 % if the profiler cost it most
+    parts = [replace(part, alone=Alone(*times, 60e4)) for part, times in zip(parts, alone, strict=True)]
     ranks = compare_ranks(parts)
     assert ranks.slowest_rank is None
-    words = "rank 2 may hold up the others: alone it would need 5.50 ms, the others 5.00 ms"
-    assert why_nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 5.10 ms"
+    words = "rank 2 may hold up the others: alone it would need 550 µs, the others 500 µs"
+    assert why_nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 510 µs"
     assert "\nRank 2 may" in job_to_text(ranks, parts)
 
 

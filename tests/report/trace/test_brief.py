@@ -72,9 +72,9 @@ def test_a_trace_of_two_gpus_names_the_one_that_is_drawn(tmp_path: Path) -> None
 def test_a_trace_of_the_host_alone_says_how_to_record_the_gpu_once(tmp_path: Path) -> None:
     text = " ".join(text_of(host_alone(), tmp_path).split())
     assert (
-        "100 µs per step as traced; no GPU work was recorded. To see copies and waits: record with "
-        "ProfilerActivity.CUDA on a machine with a GPU." in text
+        "100 µs per step as traced; no GPU work was recorded. Ops, own time as traced: aten::add 5.00 µs (6 %)" in text
     )
+    assert "To see copies and waits: record with ProfilerActivity.CUDA on a machine with a GPU." in text
     assert text.count("ProfilerActivity.CUDA") == 1
     assert "█" not in text
 
@@ -86,11 +86,25 @@ def test_a_file_that_lost_the_work_of_the_gpu_says_so_first(tmp_path: Path) -> N
     analysis = analyse(read_trace(cut))
     text = " ".join(to_brief(analysis.profile, analysis.findings, width=WIDTH).split())
     assert "per step as traced; the end of the file is lost, and with it all work of the GPU. Copy the file" in text
+    assert "The file is cut off. What is left of it: 100 µs per step as traced" in text
     assert "machine with a GPU" not in text
+    assert "Ops, own time" not in text
+
+
+def test_a_gpu_bound_step_names_its_costliest_kernel_whatever_its_kind(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(4):
+        builder.function("train.py(7): main", start + 5, 900)
+        builder.op("aten::bincount", start + 10, 8)
+        builder.kernel(start + 20, 900, launch=start + 12, name="void at::native::kernelHistogram1D<long, long, 1>")
+        builder.op("aten::mm", start + 30, 8)
+        builder.kernel(start + 920, 60, launch=start + 32, name="ampere_sgemm_32x128_nn")
+    text = " ".join(text_of(builder, tmp_path).split())
+    assert "Kernels: other 94 %; the costliest: kernelHistogram1D of aten::bincount, main (train.py), 94 %" in text
 
 
 def test_a_trace_of_something_else_is_said_to_be_that(tmp_path: Path) -> None:
-    assert "\nThis trace has no event of torch" in text_of(without_known_events(), tmp_path)
+    assert "\nNothing was recorded" in text_of(without_known_events(), tmp_path)
 
 
 def test_a_trace_that_is_less_than_it_seems_says_what_it_cannot_tell(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_a_trace_of_the_host_alone_reads_as_kept(tmp_path: Path, golden: Callabl
 
 def test_a_trace_of_unlabelled_work_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     builder = TraceBuilder()
+    builder.event("user_annotation", "all", 0, 250)
     builder.copy("HtoD (Host -> Device)", 0, 100, launch=0)
     builder.activity("kernel", "k", 150, 100, correlation=0, device=1, stream=7)
     golden("console-unlabelled.txt", text_of(builder.write(tmp_path / "unlabelled.json")))

@@ -37,6 +37,13 @@ def test_a_kind_says_how_much_of_it_runs_on_tensor_cores(tensor_core_ns: int | N
     assert on_cores(KindTime("matrix products", 1, 1000, tensor_core_ns)) == words
 
 
+def test_names_that_do_not_tell_are_not_off_tensor_cores() -> None:
+    assert on_cores(KindTime("matrix products", 1, 1000, None, unknown_ns=1000)) == ""
+    assert on_cores(KindTime("matrix products", 1, 1000, 0, unknown_ns=60)) == ""
+    assert on_cores(KindTime("matrix products", 1, 1000, 600, unknown_ns=300)) == "at least 60 % on tensor cores"
+    assert on_cores(KindTime("matrix products", 1, 1000, 0), "matrix cores") == "no matrix cores"
+
+
 @pytest.mark.parametrize(
     ("made", "held"),
     [

@@ -12,13 +12,13 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.syncs.blocking_calls import WAITING_COPY
 from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
 from pinprof.trace.lines import BACKWARD_CALL, EDGE, DebugModeWaits, Place, SourceLine, WatchedWait
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
+from pinprof.trace.vendors import FREE_CALLS, SYNCHRONIZE, WAITING_FOR_STREAM
 
 ENOUGH_STEPS = 20
 """After this number of watched steps, a line that was not seen is taken not to wait: it is four times the number of
@@ -28,9 +28,6 @@ _SCALAR = frozenset({"aten::item"})
 _COPY = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})
 _NEW = _COPY | _SCALAR | {"aten::lift_fresh", "aten::detach"}
 _PUT = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::nonzero", "aten::fill_"}) | _COPY | _SCALAR
-_SYNCHRONIZE = frozenset(
-    f"{runtime}{what}Synchronize" for runtime in ("cuda", "hip") for what in ("Device", "Stream", "Event")
-)
 
 OPS_OF = {
     **dict.fromkeys(("item", "float", "int", "complex", "index"), _SCALAR),
@@ -44,8 +41,8 @@ OPS_OF = {
     "argwhere": frozenset({"aten::argwhere", "aten::nonzero"}),
     "where": frozenset({"aten::where", "aten::nonzero_numpy", "aten::nonzero"}),
     "unique": frozenset({"aten::_unique2", "aten::unique_dim", "aten::_unique"}),
-    **dict.fromkeys(("synchronize", "_cuda_synchronize", "_accelerator_synchronizeDevice"), _SYNCHRONIZE),
-    "_cuda_emptyCache": _SYNCHRONIZE | {"cudaFree", "hipFree"},
+    **dict.fromkeys(("synchronize", "_cuda_synchronize", "_accelerator_synchronizeDevice"), SYNCHRONIZE),
+    "_cuda_emptyCache": SYNCHRONIZE | FREE_CALLS,
     BACKWARD_CALL: frozenset(),
 }
 """By Python call: the outermost ops that it runs when it waits, or the runtime calls that it makes outside of ops.
@@ -246,8 +243,6 @@ IN_ORDER = {"main", "autograd"}
 
 WATCHED_CALLS = (STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, FREE)
 """Kinds of calls that watching may notice; it notices freeing only by `torch.cuda.empty_cache()`."""
-
-WAITING_FOR_STREAM = {"cudaStreamSynchronize", "hipStreamSynchronize", WAITING_COPY}
 
 NOTICED_OPS = {
     *("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense", "aten::nonzero"),
