@@ -14,7 +14,7 @@ from pinprof.report.charts.chart import SYMBOLS, Chart, legend
 from pinprof.report.html import Markup, hue, inline_html
 
 TOP, AXIS, TITLE, RIGHT, LEFT = 16, 22, 16, 14, 10
-"""Pixels around the plot: above it, of the labels and of the title below it, and beside it."""
+"""Pixels around the plot: above it, of the labels and of the title below it, and at its sides."""
 LETTER, GAP = 6.6, 8
 """Pixels of a letter of a label, and between a label and the plot."""
 MOST_TICKS = 5
@@ -57,8 +57,8 @@ class Plot(NamedTuple):
 def chart_svg(chart: Chart) -> Markup:
     """Return a chart as a figure of a page, with its caption and its legend."""
     plot, inside = _plot(chart), chart.layout["height"]
-    beside = max([len(text) for _, text in plot.y.labels], default=0) * LETTER + GAP
-    left = LEFT + (TITLE if _title(chart, "yaxis") else 0) + (beside if plot.y.labels else 0)
+    labels = max([len(text) for _, text in plot.y.labels], default=0) * LETTER + GAP
+    left = LEFT + (TITLE if _title(chart, "yaxis") else 0) + (labels if plot.y.labels else 0)
     name = f"hatch-{crc32(chart.caption.encode()):x}"
     patterns = sorted({of.get("marker", {}).get("pattern", {}).get("shape", "") for of in chart.data} - {""})
     drawn = (*_grid(chart, plot, left), *_hatches(name, patterns), *_series(chart, plot, name), *_remarks(chart, plot))

@@ -179,7 +179,7 @@ def _answer(entry: Analysis) -> Iterator[Markup]:
 
 
 def _in_words(profile: Profile, verdict: Verdict) -> str:
-    """Return the verdict beside the length of the step: why it is as long, with the share that this costs."""
+    """Return the verdict without the length of the step: why it is as long, with the share that this costs."""
     cost, cause = verdict.cost, verdict.cause
     if cause is not None and cost and verdict.step_ns and cause not in (GPU, IRREGULAR):
         share = f"{percent(cost.ns / verdict.step_ns)} of the {profile.steps.whole}"
