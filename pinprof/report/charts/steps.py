@@ -55,7 +55,7 @@ CUT = 3.0
 """Bars of more than this many usual steps end at the top, with their length."""
 MOST_LABELS = 6
 FEW_BARS = 5
-"""The axis has room for so many bars, so that two are not as wide as the page."""
+"""The least number of bars for which the axis has room: two alone would be as wide as the page."""
 
 MAX_SITES = 10
 """The most places that are drawn; the table has all."""
