@@ -13,12 +13,13 @@ pinprof.predict(trace, pinprof.Scenario(pin=True))    # the step after a change 
 
 report = pinprof.load("trace.json.gz")          # all of it, as a report that shows itself in a notebook
 report.step_ms, report.step_range_ms, report.verdict
-report.kernels, report.waits, report.findings   # and ops, copies, steps, phases: as pandas DataFrames, in ms
+report.events                                   # each kernel, copy, call and op: a pandas DataFrame, in ms
+report.kernels, report.waits, report.findings   # sums by name or line; and ops, steps, phases, idle, gpu, memory
 report.whatif(drop_syncs="all").saving_ms       # the options of `pinprof whatif`
 report.scalars()                                # its numbers by name, for a tracker of experiments
 report.save("report.html")                      # or .json
 
-pinprof.analyze_job("run/")                     # the ranks of a job side by side; client=... on a Dask cluster
+pinprof.load("run/").ranks                      # the ranks of a job side by side; client=... on a Dask cluster
 pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, the same way
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
         ComparisonReport,
         JobReport,
         Report,
-        analyze_job,
         compare,
         load,
         profile_step,
@@ -76,7 +76,6 @@ __all__ = [
     "TraceError",
     "UnsafeCopyError",
     "UnsafeCopyWarning",
-    "analyze_job",
     "compare",
     "find",
     "guard",
@@ -97,7 +96,7 @@ _NAMES_IN = {
     "pinprof.measurement.profile": ("Profile",),
     "pinprof.notebook": (
         *("ComparisonReport", "JobReport", "Report"),
-        *("analyze_job", "compare", "load", "profile_step", "timeline"),
+        *("compare", "load", "profile_step", "timeline"),
     ),
     "pinprof.prediction": ("Scenario", "predict"),
     "pinprof.races.guard": ("Guard", "UnsafeCopyWarning", "guard"),

@@ -16,6 +16,14 @@ class CaptureError(PinprofError):
     """The program could not be recorded."""
 
 
+class TooFewSteps(CaptureError):  # noqa: N818  a reason, as the others of the library
+    """The program ended before a step was recorded; `recordable` steps of it can be recorded, 0 for none."""
+
+    def __init__(self, text: str, recordable: int) -> None:
+        super().__init__(text)
+        self.recordable = recordable
+
+
 class UnsafeCopyError(PinprofError):
     """Host memory was used before its asynchronous copy had ended; its text is a report of several lines."""
 

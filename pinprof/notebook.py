@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from pinprof.bench.advice import read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
 from pinprof.documents.report import TraceJson as Document
-from pinprof.errors import TraceError
+from pinprof.errors import PinprofError, TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.prediction.pinning import Pinning
@@ -37,6 +38,7 @@ from pinprof.report.trace import dataframes
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import trace_to_text
+from pinprof.rules.rule import Findings
 from pinprof.standard_streams import is_terminal
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+    from pinprof.report.trace.events import EventTable
+
 
 TraceOrUrl: TypeAlias = str | os.PathLike[str] | Trace
 """A trace, or the file or URL of one."""
@@ -55,12 +59,41 @@ MsRange: TypeAlias = tuple[float, float]
 """One step, or the first and the last one, counted from 1; start and end in ms since the start of step 1."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Report(ReportObject):
-    """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook."""
+def _table(name: str, meaning: str) -> Any:
+    """Return the property of a report that is a table of its document."""
+    return property(lambda report: dataframes.table(report._document, name), doc=meaning)  # noqa: SLF001  its own
 
-    analysis: Analysis
+
+class Report(ReportObject):
+    """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook.
+
+    Its tables are DataFrames: a column's name ends with its unit, or it is a number or a share of 1; `attrs["per"]`
+    says whether the rows are of a mean step or of the whole trace. Steps count from 1, as on the page.
+    """
+
     _title = "pinprof report"
+    _elsewhere = MappingProxyType(
+        {
+            **dict.fromkeys(("summary", "describe", "show"), "print(report), and report.verdict, a sentence"),
+            **dict.fromkeys(("advice", "bottlenecks", "recommendations", "suggestions"), "report.findings"),
+            **dict.fromkeys(("memcpy", "memcpys", "transfers"), "report.copies"),
+            **dict.fromkeys(("syncs", "stalls", "synchronizations"), "report.waits"),
+            **dict.fromkeys(
+                ("df", "to_df", "to_dataframe", "to_pandas", "calls", "stacks", "streams"), "report.events"
+            ),
+            **dict.fromkeys(("plot", "figure", "to_figure"), "report.timeline(), or report.figures()"),
+            **dict.fromkeys(("step_time", "total_time", "duration"), "report.step_ms"),
+            "step": "report.steps.loc[2], or report.events.query('step == 2')",
+        }
+    )
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+
+    @property
+    def analysis(self) -> Analysis:
+        """All that is known of the trace: as rows (`details`), summed up (`profile`), and the findings as objects."""
+        return self._analysis
 
     @property
     def trace(self) -> Trace:
@@ -71,6 +104,10 @@ class Report(ReportObject):
     def profile(self) -> Profile:
         """What was measured of it."""
         return self.analysis.profile
+
+    @property
+    def _findings(self) -> Findings:
+        return self.analysis.findings
 
     @property
     def step_ms(self) -> float | None:
@@ -88,40 +125,53 @@ class Report(ReportObject):
         """What limits the step, in a sentence; None if the trace does not show it."""
         return self._document.verdict.headline
 
-    @property
-    def kernels(self) -> "pd.DataFrame":
-        """A row for each name of a kernel, per step: `count`, `ms`, `mean_us`, `share` of the time of kernels."""
-        return dataframes.table(self._document, "kernels")
+    @cached_property
+    def events(self) -> "EventTable":
+        """A row for each kernel, copy, memset, call of the GPU's runtime, and op, in the order of their starts.
 
-    @property
-    def ops(self) -> "pd.DataFrame":
-        """A row for each name of an op, per step and as traced: `count`, `ms` on the host, `kernel_ms`."""
-        return dataframes.table(self._document, "ops")
+            report.events.kernels.groupby("name").duration_ms.sum()
+            report.events.query("step == 2 and kind == 'op'")
+
+        `start_ms` counts from the start of step 1; `op`, `file`, `line` and `function` say what made it, as far as the
+        trace shows that. `.kernels`, `.copies`, `.calls` and `.ops` are the rows of one kind, with its columns.
+        """
+        from pinprof.report.trace.events import events_of  # noqa: PLC0415  pandas is slow to load
+
+        return events_of(self.analysis.details, knows_exposed=self._document.overlap.exposed_ms is not None)
 
     @property
     def copies(self) -> "pd.DataFrame":
-        """A row for each direction and host memory, of the whole recording: `count`, `bytes`, `exposed_ms`."""
-        return dataframes.table(self._document, "copies")
+        """A row for each copy: `direction`, `host_memory`, `bytes`, `duration_ms`, `exposed_ms`, `line`, ..."""
+        return self.events.copies
 
     @property
-    def waits(self) -> "pd.DataFrame":
-        """A row for each place of waits, of the whole recording: `file`, `line`, `cause`, `stall_ms`."""
-        return dataframes.table(self._document, "waits")
+    def collectives(self) -> "pd.DataFrame":
+        """A row for each collective of torch.distributed in the complete steps: `name`, `step`, `bytes`, ..."""
+        from pinprof.report.trace.events import collectives  # noqa: PLC0415  pandas is slow to load
+
+        return collectives(self.analysis.details)
+
+    kernels = _table(
+        "kernels", "Sums by name of the kernels of a step: `count`, `ms`, `mean_us`, `share` of their time."
+    )
+    ops = _table("ops", "Sums by name of the ops of a step, as traced: `count`, `ms` on the host, `kernel_ms`.")
+    phases = _table("phases", "The phases of a step, as traced: `launches`, `host_ms`, `kernel_ms`.")
+    findings = _table("findings", "The findings, the best saving first; `analysis.findings` has them as objects.")
+    copy_sums = _table("copy_sums", "Sums of the copies by direction and host memory: `count`, `bytes`, `exposed_ms`.")
+    waits = _table("waits", "Sums of the host's waits by place: `file`, `line`, `cause`, `stall_ms`.")
+    idle = _table("idle", "Idle time of each GPU by cause: `device`, `cause`, `time_ms`.")
+    gpu = _table("gpu", "Each GPU: `busy_ms`, `kernel_ms`, `memcpy_ms`, `idle_ms`, `span_ms`.")
+    loader = _table("loader", "One row on the DataLoader: `waits`, `wait_ms`, `pinned`, ...")
+    memory = _table("memory", "The peak of each GPU's memory, if that was recorded (`profile_memory=True`).")
 
     @property
     def steps(self) -> "pd.DataFrame":
         """The steps of the trace on the host and on each GPU."""
         return dataframes.steps(self.analysis)
 
-    @property
-    def phases(self) -> "pd.DataFrame":
-        """A row for each phase of the step, per step and as traced: `launches`, `host_ms`, `kernel_ms`."""
-        return dataframes.table(self._document, "phases")
-
-    @property
-    def findings(self) -> "pd.DataFrame":
-        """A row for each finding, the best saving first; `analysis.findings` has them as objects."""
-        return dataframes.table(self._document, "findings")
+    def compare(self, after: "TraceOrUrl | Report") -> "ComparisonReport":
+        """Return what changed from this trace to another one; see `pinprof.compare`."""
+        return compare(self, after)
 
     def scalars(self) -> dict[str, float]:
         """Return the numbers of the report by name, times in ms, for a tracker of experiments.
@@ -150,10 +200,10 @@ class Report(ReportObject):
 
     @cached_property
     def _document(self) -> Document:
-        return trace_of(self.profile, self.analysis.findings)
+        return trace_of(self.profile, self._findings)
 
     def __str__(self) -> str:
-        return trace_to_text(self.profile, self.analysis.findings)
+        return trace_to_text(self.profile, self._findings)
 
     def timeline(self, *, steps: StepRange | None = None, range_ms: MsRange | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
@@ -180,25 +230,42 @@ class Report(ReportObject):
         )
 
 
-def load(source: TraceOrUrl, *, machine: str | os.PathLike[str] | None = None) -> Report:
-    """Return the report on a trace, or on the file or URL of one.
+def load(
+    source: TraceOrUrl | Iterable[str | os.PathLike[str]],
+    *,
+    machine: str | os.PathLike[str] | None = None,
+    rank_from: str | None = None,
+    jobs: int | None = None,
+    client: Any = None,
+) -> Report:
+    """Return the report on a trace, its file or URL; for a folder, a pattern or files, the `JobReport` on the ranks.
 
     `machine` is a file of `pinprof bench --json`: copies that become pinned are predicted at its rates, and the report
-    shows what that bench measured of pinning.
+    shows what that bench measured of pinning. Ranks are measured by `jobs` processes of this machine, by default one
+    for each core, or by the workers of `client`, a `dask.distributed.Client`, which stays open; `rank_from` is as for
+    `pinprof report`.
 
-    Raises TraceError if the source cannot be read as a trace, PinprofError if `machine` cannot be read as a bench.
+    Raises TraceError if the source cannot be read as a trace, or the traces are not the ranks of a job, PinprofError if
+    `machine` or the cluster cannot be used.
     """
+    checked_pattern(rank_from)
     pinning = None if machine is None else read_machine(machine)
-    return Report(analyse(source if isinstance(source, Trace) else read_trace(_file(source)), pinning))
-
-
-def _file(source: str | os.PathLike[str]) -> str:
-    if not isinstance(source, str | os.PathLike):
-        raise TypeError("a trace is a file, a URL or a Trace; pinprof.analyze_job reads all ranks of a job")
-    path = os.fspath(source)
-    if Path(path).is_dir():
-        raise TraceError(f"{path}: is a folder; name a trace in it, or read all ranks of a job by pinprof.analyze_job")
-    return path
+    if isinstance(source, Trace):
+        return Report(analyse(source, pinning))
+    sources = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(sources, Iterable):
+        raise TypeError("a trace is a file, a URL, a folder, files or a Trace")
+    files = [path for name in sources for path in trace_files(os.fspath(name))]
+    if len(files) == 1:
+        return Report(analyse(read_trace(files[0]), pinning))
+    measured, skipped = measure_all(files, jobs, client, pinning)
+    if not measured:
+        raise TraceError(str(next(iter(skipped.values()), "no traces are given")))
+    if len(measured) == 1:
+        return Report(analyse(read_trace(measured[0].profile.path), pinning))
+    job = job_of(numbered(measured, rank_from))
+    reasons = {path: str(error) for path, error in skipped.items()}
+    return JobReport(compare_ranks(job.parts, job.remarks), tuple(job.parts), pinning, reasons)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -237,24 +304,60 @@ class ComparisonReport(ReportObject):
 def compare(before: TraceOrUrl | Report, after: TraceOrUrl | Report) -> ComparisonReport:
     """Return what changed between two traces, each a file, a URL, a Trace, or the report on one.
 
-    Raises TraceError if a file cannot be read as a trace.
+    Raises TraceError if a file cannot be read as a trace, PinprofError if one side is a job.
     """
     old, new = (side if isinstance(side, Report) else load(side) for side in (before, after))
+    if any(isinstance(side, JobReport) for side in (old, new)):
+        raise PinprofError("a comparison is of two traces; of a job take the report on a rank: report.rank(0)")
     return ComparisonReport(old, new, compared(old.analysis, new.analysis))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class JobReport(ReportObject):
-    """The ranks of a job side by side; prints the text of the command, with the report on the shown rank."""
+class JobReport(Report):
+    """The ranks of a job side by side, with the report on the shown rank, whose tables and figures it has.
 
-    ranks: Ranks
-    parts: tuple[RankPart, ...]
-    """The profile and the findings of each rank, by number."""
-    pinning: Pinning | None
-    """The results of the machine's bench on pinned memory, if one was given."""
-    skipped: dict[str, str]
-    """Files that could not be measured, with the reason."""
+    It prints the text of the command, and shows the page in a notebook. `rank` returns the report on another rank.
+    """
+
     _title = "pinprof report on a job"
+
+    def __init__(
+        self, ranks: Ranks, parts: tuple[RankPart, ...], pinning: Pinning | None, skipped: dict[str, str]
+    ) -> None:
+        self.ranks = ranks
+        self.parts = parts
+        """The profile and the findings of each rank, by number."""
+        self.skipped = skipped
+        """Files that could not be measured, with the reason."""
+        self._pinning = pinning
+        self._shown = next((part for part in parts if rank_of(part) == ranks.shown_rank), parts[0])
+
+    @property
+    def analysis(self) -> Analysis:
+        """The analysis of the shown rank, whose trace it reads again."""
+        return self._shown_report.analysis
+
+    @cached_property
+    def _shown_report(self) -> Report:
+        return Report(self._analysed(self._shown.profile.path))
+
+    def _analysed(self, path: str) -> Analysis:
+        return analyse(read_trace(path), self._pinning)
+
+    @property
+    def profile(self) -> Profile:
+        """What was measured of the shown rank."""
+        return self._shown.profile
+
+    @property
+    def _findings(self) -> Findings:
+        return self._shown.findings
+
+    def rank(self, number: int) -> Report:
+        """Return the report on one rank, whose trace it reads. Raises PinprofError if the job has no such rank."""
+        paths = {rank_of(part): part.profile.path for part in self.parts}
+        if number not in paths:
+            raise PinprofError(f"the job has no rank {number}; it has {', '.join(map(str, paths))}")
+        return Report(self._analysed(paths[number]))
 
     @property
     def verdict(self) -> str:
@@ -267,8 +370,7 @@ class JobReport(ReportObject):
         return dataframes.ranks(self.ranks)
 
     def __str__(self) -> str:
-        shown = next((part for part in self.parts if rank_of(part) == self.ranks.shown_rank), self.parts[0])
-        return job_to_text(self.ranks, self.parts) + trace_to_text(shown.profile, shown.findings)
+        return job_to_text(self.ranks, self.parts) + super().__str__()
 
     @property
     def _contents(self) -> Contents:
@@ -276,35 +378,8 @@ class JobReport(ReportObject):
             f"report on a job: {self.ranks.summary}",
             [part.profile for part in self.parts],
             lambda: traces_to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
-            lambda: page_of_files(self.ranks, self.parts, lambda path: analyse(read_trace(path), self.pinning)),
+            lambda: page_of_files(self.ranks, self.parts, self._analysed),
         )
-
-
-def analyze_job(
-    traces: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    client: Any = None,
-    jobs: int | None = None,
-    rank_from: str | None = None,
-    machine: str | os.PathLike[str] | None = None,
-) -> JobReport:
-    """Return the report on the ranks of a job: a folder, a pattern, a URL of either, or files.
-
-    `jobs` processes of this machine measure them, by default one for each core, or the workers of `client`, a
-    `dask.distributed.Client`, which stays open. `rank_from` is as for `pinprof report`, `machine` as for `load`.
-
-    Raises TraceError if the traces are not the ranks of a job, PinprofError if the cluster or `machine` cannot be used.
-    """
-    checked_pattern(rank_from)
-    pinning = None if machine is None else read_machine(machine)
-    sources = [traces] if isinstance(traces, str | os.PathLike) else traces
-    files = [path for name in sources for path in trace_files(os.fspath(name))]
-    measured, skipped = measure_all(files, jobs, client, pinning)
-    if not measured:
-        raise TraceError(str(next(iter(skipped.values()), "no traces are given")))
-    job = job_of(numbered(measured, rank_from))
-    reasons = {path: str(error) for path, error in skipped.items()}
-    return JobReport(compare_ranks(job.parts, job.remarks), tuple(job.parts), pinning, reasons)
 
 
 def timeline(

@@ -1,10 +1,12 @@
 """Writes files whole or not at all, and never over an input; devices and pipes get the bytes directly."""
 
 import errno
+import gzip
 import os
 import re
 import secrets
 import stat
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import combinations
@@ -21,6 +23,10 @@ DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
 MOST_LINKS = 40
 """Linux follows at most this many links."""
 
+OWN_TRACE, OWN_PAGE = re.compile(rb'\{"pinprof_|.*"pinprof": ?\{"pinprof_version"', re.DOTALL), b"<title>pinprof"
+"""What stands near the begin of a trace that pinprof recorded, and of a page that it made."""
+HEAD_BYTES = 65_536
+
 FileIdentity: TypeAlias = tuple[int, int] | str
 
 
@@ -33,12 +39,27 @@ def shortest(path: str | Path) -> str:
         return absolute
 
 
+def is_own(path: str | Path) -> bool:
+    """Return whether the content of a file says that pinprof recorded it as a trace, or made it as a page."""
+    try:
+        with gzip.open(path) if Path(path).suffix == ".gz" else open(path, "rb") as file:  # noqa: PTH123  as `gzip.open`
+            head = file.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return OWN_TRACE.match(head) is not None or (head.startswith(b"<!DOCTYPE html>") and OWN_PAGE in head)
+
+
 def check_outputs(
-    outputs: Sequence[str], inputs: Iterable[str] = (), *, force: bool, way: str = "overwrite it with --force"
+    outputs: Sequence[str],
+    inputs: Iterable[str] = (),
+    *,
+    force: bool,
+    way: str = "overwrite it with --force",
+    replaces_own: bool = False,
 ) -> None:
     """Raise PinprofError for the first output that cannot be written, is an input, or exists already.
 
-    `way` says to the user how to overwrite a file.
+    `way` says to the user how to overwrite a file. With `replaces_own` a file that pinprof made is overwritten.
     """
     for one, other in combinations(outputs, 2):
         if one == other or _identity(one, 1) == _identity(other, 1):
@@ -50,7 +71,7 @@ def check_outputs(
         if _identity(path, 1) in read and not _passes_on(path):
             raise PinprofError(f"{_display_name(path)}: is also an input; choose another name")
         is_there = path != STANDARD and os.path.exists(path)  # noqa: PTH110  never raises
-        if is_there and not is_stream(Path(path)) and not force:
+        if is_there and not is_stream(Path(path)) and not force and not (replaces_own and is_own(path)):
             raise PinprofError(f"{path}: exists already; choose another name, or {way}")
 
 

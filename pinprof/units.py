@@ -40,9 +40,11 @@ def ms(ns: float) -> float:
 
 
 def between(start_ns: float, end_ns: float, digits: int = 3) -> str:
-    """Return two times given in ns, the unit only once where it is the same: "1.50 to 2.70 ms"."""
+    """Return two times given in ns, the unit only once where it is the same: "1.50 to 2.70 ms"; or one if alike."""
     first, last = duration(start_ns, digits), duration(end_ns, digits)
     number, unit = first.split(" ")
+    if first == last:
+        return first
     if start_ns == 0 or unit == last.split(" ")[1]:
         return f"{number} to {last}"
     return f"{first} to {last}"

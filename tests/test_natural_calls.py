@@ -24,7 +24,7 @@ def r() -> Any:
 
 @pytest.fixture(scope="module")
 def job() -> Any:
-    return pinprof.analyze_job(RANKS)
+    return pinprof.load(RANKS)
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,33 @@ WORK: dict[str, Callable[[Any], object]] = {
     "pinprof.predict(TRACE, pinprof.Scenario(drop_syncs=['all']))": lambda value: value.saving_ms > 0,
     "r.trace.gpu.to_pandas()": lambda value: len(value) == 118,
     "c.save(tmp / 'c.html')": lambda value: value is None,
+    "r.events.query('step == 2').kind.value_counts()": lambda value: value["copy"] == 1,
+    "r.events.kernels.groupby('name').duration_ms.sum()": lambda value: len(value) == 12,
+    "r.copies.groupby(['direction', 'host_memory']).bytes.sum()": lambda value: value.item() == 9 << 24,
+    "r.copies[['file', 'line']].drop_duplicates().values.tolist()": lambda value: value[0][1] == 23,
+    "r.events.ops.sort_values('duration_ms').iloc[-1]": lambda value: value.duration_ms > 10,
+    "r.to_dict()['traces'][0]['path']": lambda value: value == str(TRACE),
+    "r.to_html(tmp / 'r.html') == (tmp / 'r.html').read_text()": bool,
+    "r.compare(AFTER)": lambda value: value.before.trace.path == str(TRACE),
+    "r.gpu.busy_ms + r.gpu.idle_ms - r.gpu.span_ms": lambda value: abs(value.item()) < 1e-6,
+    "r.idle.groupby('cause').time_ms.sum()": lambda value: value.idxmax() == "sync_bubble",
+    "r.loader.wait_ms": lambda value: value.item() == 0,
+    "r.memory": lambda value: "allocated_bytes" in value.columns,
+    "job.collectives.groupby('name').duration_ms.sum()": lambda value: value["allreduce"] > 0,
+    "job.kernels": lambda value: len(value) > 3,
+    "job.rank(0).compare(job.rank(1)).table": lambda value: len(value) > 5,
+    "pinprof.load(tmp_of(RANKS, tmp)).ranks": lambda value: len(value.rows) == 2,
     "job.verdict": lambda value: value.startswith("Rank 1 holds up the others by 20"),
     "job.ranks": lambda value: repr(value) == "<pinprof ranks: 2 ranks, rank 1 holds up the others>",
     "job.save(tmp / 'job.html')": lambda value: value is None,
 }
+
+
+def tmp_of(files: list[str], folder: Path) -> Path:
+    """Return the folder with links to these files."""
+    for file in files:
+        (folder / Path(file).name).symlink_to(Path(file).absolute())
+    return folder
 
 
 @pytest.mark.parametrize("call", WORK)
@@ -61,8 +84,17 @@ def test_it_works(call: str, r: Any, c: Any, job: Any, tmp_path: Path) -> None:
     ("call", "way_out"),
     [
         ("pinprof.report(TRACE)", r"pinprof\.load\(path\)"),
-        ("pinprof.load(RANKS)", r"pinprof\.analyze_job"),
-        ("pinprof.load(TRACES / 'ranks')", r"pinprof\.analyze_job"),
+        ("pinprof.load(5)", "a trace is a file, a URL, a folder, files or a Trace"),
+        ("pinprof.compare(RANKS, TRACE)", r"report\.rank\(0\)"),
+        ("pinprof.load(RANKS).rank(7)", "the job has no rank 7; it has 0, 1"),
+        ("r.summary()", r"take print\(report\)"),
+        ("r.memcpy", r"take report\.copies; it has analysis, collectives, "),
+        ("r.peak_memory", r"take report\.memory;"),
+        ("r.kernel", r"take report\.kernels;"),
+        ("r.nonsense", "a pinprof report has no nonsense; it has analysis, "),
+        ("r.plot()", r"report\.timeline\(\)"),
+        ("r.trace.kernels", r"pinprof\.load\(path\)\.events has \.kernels"),
+        ("r.trace.calls.head()", r"to_pandas\(\)"),
         ("pinprof.load('nothing.json')", "no such file"),
         ("r.whatif(pinned=True)", "no such change; there are drop_syncs, pin, "),
         ("r.whatif(drop_syncs='train.py:9')", r"the host does not wait at train\.py:9; it does at .*copies\.py:23"),

@@ -242,7 +242,9 @@ def test_a_report_has_the_step_its_range_and_the_verdict_of_its_text(report: Rep
     [
         ("kernels", lambda trace: trace["kernels"]),
         ("ops", lambda trace: trace["ops"]),
-        ("copies", lambda trace: trace["copies"]),
+        ("copy_sums", lambda trace: trace["copies"]),
+        ("idle", lambda trace: trace["idle"]),
+        ("gpu", lambda trace: trace["gpu"]),
         ("waits", lambda trace: trace["syncs"]["sites"]),
         ("phases", lambda trace: trace["launches"]["phases"]),
         ("findings", lambda trace: trace["findings"]),
@@ -252,6 +254,7 @@ def test_tables_are_the_rows_of_the_document(report: Report, table: str, rows: C
     frame = getattr(report, table)
     entries = rows(json.loads(report.to_json())["traces"][0])
     assert entries
+    assert frame.attrs["per"] in {"mean step", "whole trace"}
     assert set(frame.columns) >= set(entries[0])
     assert len(frame) == len(entries)
     for row, entry in zip(frame.to_dict("records"), entries, strict=True):
@@ -270,11 +273,41 @@ def test_the_steps_are_those_of_the_trace_and_their_parts_add_up(report: Report)
     assert known[parts].sum(axis=1).to_numpy() == pytest.approx(known.device_ms.to_numpy())
 
 
+def test_events_have_their_steps_ops_and_lines(report: Report) -> None:
+    events, trace = report.events, report.trace
+    assert len(events) == len(trace.gpu) + len(trace.calls) + len(trace.ops)
+    assert events.start_ms.is_monotonic_increasing
+    of_step = events[events.kind == "kernel"].groupby("step").size()
+    assert of_step.index.tolist() == report.steps.index.unique().tolist() == [1, 2, 3]
+    copies = report.copies
+    assert copies.exposed_ms.sum() == pytest.approx(report.copy_sums.exposed_ms.sum())
+    assert copies.attrs == events.attrs == {"per": "whole trace"}
+    (copy,) = copies[copies.step == 2].to_dict("records")
+    assert (copy["op"], copy["line"], copy["reason"]) == ("aten::copy_", 23, "pageable")
+    assert "direction" not in events.kernels
+    assert "stream" not in events.ops
+
+
+def test_a_line_is_that_of_the_recorded_wait() -> None:
+    recorded = pinprof.load(TRACES / "pageable_blocking.json.gz")  # it has no Python stacks
+    assert set(recorded.copies.line) == {23}
+    assert recorded.events.calls.line.dropna().unique().tolist() == [23]
+
+
+def test_what_the_trace_does_not_show_is_not_zero(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.copy("HtoD (Pageable -> Device)", 100, 20, launch=90)
+    copies = load(builder.write(tmp_path / "trace.json")).copies
+    assert copies[["op", "file", "line", "function"]].isna().all(axis=None)
+    assert copies.step.tolist() == [1]
+
+
 def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.op("aten::add", 0, 10)
     report = load(builder.write(tmp_path / "trace.json"))
-    for table in ("kernels", "copies", "waits", "phases", "findings"):
+    for table in ("kernels", "copies", "copy_sums", "collectives", "memory", "waits", "phases", "findings"):
         assert getattr(report, table).empty, table
     assert report.ops.name.tolist() == ["aten::add"]
     assert report.steps.host_ms.tolist() == [0.010001]
@@ -313,7 +346,8 @@ def test_a_comparison_has_the_verdict_of_its_text_and_its_figures_as_a_table(rep
 
 
 def test_a_job_has_a_table_of_its_ranks() -> None:
-    job = pinprof.analyze_job(sorted(TRACES.glob("ranks/sleeping_rank.rank?.before.json.gz")))
+    job = pinprof.load(sorted(TRACES.glob("ranks/sleeping_rank.rank?.before.json.gz")))
+    assert isinstance(job, pinprof.JobReport)
     assert repr(job) == "<pinprof report on a job: 2 ranks, rank 1 holds up the others; print it>"
     assert job.table["rank"].tolist() == [0, 1]
     assert job.table["alone_ms"].tolist() == [row["alone_ms"] for row in json.loads(job.to_json())["ranks"]["rows"]]

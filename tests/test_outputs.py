@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recordings import TRACES
+from trace_builder import TraceBuilder
 
+from pinprof import load
 from pinprof.errors import PinprofError
-from pinprof.outputs import check_outputs, hidden_folder, is_stream, unfinished, write_whole
+from pinprof.outputs import check_outputs, hidden_folder, is_own, is_stream, unfinished, write_whole
 
 
 def mode(path: Path) -> int:
@@ -159,3 +162,14 @@ def test_a_link_to_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path)
     (tmp_path / "link").symlink_to("none/out")
     with pytest.raises(PinprofError, match="there is no folder"):
         check_outputs([str(tmp_path / "link")], force=True)
+
+
+def test_what_pinprof_made_is_known_by_its_content(tmp_path: Path) -> None:
+    page, of_ranks, empty, packed = (tmp_path / name for name in ("a.html", "b.html", "c.json", "d.json.gz"))
+    load(TRACES / "clean.json.gz").save(page)
+    load(sorted(TRACES.glob("ranks/sleeping_rank.rank?.before.json.gz"))).save(of_ranks)
+    empty.write_text("")
+    packed.write_text("not packed")
+    others = [TraceBuilder().write(tmp_path / "torch.json"), empty, packed, tmp_path / "missing.json", tmp_path]
+    assert all(is_own(path) for path in (page, of_ranks, TRACES / "clean.json.gz"))
+    assert not any(is_own(path) for path in others)

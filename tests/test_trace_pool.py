@@ -211,7 +211,8 @@ def test_workers_of_a_cluster_are_given_the_machine(client: Any, tmp_path: Path)
     assert savings(measure_files(copying(tmp_path), client=client, machine=pinning(SLOW))) == [0, 0, 0]
     file = tmp_path / "bench.json"
     file.write_text(as_json(SLOW))
-    report = pinprof.analyze_job(written(tmp_path, 3), client=client, machine=file)
+    report = pinprof.load(written(tmp_path, 3), client=client, machine=file)
+    assert isinstance(report, pinprof.JobReport)
     assert report.parts[0].findings.machine == "slow"
 
 
@@ -239,8 +240,9 @@ def test_a_report_from_a_cluster_is_that_from_this_machine(client: Any, tmp_path
 def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path: Path) -> None:
     written(tmp_path, 3)
     (tmp_path / "broken.json").write_text("<html>")
-    report = pinprof.analyze_job(tmp_path, client=client)
-    assert str(report) == str(pinprof.analyze_job(map(Path, sorted(tmp_path.glob("*.gz"))), jobs=2))
+    report = pinprof.load(tmp_path, client=client)
+    assert isinstance(report, pinprof.JobReport)
+    assert str(report) == str(pinprof.load(map(Path, sorted(tmp_path.glob("*.gz"))), jobs=2))
     assert str(report).startswith("3 ranks of one job\n")
     assert [row.rank for row in report.ranks.rows] == [0, 1, 2]
     assert list(report.skipped) == [str(tmp_path / "broken.json")]
@@ -252,10 +254,11 @@ def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path
 def test_what_is_no_job_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text("<html>")
     with pytest.raises(TraceError, match="is not JSON"):
-        pinprof.analyze_job(tmp_path)
+        pinprof.load(tmp_path)
     (path,) = written(tmp_path, 1)
-    with pytest.raises(TraceError, match="only one of the files is a trace"):
-        pinprof.analyze_job([path])
+    report = pinprof.load([path])
+    assert not isinstance(report, pinprof.JobReport)
+    assert pinprof.load(tmp_path).profile.path == report.profile.path
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""What was copied, how much of it kernels hide, and why the rest is exposed."""
+"""What was copied, how much of it kernels hide, and why the rest is exposed.
+
+A copy within a GPU's own memory is its work: it hides others, as a kernel does, and is neither hidden nor exposed.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,14 +12,12 @@ from pinprof.intervals import Intervals, contains, covered, distinct, length, su
 from pinprof.trace.tables import (
     DIRECTIONS,
     HOST_MEMORIES,
-    KERNEL,
     MEMCPY,
     NONE,
     PAGEABLE,
     Bools,
     Int64s,
     Trace,
-    rows_by,
 )
 
 
@@ -43,7 +44,10 @@ class Copied:
 
 @dataclass(frozen=True)
 class Hidden:
-    """How much of the time of copies is overlapped by kernels, in ns; each copy counts by itself."""
+    """How much of the time of copies is overlapped by kernels, in ns; each copy counts by itself.
+
+    Of copies within a GPU's own memory, both are 0.
+    """
 
     overlapped_ns: int
     exposed_ns: int
@@ -68,13 +72,14 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
     """
     gpu = trace.gpu
     rows = np.flatnonzero(gpu.category == MEMCPY)
-    overlapped = gpu.beside_ns(rows, gpu.category == KERNEL)
+    lasts = gpu.duration_ns[rows] * gpu.is_transfer[rows]
+    overlapped = np.minimum(gpu.beside_ns(rows, gpu.is_compute), lasts)
     kinds = np.stack((gpu.direction[rows], gpu.host_memory[rows]), axis=1)
     groups = []
     for direction, memory in np.unique(kinds, axis=0):
         chosen = (kinds == (direction, memory)).all(axis=1)
         members = rows[chosen]
-        time, hidden = int(gpu.duration_ns[members].sum()), int(overlapped[chosen].sum())
+        hidden, exposed = int(overlapped[chosen].sum()), int((lasts - overlapped)[chosen].sum())
         sized = members[gpu.bytes[members] != NONE]
         sized_time = int(gpu.duration_ns[sized].sum())
         size, unsized = total_bytes(gpu.bytes[members])
@@ -86,10 +91,10 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
                 Copied(
                     count=len(members),
                     bytes=size,
-                    time_ns=time,
+                    time_ns=int(gpu.duration_ns[members].sum()),
                     bandwidth_gbps=size / sized_time if size is not None and sized_time else None,
                 ),
-                Hidden(hidden, time - hidden),
+                Hidden(hidden, exposed),
             )
         )
     return tuple(groups)
@@ -147,9 +152,9 @@ class DeviceOverlap:
 
     device: int
     copy_ns: int
-    """Length of the union of the device's copies."""
+    """Length of the union of the device's copies from and to other memory."""
     overlapped_ns: int
-    """The part under the union of the device's kernels."""
+    """The part under the union of the device's kernels and copies within its memory."""
     exposed_ns: int
 
 
@@ -189,12 +194,13 @@ def measure_overlap(trace: Trace) -> Overlap:
     gpu = trace.gpu
     copies = np.flatnonzero(gpu.category == MEMCPY)
     exposed = np.zeros(len(copies), np.int64)
-    reason = np.zeros(len(copies), np.int64)
+    reason = np.full(len(copies), REASONS.index("other"))
     devices = []
-    for on_device in rows_by(gpu.device[copies]):
-        rows = copies[on_device]
-        device = int(gpu.device[rows[0]])
-        kernels = gpu.on(device, KERNEL)
+    for device in gpu.of_device:
+        rows, kernels = gpu.on(device, gpu.is_transfer), gpu.on(device, gpu.is_compute)
+        if not len(rows):
+            continue
+        on_device = np.searchsorted(copies, rows)
         busy = gpu.times(kernels)
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
         reason[on_device] = _reasons(trace, rows, kernels, exposed[on_device])
@@ -216,7 +222,7 @@ def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:
     `Overlap.exposed_ns` has their sums; copies are rows of `Trace.gpu`.
     """
     gpu = trace.gpu
-    rows, kernels = gpu.on(device, MEMCPY), gpu.on(device, KERNEL)
+    rows, kernels = gpu.on(device, gpu.is_transfer), gpu.on(device, gpu.is_compute)
     own_start, own_end = _own_times(gpu.start_ns[rows], gpu.end_ns[rows])
     lasting = own_end > own_start
     rows, own_start, own_end = rows[lasting], own_start[lasting], own_end[lasting]

@@ -179,8 +179,8 @@ def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
         device=idle.device,
         span_ns=int(busy.end[-1] - busy.start[0]) if len(busy.start) else 0,
         busy_ns=length(busy),
-        kernel_ns=length(gpu.times(gpu.on(idle.device, KERNEL))),
-        memcpy_ns=length(gpu.times(gpu.on(idle.device, MEMCPY))),
+        kernel_ns=length(gpu.times(gpu.on(idle.device, gpu.category == KERNEL))),
+        memcpy_ns=length(gpu.times(gpu.on(idle.device, gpu.category == MEMCPY))),
         idle_ns=length(idle.times),
         idle_by_cause=tuple(sorted((row for row in by_cause if row[1]), key=lambda row: -row[1])),
     )

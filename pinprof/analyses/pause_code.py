@@ -20,6 +20,8 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 
 MOSTLY: Final = 0.5
 """A function that takes a larger share of its caller's time than this is where the time goes."""
+LEAST_PART: Final = 0.1
+"""A function that takes a smaller share of a library's time is not named."""
 PROFILERS: Final = ("torch/profiler/", *OWN)
 """Files of profilers: without a profiler the step does not have their time."""
 WRAPPERS: Final = frozenset(
@@ -126,6 +128,8 @@ class _Key(NamedTuple):
     """The node that the user's function calls, -1 for itself."""
     library: tuple[str, ...]
     package: str
+    node: int = NONE
+    """The library's function; -1 where its time belongs to the function that calls it."""
 
     @property
     def is_own_code(self) -> bool:
@@ -162,7 +166,14 @@ class _Walk:
             merged[place, key.package, first] = (
                 replace(known, ns=known.ns + ns)
                 if known
-                else PauseCode(*place, key.library, key.package, ns, self._between(key) if place.line is None else None)
+                else PauseCode(
+                    *place,
+                    key.library,
+                    key.package,
+                    ns,
+                    self._between(key) if place.line is None else None,
+                    self._shared(key.node) if key.node != NONE else (),
+                )
             )
         return sorted(merged.values(), key=lambda code: -code.ns)
 
@@ -246,7 +257,7 @@ class _Walk:
         self.outside_ns += outside
         inner = self._innermost(node)
         names = [at.function for at in (place, frame(self._name(inner))) if at is not None and not _says_nothing(at)]
-        key = _Key(user, called, tuple(dict.fromkeys(names)), _package(place))
+        key = _Key(user, called, tuple(dict.fromkeys(names)), _package(place), node)
         of_program = sum(float(self._tree.paused_ns[callback]) for callback in callbacks)
         return key, float(self._tree.paused_ns[node]) - outside - of_program
 
@@ -267,6 +278,20 @@ class _Walk:
             place = frame(self._name(node))
             if place is not None and not _says_nothing(place):
                 named = node
+
+    def _shared(self, node: int) -> tuple[tuple[str, float], ...]:
+        """Return the functions within a node that share its time; none where it is the time of one."""
+        least_ns, open_nodes, parts = LEAST_PART * self._tree.paused_ns[node], [node], []
+        while open_nodes:
+            around = open_nodes.pop()
+            of_python = (child for child in self._children[around] if frame(self._name(child)))
+            below = [child for child in of_python if self._tree.paused_ns[child] >= least_ns]
+            at, ns = frame(self._name(around)), float(self._tree.paused_ns[around])
+            if sum(float(self._tree.paused_ns[child]) for child in below) > MOSTLY * ns:
+                open_nodes += below
+            elif at is not None and not _says_nothing(at):
+                parts.append((at.function, ns))
+        return tuple(sorted(parts, key=lambda part: -part[1])) if len(parts) > 1 else ()
 
     def _name(self, node: int) -> str:
         return self._trace.functions.names[self._tree.name[node]]

@@ -1,4 +1,7 @@
-"""How the time of steps divides on each GPU (kernels, copies, both, or nothing), and how long collectives take."""
+"""How the time of steps divides on each GPU (kernels, copies, both, or nothing), and how long collectives take.
+
+A copy within the GPU's own memory counts as a kernel.
+"""
 
 from dataclasses import dataclass
 
@@ -96,7 +99,7 @@ def _sums(trace: Trace, rows: Int64s, exposed_ns: int) -> tuple[int, int, int, i
     def time(chosen: Bools) -> int:
         return length(gpu.times(rows[chosen]))
 
-    is_kernel, is_copy = gpu.category[rows] == KERNEL, gpu.category[rows] == MEMCPY
+    is_kernel, is_copy = gpu.is_compute[rows], gpu.is_transfer[rows]
     kernels = time(is_kernel)
     both = min(max(time(is_copy) - exposed_ns, 0), kernels)
     memset = time(np.ones(len(rows), bool)) - time(is_kernel | is_copy)
@@ -116,9 +119,9 @@ def measure_parts(trace: Trace) -> tuple[StepParts, ...]:
 
 def _of_device(trace: Trace, device: int) -> StepParts:
     gpu = trace.gpu
-    on_device, kernel_rows = gpu.of_device[device], gpu.on(device, KERNEL)
+    on_device, kernel_rows = gpu.of_device[device], gpu.on(device, gpu.is_compute)
     step, start, end = step_windows(trace, on_device)
-    kernels, copies = gpu.times(kernel_rows), gpu.times(gpu.on(device, MEMCPY))
+    kernels, copies = gpu.times(kernel_rows), gpu.times(gpu.on(device, gpu.is_transfer))
     compute, copy, both, busy = (
         covered(active, start, end) for active in (kernels, copies, intersect(kernels, copies), gpu.times(on_device))
     )

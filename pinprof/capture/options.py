@@ -43,10 +43,15 @@ TIMED_PER_RECORDED = 4
 """Steps that are timed without a profiler for each recorded one, in a program of few steps."""
 
 
+def recordable_of(steps: int) -> int:
+    """Return how many steps `pinprof run` can record after one of warm-up, in a program of so few steps; 0 for none."""
+    return max(min((steps - 1 - WARM_UP_STEPS) // (TIMED_PER_RECORDED + 1), FEWEST_STEPS), 0)
+
+
 def on_command_line(steps: int) -> str:
     """Return the options of `pinprof run` with which a program of this number of steps gives a trace, if any."""
-    recorded = min((steps - 1 - WARM_UP_STEPS) // (TIMED_PER_RECORDED + 1), FEWEST_STEPS)
-    return f"--warmup 1 --steps {recorded}" if recorded > 0 else ""
+    recorded = recordable_of(steps)
+    return f"--warmup 1 --steps {recorded}" if recorded else ""
 
 
 class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +76,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     line_steps: int = 3
     """Steps that show which source line calls each wait for the GPU; 0 omits this window."""
     watch_steps: int = 200
-    """Steps to watch for waits without a profiler, for 30 s at most; 200 steps show a wait every 100 steps twice."""
+    """Steps to watch for waits without a profiler, for 10 s at most; 200 steps show a wait every 100 steps twice."""
     with_stack: bool = False
     record_shapes: bool = False
     profile_memory: bool = False
@@ -79,6 +84,8 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """After the windows, record `steps` steps again after every N steps, until the program ends; 0: do not."""
     force: bool = False
     """Whether to overwrite an existing file."""
+    replaces_own: bool = False
+    """Whether to overwrite an existing file if pinprof recorded it."""
 
     def check(self) -> None:
         """Raise CaptureError if no step would be recorded."""

@@ -84,7 +84,8 @@ def record_repeatedly(task: WorkerTask, times: int, say: Callable[[str], None]) 
     output, status = Path(task.output), 0
     with temporary_folder() as folder:
         for number in range(1, times + 1):
-            say(f"Run {number} of {times}")
+            if times > 1:
+                say(f"Run {number} of {times}")
             (folder / str(number)).mkdir()
             run, status = _run(msgspec.structs.replace(task, output=str(folder / str(number) / output.name)))
             if run and not (status and runs):

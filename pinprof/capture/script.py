@@ -16,14 +16,14 @@ from pinprof.capture.children.child import followed, reporting_departure
 from pinprof.capture.children.notes import ENDED_EARLY, ChildConfig, ChildRun, Notes, notes_folder
 from pinprof.capture.children.waiting import StuckScript, end_children
 from pinprof.capture.job import Agreement, Rank, leave_job
-from pinprof.capture.options import RecordingOptions, on_command_line
+from pinprof.capture.options import RecordingOptions, on_command_line, recordable_of
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.steps.watchdog import Watchdog
 from pinprof.capture.window.lean import OnLook
 from pinprof.capture.window.recording import OnWindow, Recording, profile
-from pinprof.errors import CaptureError
+from pinprof.errors import CaptureError, TooFewSteps
 from pinprof.outputs import shortest
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import INTERRUPTED, Ending, UserProgram, ending_of, exit_as_fork, join_threads
@@ -63,6 +63,8 @@ class ScriptRun:
     remarks: tuple[str, ...] = ()
     trains: bool = True
     """Whether its own steps train; a loop that only draws batches or calls modules evaluates."""
+    steps: int = 0
+    """How many steps it made itself."""
 
 
 def run_script(  # noqa: PLR0913  options of one call, all by keyword
@@ -89,8 +91,8 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     Python prints it, and the recorded steps are kept. The processes that it starts are recorded alike, each into a
     trace of its own next to `path`.
 
-    Raises CaptureError if the script or function does not exist, or if a script ended without failure before a step was
-    recorded.
+    Raises CaptureError if the script or function does not exist, and TooFewSteps if a script ended without failure
+    before a step was recorded.
     """
     program = UserProgram.found(script, args, module=module)
     if options.warmup < 1:
@@ -112,7 +114,9 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
             run = recorder.outcome(ending)
     is_recorded = run.path or any(child.path for child in run.children)
     if not is_recorded and not run.exit_status and not recorder.stepper.is_faulty:
-        raise CaptureError(_why_no_child_recorded(run.children) or recorder.why_nothing_recorded())
+        if why := _why_no_child_recorded(run.children):
+            raise CaptureError(why)
+        raise TooFewSteps(recorder.why_nothing_recorded(), recordable_of(recording.steps_seen))
     rank = recorder.stepper.rank
     return _as_its_own(run, recording.path) if rank is None else _among_ranks(run, rank)
 
@@ -210,6 +214,7 @@ class _Recorder:
             children=self.notes.children(),
             remarks=(*self.notes.remarks(), *([FAULTY] if self.stepper.is_faulty and not has_trace else [])),
             trains=self.stepper.trains,
+            steps=recording.count(),
         )
 
     def _leave(self, how: str) -> None:

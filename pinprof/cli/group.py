@@ -140,7 +140,12 @@ class Pinprof(click.Group):
             raise click.UsageError(
                 f"{word} is neither a command nor a file{_did_you_mean(word, self.list_commands(ctx))}", ctx
             )
-        return name, self.get_command(ctx, name), args
+        command = self.get_command(ctx, name)
+        if name == "run" and command is not None:
+            from pinprof.cli.script import with_own_options_first
+
+            args = with_own_options_first(command, word, args[1:])
+        return name, command, args
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by use."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.capture.options import TIMED_PER_RECORDED, RecordingOptions
+from pinprof.capture.options import TIMED_PER_RECORDED, RecordingOptions, on_command_line
 from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
 from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.run_report import give_up, report_outcome, say_verdict
@@ -15,23 +15,29 @@ from pinprof.cli.script import (
     advice_on_options,
     as_given,
     guard_script,
+    has_default_name,
     name_of,
     outputs_of,
     refuse_no_script,
 )
 from pinprof.cli.terminal import Spent, check_outputs, fail, force_option, say, step_counter, users_program
-from pinprof.errors import CaptureError
+from pinprof.errors import CaptureError, TooFewSteps
+from pinprof.host_time import HOST_TIME
+from pinprof.units import counted
 
 if TYPE_CHECKING:
     from pinprof.capture.job import Agreement
     from pinprof.capture.script import ScriptRun
 
 DEFAULTS = RecordingOptions()
+LONGEST_RERUN_S = 120.0
+"""A script that has too few steps, and took no longer than this, runs once more to record fewer."""
 
 
 HELP = """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
 
-Options of pinprof come before SCRIPT; all options after it belong to the script.
+Options of pinprof come before SCRIPT; all options after it belong to the script. The short form, pinprof SCRIPT, also
+takes options of pinprof after the script, if the script reads no arguments.
 
 pinprof finds the steps by the batches and the optimizer steps of the script. Without these it takes calls of
 backward, then calls of the outermost module, and last, after 30 s of work, a stretch of 3 s. After a warm-up it times
@@ -161,6 +167,7 @@ def run(
     if outputs.is_first:
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
+    options["replaces_own"] = has_default_name(output)
     options["keep_going"] |= _goes_on(options["every"], repeat)
     spent = Spent()
     task = {name: options[name] for name in ("module", "step_marker", "keep_going")}
@@ -168,17 +175,43 @@ def run(
     if repeat > 1:
         outcome, status = _repeated(repeat, output=outputs.trace, **task)
     else:
-        outcome = recorded(outputs, agreement, spent, on_look=say_verdict, **task)
+        begin_s = HOST_TIME.monotonic()
+        try:
+            outcome = recorded(outputs, agreement, spent, on_look=say_verdict, **task)
+        except TooFewSteps as error:
+            took_s = HOST_TIME.monotonic() - begin_s
+            is_fixed = agreement is not None or options["warmup"] is not None or options["every"]
+            if is_fixed or not error.recordable or took_s > LONGEST_RERUN_S:
+                raise
+            spent.begin("running the script once more")
+            say(
+                f"The script has too few steps to record {options['steps']} of them: it runs once more, for "
+                f"{error.recordable} (--warmup 1 --steps {error.recordable})"
+            )
+            task["options"] = _recording_options(options | {"warmup": 1, "steps": error.recordable}, force=force)
+            outcome, _ = _repeated(1, output=outputs.trace, **task)
         status = outcome.exit_status
         for remark in outcome.remarks:
             say(remark)
     spent.begin("reporting")
     report_outcome(outcome, outputs, agreement, machine, code, job_report=job_report)
-    if outputs.is_first and not options["keep_going"] and (text := spent.summary()):
-        say(text)
     if status and repeat == 1:
-        say(f"The script failed with exit status {status}.{advice_on_options(args, script, status)}")
+        say(
+            f"The script failed with exit status {status}{_what_is_kept(outcome)}."
+            f"{advice_on_options(args, script, status)}"
+        )
+    if outputs.is_first and (text := spent.summary(outcome.steps if outcome.stopped else 0)):
+        say(text)
     sys.exit(status)
+
+
+def _what_is_kept(outcome: "ScriptRun") -> str:
+    """Return after how many steps a script failed, and that nothing was recorded of it, if so."""
+    after = f" after {counted(outcome.steps, 'step')}" if outcome.steps else ""
+    if outcome.path or outcome.remarks or any(child.path for child in outcome.children):
+        return after
+    fewer = on_command_line(outcome.steps)
+    return f"{after}, before one was recorded: nothing was written" + (f"; {fewer} records sooner" if fewer else "")
 
 
 def _goes_on(every: int, repeat: int) -> bool:
@@ -203,6 +236,7 @@ def _checked_outputs(
     check_outputs(
         (outputs.trace, outputs.page if outputs.is_first else None),
         force=force,
+        replaces_own=has_default_name(output),
         reads=(None if module else script, machine and machine.path),
         way=f"overwrite it: pinprof run --force {as_given(script, args, module=module)}",
     )
@@ -255,4 +289,6 @@ def _repeated(times: int, **task: Any) -> "tuple[ScriptRun, int]":
 
 def _recording_options(options: dict[str, Any], *, force: bool) -> RecordingOptions:
     chosen = ("steps", "warmup", "record_shapes", "profile_memory", "every")
-    return RecordingOptions.of_command(**{name: options[name] for name in chosen}, force=force)
+    return RecordingOptions.of_command(
+        **{name: options[name] for name in chosen}, force=force, replaces_own=options["replaces_own"]
+    )

@@ -1,10 +1,12 @@
 """The script of `pinprof run`: its options, errors if it cannot run, the files named after it, and the guard."""
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -46,6 +48,42 @@ class BeforeScript(click.Command):
                 f"{ctx.command_path} {script} {error.option_name} ...",
                 ctx,
             ) from error
+
+
+READS_ARGUMENTS = re.compile(
+    r"\bargv\b|argparse|[pP]arser?\b|\b(parse_args|click|typer|fire|absl|hydra|tyro|docopt|draccus|pyrallis)\b|CLI\b"
+)
+"""What stands in a script, or a module next to it, that may read arguments."""
+
+
+def with_own_options_first(command: click.Command, script: str, args: Sequence[str]) -> list[str]:
+    """Return the words of the short form as those of `pinprof run`, its options before the script.
+
+    Options of pinprof after a script are pinprof's if the script reads no arguments, and the script's if it names them.
+    Raises click.UsageError for one that may be either's.
+    """
+    known = [param for param in command.params if isinstance(param, click.Option) and param.name != "module"]
+    options = {name: param for param in known for name in param.opts}
+    try:
+        source = Path(script).read_text(errors="replace")
+        named = [file for file in Path(script).parent.glob("*.py") if re.search(rf"\b{re.escape(file.stem)}\b", source)]
+        source = "\n".join([source, *(file.read_text(errors="replace") for file in named)])
+    except OSError:
+        return [script, *args]
+    own, others, words = list[str](), list[str](), iter(args)
+    for word in words:
+        name, _, value = word.partition("=")
+        option = options.get(name)
+        if option is None or re.search(rf"[\"']{re.escape(name)}[\"'=]", source):
+            others.append(word)
+        elif READS_ARGUMENTS.search(source):
+            raise click.UsageError(
+                f"{name} may be an option of pinprof or of {script}: write pinprof run {name} {script} or pinprof run "
+                f"{script} {name}"
+            )
+        else:
+            own += [word] if option.is_flag or value else [word, *islice(words, 1)]
+    return [*own, script, *others]
 
 
 def as_given(script: str, args: tuple[str, ...], *, module: bool) -> str:
@@ -139,6 +177,11 @@ def _base(output: str | None, name: str) -> Path:
     except OSError as error:
         fail(f"{output}: cannot make this folder ({error.strerror})")
     return folder / name
+
+
+def has_default_name(output: str | None) -> bool:
+    """Return whether the files are named after the script; then those of its last run are overwritten."""
+    return output is None or _is_folder(output)
 
 
 def _is_folder(output: str | None) -> bool:

@@ -157,13 +157,15 @@ def check_outputs(
     force: bool,
     reads: Iterable[str | None] = (),
     way: str = "overwrite it with --force",
+    replaces_own: bool = False,
 ) -> None:
     """Refuse outputs that cannot be written, or that the command reads, before it does any work.
 
-    `reads` are files, URLs, folders or patterns; `way` says how to overwrite a file.
+    `reads` are files, URLs, folders or patterns; `way` and `replaces_own` are as for `outputs.check_outputs`.
     """
     files = [path for path in paths if path is not None]
-    outputs.check_outputs(files, _local_files(read for read in reads if read is not None), force=force, way=way)
+    inputs = _local_files(read for read in reads if read is not None)
+    outputs.check_outputs(files, inputs, force=force, way=way, replaces_own=replaces_own)
 
 
 def _local_files(reads: Iterable[str]) -> Iterator[str]:
@@ -295,9 +297,6 @@ RECORDED, BETWEEN = "recorded", "between"
 NEEDED = ("warm-up", "plain", "profiler warm-up", RECORDED)
 """The windows that a trace of measured steps needs."""
 
-LONG_S = 30.0
-"""A run that takes longer than this beyond the steps that it needs says what took the time."""
-
 SHORT_S = 3.0
 """What took less than this is not named."""
 
@@ -325,14 +324,19 @@ class Spent:
             self._seconds[self._doing] += now - self._since
         self._doing, self._since = doing, now
 
-    def summary(self) -> str:
-        """Return what took long, with its seconds; empty if all of it together was short."""
+    def summary(self, stopped_after: int) -> str:
+        """Return after which step the script was stopped (0 if it was not), and what took long, with its seconds.
+
+        A script that goes on after the recording takes what time it takes.
+        """
         self.begin(None)
         total = sum(self._seconds.values())
-        if total <= LONG_S:
-            return ""
-        parts = (f"{what} {seconds:.0f} s" for what, seconds in self._seconds.items() if seconds >= SHORT_S)
-        return f"Beyond the steps that it needs, pinprof took {total:.0f} s: {', '.join(parts)}"
+        stopped = f"Stopped after step {stopped_after}; --keep-going runs to the end" if stopped_after else ""
+        if total < SHORT_S or not stopped:
+            return stopped
+        parts = [f"{what} {seconds:.0f} s" for what, seconds in self._seconds.items() if seconds >= SHORT_S]
+        took = f"pinprof took {total:.0f} s beyond the steps that a trace needs"
+        return f"{stopped}; {': '.join([took, ', '.join(parts)] if parts else [took])}"
 
 
 @contextmanager

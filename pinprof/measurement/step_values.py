@@ -6,7 +6,7 @@ import numpy.typing as npt
 from pinprof.details import Details
 from pinprof.intervals import covered
 from pinprof.trace.links import NO_WORK, work_ends
-from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace, rows_by
+from pinprof.trace.tables import NONE, PAGEABLE, Int32s, Int64s, Trace, rows_by
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,9 +70,9 @@ def _exposed_in_steps(details: Details, exposed_ns: Int64s) -> Floats:
 
 
 def overlapped_share_in_steps(details: Details) -> Floats:
-    """Return the overlapped share of the copy time in each step that has copies and is followed by work."""
+    """Return the overlapped share of the copy time in each step that has such copies and is followed by work."""
     trace = details.trace
-    copying = with_work_after(trace, running_in_steps(trace, np.flatnonzero(trace.gpu.category == MEMCPY)))
+    copying = with_work_after(trace, running_in_steps(trace, np.flatnonzero(trace.gpu.is_transfer)))
     exposed = with_work_after(trace, _exposed_in_steps(details, details.overlap.exposed_ns))
     has_copies = copying > 0
     return np.clip(1 - exposed[has_copies] / copying[has_copies], 0.0, 1.0)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pinprof.details import details_of
 from pinprof.errors import TraceError
-from pinprof.prediction.edits import Edits, NotedPauses, edited
+from pinprof.prediction.edits import NO_EDITS, Edits, NotedPauses, edited
 from pinprof.prediction.scenarios import Scenario, edits_of, places_in
 from pinprof.replay import Replay
 from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
@@ -106,6 +106,15 @@ def predict_scenario(replay: Replay, scenario: Scenario) -> Prediction:
 
 def paces_after(replay: Replay, edits: Sequence[Edits], *, host_speed: float = 1.0, gpu_speed: float = 1.0) -> Paces:
     """Return the pace after edits of the program of each rank, in each world."""
+    key = (*edits, host_speed, gpu_speed)
+    if key not in replay.known:
+        replay.known[key] = _paces_after(replay, edits, host_speed, gpu_speed)
+    return replay.known[key]
+
+
+def _paces_after(replay: Replay, edits: Sequence[Edits], host_speed: float, gpu_speed: float) -> Paces:
+    if host_speed == gpu_speed == 1.0 and all(change == NO_EDITS for change in edits):
+        return replay.unchanged
     changed = [
         edited(program, rank, change)
         for program, rank, change in zip(replay.programs, replay.ranks, edits, strict=True)

@@ -1,4 +1,4 @@
-"""Worlds: choices of the few things that a trace cannot tell, in each of which everything is computed.
+"""Worlds: choices of the few things that a trace cannot tell. Everything is computed in each of them.
 
 A trace does not tell what the profiler cost the host, how fast the host is without it, whether other ranks would come
 as late, how much of a removed wait returns elsewhere, and by what two runs of a program differ. A world is one choice

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
-from pinprof.measurement.profile import Profile
+from pinprof.measurement.profile import OUTSIDE, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
@@ -60,13 +60,13 @@ OF_LINE = (
 """What to do about a line whose samples do not show what it calls: a call in C is sampled as the line itself."""
 
 
-def late_ns(details: Details, profile: Profile) -> float:
-    """Return how long a step the busiest GPU is idle because the next launch comes late; 0 where it hardly is."""
+def late_ns(profile: Profile) -> float:
+    """Return how long a step the busiest GPU is idle as a launch comes late, or around an only step; 0 if hardly."""
     step, busy = profile.step_ns, profile.steps.busy_ns
-    busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
-    if not step or busy is None or busiest is None or step - busy < IDLE * step:
+    if not step or busy is None or step - busy < IDLE * step:
         return 0.0
-    late = dict(busiest.idle_by_cause).get("host_wait", 0) / profile.steps.divisor
+    idle = busiest_idle_times(profile)
+    late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE, 0.0)
     return min(late, step - busy)
 
 
@@ -84,7 +84,7 @@ def cost_of_ops(details: Details, profile: Profile, ops: Int64s) -> CostOfOps | 
     """Return what ops of complete steps cost, none of them within another; None where that is not worth a finding."""
     inside = ops[in_complete_steps(details.trace, details.trace.ops.start_ns[ops])]
     host, on_gpu = (time / profile.steps.divisor for time in times_of_ops(details.trace, inside))
-    cost = max(on_gpu, min(host, late_ns(details, profile)))
+    cost = max(on_gpu, min(host, late_ns(profile)))
     if not profile.step_ns or cost < WORTH * profile.step_ns:
         return None
     text = f"{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU"

@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.analyses.copies import total_bytes
 from pinprof.analyses.syncs.sites import BareSite, Site, WaitCost
 from pinprof.details import Details
-from pinprof.intervals import covered, union
+from pinprof.intervals import covered, subtract, union
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import outermost, step_at
@@ -168,13 +168,20 @@ def cost_of_waits(details: Details, sites: Sequence[Site]) -> str:
 
 
 def idle_within(details: Details, profile: Profile, start: Int64s, end: Int64s) -> float:
-    """Return how long the busiest GPU was idle within times of the host that began in complete steps, per step."""
+    """Return how long the busiest GPU was idle within times of the host that began in complete steps, per step.
+
+    In an only step it is also idle before its first work, and after its last.
+    """
     busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
     if busiest is None or not profile.steps.count:
         return 0.0
     idle = next(gaps.times for gaps in details.gaps if gaps.device == busiest.device)
     inside = in_complete_steps(details.trace, start)
     times = union(start[inside], end[inside])
+    if profile.steps.count == 1:
+        gpu, steps = details.trace.gpu, details.trace.steps
+        working = gpu.times(gpu.of_device[busiest.device])
+        idle = subtract(union(steps.start_ns[steps.complete], steps.end_ns[steps.complete]), working)
     return float(covered(idle, times.start, times.end).sum()) / profile.steps.count
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ WHOLE_TRACE: Final = "whole_trace"
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "other")
 HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kinds of memory on the host side of a copy; `none` for a copy without a host side."""
-HTOD, DTOH = DIRECTIONS.index("HtoD"), DIRECTIONS.index("DtoH")
+HTOD, DTOH, DTOD = (DIRECTIONS.index(direction) for direction in ("HtoD", "DtoH", "DtoD"))
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
 
 
@@ -71,6 +71,14 @@ class Table:
     def __repr__(self) -> str:
         columns = ", ".join(column.name for column in fields(self)[1:])
         return f"<pinprof {type(self).__name__}, {counted(len(self), 'row')}: {columns}; to_pandas() has them>"
+
+    if not TYPE_CHECKING:  # else no misspelled name would be an error of types
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a table of a trace has no {name}; to_pandas() makes it a DataFrame, and pinprof.load(path).events is "
+                "one with the step, the op and the line of each event"
+            )
 
     @property
     def duration_ns(self) -> Int64s:
@@ -146,10 +154,22 @@ class Activities(Table):
         """The rows of each device, by its number."""
         return {int(self.device[rows[0]]): rows for rows in rows_by(self.device)}
 
-    def on(self, device: int, category: int) -> Int64s:
-        """Return the rows of a device and a category; none of a device without work."""
+    def on(self, device: int, chosen: Bools) -> Int64s:
+        """Return the rows of a device among the chosen activities; none of a device without work."""
         rows = self.of_device.get(device, np.empty(0, np.int64))
-        return rows[self.category[rows] == category]
+        return rows[chosen[rows]]
+
+    @cached_property
+    def is_transfer(self) -> Bools:
+        """Whether each is a copy from or to another memory; a copy within the GPU's own is its work, as kernels are."""
+        result: Bools = (self.category == MEMCPY) & (self.direction != DTOD)
+        return result
+
+    @cached_property
+    def is_compute(self) -> Bools:
+        """Whether each is a kernel, or a copy within the GPU's own memory."""
+        result: Bools = (self.category != MEMSET) & ~self.is_transfer
+        return result
 
     def beside_ns(self, rows: Int64s, others: Bools) -> Int64s:
         """Return how long each of these rows runs while one of the others runs on its device."""
@@ -355,6 +375,13 @@ class Trace:
         steps = f"{complete} of {len(self.steps)} ({self.steps.source})"
         gpus = (device.name or f"GPU {device.index}" for device in self.info.devices)
         return one_line(f"trace {self.path!r}", (steps, counted(sum(self.counts.values()), "event"), *gpus))
+
+    if not TYPE_CHECKING:  # else no misspelled name would be an error of types
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a trace has no {name}; pinprof.load(path).events has .kernels, .copies, .calls and .ops as DataFrames"
+            )
 
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""

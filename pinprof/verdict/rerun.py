@@ -35,6 +35,8 @@ class Rerun:
     def without_input(self) -> Paces:
         """Return the pace if batches were always ready."""
         programs = self.replay.programs
+        if not self.replay.has_input:
+            return self.replay.unchanged
         return self.replay.run(programs, lambda cost: replace(cost, input_speed=inf), batch_ns=0.0)
 
     def with_host(self, *, op_speed: float = 1.0, python_speed: float = 1.0) -> Paces:

@@ -11,6 +11,8 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
 from pinprof.replay.worlds import RangeNs, middle, range_of
+from pinprof.trace.idle_times import launching_threads, long_ops
+from pinprof.trace.links import step_at
 from pinprof.verdict.rerun import Rerun
 from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
 
@@ -103,10 +105,10 @@ def _idle_by_limit(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tu
         return ()
     division = divide(profile, mean)
     beyond = {name: max(costs[name].ns - limit.work(division), 0.0) for name, limit in LIMITS.items() if limit.idle}
-    host = beyond.pop(HOST)
     by_host = beyond[PYTHON] + beyond[LAUNCH]
-    if by_host:  # alone, each leaves the host as slow as the other makes it
-        beyond |= {name: beyond[name] * host / by_host for name in (PYTHON, LAUNCH)}
+    if by_host:  # each may explain what the other does, too
+        beyond |= {name: beyond[name] * min(beyond[HOST] / by_host, 1.0) for name in (PYTHON, LAUNCH)}
+    beyond[HOST] = max(beyond[HOST] - by_host, 0.0)
     scale = min(mean.idle_ns / (sum(beyond.values()) or 1.0), 1.0)
     times = ((name, scale * ns) for name, ns in beyond.items() if ns)
     return tuple(sorted(times, key=lambda time: -time[1]))
@@ -119,9 +121,14 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[LimitC
     """
     rerun = Rerun(details, profile, replay)
     costs = {name: limit.cost(name, rerun) for name, limit in LIMITS.items()}
-    if profile.launches:  # they cost no more than their number explains: the rest is of a few long ones
+    if profile.launches:  # they cost no more than their number explains: the rest is of ops on the host, or of few
         rest = np.maximum(costs[LAUNCH] - profile.launches.many_ns, 0.0)
-        costs |= {name: np.maximum(costs[name] - rest, 0.0) for name in (LAUNCH, HOST)}
+        trace = details.trace
+        ops = long_ops(trace, launching_threads(trace))
+        ops = ops[trace.steps.holds(step_at(trace.steps, trace.ops.start_ns[ops]))]
+        on_host = float(trace.ops.duration_ns[ops].sum()) / profile.steps.divisor
+        costs[LAUNCH] = costs[LAUNCH] - rest
+        costs[HOST] = np.maximum(costs[HOST] - np.maximum(rest - on_host, 0.0), 0.0)
     worlds = zip(replay.in_worlds.tolist(), *(costs[name].tolist() for name in CAUSES), strict=True)
     most = [_most(dict(zip(CAUSES, in_world, strict=True)), step) for step, *in_world in worlds]
     rows = (LimitCost(name, middle(ns), range_of(ns), most.count(name) / len(most)) for name, ns in costs.items())
@@ -133,7 +140,7 @@ def _most(costs: Mapping[LimitName, float], step_ns: float) -> LimitName | None:
     host, gpu = costs[HOST], costs[GPU]
     others = {cause: cost for cause, cost in costs.items() if cause not in (HOST, GPU)}
     most = max(others.values())
-    if most >= WORTH * step_ns:
+    if most >= max(WORTH * step_ns, host - others[PYTHON] - others[LAUNCH]):
         return next(cause for cause, cost in others.items() if cost >= ALIKE * most)
     if host >= WORTH * step_ns:
         return HOST

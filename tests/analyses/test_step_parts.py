@@ -96,3 +96,17 @@ def test_each_device_has_a_mean_step_of_the_same_length() -> None:
 
 def test_without_work_of_steps_there_is_no_mean_step() -> None:
     assert means_of(without_known_events(), 1000) == ()
+
+
+def test_a_copy_within_the_gpu_is_its_work_and_hides_others() -> None:
+    builder = TraceBuilder()
+    for time in builder.steps(3):
+        builder.copy("DtoD (Device -> Device)", time + 100, 300, launch=time + 1)
+        builder.copy("HtoD (Pinned -> Device)", time + 300, 200, launch=time + 10, stream=SIDE)
+    (parts,) = parts_of(builder)
+    assert times(parts) == [[1000, 200, 100, 100, 0, 600]] * 2
+    trace = builder.read()
+    overlap = measure_overlap(trace)
+    assert overlap.exposed_ns.tolist() == [0, 100_000] * 3
+    (mean,) = measure_mean(trace, overlap.row, overlap.exposed_ns, 1e6)
+    assert (mean.compute_ns, mean.both_ns, mean.copy_ns, mean.idle_ns) == (2e5, 1e5, 1e5, 6e5)

@@ -64,6 +64,13 @@ def test_the_regular_step_leaves_an_evaluation_out() -> None:
     assert row.per_step_ns == 490 * MS / 25
 
 
+def test_a_step_that_scatters_as_much_as_it_takes_has_no_range_down_to_zero() -> None:
+    step = timed_step(sum_up_run(run(*[0.1] * 10, *[9.0] * 6)))
+    assert step.range_ns is not None
+    assert step.range_ns[1] > 2 * step.step_ns  # the mean less as much would be below 0
+    assert 0.1 * step.step_ns < step.range_ns[0] < step.step_ns
+
+
 def test_the_other_runs_of_a_program_give_a_range_for_one_more() -> None:
     whole = sum_up_run(replace(run(*[10.0] * 20), runs_ns=(9 * MS, 10 * MS, 11 * MS)))
     assert whole.runs is not None

@@ -277,7 +277,7 @@ def test_existing_file_is_refused_before_any_step(tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text("precious")
     with pytest.raises(CaptureError, match="exists already"):
         profile(tmp_path / "out.json")
-    assert writable_target(tmp_path / "out.json", force=True) == tmp_path / "out.json"
+    assert writable_target(tmp_path / "out.json", RecordingOptions(force=True)) == tmp_path / "out.json"
 
 
 def test_unsuitable_paths_are_refused(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_program_without_a_recorded_step_is_an_error_with_the_way_out(
     tmp_path: Path, source: str, sentences: list[str]
 ) -> None:
     ran = run(tmp_path, source)
-    assert "CaptureError: the program " in ran.err
+    assert "TooFewSteps: the program " in ran.err
     for sentence in sentences:
         assert sentence in ran.err
 
@@ -424,4 +424,4 @@ def test_a_profiler_of_the_programs_own_is_left_alone(tmp_path: Path) -> None:
     )
     ran = run(tmp_path, soon(1.0) + source, "6")
     assert (ran.status, ran.out) == (1, "finished\n")
-    assert "CaptureError: the program drew no batch" in ran.err
+    assert "TooFewSteps: the program drew no batch" in ran.err

@@ -113,11 +113,21 @@ def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("warned")
 def test_it_ends_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, clock = recorded(tmp_path), iter(range(0, 1000, 10))
+    path, clock = recorded(tmp_path), iter(range(0, 1000, 5))
     monkeypatch.setattr(lines, "HOST_TIME", SimpleNamespace(monotonic=lambda: float(next(clock))))
     window = watch_window(200, path)
-    assert run(window, lambda _: None, 100) == 2
-    assert watched(path).steps == 2
+    assert run(window, lambda _: None, 100) == 1
+    assert watched(path).steps == 1
+
+
+@pytest.mark.usefixtures("warned")
+@pytest.mark.parametrize(("first_at", "steps"), [(0, 39), (30, 60), (37, 74), (45, 39)])
+def test_it_ends_when_no_line_has_waited_for_the_first_time_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_at: int, steps: int
+) -> None:
+    path, clock = recorded(tmp_path), iter(range(1000))
+    monkeypatch.setattr(lines, "HOST_TIME", SimpleNamespace(monotonic=lambda: next(clock) / 10))
+    assert run(watch_window(200, path), lambda number: item() if number == first_at else None, 200) == steps
 
 
 def test_no_step_is_watched_where_none_is_asked_for(tmp_path: Path) -> None:

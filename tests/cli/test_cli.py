@@ -724,16 +724,44 @@ def test_run_says_before_the_script_runs_that_there_is_no_gpu(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [8, 12, 40])
-def test_a_script_of_few_steps_is_told_options_that_record_it(tmp_path: Path, steps: int) -> None:
+def test_a_script_of_few_steps_runs_once_more_for_fewer(tmp_path: Path, steps: int) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"import pinprof\nfor _ in [*range({steps})]: pinprof.step()\n")
-    refused = invoke("run", "-o", str(tmp_path / "t.json"), str(script))
-    assert refused.exit_code == 2
-    _, _, advice = refused.stderr.partition("Run it longer, or ask for fewer steps: ")
-    recorded = invoke("run", "-o", str(tmp_path / "t.json"), *advice.split(), str(script))
-    assert recorded.exit_code == 0, recorded.stderr
+    done = invoke("run", "-o", str(tmp_path / "t.json"), str(script))
+    assert done.exit_code == 0, done.stderr
+    (said,) = re.findall(r"it runs once more, for (\d) \(--warmup 1 --steps \d\)\n", done.stderr)
     trace = json.loads((tmp_path / "t.json").read_text())
-    assert trace["pinprof"]["plain"]["steps"] == 4 * int(advice.split()[-1])
+    assert trace["pinprof"]["plain"]["steps"] == 4 * int(said)
+    refused = invoke("run", "-o", str(tmp_path / "t.json"), "--force", "--warmup", "50", str(script))
+    assert refused.exit_code == 2  # what is asked for is done, or refused
+    assert "Run it longer, or ask for fewer steps: --warmup 1 --steps " in refused.stderr
+
+
+@pytest.mark.slow
+def test_the_next_run_overwrites_what_the_last_one_wrote_and_nothing_else(tmp_path: Path) -> None:
+    source = "import pinprof\nfor step in [*range(1000)]:\n    pinprof.step()\n    if step == {}: raise ValueError\n"
+    (tmp_path / "loop.py").write_text(source.format(12))
+    command = [sys.executable, "-m", "pinprof", "loop.py"]
+
+    def loop(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    failed = loop()
+    assert failed.returncode == 1
+    assert "exit status 1 after 13 steps, before one was recorded: nothing was written; --warmup 1 --" in failed.stderr
+    (tmp_path / "loop.py").write_text(source.format(-1))
+    first = loop("--steps", "2", "--warmup=1")
+    assert first.returncode == 0, first.stderr
+    assert re.fullmatch(
+        r"Stopped after step \d+; --keep-going runs to the end(; pinprof took .*)?", first.stderr.splitlines()[-1]
+    )
+    page, trace = (tmp_path / "pinprof-loop.html"), (tmp_path / "pinprof-loop.json.gz")
+    before = trace.read_bytes()
+    assert loop("--steps", "2", "--warmup", "1").returncode == 0
+    assert trace.read_bytes() != before
+    page.write_text("<!DOCTYPE html>\n<title>mine</title>")
+    refused = loop()
+    assert refused.stderr.startswith("Error: pinprof-loop.html: exists already; choose another name, or overwrite it: ")
 
 
 @pytest.mark.slow

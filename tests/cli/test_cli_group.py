@@ -4,11 +4,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
 import pytest
 from command_line import invoke, is_one_line_error
 
 from pinprof.cli import main
 from pinprof.cli.group import SECTIONS
+from pinprof.cli.run import run
+from pinprof.cli.script import with_own_options_first
 from pinprof.cli.terminal import page_options
 
 
@@ -156,6 +159,38 @@ def test_a_usual_mistake_is_one_line_with_its_way_out(
     result = invoke(*words)
     assert is_one_line_error(result)
     assert said in result.stderr.replace("main ", "pinprof ")  # as it is called in a test
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "expected"),
+    [
+        ("", ("--force", "--steps", "2"), ["--force", "--steps", "2", "train.py"]),
+        ("", ("--steps=2", "--epochs", "1"), ["--steps=2", "train.py", "--epochs", "1"]),
+        ("parser.add_argument('--steps')", ("--steps", "2", "--lr", "1"), ["train.py", "--steps", "2", "--lr", "1"]),
+        (
+            "import sys; sys.argv",
+            ("--force",),
+            "--force may be an option of pinprof or of train.py: write pinprof run ",
+        ),
+        ("import config", ("--steps", "2"), "--steps may be an option of pinprof or of train.py"),
+        ("", ("-m", "2"), ["train.py", "-m", "2"]),
+        ("from mine import get_parser", ("-o", "x"), "-o may be an option of pinprof or of train.py"),
+        (None, ("--force",), ["train.py", "--force"]),
+    ],
+)
+def test_options_behind_a_script_are_those_of_pinprof_if_the_script_can_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None, words: tuple[str, ...], expected: object
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.py").write_text("import sys; print(sys.argv)")
+    if source is not None:
+        (tmp_path / "train.py").write_text(source)
+    if isinstance(expected, str):
+        with pytest.raises(click.UsageError) as raised:
+            with_own_options_first(run, "train.py", words)
+        assert str(raised.value).startswith(expected)
+    else:
+        assert with_own_options_first(run, "train.py", words) == expected
 
 
 def test_an_output_where_one_may_not_write_is_refused_before_the_work(

@@ -37,7 +37,8 @@ def test_needed_steps_may_take_as_long_as_they_take(clock: Clock) -> None:
         ("profiler warm-up", 1, 2, 50.0),
         ("recorded", 1, 5, 50.0),
     ]
-    assert run(clock, *needed).summary() == ""
+    assert run(clock, *needed).summary(0) == ""
+    assert run(clock, *needed).summary(37) == "Stopped after step 37; --keep-going runs to the end"
 
 
 def test_what_took_long_is_named_in_order_and_the_rest_is_not(clock: Clock) -> None:
@@ -53,15 +54,16 @@ def test_what_took_long_is_named_in_order_and_the_rest_is_not(clock: Clock) -> N
     )
     spent.begin("reporting")
     clock.now += 1.0
-    assert spent.summary() == (
-        "Beyond the steps that it needs, pinprof took 40 s: timing without profiler 13 s, "
-        "waiting for regular steps 20 s, waiting for the script to end 4 s"
+    assert spent.summary(57) == (
+        "Stopped after step 57; --keep-going runs to the end; pinprof took 40 s beyond the steps that a trace needs: "
+        "timing without profiler 13 s, waiting for regular steps 20 s, waiting for the script to end 4 s"
     )
 
 
-def test_half_a_minute_is_not_long(clock: Clock) -> None:
-    assert run(clock, ("watch", 1, 200, 30.0)).summary() == ""
-    assert run(clock, ("watch", 1, 200, 30.5)).summary() != ""
+def test_a_few_seconds_are_not_long_and_a_script_that_goes_on_takes_its_time(clock: Clock) -> None:
+    assert "took" not in run(clock, ("watch", 1, 200, 2.5)).summary(9)
+    assert "took 4 s beyond" in run(clock, ("watch", 1, 200, 3.5)).summary(9)
+    assert run(clock, ("watch", 1, 200, 30.0)).summary(0) == ""
 
 
 @pytest.mark.parametrize(

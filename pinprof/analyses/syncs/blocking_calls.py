@@ -18,7 +18,7 @@ from pinprof.trace.calls import (
     call_kinds,
 )
 from pinprof.trace.tables import (
-    DIRECTIONS,
+    DTOD,
     DTOH,
     KERNEL,
     MEMCPY,
@@ -162,8 +162,6 @@ def gpu_end(trace: Trace, row: Int32s) -> Int64s:
     """Return when activities end, by row; zeros in a trace without any."""
     return trace.gpu.end_ns[row] if len(trace.gpu) else np.zeros(len(row), np.int64)
 
-
-DTOD = DIRECTIONS.index("DtoD")
 
 COPY_LOOK_BACK = 3
 """A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""

@@ -117,7 +117,7 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
     gpu, launched = trace.gpu, trace.launched_ns
     result = np.zeros(len(device), bool)
     for waits in rows_by(device):
-        kernels = gpu.on(int(device[waits[0]]), KERNEL)
+        kernels = gpu.on(int(device[waits[0]]), gpu.category == KERNEL)
         if len(kernels) == 0:
             continue
         streams, which = np.unique(gpu.stream[kernels], return_inverse=True)

@@ -35,7 +35,7 @@ class RegularStep:
     step_ns: float
     """Their mean."""
     range_ns: tuple[float, float] | None
-    """The 95 % confidence interval of the mean; None for too few steps."""
+    """The 95 % confidence interval of the mean, which does not reach down to 0; None for too few steps."""
     input_fraction: float
     """The share of their time in a DataLoader."""
     quick_input_ns: float
@@ -208,13 +208,21 @@ def _mean_of(steps: NotedSteps) -> RegularStep | None:
     return RegularStep(
         steps=len(kept.time_ns),
         step_ns=mean,
-        range_ns=(max(mean - half, 0.0), mean + half) if half < np.inf else None,
+        range_ns=(_above_zero(mean, half), mean + half) if half < np.inf else None,
         input_fraction=input_fraction,
         quick_input_ns=min(float(np.percentile(kept.input_ns, QUICK)), input_fraction * mean),
         others=len(others_ns),
         other_ns=float(others_ns.mean()) if len(others_ns) else 0.0,
         parts_ns=_extreme_parts(kept.time_ns),
     )
+
+
+def _above_zero(mean: float, half: float) -> float:
+    """Return the lower end of an interval of this half width: it stays above 0, however wide the interval is.
+
+    It goes on smoothly from half of the mean, where a symmetric interval would soon hold times that no step takes.
+    """
+    return mean - half if half < mean / 2 else mean * mean / (4 * half)
 
 
 def _extreme_parts(times: Series) -> tuple[float, float] | None:

@@ -135,7 +135,7 @@ class Stepper:
         recording.join(self._agreement, recording.count)
         recording.path = path_of_rank(recording.path, rank.rank)
         try:
-            writable_target(recording.path, force=recording.options.force)
+            writable_target(recording.path, recording.options)
         except CaptureError as exc:
             self.failure = exc
 

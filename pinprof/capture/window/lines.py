@@ -151,6 +151,8 @@ class Watcher:
 
     def __init__(self) -> None:
         self.step = 0
+        self._latest_new = 0
+        """The step of the latest line that waited for the first time."""
         self._main = threading.get_ident()
         self._numbers: dict[tuple[int, ...], int | None] = {}
         self._kept_codes: list[tuple[CodeType, ...]] = []
@@ -179,6 +181,11 @@ class Watcher:
             if sum(map(len, self._sequences)) > MOST_IN_SEQUENCES:
                 self._sequences = None
 
+    def is_enough(self, seconds: float) -> bool:
+        """Return whether further steps would hardly show another line, or have taken too long."""
+        quiet = self.step - self._latest_new
+        return seconds >= WATCH_S or (seconds >= QUIET_S and quiet >= max(QUIET_STEPS, self.step / 2))
+
     def watched(self) -> DebugModeWaits:
         """Return the waits so far."""
         steps: dict[WatchedWait, Counter[int]] = {}
@@ -206,6 +213,7 @@ class Watcher:
             return None
         self._callers.append(_Caller(line, tuple(_frames(frame)), threading.get_ident() == self._main))
         self._steps.append(Counter())
+        self._latest_new = self.step
         return len(self._callers) - 1
 
 
@@ -217,8 +225,9 @@ def _frames(frame: FrameType | None) -> Iterator[_Frame]:
         frame = frame.f_back
 
 
-WATCH_S = 30.0
-"""No further step is watched after this time: a person waits for the report."""
+WATCH_S, QUIET_S, QUIET_STEPS = 10.0, 4.0, 20
+"""A person waits for the report: no further step is watched after WATCH_S, nor after QUIET_S if no line has waited for
+the first time in the latter half of the steps, and in QUIET_STEPS."""
 
 
 def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
@@ -235,7 +244,7 @@ def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
             as_capture_error("the waits were not watched"),
             noticing(contained(watcher.waited)),
         ):
-            while watcher.step < steps and HOST_TIME.monotonic() - start < WATCH_S:
+            while watcher.step < steps and not watcher.is_enough(HOST_TIME.monotonic() - start):
                 yield Progress(WATCH, watcher.step + 1, steps)
                 watcher.end_step()
     finally:

@@ -27,6 +27,7 @@ from pinprof.capture.window.lean import (
 )
 from pinprof.capture.window.lines import line_window, watch_window
 from pinprof.capture.window.timing import (
+    MOST_S,
     PlainWindow,
     await_end_of_profile,
     await_regular,
@@ -95,9 +96,9 @@ def profile(
     """
     options = msgspec.structs.replace(options, **changes)
     options.check()
-    target = writable_target(Path(path), force=options.force)
+    target = writable_target(Path(path), options)
     if options.every:
-        writable_target(latest(target), force=options.force)
+        writable_target(latest(target), options)
     return Recording(target, options, partial(torch_profiler, options), on_progress=on_progress)
 
 
@@ -282,7 +283,9 @@ class Recording:
             yield from line_window(options.line_steps, self.path)
             yield from watch_window(options.watch_steps, self.path)
         if options.plain_steps and self._agreement is None and not uses_cuda():
-            yield from until_precise(self.journal, options)  # only now: nobody knows how many steps a program makes
+            yield from until_precise(
+                self.journal, options, lambda seconds: seconds >= MOST_S
+            )  # only now: nobody knows how many steps a program makes
         if options.every and (self._agreement is None or self._agreement.rank == 0):
             looks = RepeatedLooks(self.journal, self._make_profiler, self.count)
             yield from looks.record(options.every, options.steps, self.path, self.marker, self.on_look)

@@ -66,8 +66,9 @@ def is_steady(times: Sequence[int]) -> bool:
 UNSTEADY_S = 3.0
 """Steps that are not steady for this time behind the first ones will not become so soon: many programs are short."""
 
-ENOUGH_S = 5.0
-"""With a GPU, the window ends after this time, precise or not: many programs are short."""
+ENOUGH_S, MOST_S = 5.0, 10.0
+"""With a GPU, the window ends after ENOUGH_S, precise or not: many programs are short. Without one, the steps behind
+the recorded ones are timed for MOST_S together with those before: a person waits for the report."""
 
 NEXT_LOOK = 1.25
 """The precision is calculated again after NEXT_LOOK times the steps of the last time."""
@@ -149,7 +150,7 @@ def until_precise(
         yield Progress(PLAIN, before + steps + 1, options.plain_steps)
 
 
-MOST_STEPS, MOST_SECONDS = 100, 30.0
+MOST_STEPS, MOST_SECONDS = 100, 8.0
 """The longest wait for regular steps. If irregular work is recorded, it is recognized and left out of the figures."""
 
 

@@ -19,7 +19,7 @@ from pinprof.capture.job import rank_of_process
 from pinprof.capture.options import WARM_UP_STEPS, Progress, RecordingOptions
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
-from pinprof.outputs import unfinished
+from pinprof.outputs import is_own, unfinished
 from pinprof.processes import OWN
 from pinprof.program.machine import host_memory, uses_cuda
 from pinprof.version import VERSION
@@ -162,7 +162,7 @@ def sections_of(path: Path) -> dict[str, object]:
 SUFFIXES = (".json", ".json.gz")
 
 
-def writable_target(path: Path, *, force: bool) -> Path:
+def writable_target(path: Path, options: RecordingOptions) -> Path:
     """Return the absolute `path` if a trace can be written there. Raises CaptureError otherwise.
 
     It is absolute because the program may change its working directory before pinprof writes the file.
@@ -173,7 +173,7 @@ def writable_target(path: Path, *, force: bool) -> Path:
         raise CaptureError(f"{path}: there is no folder {path.parent}; make it first")
     if path.exists() and not path.is_file():
         raise CaptureError(f"{path}: not a regular file, and pinprof reads the trace again; name another")
-    if path.exists() and not force:
+    if path.exists() and not (options.force or (options.replaces_own and is_own(path))):
         raise CaptureError(f"{path}: exists already; choose another name or overwrite it with force=True")
     return path.absolute()
 

@@ -1,16 +1,16 @@
 """The tables of a report as pandas DataFrames: the rows of the JSON document, with its names, in milliseconds."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, to_builtins
 
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
-from pinprof.documents.by_name import KernelJson, Op, Phase
+from pinprof.documents.by_name import KernelJson, MemoryPeakJson, Op, Phase
 from pinprof.documents.findings import FindingJson, RankRowJson
-from pinprof.documents.report import TraceJson
-from pinprof.documents.waits import CopiesJson, SiteJson
+from pinprof.documents.report import GpuJson, TraceJson
+from pinprof.documents.waits import CopiesJson, IdleJson, Loader, SiteJson
 from pinprof.ranks.rank import Ranks
 from pinprof.report.comparison.json import StepFigure, compared
 from pinprof.report.trace.findings_json import ranks_of
@@ -20,36 +20,52 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-TABLES: Mapping[str, tuple[Callable[[TraceJson], Iterable[Struct]], type[Struct], tuple[str, ...]]] = {
-    "kernels": (lambda document: document.kernels, KernelJson, ("name", "count", "ms", "share")),
-    "ops": (lambda document: document.ops, Op, ("name", "count", "ms", "kernel_ms")),
-    "copies": (lambda document: document.copies, CopiesJson, ()),
-    "waits": (lambda document: document.syncs.sites, SiteJson, ("file", "line", "cause", "count", "stall_ms")),
-    "phases": (lambda document: document.launches.phases if document.launches else (), Phase, ("phase",)),
-    "findings": (
-        lambda document: document.findings,
-        FindingJson,
-        ("rule", "title", "file", "line", "saving_ms", "fix"),
+class TableOfRows(NamedTuple):
+    """Where a table has its rows in the document, what these are of, and the columns that stand first."""
+
+    rows: Callable[[TraceJson], Iterable[Struct]]
+    kind: type[Struct]
+    per: str
+    first: tuple[str, ...] = ()
+
+
+STEP, WHOLE_TRACE = "mean step", "whole trace"
+"""What the rows of a table are of: its `attrs["per"]`."""
+
+TABLES: Mapping[str, TableOfRows] = {
+    "kernels": TableOfRows(lambda trace: trace.kernels, KernelJson, STEP, ("name", "count", "ms", "share")),
+    "ops": TableOfRows(lambda trace: trace.ops, Op, STEP, ("name", "count", "ms", "kernel_ms")),
+    "copy_sums": TableOfRows(lambda trace: trace.copies, CopiesJson, WHOLE_TRACE),
+    "waits": TableOfRows(
+        lambda trace: trace.syncs.sites, SiteJson, WHOLE_TRACE, ("file", "line", "cause", "count", "stall_ms")
+    ),
+    "idle": TableOfRows(lambda trace: trace.idle, IdleJson, WHOLE_TRACE),
+    "gpu": TableOfRows(lambda trace: trace.gpu, GpuJson, WHOLE_TRACE),
+    "loader": TableOfRows(lambda trace: [trace.loader], Loader, WHOLE_TRACE),
+    "memory": TableOfRows(lambda trace: trace.memory, MemoryPeakJson, WHOLE_TRACE),
+    "phases": TableOfRows(lambda trace: trace.launches.phases if trace.launches else (), Phase, STEP, ("phase",)),
+    "findings": TableOfRows(
+        lambda trace: trace.findings, FindingJson, STEP, ("rule", "title", "file", "line", "saving_ms", "fix")
     ),
 }
-"""By name: the rows of a table of the document, their class, and the columns that stand first."""
+"""The tables of a report by name."""
 
 
 def table(document: TraceJson, name: str) -> "pd.DataFrame":
     """Return a row for each entry of a table of a report, one of TABLES."""
-    rows_of, kind, first = TABLES[name]
-    return frame(rows_of(document), kind, *first)
+    of = TABLES[name]
+    return frame(of.rows(document), of.kind, *of.first, per=of.per)
 
 
 def figures(comparison: Comparison) -> "pd.DataFrame":
     """Return a row for each figure of two traces: `name`, which ends with the unit, `before`, `after`, `outcome`."""
     rows = compared(comparison).figures
-    return frame(rows, StepFigure, "name", "device", "before", "after", "difference", "fraction", "outcome")
+    return frame(rows, StepFigure, "name", "device", "before", "after", "difference", "fraction", "outcome", per=STEP)
 
 
 def ranks(job: Ranks) -> "pd.DataFrame":
     """Return a row for each rank of a job: `rank`, `step_ms`, and `alone_ms`, its step if it waited for no other."""
-    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms")
+    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms", per=STEP)
 
 
 def steps(analysis: Analysis) -> "pd.DataFrame":
@@ -85,14 +101,18 @@ def steps(analysis: Analysis) -> "pd.DataFrame":
         )
         for parts in analysis.details.parts
     ]
-    return on_host.join(pd.concat(on_devices)) if on_devices else on_host
+    joined = on_host.join(pd.concat(on_devices)) if on_devices else on_host
+    joined.attrs["per"] = "step"
+    return joined
 
 
-def frame(rows: Iterable[Struct], kind: type[Struct], *first: str) -> "pd.DataFrame":
+def frame(rows: Iterable[Struct], kind: type[Struct], *first: str, per: str) -> "pd.DataFrame":
     """Return the rows of a document, these columns first."""
     import pandas as pd  # noqa: PLC0415  slow to load
 
     names: Sequence[str] = kind.__struct_encode_fields__
     columns = [*first, *(name for name in names if name not in first)]
     frame = pd.DataFrame([to_builtins(row) for row in rows], columns=columns)
-    return frame.astype({"line": "Int64"}) if "line" in columns else frame
+    frame = frame.astype({"line": "Int64"}) if "line" in columns else frame
+    frame.attrs["per"] = per
+    return frame

@@ -24,6 +24,7 @@ from pinprof.report.trace.verdict import (
     known_verdict,
     next_cause,
     removes_more,
+    unanswered,
     verdict_sentence,
     why_no_finding,
 )
@@ -176,6 +177,8 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
         yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
         yield from _action(number, row, quoting, width, is_terse=is_terse and number > 1)
+    for line in unanswered(profile, findings, [row.finding for row in shown]):
+        yield hanging(Text("  "), Text(line))
     yield from _together(profile, findings, rows)
     yield from _notes(profile, findings)
 
@@ -190,6 +193,8 @@ def _footer(profile: Profile, findings: Findings, again: str, *, width: int, has
 
 def _remark_on_first(findings: Findings, first: Finding) -> str:
     """Return how the first change relates to the verdict."""
+    if findings.verdict.cause == IRREGULAR:
+        return " (in percent of a regular step)"
     if removes_more(findings, first):
         return " (the first change saves more than this cause costs)"
     is_other = first.saving and not is_of_verdict(findings, first)

@@ -10,6 +10,7 @@ from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.actions import WORTH, brief_actions
 from pinprof.report.trace.host import first_line, host_time
 from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_step, why_idle
+from pinprof.report.trace.whole_run import OF_STEPS
 from pinprof.report.words import (
     at_costliest_site,
     capitalized,
@@ -48,6 +49,14 @@ MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """Advice where an estimated step is too uncertain to tell causes apart."""
 ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
 IN_JOB = "the comparison of the ranks shows who waits for whom"
+ALONE = 0.1
+"""Collectives that run alone for this share of the step need a word, whatever else the cause is."""
+RARER = {
+    "evaluation": "evaluate less often, or on less data",
+    "epoch_end": "persistent_workers=True keeps the workers of a DataLoader from one epoch to the next",
+    "checkpoint": "save checkpoints less often",
+}
+"""What to do about irregular steps, by their reason."""
 LESS_READ = "copy less to the host: compute on the GPU what is read of it"
 """What to do first about copies to the host."""
 ALSO_NAMED = 0.05
@@ -101,7 +110,10 @@ def _why(profile: Profile, verdict: Verdict, cause: LimitName) -> str:
         works = f"{_gpu_name(profile, mean)} works for {share_of_step(mean.work_ns, mean)} of it"
         return works + (", and waits for the host" if profile.bound == "host" else "")
     if cause == IRREGULAR:
-        return f"{why}. Over all steps, they add {duration(cost.ns)} per step"
+        run = profile.whole_run
+        spent = sum(entry.ns for entry in run.ledger if entry.what in OF_STEPS) / run.wall_ns if run else 0.0
+        of_run = f", {percent(spent)} of the run" if spent >= WORTH_NAMING else ""
+        return f"{why}. Over all steps, they add {duration(cost.ns)} to each{of_run}"
     costs = ranged(cost.ns, cost.range_ns)
     certainty = "; ".join(filter(None, (percent(cost.ns / verdict.step_ns), costs.range)))
     return f"{why}, which costs {costs.number} of it ({certainty})"
@@ -276,6 +288,8 @@ def _first_finding(profile: Profile, findings: Findings) -> int | None:
     """Return the index of the finding to mend first; None if none saves much or answers the verdict."""
     least, verdict = WORTH * (profile.step_ns or 0.0), findings.verdict
     joint = findings.joint.saving_ns if findings.joint else 0.0
+    if verdict.cause == IRREGULAR and not any(finding.evidence.is_irregular for finding in findings[:1]):
+        return None
     if findings and findings[0].saving and max(findings[0].saving.saving_ns, joint) >= least > 0:
         return 0
     if findings and findings[0].evidence.is_irregular and findings[0].evidence.cost_ns >= least > 0:
@@ -321,6 +335,22 @@ def removes_more(findings: Findings, finding: Finding) -> bool:
     if cost is None or saving is None or cost.cause not in finding.rule.answers:
         return False
     return saving.saving_ns > CLEARLY_MORE * cost.ns
+
+
+def unanswered(profile: Profile, findings: Findings, shown: Collection[Finding]) -> Iterator[str]:
+    """Yield what to do about each cause of the verdict that none of the changes shown answers."""
+    verdict, mean = findings.verdict, busiest(profile)
+    causes = [verdict.cause] if verdict.cause else [cost.cause for cost in verdict.between]
+    answered = {GPU, IRREGULAR, *(cause for finding in shown for cause in finding.rule.answers)}
+    if advice(profile, findings).finding is None:  # it is about the causes themselves
+        answered.update(causes)
+    if mean and mean.collective_ns >= ALONE * mean.length_ns > 0:
+        causes.append(COMMUNICATION)
+    if answered & BY_HOST:
+        answered.add(HOST)
+    for cause in dict.fromkeys(causes):
+        if cause not in answered:
+            yield f"As for {LIMITS[cause].lost}: {_answer(profile, cause)}."
 
 
 def why_no_finding(profile: Profile, findings: Findings) -> str:
@@ -380,10 +410,15 @@ def how_to_record_gpu(profile: Profile) -> str:
 def _answer(profile: Profile, cause: LimitName) -> str:
     """Return what to do about a cause of a long step if no finding says more.
 
-    For copies it depends on the direction of most of their time, and on pageable memory.
+    For copies it depends on the direction of most of their time, and on pageable memory; for irregular steps on what
+    makes them longer.
     """
     if cause == COMMUNICATION and profile.of_job:
         return IN_JOB
+    if cause == IRREGULAR:
+        longest = sorted(profile.unlike, key=lambda irregular: -irregular.per_step_ns)
+        rarer = [RARER[irregular.reason] for irregular in longest if irregular.reason in RARER]
+        return "; ".join(rarer) or LIMITS[cause].advice
     if cause != COPY:
         return LIMITS[cause].advice
     times = dict.fromkeys((DIRECTIONS[HTOD], DIRECTIONS[DTOH]), 0)

@@ -12,7 +12,7 @@ from pinprof.units import duration, how_many, listed
 
 
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
-    launches, late = profile.launches, late_ns(details, profile)
+    launches, late = profile.launches, late_ns(profile)
     late -= min(late, _other_work_ns(details, profile))
     late = min(late, launches.many_ns if launches else 0.0)
     if launches is None or late < IDLE * (profile.step_ns or 0.0) or not late:

@@ -15,7 +15,7 @@ LEAST = 0.01
 
 
 def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
-    late = late_ns(details, profile)
+    late = late_ns(profile)
     phases = profile.launches.phases if profile.launches else ()
     phase = next((part for part in phases if part.name == "optimizer"), None)
     if phase is None or phase.launches < MANY:

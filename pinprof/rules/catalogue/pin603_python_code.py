@@ -23,7 +23,7 @@ from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.one_time_work import NEVER
 from pinprof.trace.phases import NODE, torch_times
 from pinprof.trace.tables import Trace
-from pinprof.units import duration, percent
+from pinprof.units import duration, listed, percent
 
 PAUSED = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""
@@ -67,7 +67,7 @@ OF_TORCH = "It is torch's own Python: torch.compile spares it, and of an optimiz
 
 
 def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
-    pause, late, step = profile.pause, late_ns(details, profile), profile.step_ns
+    pause, late, step = profile.pause, late_ns(profile), profile.step_ns
     if not late or not step:
         return
     times = pauses(details)
@@ -112,7 +112,7 @@ def _how_to_spare(
     in_hooks = paused is not None and paused.in_hooks
     if not is_of_a_server(details.trace):
         if paused and paused.code and paused.code.places:
-            return _advice_on(paused.code.places[0], in_hooks=in_hooks)
+            return _advice_on(paused.code.places[0], paused.steps, in_hooks=in_hooks)
         call = _library_of(*lines[0]) if lines else None
         if call:
             return _advice(call.package, (*call.names, *_parts(profile.host, lines[0][0])[:1]))
@@ -227,13 +227,18 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     return text
 
 
-def _advice_on(code: PauseCode, *, in_hooks: bool) -> str:
+def _advice_on(code: PauseCode, per: int, *, in_hooks: bool) -> str:
     if in_hooks and code.package != "torch":
         return OF_HOOK
-    return _advice(code.package, code.called) if code.package or code.called else LOOP
+    return _advice(code.package, code.called, _shared(code, per)) if code.package or code.called else LOOP
 
 
-def _advice(package: str, called: Sequence[str]) -> str:
+def _shared(code: PauseCode, per: int) -> str:
+    """Return the functions that share the time of a library's function; nothing where it is the time of one."""
+    return listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MOST_NAMED)
+
+
+def _advice(package: str, called: Sequence[str], shared: str = "") -> str:
     if package == "tqdm":
         return PROGRESS
     if package in LOGGERS:
@@ -244,7 +249,8 @@ def _advice(package: str, called: Sequence[str]) -> str:
         return OF_TORCH
     if package in sys.stdlib_module_names:
         return f"{RARELY} {ONCE}"
-    return f"It is the work of {package or 'a library'}: look for a setting that turns it off or makes it rarer. {ONCE}"
+    whose = f"{package or 'a library'}{f' ({shared})' if shared else ''}"
+    return f"It is the work of {whose}: look for a setting that turns it off or makes it rarer. {ONCE}"
 
 
 def _named_code(code: PausedCode, per: int) -> str:
@@ -256,15 +262,17 @@ def _named_code(code: PausedCode, per: int) -> str:
     words: list[str] = []
     for place in named:
         of_total = "" if words else f" of {duration(code.total_ns / per)}"
-        words.append(f"{duration(place.ns / per)}{of_total}{_code(place)}")
+        words.append(f"{duration(place.ns / per)}{of_total}{_code(place, per)}")
     if code.outside_ns >= LEAST * code.total_ns:
         words.append(f"{duration(code.outside_ns / per)} in calls into torch, in which no Python runs")
     return ", ".join(words)
 
 
-def _code(code: PauseCode) -> str:
+def _code(code: PauseCode, per: int) -> str:
     """Return the place of code, and what it calls there, to follow the time that it takes."""
-    library = f" in {' '.join((code.package, ' → '.join(code.called))).strip()}" if code.package or code.called else ""
+    shared = _shared(code, per)
+    called = f"{code.called[0]} ({shared})" if shared and code.called else " → ".join(code.called)
+    library = f" in {' '.join(filter(None, (code.package, called)))}" if code.package or called else ""
     if code.between:
         return f"{at(code.place)} between lines {code.between[0]} and {code.between[1]}"
     return f"{at(code.place)}{',' if library and code.line is None and code.function else ''}{library}"

@@ -18,7 +18,7 @@ IN_EACH_STEP = (
 
 
 def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
-    late, rows, ops = late_ns(details, profile), host_ops(details), details.trace.ops
+    late, rows, ops = late_ns(profile), host_ops(details), details.trace.ops
     if not late:
         return
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
@@ -39,7 +39,7 @@ RULE = Rule(
     id="PIN604",
     title="an op on the host while the GPU is idle",
     short="keep it on the GPU",
-    answers=("launch", "host"),
+    answers=("host",),
     numbers="rounding",
     looks_at="Ops of 0.5 ms or more that launch nothing, on the threads that launch kernels.",
     why="The CPU computes ops on tensors in host memory. Meanwhile the thread launches no kernel.",

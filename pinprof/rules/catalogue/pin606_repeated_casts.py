@@ -31,7 +31,7 @@ def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
     share = 1.0 if len(rows) else like.weights / len(like.casts)
     host, on_gpu = (share * time / count for time in times_of_ops(trace, rows if len(rows) else casts))
     yield Evidence(
-        max(on_gpu, min(host, late_ns(details, profile))),
+        max(on_gpu, min(host, late_ns(profile))),
         f"each of {len(steps[0])} micro-batches {profile.steps.per} casts {how_many(like.weights)} weights again: its "
         "backward pass adds the gradients of these casts to those of the weights; after the first, these take "
         f"{'' if len(rows) else 'about '}{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU",

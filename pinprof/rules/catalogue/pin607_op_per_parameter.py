@@ -51,7 +51,7 @@ class _Small:
 
 
 def _tiny(details: Details, profile: Profile) -> Iterator[Evidence]:
-    late, step = late_ns(details, profile), profile.step_ns
+    late, step = late_ns(profile), profile.step_ns
     small = _small(details.trace, profile.steps.divisor) if late else None
     if small is None or not step or min(small.host_ns, late) < WORTH * step:
         return

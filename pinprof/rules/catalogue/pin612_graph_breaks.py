@@ -18,7 +18,7 @@ MOST_PLACES = 4
 
 
 def _breaks(details: Details, profile: Profile) -> Iterator[Evidence]:
-    run, late = details.trace.run, late_ns(details, profile)
+    run, late = details.trace.run, late_ns(profile)
     if run is None or not run.graph_breaks or not late:
         return
     first = run.graph_breaks[0]

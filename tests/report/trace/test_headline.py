@@ -7,7 +7,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.text import trace_to_text
+from pinprof.report.trace.text import to_brief, trace_to_text
 from pinprof.report.trace.verdict import FirstAction, advice
 from pinprof.trace import Trace, read_trace
 from pinprof.verdict.step_limits import LIMITS
@@ -75,7 +75,7 @@ def test_an_op_of_the_host_comes_before_a_wait_that_saves_less(tmp_path: Path) -
             "mask_loss.stack",
             (
                 "`x[mask]` waits for the GPU at pinprof/workloads/waits.py:84 and 1 more site (PIN205); fixing it "
-                "saves 540 µs (340 to 680), 5 %, the largest predicted saving; as for the GPU's work: float32 "
+                "saves 540 µs (340 to 660), 5 %, the largest predicted saving; as for the GPU's work: float32 "
                 "products without TF32 (PIN701)"
             ),
         ),
@@ -127,3 +127,29 @@ def test_launches_that_last_are_not_told_to_be_fewer() -> None:
     assert top.sentence.startswith("2 launches take 8.80 ms in the whole trace, as traced: the first launch of a ker")
     assert top.sentence in text
     assert "CUDA graphs" not in text
+
+
+def test_python_before_the_only_work_of_an_only_step_is_found(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 9_000)
+    builder.op("aten::empty", 1, 5)
+    for number in range(10):
+        builder.op("aten::mm", 8_000 + 60 * number, 40)
+        builder.kernel(8_020 + 60 * number, 30, launch=8_005 + 60 * number)
+    builder.function("train.py(3): load", 10, 8_700)
+    builder.function("transformers/image.py(1): preprocess", 20, 7_900)
+    builder.function("transformers/image.py(5): resize", 30, 4_000)
+    builder.function("transformers/image.py(9): normalize", 4_040, 3_800)
+    top, text, _ = said(read_trace(builder.write(tmp_path / "trace.json")))
+    assert "PIN603" in top.sentence
+    assert "transformers preprocess (resize for 4.00 ms, normalize for 3.80 ms)" in text
+
+
+def test_a_cause_that_no_change_answers_is_answered_in_words(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(4, 10_000):
+        builder.kernel(start + 100, 3_000, launch=start + 20, name="ampere_sgemm_128x64_tn")
+        builder.collective(start + 3_200, 6_500, launch=start + 60)
+    analysis = analyse(read_trace(builder.write(tmp_path / "trace.json")))
+    text = " ".join(to_brief(analysis.profile, analysis.findings, width=1000).split())
+    assert "a report on all ranks of the job" in text

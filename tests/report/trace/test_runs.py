@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from trace_builder import TraceBuilder
 
+from pinprof.analysis import analyse
 from pinprof.document import range_ms
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
@@ -14,12 +15,13 @@ from pinprof.report.trace.brief_json import traces_to_brief_json
 from pinprof.report.trace.findings_json import costs_of
 from pinprof.report.trace.json import trace_of
 from pinprof.report.trace.step import step_fact
+from pinprof.report.trace.text import to_brief
 from pinprof.report.trace.verdict import step_length
 from pinprof.report.trace.whole_run import precision, unsteady
 from pinprof.report.view import Fact
 from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace
-from pinprof.trace.run_log import RunLog
+from pinprof.trace.run_log import IrregularWork, RunLog
 from pinprof.verdict.verdict import LimitCost, Verdict
 
 MS = 1_000_000
@@ -94,3 +96,18 @@ def test_an_unsteady_pace_of_the_host_is_told(tmp_path: Path) -> None:
     )
     assert not unsteady(timed(tmp_path, *[10.0] * 60, *[11.0] * 60))
     assert not unsteady(timed(tmp_path, *[10.0] * 20))  # too few to be parts
+
+
+def test_work_that_takes_most_of_a_run_is_the_first_line_with_its_own_advice(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(3, 10_000, length=9_900):
+        builder.kernel(start + 100, 400, launch=start + 1)
+    step_ns = tuple((910 if number % 10 == 9 else 10) * MS for number in range(100))
+    nothing = (0,) * 100
+    work = tuple(IrregularWork(number, "evaluation", 900 * MS) for number in range(9, 100, 10))
+    log = RunLog(0, (("plain", 100),), step_ns, nothing, nothing, nothing, 0, work=work)
+    builder.metadata["pinprof_run"] = msgspec.to_builtins(log)
+    analysis = analyse(read_trace(builder.write(tmp_path / "trace.json")))
+    assert analysis.findings.verdict.cause == "irregular"
+    text = " ".join(to_brief(analysis.profile, analysis.findings, width=1000).split())
+    assert text.index("First: evaluate less often") > 0
