@@ -24,6 +24,18 @@ OP, CALL = "#4EC6FB", "#67656B"
 OWN_CODE, ANNOTATION, TORCH_CODE, PACKAGES, INPUT = "#F2E755", "#8FAB52", "#A3C6DA", "#999283", "#693A04"
 """Python code: the program's, what it annotates, torch's, that of other packages, and the DataLoader."""
 
+OF_LIMITS = {
+    "sync": WAIT,
+    "copy": COPY_OUT[0],
+    "input": INPUT,
+    "allocation": MEMORY_WAIT,
+    "communication": COLLECTIVE,
+    "python": OWN_CODE,
+    "launch": OP,
+    "host": CALL,
+}
+"""Idle time of the GPU by what costs it, as the verdict names it."""
+
 LONGER, SHORTER, NEW, GONE = "#D6293E", "#4A3AD6", "#FF9AA2", "#B9B2FF"
 """Two recordings compared: red took longer, violet shorter; pale red is new, pale violet is gone."""
 

@@ -5,7 +5,7 @@
   const NEAR = "60px"; // from the window: a chart that near loads plotly
   const SOON = "400px"; // from the window: charts that near are drawn once plotly is loaded
   const CONFIG = { displayModeBar: false, responsive: true };
-  const charts = [...document.querySelectorAll(".chart")];
+  const charts = [...document.querySelectorAll(".plotted")];
 
   // Sets the hover text of each column. Plotly sorts the cells of a heat map like the axis, but not their texts.
   const setHoverTexts = (series, columns, order) => {
@@ -75,20 +75,12 @@
   };
   watch(NEAR);
 
-  // On paper nothing can be opened, scrolled to or hovered over.
-  const folded = () => document.querySelectorAll("details:not([open]):not(td details):not(.long)"); // call stacks and long tables stay folded
   const resized = (size) => {
     for (const plot of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(plot, size);
   };
-  let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...folded()];
-    for (const details of opened) details.open = true;
     charts.forEach(plotly.evaluated() ? paint : draw); // at once: paper does not wait
     resized({ width: PRINTED, autosize: false });
   });
-  addEventListener("afterprint", () => {
-    for (const details of opened) details.open = false;
-    resized({ width: null, autosize: true });
-  });
+  addEventListener("afterprint", () => resized({ width: null, autosize: true }));
 })();

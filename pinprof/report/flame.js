@@ -98,6 +98,12 @@ class Flame {
     return this.data.frames[this.data.frame[box]][0];
   }
 
+  // The name of a box with its line, without which all boxes of one function look alike.
+  label(box) {
+    const line = /:(\d+)$/.exec(this.place(box));
+    return line ? `${this.name(box)}:${line[1]}` : this.name(box);
+  }
+
   place(box) {
     return this.data.frames[this.data.frame[box]][1];
   }
@@ -139,7 +145,7 @@ class Flame {
   newBox(box, left, width) {
     const [label, colour, ink] = this.kind(box);
     const pixels = (this.tree.clientWidth || 1000) * width;
-    const element = newElement("div", "box", pixels < READABLE ? "" : this.name(box));
+    const element = newElement("div", "box", pixels < READABLE ? "" : this.label(box));
     Object.assign(element.style, {
       left: `${100 * left}%`,
       width: `${100 * width}%`,

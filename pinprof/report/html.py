@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import markupsafe
 
-from pinprof.hues import in_the_dark
+from pinprof.hues import in_the_dark, ink
 from pinprof.report.words import printable
 from pinprof.units import percent, uncoded
 
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
 CODE = re.compile(r"`([^`]+)`")
+LEAST_LABELLED = 9.0
+"""Percent of the page: a narrower part of a bar has no label in it."""
 MOST_BESIDE = 3
 """Columns that a phone shows next to each other."""
 
@@ -44,7 +46,6 @@ class HtmlBarPart(NamedTuple):
     value: float
     text: str
     colour: str
-    more: str = ""
 
 
 def inline_html(text: str) -> Markup:
@@ -126,21 +127,31 @@ def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
 
 
 def shares(caption: str, parts: Sequence[HtmlBarPart], longest: float = 0.0) -> Markup:
-    """Return a bar with the parts of a whole, and a legend.
+    """Return a bar with the parts of a whole, labels in them, and a legend for those without room.
 
     The bar is as wide as the page; of several bars, in proportion to the `longest` whole.
     """
     total = sum(part.value for part in parts)
     width = 100 * min(total / longest, 1.0) if longest else 100.0
     shown = [(part, part.value / total) for part in parts if part.value > 0]
-    piece = Markup('<span class="hue" style="flex:{:.6f};{}"></span>')
-    entry = Markup('<li><span class="swatch hue" style="{}"></span>{}: {} ({}{})</li>')
-    bar = (piece.format(share, hue(part.colour)) for part, share in shown)
-    legend = (entry.format(hue(part.colour), part.label, part.text, percent(share), part.more) for part, share in shown)
+    piece = Markup('<span class="hue" style="flex:{:.6f};{}" title="{}: {}">{}</span>')
+    label = Markup("<b>{}</b><i>{}, {}</i>")
+    entry = Markup('<li{}><span class="swatch hue" style="{}"></span>{}: {} ({})</li>')
+    bar, legend = [], []
+    for part, share in shown:
+        is_inside = share * width >= LEAST_LABELLED
+        words = (inline_html(part.text), percent(share))
+        inside = label.format(part.label, *words) if is_inside else ""
+        style = hue(part.colour)
+        light, dark = (
+            ["var(--text)"] * 2 if part.colour.startswith("rgba") else map(ink, (part.colour, in_the_dark(part.colour)))
+        )
+        bar.append(piece.format(share, f"{style};--ink:{light};--dark-ink:{dark}", part.label, part.text, inside))
+        legend.append(entry.format(Markup(' class="inside"') if is_inside else "", style, part.label, *words))
+    head = Markup("<figcaption>{}</figcaption>").format(caption) if caption else ""
     return Markup(
-        '<figure class="share"><figcaption>{}</figcaption>'
-        '<div class="bar" aria-hidden="true" style="width:{:.2f}%">{}</div><ul>{}</ul></figure>'
-    ).format(caption, width, Markup().join(bar), Markup().join(legend))
+        '<figure class="share">{}<div class="bar" aria-hidden="true" style="width:{:.2f}%">{}</div><ul>{}</ul></figure>'
+    ).format(head, width, Markup().join(bar), Markup().join(legend))
 
 
 def hue(colour: str, dark: str = "") -> str:

@@ -170,10 +170,7 @@ document.addEventListener("keydown", async (event) => {
   }
 });
 const releaseAll = () => DRAWN.forEach((timeline) => timeline.motion.releaseAll());
-document.addEventListener("keyup", (event) => {
-  const key = nameOfKey(event);
-  DRAWN.forEach((timeline) => timeline.motion.release(key));
-});
+document.addEventListener("keyup", ({ code }) => DRAWN.forEach((timeline) => timeline.motion.release(code)));
 addEventListener("blur", releaseAll);
 document.addEventListener("focusin", (event) => isWriting(event.target) && releaseAll());
 
@@ -185,8 +182,17 @@ const onPaper = (isOnPaper) => {
     timeline.paint(true);
   }
 };
-addEventListener("beforeprint", () => onPaper(true));
-addEventListener("afterprint", () => onPaper(false));
+// On paper nothing can be opened, scrolled to or hovered over; call stacks and long tables stay folded.
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open]):not(td details):not(.long)")];
+  for (const details of opened) details.open = true;
+  onPaper(true);
+});
+addEventListener("afterprint", () => {
+  for (const details of opened) details.open = false;
+  onPaper(false);
+});
 
 const openAddress = async () => {
   const wanted = isAddressed() ? readFragment(location.hash) : undefined;

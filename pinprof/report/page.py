@@ -1,12 +1,10 @@
 """The page around a report, an HTML file without other files or requests, and its frame in a notebook."""
 
 import base64
-import sys
 import zlib
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from markupsafe import escape
 from plotly.offline import get_plotlyjs
@@ -17,8 +15,8 @@ from pinprof.report.timeline import constants
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
 
-CHART = '<figure class="chart'
-"""How each chart begins."""
+CHART = '<figure class="chart plotted'
+"""How each chart of plotly begins."""
 TIMELINE = (
     *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
     *("related", "event_details", "autograd", "selection_sums"),
@@ -37,17 +35,6 @@ LEVEL = 9
 """The level of deflate: packing plotly takes 0.4 s, once in a process."""
 FRAME_HEIGHT = "800px"
 """Height of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
-
-ANSWER = Markup("""<script>
-if (!window.pinprofAnswers) {
-  window.pinprofAnswers = true;
-  addEventListener("message", ({ source, data }) => {
-    if (data?.pinprof !== "plotly" || !window.pinprofPlotly) return;
-    source.postMessage({ pinprofPlotly: window.pinprofPlotly }, "*");
-  });
-}
-</script>""")
-"""Sends plotly to frames that ask the notebook for it: they cannot read the notebook themselves."""
 
 
 def top(name: str, title: str, remark: str, links: Iterable[tuple[str, str]]) -> Markup:
@@ -99,14 +86,13 @@ def _packed_plotly() -> Markup:
     return _code(base64.b64encode(zlib.compress(get_plotlyjs().encode(), LEVEL)).decode())
 
 
-def _plotly_element() -> Markup:
-    return Markup('<script type="application/x-deflate-code" id="plotly">{}</script>').format(_packed_plotly())
-
-
 def _charts() -> Markup:
     """Return plotly, what unpacks it, and the script that draws the charts."""
-    scripts = Markup("{}\n<script>\n{}</script>\n<script>\n{}</script>\n")
-    return scripts.format(_plotly_element(), _resource("plotly.js"), _resource("charts.js"))
+    scripts = Markup(
+        '<script type="application/x-deflate-code" id="plotly">{}</script>\n<script>\n{}</script>\n'
+        "<script>\n{}</script>\n"
+    )
+    return scripts.format(_packed_plotly(), _resource("plotly.js"), _resource("charts.js"))
 
 
 def _resource(name: str) -> Markup:
@@ -117,44 +103,9 @@ def _code(text: str) -> Markup:
     return Markup(text)  # noqa: S704  no trace has a say in it
 
 
-class _Notebook:
-    """Which cell of the running notebook has plotly."""
-
-    cell: str | None = None
-
-
 def framed(html: str, title: str) -> Markup:
-    """Return a page in its own frame, so that neither its styles nor its scripts affect what is around it.
-
-    In a notebook only one cell has plotly, which is three quarters of a page; the frames of the others ask for it.
-    """
-    cell = _running_cell()
-    if cell is None:
-        return _frame(html, title)
-    if _Notebook.cell is None or _Notebook.cell == cell:
-        _Notebook.cell = cell
-        plotly_script = Markup('<script>window.pinprofPlotly = "{}";</script>').format(_packed_plotly())
-    else:
-        plotly_script = Markup()
-    return plotly_script + ANSWER + _frame(html.replace(_plotly_element(), ""), title)
-
-
-def _frame(html: str, title: str) -> Markup:
+    """Return a page in its own frame, so that neither its styles nor its scripts affect what is around it."""
     return Markup(
         '<iframe srcdoc="{0}" title="{1}" width="100%" height="{2}" sandbox="allow-scripts allow-downloads" '
         'style="width: 100%; height: {2}; border: 0"></iframe>'
     ).format(escape(str(html)), title, FRAME_HEIGHT)
-
-
-def _running_cell() -> str | None:
-    """Return what identifies the running cell of a notebook; None elsewhere, and where cells cannot see each other."""
-    ipython = sys.modules.get("IPython")
-    shell: Any = ipython.get_ipython() if ipython else None
-    if getattr(shell, "kernel", None) is None or "google.colab" in sys.modules:  # there each output has its own page
-        return None
-    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
-    cell_id = parent.get("metadata", {}).get("cellId")
-    if cell_id:
-        return str(cell_id)
-    inputs = shell.history_manager.input_hist_raw
-    return str(inputs[-1]) if inputs else ""

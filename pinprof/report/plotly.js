@@ -1,8 +1,6 @@
-// Loads plotly for the charts: the page has it packed, or in a notebook the cell with the first report has it.
+// Loads plotly for the charts: the page has it packed.
 "use strict";
 const plotly = (() => {
-  const EVERY = 250; // ms between questions
-  const MOST = 20; // questions
   const AFTER = 500; // ms after loading; then plotly is unpacked (in no long task) for those who print
   const LOOK = 50; // ms between looks at whether the page is at rest
   const QUIET = 1000; // ms without input, where a timeline is on the screen
@@ -15,27 +13,9 @@ const plotly = (() => {
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
   };
 
-  // A frame cannot read the notebook around it, but it can ask.
-  const ofNotebook = () =>
-    new Promise((resolve, reject) => {
-      let asked = 0;
-      const ask = () => {
-        if (asked++ < MOST) parent.postMessage({ pinprof: "plotly" }, "*");
-        else reject(new Error("run the cell again: the one that had plotly for this notebook is gone"));
-      };
-      const timer = setInterval(ask, EVERY);
-      addEventListener("message", ({ source, data }) => {
-        if (source !== parent || typeof data?.pinprofPlotly !== "string") return;
-        clearInterval(timer);
-        resolve(data.pinprofPlotly);
-      });
-      ask();
-    });
-
   let code;
   const load = async () => {
-    const own = document.getElementById("plotly");
-    code = await inflated(own ? own.textContent : await ofNotebook());
+    code = await inflated(document.getElementById("plotly").textContent);
   };
   let loading;
   const unpacked = () => (loading ??= load());

@@ -1,6 +1,6 @@
 """What a report shows, chosen once: sections of sentences, facts, tables and notes, rendered as text and as a page."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -95,17 +95,6 @@ class Section:
     """The sentences that the short report has of it."""
 
 
-class PageContext(NamedTuple):
-    """What sections refer to on their page."""
-
-    grids: Collection[str] = ()
-    """The names of its interactive tables."""
-    grids_at: str = ""
-    """The id of these tables."""
-    quoting: Quoting | None = None
-    """Makes links of places in the code."""
-
-
 def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Iterator[RenderableType]:
     """Yield a section as a terminal shows it; what is `drawn` stands above its facts."""
     yield terminal.section(section.title)
@@ -146,31 +135,29 @@ def _piece(piece: Cell) -> tuple[str, str]:
     return printable(text), STYLES.get(piece.style, "") if isinstance(piece, Styled) else ""
 
 
-def on_page(section: Section, drawn: Markup | str = "", shown: PageContext | None = None) -> Markup:
-    """Return a section as a piece of a page; what is `drawn` stands between its facts and its tables."""
-    shown = shown or PageContext()
+def on_page(section: Section, drawn: Markup | str = "", quoting: Quoting | None = None, *, level: int = 3) -> Markup:
+    """Return a section as a piece of a page, with a heading of this level; what is `drawn` stands above its tables.
+
+    Places of the code are links where `quoting` has them.
+    """
     title = Markup(' id="{}"').format(section.name) if section.name else ""
     cards = [fact for fact in section.facts if fact.is_named]
     listed = [(Styled(fact.number, "strong"), f" {fact.meaning}") for fact in section.facts if not fact.is_named]
     return html.lines(
         (
-            Markup("<h3{}>{}</h3>").format(title, section.title),
+            Markup("<h{0}{1}>{2}</h{0}>").format(level, title, section.title) if section.title else "",
             *(Markup('<p class="note">{}</p>').format(sentence_html(sentence)) for sentence in section.sentences),
             html.facts(fact[:3] for fact in cards) if cards else "",
             html.remarks(map(sentence_html, listed)),
             drawn,
-            *(_page_table(table, shown) for table in section.tables if table.rows),
+            *(_page_table(table, quoting) for table in section.tables if table.rows),
             html.remarks(map(sentence_html, map(capitalized_sentence, section.notes))),
         )
     )
 
 
-def _page_table(table: ReportTable, shown: PageContext) -> Markup:
-    """Return a table, or a link to the interactive table with the same rows."""
-    if table.grid in shown.grids:
-        link = Markup('<p class="note"><a href="#{}" data-tab="{}">{}</a></p>')
-        return link.format(shown.grids_at, table.grid, f"All {table.grid}, sorted and searched")
-    rows = [[sentence_html(_short(cell), shown.quoting) for cell in row] for row in table.rows]
+def _page_table(table: ReportTable, quoting: Quoting | None) -> Markup:
+    rows = [[sentence_html(_short(cell), quoting) for cell in row] for row in table.rows]
     return html.table(table.caption, table.columns, rows)
 
 

@@ -141,8 +141,8 @@ def then_worth(finding: Finding, profile: Profile) -> str:
     return f"with {then.what} ({then.rule}), together: {both}"
 
 
-def joint_worth(findings: Findings, profile: Profile, which: str = "all of these") -> str:
-    """Return what all fixes together save; empty with fewer than two predicted savings.
+def joint_worth(findings: Findings, profile: Profile, which: str = "all of these", *, in_short: bool = False) -> str:
+    """Return what all fixes together save, `in_short` in few words; empty with fewer than two predicted savings.
 
     `which` names the findings, for a text that does not show all.
     """
@@ -152,7 +152,7 @@ def joint_worth(findings: Findings, profile: Profile, which: str = "all of these
     if not findings.joint.saving_ns:
         return f"{which} together save nothing"
     lengths = between(step_ns, step_ns - findings.joint.saving_ns, digits_of(profile.step_range_ns))
-    saves = _saves(findings.joint, profile, of=f" of the {profile.steps.whole}")
+    saves = _saves(findings.joint, profile, of="" if in_short else f" of the {profile.steps.whole}")
     return f"{which_together(findings.joint, which)}: {lengths}; {saves}"
 
 

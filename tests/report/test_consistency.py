@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from html import unescape
 from pathlib import Path
 from random import Random
@@ -162,9 +163,13 @@ def _plain(said: str) -> str:
 def _of_sentence(headline: str | None, short: str, full: str, sentence: str, page: str) -> Iterator[str]:
     if headline is None:
         return
+    cause, _, length = headline.rpartition(": ")
+    length = re.split("[;:]", length)[0]
+    parts = {"short": [headline], "full": [headline], "page": [cause, length[:1].lower() + length[1:]]}
     for name, said in (("short", short), ("full", full), ("page", page)):
-        if headline not in said:
-            yield f"the {name} report lacks: {headline}"
+        for part in parts[name]:
+            if part.lower() not in said.lower():
+                yield f"the {name} report lacks: {part}"
     if not sentence.startswith(headline[:MOST_CHARACTERS]):
         yield f"the brief says: {sentence}"
 
@@ -184,39 +189,47 @@ def _of_findings(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
 
 def _of_figures(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
     """Yield figures of the document that the full text or the page lacks."""
-    steps, said = whole["steps"], [*whole["verdict"]["evidence"], *(lack["what"] for lack in whole["missing"])]
+    steps, said = whole["steps"], [lack["what"] for lack in whole["missing"]]
     if steps["busy_fraction"] and "works for" in (whole["verdict"]["headline"] or ""):
         said.append(f"works for {percent(steps['busy_fraction'])} of it")
+    yield from _lacking(whole["verdict"]["evidence"], full)
     if steps["step_ms"]:
         low, high = (end * NS_PER_MS for end in steps["range_ms"])
         length = ranged(steps["step_ms"] * NS_PER_MS, (low, high))
         said += [length.number.removeprefix("about "), length.range]
     yield from _lacking(said, full, page)
-    rounded = [_lacking(_rows(whole, off_ns), full, page) for off_ns in (-0.5, 0.0, 0.5)]
-    yield from set.intersection(*map(set, rounded))
+    for rows, on_page in ((_rows, page), (_rows_of_text, None)):
+        rounded = [_lacking(rows(whole, off_ns), full, on_page) for off_ns in (-0.5, 0.0, 0.5)]
+        yield from set.intersection(*map(set, rounded))
 
 
 def _rows(whole: dict[str, Any], off_ns: float) -> Iterator[str]:
     """Yield the rows of tables; `off_ns` is what the document may have rounded from their times."""
-
-    def time(ms: float) -> str:
-        return duration(ms * NS_PER_MS + off_ns)
-
+    time = partial(_time, off_ns)
     for kind in whole["kernel_sums"]["kinds"] if whole["kernel_sums"] else ():
         if kind["share"] is not None:
             yield f"{kind['kind']} {how_many(kind['count'])} {time(kind['ms'])} {percent(kind['share'])}"
-    for phase in whole["launches"]["phases"] if whole["launches"] else ():
-        yield f"{phase['phase'] or '-'} {how_many(phase['launches'])} {time(phase['host_ms'])}"
-        yield time(phase["kernel_ms"])
-    yield from (time(row["time_ms"]) for row in whole["idle"] if row["time_ms"])
     yield from (f"{time(fill['ms'])} in " for phase in whole["serving"] for fill in phase["fills"])
     for row in whole["copies"]:
         if row["count"]:
             yield f"{row['direction']} {row['host_memory'] or '-'} {row['count']}"
 
 
-def _lacking(parts: Iterable[str], full: str, page: str) -> list[str]:
-    letters = {"full": _letters(full), "page": _letters(page)}
+def _rows_of_text(whole: dict[str, Any], off_ns: float) -> Iterator[str]:
+    """Yield the rows of the phases and of idle time, which the page divides in another way."""
+    time = partial(_time, off_ns)
+    for phase in whole["launches"]["phases"] if whole["launches"] else ():
+        yield f"{phase['phase'] or '-'} {how_many(phase['launches'])} {time(phase['host_ms'])}"
+        yield time(phase["kernel_ms"])
+    yield from (time(row["time_ms"]) for row in whole["idle"] if row["time_ms"])
+
+
+def _time(off_ns: float, ms: float) -> str:
+    return duration(ms * NS_PER_MS + off_ns)
+
+
+def _lacking(parts: Iterable[str], full: str, page: str | None = None) -> list[str]:
+    letters = {"full": _letters(full)} | ({} if page is None else {"page": _letters(page)})
     return [
         f"the {name} lacks: {part}" for part in parts for name, said in letters.items() if _letters(part) not in said
     ]

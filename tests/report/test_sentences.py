@@ -153,7 +153,7 @@ def test_of_several_gpus_the_headline_names_the_one_that_is_idle_or_works(tmp_pa
     two_gpus(builder)
     assert "; GPU 0 is idle for" in verdict_sentence(analysed(builder, tmp_path).profile, UNKNOWN_CAUSE)
     for text in texts(partial(two_gpus, first_us=985), tmp_path):
-        assert "; GPU 0 works for" in text
+        assert "GPU 0 works for" in text
 
 
 def test_the_gpu_is_said_to_work_during_a_wait_only_where_it_does(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from pinprof.report.charts.chart import (
     Chart,
     Key,
     bars,
-    chart_html,
     labelled_rows,
     layout,
     legend_key,
@@ -38,7 +37,8 @@ from pinprof.report.charts.chart import (
     points,
 )
 from pinprof.report.charts.copies import SMALL, size_axis
-from pinprof.report.charts.timeline import STEERING, Bars, row_axis, series
+from pinprof.report.charts.svg import chart_svg
+from pinprof.report.charts.timeline import Bars, row_axis, series
 from pinprof.report.html import Column, Markup, inline_html, lines, note, table
 from pinprof.report.page import report_page, top
 from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
@@ -79,7 +79,7 @@ def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
         note(f"Claimed by: {claimants()}."),
         _claims(bench),
         *(
-            on_page(section, lines(map(chart_html, _charts(bench, experiment, result))))
+            on_page(section, lines(map(chart_svg, _charts(bench, experiment, result))))
             for experiment, result, section in sections
         ),
         Markup('<h3 id="how">How it was measured</h3>'),
@@ -179,12 +179,11 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
         "",
         barmode="overlay",
         yaxis=row_axis(dict(enumerate(rows)), len(rows)),
-        xaxis={"range": [0, end_ms], "fixedrange": False},
-        dragmode="pan",
+        xaxis={"range": [0, end_ms]},
     )
     data = series(by_kind[kind] for kind in sorted(by_kind))
     keys = tuple(map(legend_key, sorted(by_kind)))
-    return Chart(_caption(picture), data, shape, keys, config=STEERING)
+    return Chart(_caption(picture), data, shape, keys)
 
 
 def _caption(picture: Picture) -> str:

@@ -179,7 +179,8 @@ def chart_html(chart: Chart) -> Markup:
         canvas = Markup('<div class="scroll" role="region" aria-label="Chart" tabindex="0">{}</div>').format(canvas)
     wide = " wide" if chart.min_width else ""
     return Markup(
-        '<figure class="chart{}"><figcaption>{}</figcaption>{}{}{}<script type="application/json">{}</script></figure>'
+        '<figure class="chart plotted{}"><figcaption>{}</figcaption>{}{}{}'
+        '<script type="application/json">{}</script></figure>'
     ).format(
         *(
             wide,

@@ -109,7 +109,7 @@ def _copies_shape(lengths: Int64s, best: float, link: Link | None) -> dict[str, 
     across = line_across(link.usual, f"{link.name}: {rate(link.usual)}") if link else {}
     top = max(best, link.usual if link else 0.0) * 1.15
     xaxis = size_axis(ticks) | {"range": [float(np.log10(low)), float(np.log10(high))]}
-    return layout(260, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [-0.04 * top, top]}, **across)
+    return layout(180, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [-0.04 * top, top]}, **across)
 
 
 def size_axis(ticks: Sequence[int]) -> dict[str, Any]:

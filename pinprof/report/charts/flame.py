@@ -276,19 +276,19 @@ def fragment(graph: FlameGraph) -> Markup:
         for number, measure in enumerate(graph.measures)
     )
     wide = Markup('<span class="measures" role="group" aria-label="Width">{}</span>').format(choices)
-    return Markup("""<figure class="flame">
+    return Markup("""<figure class="flame{wider}">
 <figcaption>{caption}</figcaption>
 <div class="steer" role="group" aria-label="What the graph shows">{wide}
 <button type="button" class="invert" aria-pressed="false">inverted</button>
 <label>find <input type="search" class="lights" placeholder="function or file" spellcheck="false"></label>
-<output class="lit"></output></div>
+<output class="lit"></output><span class="hint">{keys}</span></div>
 <nav class="crumbs" aria-label="Callers of what is shown"></nav>
 <p class="told" aria-live="off"></p>
 <div class="boxes" role="tree" aria-label="{title}"></div>
 {legend}
-<p class="hint">{keys}</p>
 <script type="application/json">{data}</script>
 </figure>""").format(
+        wider=" host" if len(graph.measures) == 1 else "",
         caption=graph.caption,
         wide=wide if len(graph.measures) > 1 else "",
         title=graph.title,

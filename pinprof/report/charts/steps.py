@@ -24,7 +24,6 @@ from pinprof.report.charts.chart import (
     stacked,
     stacked_layout,
 )
-from pinprof.report.html import Markup
 from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
 from pinprof.report.timeline.kinds import IDLE as IDLE_PART
 from pinprof.report.timeline.steps import shown_numbers
@@ -33,8 +32,6 @@ from pinprof.report.words import short_place, step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import NS_PER_MS, duration, ms, percent
 
-MAX_POINTS = 2000
-"""The most points of a line; outliers are always drawn."""
 UNLIKE = 0.2
 """An outlier differs from the median by more than this share of it,"""
 DEVIATIONS = 6
@@ -52,12 +49,13 @@ NUMBERED = 12
 GAPS = 60
 """The most bars with gaps between them."""
 
-HOST = Key("host: from the start of a step to the next one's", hues.OP, symbol="circle")
-GPU = Key("GPU: from the end of a step's work to the next one's", hues.KERNEL, symbol="diamond")
+HOST = Key("on the host: from the start of a step to the next one's", hues.OP)
 OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
-ALL_WORK = "from its first work to its last"
-"""The extent of the bar of a single step; other bars begin where the work of the step before ends."""
-
+CUT = 3.0
+"""Bars of more than this many usual steps end at the top, with their length."""
+MOST_LABELS = 6
+FEW_BARS = 5
+"""The least number of bars for which the axis has room: two alone would be as wide as the page."""
 
 MAX_SITES = 10
 """The most places that are drawn; the table has all."""
@@ -76,39 +74,58 @@ STALLS_AND_SAVINGS = (
 IDLE_BY_CAUSE = "What a GPU does while it is idle, from its first work to its last."
 
 
-def steps_chart(trace: Trace, profile: Profile, parts: StepParts | None) -> Chart | None:
-    """Return a chart of the lengths of the complete steps; None if there are fewer than two.
+def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | None:
+    """Return a chart of the complete steps, each a bar of where it goes on a GPU, or alone as long as on the host.
 
-    It includes steps unlike the others, which the measured step leaves out.
+    It includes steps unlike the others, which the measured step leaves out. It is None for fewer than two steps.
     """
-    lengths_ns = profile.steps.host_lengths_ns
     if trace.steps.unlike is not None:
         trace = with_irregular(trace)
-        lengths_ns = measure_steps(trace).host_lengths_ns
-        parts = parts and next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == parts.device), None)
-    lines = []
-    host, numbered = timed(trace.steps)[: len(lengths_ns)], shown_numbers(trace)
-    if trace.steps.on_host and len(host):
-        lines.append((HOST, numbered[host], lengths_ns))
-    if parts is not None and len(parts.step) > 1:
-        lines.append((GPU, numbered[parts.step], parts.length_ns))
-    if not any(len(numbers) > 1 for _, numbers, _ in lines):
+    parts = next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == device), None)
+    numbered, known = shown_numbers(trace), parts.step if parts is not None else np.zeros(0, np.int64)
+    host, host_ns = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if trace.steps.on_host:
+        host_ns = measure_steps(trace).host_lengths_ns
+        host = timed(trace.steps)[: len(host_ns)]
+        host_ns = host_ns[~np.isin(host, known)]
+        host = host[~np.isin(host, known)]
+    step, length_ns = np.append(known, host), np.append(parts.length_ns if parts is not None else host_ns[:0], host_ns)
+    if len(step) < 2:  # noqa: PLR2004
         return None
-    data, marked = [], []
-    for key, numbers, lengths in lines:
-        unlike = outliers(lengths)
-        data.append(_line_chart(key, numbers, lengths, unlike))
-        marked += list(zip(numbers[unlike].tolist(), lengths[unlike].tolist(), strict=True))
-    keys = [key for key, _, _ in lines]
-    if marked:
-        hover = [f"step {number}: {duration(length)}, unlike the others" for number, length in marked]
-        x, y = [number for number, _ in marked], [ms(length) for _, length in marked]
-        data.append(points(OUTLIER.label, OUTLIER, x, y, hover, size=12))
+    order = np.argsort(step)
+    numbers, lengths = numbered[step[order]], length_ns[order]
+    unlike, usual = outliers(lengths), float(np.median(lengths))
+    top_ns = HEADROOM * max(min(float(lengths.max()), CUT * usual), profile.estimate.step_ns or 0.0)
+    series = [] if parts is None else [(legend_key(kind), known, time) for kind, time in part_times(parts).items()]
+    gathered = -(-len(step) // MAX_BARS)
+    data, keys = [], []
+    for key, of_step, time in (*series, (HOST, host, host_ns)):
+        if time.any():
+            data.append(_step_bars(key, numbered[of_step], time, gathered))
+            keys.append(key)
+    shape = _steps_shape(profile, numbers, top_ns)
+    if unlike.any():
+        odd, odd_ns = numbers[unlike].tolist(), lengths[unlike].tolist()
+        hover = [
+            f"step {number}: {duration(length)}, unlike the others" for number, length in zip(odd, odd_ns, strict=True)
+        ]
+        y = [ms(min(length, 0.97 * top_ns)) for length in odd_ns]
+        data.append(points(OUTLIER.label, OUTLIER, odd, y, hover, size=9))
         keys.append(OUTLIER)
-    shape = _steps_shape(profile, max(float(lengths.max()) for _, _, lengths in lines))
-    if len(host) < NUMBERED:
-        shape["xaxis"]["dtick"] = 1
-    return Chart(_steps_caption(lines[-1][2], sorted({number for number, _ in marked})), data, shape, tuple(keys))
+        label = {"xanchor": "center", "yanchor": "top"}
+        cut = [(number, length) for number, length in zip(odd, odd_ns, strict=True) if length > top_ns][:MOST_LABELS]
+        texts = [label | {"x": number, "y": ms(0.92 * top_ns), "text": duration(length)} for number, length in cut]
+        shape["annotations"] = [*shape.get("annotations", ()), *texts]
+    caption = _steps_caption(lengths, numbers[unlike].tolist())
+    return Chart(caption + _each_bar(parts, gathered), data, shape, tuple(keys))
+
+
+def _step_bars(key: Key, numbers: Int64s, time: Int64s, gathered: int) -> dict[str, Any]:
+    """Return bars of a part of the steps, each the mean of `gathered` steps."""
+    x, mean, name = numbers[::gathered].tolist(), _means(time, gathered), key.label.split(":")[0]
+    steps = "step" if gathered == 1 else f"{gathered} steps from"
+    hover = [f"{steps} {number}, {name}: {duration(part)}" for number, part in zip(x, mean.tolist(), strict=True)]
+    return bars(name, key, x=x, y=np.round(mean / NS_PER_MS, 6).tolist(), hover=hover)
 
 
 def outliers(lengths: Int64s) -> Bools:
@@ -119,84 +136,27 @@ def outliers(lengths: Int64s) -> Bools:
     return np.asarray((away > UNLIKE * np.median(lengths)) & (away > DEVIATIONS * np.median(away)))
 
 
-def _line_chart(key: Key, numbers: Int64s, lengths: Int64s, unlike: Bools) -> dict[str, Any]:
-    kept = np.zeros(len(numbers), bool)
-    kept[:: -(-len(numbers) // MAX_POINTS)] = True
-    kept |= unlike
-    name = key.label.split(":")[0]
-    x, times = numbers[kept].tolist(), lengths[kept].tolist()
-    hover = [f"step {number}, {name}: {duration(length)}" for number, length in zip(x, times, strict=True)]
-    mode = "lines+markers" if len(x) <= 100 else "lines"  # noqa: PLR2004  more marks hide the line
-    line = {"color": key.colour, "width": 2, "dash": "solid" if key is HOST else "dot"}
-    return points(name, key, x, [ms(length) for length in times], hover, mode=mode, line=line)
-
-
-def _steps_shape(profile: Profile, longest: float) -> dict[str, Any]:
-    known, step = step_known(profile), profile.estimate.step_ns
-    top = HEADROOM * max(longest, step or 0.0) / NS_PER_MS
-    across = {}
+def _steps_shape(profile: Profile, numbers: Int64s, top_ns: float) -> dict[str, Any]:
+    """Return the layout of bars at these steps; bars stay narrow if there are few."""
+    known, step, top, across = step_known(profile), profile.estimate.step_ns, top_ns / NS_PER_MS, {}
     if step and known:
-        length, how = known
-        how, *between = how.split(" (", 1)  # the range on a line of its own: all on one is wider than a phone
-        label = Markup("<br>(").join([f"{length} {how}", *between])
-        across = line_across(step / NS_PER_MS, label, below=step / NS_PER_MS > LOW * top)
-    return layout(240, "step", "ms", xaxis={"tickformat": "d"}, yaxis={"range": [0, top]}, **across)
+        across = line_across(step / NS_PER_MS, f"{known[0]} without the profiler", below=step / NS_PER_MS > LOW * top)
+    first, last = int(numbers[0]), int(numbers[-1])
+    xaxis: dict[str, Any] = {"range": [first - 0.75, max(last + 0.75, first + FEW_BARS)]}
+    if len(numbers) <= NUMBERED:
+        xaxis["tickvals"] = numbers.tolist()
+    shape = {"barmode": "stack", "bargap": 0.15 if len(numbers) <= GAPS else 0}
+    return layout(180, "step", "ms", xaxis=xaxis, yaxis={"range": [0, top]}, **shape, **across)
 
 
 def _steps_caption(lengths: Int64s, marked: list[int]) -> str:
     middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
-    if len(lengths) == 1:
-        return f"The step takes {middle}, with the profiler's cost in it."
     named = ", ".join(f"{number}" for number in marked[:8]) + (", ..." if len(marked) > 8 else "")  # noqa: PLR2004
     which = "None is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
     unlike = f" {which} unlike the others." if len(lengths) >= FEW else ""
     return (
         f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{unlike}"
     )
-
-
-def overlap_chart(parts: StepParts, numbers: Int64s) -> Chart:
-    """Return a chart of the steps of one GPU; the parts of a bar add up to its step; `numbers` are all steps'."""
-    times = part_times(parts)
-    gathered = -(-len(parts.step) // MAX_BARS)
-    steps, numbers = len(numbers), numbers[parts.step]
-    firsts = numbers[::gathered]
-    lasts = numbers[np.minimum(np.arange(len(firsts)) * gathered + gathered, len(numbers)) - 1]
-    names = [
-        f"step {first}" if first == last else f"steps {first} to {last}"
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
-    ]
-    length = _means(parts.length_ns, gathered)
-    keys, data, shares = [], [], {}
-    for kind, time in times.items():
-        if not time.any():
-            continue
-        label = KINDS[kind].label
-        shares[label] = int(time.sum()) / int(parts.length_ns.sum())
-        key = legend_key(kind, f": {percent(shares[label])}")
-        mean = _means(time, gathered)
-        hover = [
-            f"{name}: {label} {duration(part)} ({percent(part / whole)} of {duration(whole)})"
-            for name, part, whole in zip(names, mean.tolist(), length.tolist(), strict=True)
-        ]
-        y = np.round(mean / NS_PER_MS, 6).tolist()
-        data.append(bars(label, key, x=firsts.tolist(), y=y, hover=hover))
-        keys.append(key)
-    most_first = ", ".join(
-        f"{percent(shares[label])} {label}" for label in sorted(shares, key=lambda label: -shares[label])
-    )
-    of = "per step in the trace" if steps > 1 else ALL_WORK
-    caption = f"GPU {parts.device}, {duration(float(parts.length_ns.mean()))} {of}: {most_first}."
-    return Chart(caption + (_each_bar(gathered) if steps > 1 else ""), data, _bars_shape(firsts), tuple(keys))
-
-
-def _bars_shape(firsts: Int64s) -> dict[str, Any]:
-    """Return the layout of bars at these steps; bars stay narrow if there are few."""
-    few = len(firsts) <= NUMBERED
-    xaxis: dict[str, Any] = {"tickmode": "array", "tickvals": firsts.tolist()} if few else {"tickformat": "d"}
-    if len(firsts) < 5:  # noqa: PLR2004
-        xaxis["range"] = [int(firsts[0]) - 0.75, int(firsts[0]) + 4.75]
-    return layout(240, "step", "ms", barmode="stack", bargap=0.15 if len(firsts) <= GAPS else 0, xaxis=xaxis)
 
 
 def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
@@ -211,9 +171,10 @@ def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
     }
 
 
-def _each_bar(gathered: int) -> str:
-    bar = "Each bar is a step" if gathered == 1 else f"Each bar is the mean of {gathered} steps"
-    return f" {bar}: from the end of the GPU work of the step before to the end of its own."
+def _each_bar(parts: StepParts | None, gathered: int) -> str:
+    bar = "A bar is a step" if gathered == 1 else f"A bar is the mean of {gathered} steps"
+    on = "" if parts is None else f" on GPU {parts.device}, from the end of the work of the step before to its own"
+    return f" {bar}{on}."
 
 
 def _means(values: Int64s, gathered: int) -> np.ndarray:

@@ -40,12 +40,6 @@ class Tables {
     this.sheet.addEventListener("click", (event) => this.onClick(event));
   }
 
-  // Chooses the table that a link of the page names.
-  chooseNamed(name) {
-    const tab = this.tabs.find(({ dataset }) => dataset.grid === name);
-    if (tab) this.choose(tab);
-  }
-
   onTabKey(event) {
     const at = this.tabs.indexOf(document.activeElement);
     const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: this.tabs.length - 1 }[event.key];
@@ -271,8 +265,3 @@ const drawTablesOnce = (root) => {
 };
 
 onceNear(document.querySelectorAll(".grids"), drawTablesOnce);
-for (const root of document.querySelectorAll(".grids")) {
-  for (const link of (root.closest("section") ?? document).querySelectorAll("a[data-tab]")) {
-    link.addEventListener("click", async () => (await drawTablesOnce(root))?.chooseNamed(link.dataset.tab));
-  }
-}

@@ -1,6 +1,7 @@
 // The state of a timeline and its drawing, once in a frame.
 
 const EDGE = 0.01; // of a step's length, shown before and after it
+const POINTED = 60; // pixels of the time at the pointer
 const SETTLED = 120; // ms without a change, after which slow work is done
 
 class TimelineDrawing {
@@ -14,7 +15,7 @@ class TimelineDrawing {
     this.whole = this.recorded; // of all timelines that share the view
     this.first = root.dataset.first ? JSON.parse(root.dataset.first) : widenedBy(data.view, EDGE);
     this.view = clamped(this.first, this.whole);
-    this.folded = foldedAtFirst(data);
+    this.folded = foldedAtFirst(data, this.view);
     this.hidden = new Set();
     this.version = 0; // changes with what is hidden or lit
     this.rows = new Map();
@@ -159,14 +160,21 @@ class TimelineDrawing {
 
   // Writes the time at the pointer on the axis.
   writePointed() {
-    const { now, cursor, gutter, width } = this.stage;
+    const { now, cursor, gutter, width, ticks } = this.stage;
     now.hidden = cursor.hidden = this.pointed === undefined;
+    for (const tick of ticks.children) tick.style.visibility = "";
     if (now.hidden) return;
     const [from, to] = this.view;
     const x = gutter + this.pointed * width;
     cursor.style.transform = `translateX(${x}px)`;
     setText(now, this.textOf(from + this.pointed * (to - from)));
-    now.style.transform = `translateX(${x}px) translateX(${this.pointed > 0.5 ? "-100%" : "0"})`;
+    const isLeft = this.pointed > 0.5;
+    now.style.transform = `translateX(${x}px) translateX(${isLeft ? "-100%" : "0"})`;
+    const [first, last] = isLeft ? [x - 2 * POINTED, x] : [x - POINTED, x + POINTED];
+    for (const tick of ticks.children) {
+      const at = Number(/-?[\d.]+/.exec(tick.style.transform)?.[0]);
+      if (at > first && at < last && !tick.className) tick.style.visibility = "hidden"; // the time at the pointer lies over it
+    }
   }
 
   writeSelection(x) {

@@ -39,7 +39,7 @@ from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Bools, Trace
 from pinprof.units import counted, duration
 
 MAX_EVENTS = 1_000_000
-"""Rectangles in a page. A million takes about 7 MB of it; the page's 15 MB are plotly.js (4.5 MB) and these."""
+"""Rectangles in a page. A million takes about 7 MB of it."""
 FOLDED_SHARE = 0.15
 """The share of a page's rectangles for lanes that are folded at first: a recording has far more Python frames
 than other events."""

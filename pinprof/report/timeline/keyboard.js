@@ -131,7 +131,7 @@ const nameOfKey = ({ key, shiftKey }) => {
 // Handles a key; returns whether it was for the timeline.
 const press = (timeline, event) => {
   const key = nameOfKey(event);
-  if (WHILE_HELD[key]) timeline.motion.press(key, ...WHILE_HELD[key]);
+  if (WHILE_HELD[key]) timeline.motion.press(event.code, ...WHILE_HELD[key]);
   else if (ON_PRESS[key]) ON_PRESS[key](timeline);
   else return false;
   event.preventDefault();
@@ -151,7 +151,7 @@ class Motion {
   constructor(timeline) {
     this.timeline = timeline;
     this.owed = new Map(); // by "zoom" or "move": the part of a press that is still to be done, signed
-    this.held = new Map(); // by key: [what, direction]
+    this.held = new Map(); // by the place of the key, as "+" may come up as "=": [what, direction]
     this.last = undefined;
   }
 

@@ -3,6 +3,7 @@
 const LABEL_MIN = 30; // pixels; narrower rectangles have no label
 const LABEL_PADDING = 4; // pixels
 const LOW = 3; // pixels of the lowest rectangle
+const COLUMN = 3; // pixels of a column of shares
 const GAP_FROM = 6; // pixels; wider rectangles leave one free, to separate neighbours
 const THEME = ["text", "muted", "line", "card", "link", "sans"]; // as the page's style names its colours
 
@@ -94,7 +95,9 @@ class Painter {
   row(row, top, height, label) {
     const [from, to] = this.view;
     const [y, full] = [Math.round(top * this.ratio), Math.round(height * this.ratio)];
-    row.walk(from - 2 * this.pixel, to, this.pixel, (first, next) => {
+    const isBand = row.lane.source === "overlap" && !row.matches && row.kinds.length > 0;
+    const walk = isBand ? this.band(row, y, full) : (visit) => row.walk(from - 2 * this.pixel, to, this.pixel, visit);
+    walk((first, next) => {
       const left = this.x(row.start[first]);
       const right = Math.max(this.x(row.rightOf(first, next, this.pixel)), left + 1);
       const isLit = row.isLit(first, next);
@@ -107,6 +110,47 @@ class Painter {
     for (const [kind, ...shape] of this.hatched.splice(0)) {
       this.context.fillStyle = patternOf(this.context, kind, this.ratio);
       this.context.fillRect(...shape);
+    }
+  }
+
+  // Paints the narrow parts of the band of a GPU: each column shows their shares of its time, as a least width would hide
+  // what is idle. Returns what visits the wide parts.
+  band(row, y, full) {
+    const [from, to] = this.view;
+    const cell = COLUMN * this.pixel;
+    const wide = [];
+    const isWide = (at) => !row.lane.shares && row.end[at] - row.start[at] >= 2 * cell;
+    let at = firstAbove(row.end, from);
+    while (at < row.size && row.start[at] < to) {
+      let next = at + 1;
+      if (isWide(at)) wide.push(at);
+      else {
+        while (next < row.size && row.start[next] < to && !isWide(next)) next += 1;
+        this.columns(row, [Math.max(row.start[at], from), Math.min(row.end[next - 1], to)], cell, y, full);
+      }
+      at = next;
+    }
+    return (visit) => wide.forEach((one) => visit(one, one + 1));
+  }
+
+  columns(row, [from, to], cell, y, full) {
+    const sumsAt = (time) => {
+      const at = firstAbove(row.end, time);
+      const part = at < row.size ? Math.max(time - row.start[at], 0) / (row.end[at] - row.start[at] || 1) : 0;
+      return row.kinds.map(([, sums]) => sums[at] + part * ((sums[at + 1] ?? sums[at]) - sums[at]));
+    };
+    for (let start = from, before = sumsAt(from); start < to; ) {
+      const end = Math.min((Math.floor(start / cell + 1e-6) + 1) * cell, to);
+      const after = sumsAt(end);
+      const [left, right] = [this.x(start), this.x(end)];
+      let [reach, sum] = [0, 0];
+      row.kinds.forEach(([kind], number) => {
+        sum += after[number] - before[number];
+        const high = Math.min(Math.round((full * sum) / (end - start)), full);
+        if (right > left && high > reach) this.brush.fill(this.kinds[kind].shades[0], left, y + full - high, right - left, high - reach);
+        reach = Math.max(reach, high);
+      });
+      [start, before] = [end, after];
     }
   }
 

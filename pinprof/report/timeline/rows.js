@@ -84,6 +84,7 @@ class Row {
     const busy = (at) => (lane.busy ? lane.busy[place(at)] : this.end[at] - this.start[at]);
     this.busy = sumsOf(this.size, busy);
     this.kinds = kindSums(lane, place, this.size, busy).filter(([kind]) => !hidden.has(kind));
+    if (lane.source === "overlap") this.kinds.sort(([one], [other]) => other - one); // idle time, the first kind, on top
     this.matches = undefined; // running sums of matches, while somebody searches
   }
 

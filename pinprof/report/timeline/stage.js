@@ -189,9 +189,13 @@ const layOut = (data, folded, isPinned) => {
   return { headings, tops, pinned, height: top + BELOW };
 };
 
-// The groups that are folded until somebody opens them.
-const foldedAtFirst = (data) => {
-  const open = new Set(data.lanes.filter((lane) => lane.folded !== true).map((lane) => lane.group));
+// The groups that are folded until somebody opens them: those marked, and those with no event in the first view.
+const foldedAtFirst = (data, [from, to]) => {
+  const isSeen = ({ start, end }) => {
+    const at = firstAbove(end, from);
+    return at < end.length && start[at] < to;
+  };
+  const open = new Set(data.lanes.filter((lane) => lane.folded !== true && isSeen(lane)).map((lane) => lane.group));
   return new Set(data.lanes.map((lane) => lane.group).filter((group) => !open.has(group)));
 };
 

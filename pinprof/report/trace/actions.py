@@ -67,7 +67,7 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
     worth_it = [number for number, finding in enumerate(findings) if _saved_ns(finding) >= least]
     yield from (worth_it or (range(len(findings)) if joint >= least > 0 else ()))[:MOST]
     yield from [number for number in worth_it[MOST:] if findings[number].rule.is_hazard][:1]
-    yield from [number for number, finding in enumerate(findings) if finding.rule.id == NOT_PINNED]
+    yield from [number for number, of in enumerate(findings) if of.rule.id == NOT_PINNED and _saved_ns(of)]
 
 
 def _saved_ns(finding: Finding) -> float:

@@ -38,11 +38,15 @@ def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
     remark = why_no_finding(profile, findings)
     if not findings and (not profile.gpus or remark == advice(profile, findings).sentence):
         return Markup()
-    cards = [_card(f"finding-{number}-{rank}", finding, analysis, quoting) for rank, finding in enumerate(findings, 1)]
     shown_at_first = {action.number for action in brief_actions(profile, findings)} or set(range(FIRST))
+    cards = [
+        _card(f"finding-{number}-{index + 1}", finding, analysis, quoting, is_open=index == min(shown_at_first))
+        for index, finding in enumerate(findings)
+    ]
     folded = [card for index, card in enumerate(cards) if index not in shown_at_first]
     more = Markup("<details><summary>{}</summary>\n{}\n</details>")
-    together, rates = joint_worth(findings, profile), source_of_rates(findings, profile)
+    together = "" if findings.joint and findings.joint.saving_ns else joint_worth(findings, profile)
+    rates = source_of_rates(findings, profile)
     pieces = [
         Markup('<h3 id="findings-{}">What to do</h3>').format(number),
         note(remark) if remark else "",
@@ -55,37 +59,40 @@ def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
     return Markup('<div class="changes">\n{}\n</div>').format(lines(pieces))
 
 
-def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
+def _card(name: str, finding: Finding, analysis: Analysis, quoting: Quoting, *, is_open: bool) -> Markup:
     """Return a finding as a line, which unfolds its evidence and its fix."""
     profile, rule, evidence = analysis.profile, finding.rule, finding.evidence
     place_text = cut(place(evidence.place), MAX_CELL)
     where = with_more_sites(cut(place(short_place(evidence.place)), MAX_CELL), len(evidence.sites))
     whole_place = Markup('<p class="place"><code>{}</code></p>\n').format(quoting.linked(evidence.place, place_text))
+    quote = Markup() if evidence.sites else quoting.quoted(evidence.place, rule.change)
     then_worth_text = then_worth(finding, profile)
     then = Markup("\n<p><strong>Then:</strong> {}</p>").format(inline_html(then_worth_text))
     return Markup("""<article class="finding {severity}" id="{name}">
-<details><summary><strong class="cost">{worth}</strong> <strong>{title}</strong> <code>{where}</code>
+<details{opened}><summary><strong class="cost">{worth}</strong> <strong>{title}</strong> <code>{where}</code>
 <span class="kind">{rule.id}{suspected}</span></summary>
-{whole}{quote}<p>{evidence}.</p>{sites}
-<p><strong>Fix:</strong> {fix}</p>{then}
+<div class="body" tabindex="0" role="region" aria-label="{title_text}"><div>{whole}{quote}<p>{evidence}.</p>{sites}
+<p><strong>Why:</strong> {rule.why}</p></div>
+<div><p><strong>Fix:</strong> {fix}</p>{then}
 <div class="codes">{codes}</div>
-<p><strong>Why:</strong> {rule.why}</p>
-<p><strong>Safe if:</strong> {rule.safe_if}</p></details>{in_timeline}
+<p><strong>Safe if:</strong> {rule.safe_if}</p></div></div></details>{in_timeline}
 </article>""").format(
         name=name,
+        opened=Markup(" open") if is_open else "",
         rule=rule,
         fix=finding.fix,
         title=inline_html(finding.title),
+        title_text=finding.title.replace("`", ""),
         where=where,
         severity=finding.severity,
         suspected=", suspected" if finding.severity == "suspect" else "",
         worth=inline_html(worth(finding, profile)),
-        whole=whole_place if place_text and not evidence.sites else "",
-        quote="" if evidence.sites else quoting.quoted(evidence.place, rule.change),
+        whole=whole_place if place_text not in ("", where) and not evidence.sites else "",
+        quote=quote,
         evidence=inline_html(evidence.text),
         sites=_sites(finding, analysis, quoting) if evidence.sites else "",
         then=then if then_worth_text else "",
-        codes=_code("Before", rule.before) + _code("After", rule.code),
+        codes=("" if quote else _code("Before", rule.before)) + _code("After", rule.code),
         in_timeline=_in_timeline(finding, analysis),
     )
 

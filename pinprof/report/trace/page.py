@@ -1,6 +1,8 @@
 """The report as a page: the step and what costs it time, what to do, a timeline, tables, and sections with charts."""
 
+import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
@@ -8,13 +10,15 @@ from typing import NamedTuple
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
+from pinprof.hues import OF_LIMITS, see_through
 from pinprof.measurement.profile import Profile, busiest
-from pinprof.measurement.trust.doubt import Withheld
-from pinprof.report.charts.chart import Chart, chart_html
+from pinprof.measurement.trust.doubt import Withheld, given
+from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.copies import copies_chart
 from pinprof.report.charts.flame import fragment as flame
 from pinprof.report.charts.flame import host_flame, waits_flame
-from pinprof.report.charts.steps import idle_chart, overlap_chart, part_times, steps_chart, syncs_chart
+from pinprof.report.charts.steps import part_times, steps_chart
+from pinprof.report.charts.svg import chart_svg
 from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.html import Column, HtmlBarPart, Markup, inline_html, lines, note, remarks, shares, table
 from pinprof.report.page import page, report_page, top
@@ -23,28 +27,47 @@ from pinprof.report.tables import grids_of, tables
 from pinprof.report.timeline import fragment
 from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
-from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.trace.finding_cards import changes
-from pinprof.report.trace.step import SMALLEST, bound_fact, division_title, step_fact, why_idle
-from pinprof.report.trace.verdict import advice, evidence, verdict_sentence
+from pinprof.report.trace.step import (
+    AS_TRACED,
+    MOST,
+    NAMED_IDLE,
+    SMALLEST,
+    bound_fact,
+    division_title,
+    memory_in_short,
+    name_of_whole,
+    step_fact,
+    why_idle,
+)
+from pinprof.report.trace.verdict import OTHER_CAUSES, advice, evidence, step_length, verdict_sentence
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
-from pinprof.report.trace.work import kind_sections, kinds_figure, kinds_in_short, ops_in_short
-from pinprof.report.view import Fact, PageContext, Section, capitalized_sentence, on_page, sentence_html
-from pinprof.report.words import NOTHING, capitalized, doubts, recording_line
-from pinprof.units import counted, duration
+from pinprof.report.trace.waits import waits_in_short
+from pinprof.report.trace.whole_run import course_sections
+from pinprof.report.trace.work import collectives_in_short, kind_sections, kinds_figure, kinds_in_short, ops_in_short
+from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
+from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
+from pinprof.units import between, counted, digits_of, duration, percent
+from pinprof.verdict.step_limits import GPU, IRREGULAR, LIMITS
 from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 GROUPS = {
-    **dict.fromkeys(("phases", "kinds", "kernels", "collectives"), "Kernels"),
-    **dict.fromkeys(("waits", "idle", "copies", "input"), "Waits"),
+    **dict.fromkeys(("kinds", "kernels", "collectives"), "Kernels"),
+    **dict.fromkeys(("waits", "elsewhere", "idle", "copies", "input"), "Waits"),
     **dict.fromkeys(("host", "ops"), "Host"),
-    **dict.fromkeys(("steps", "serving", "course"), "Steps"),
+    **dict.fromkeys(("steps", "serving", "unlike", "course"), "Steps"),
 }
 """The group of each section below the timeline, in order; a link at the top leads to each group."""
-MAX_GPUS = 4
-"""GPUs of a trace with a chart of their steps."""
-FEWEST_COPIES, FEWEST_SIZES, FEWEST_SITES, FEWEST_GPUS, FEWEST_STEPS, FEWEST_LENGTHS = 4, 3, 2, 2, 3, 5
-"""A chart of fewer is left out: it would show no more than the numbers next to it."""
+LAST = "More"
+"""The group of all other sections."""
+FEWEST_COPIES, FEWEST_SIZES = 4, 3
+"""A chart of fewer copies, or of copies of fewer sizes, would show no more than the table next to it."""
+LEAST_COPYING = 0.02
+"""Copies that take a smaller share of the trace have no chart."""
+IDLE_HUES = {name: see_through(colour, 0.4) for name, colour in OF_LIMITS.items()}
+"""Pale colours of idle time by the limit that costs it."""
+LENGTH = re.compile(r"(?P<number>[^a-z]*\S+(?: to [\d.]+ \S+)?) (?P<rest>(?:per|for|as) .*)")
+"""The length of a step in words: a number with its unit, and what it is."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
@@ -106,20 +129,16 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     advised = advice(profile, findings)
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
     what_to_do = changes(number, entry, quoting)
-    parts = list(_below(number, entry, PageContext([grid.name for grid in grids], f"tables-{number}", quoting)))
+    parts = list(_below(number, entry, {grid.name for grid in grids}, quoting))
     links = [("Changes", f"findings-{number}")] if what_to_do else []
     links += [("Timeline", f"timeline-{number}"), *([("Tables", f"tables-{number}")] if grids else [])]
-    first_of_group = {part.group: part.id for part in reversed(parts)}
-    links += [(group, first_of_group[group]) for group in dict.fromkeys(part.group for part in parts) if group]
+    links += [(part.group, part.id) for part in parts]
     pieces = [
         top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
-        Markup('<p class="headline">{}</p>').format(inline_html(_sentence(entry))),
-        note(" ".join(f"{capitalized(reason)}." for reason in evidence(profile, findings))),
+        *_answer(entry),
+        *_in_short(entry),
         Markup("<p><strong>{}</strong></p>").format(inline_html(advised.sentence)) if advised.finding is None else "",
         *_doubts(profile),
-        *_shares(profile, findings.verdict),
-        _figures(profile),
-        _work(profile, findings.verdict.cause),
         what_to_do,
         Markup('<h3 id="timeline-{}">Timeline</h3>\n{}').format(number, fragment(entry, max_events, findings)),
         Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, tables(number, entry, grids, quoting))
@@ -130,6 +149,59 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     ]
     frame = Markup('<section id="trace-{0}" aria-labelledby="heading-{0}">\n{1}\n</section>\n')
     return frame.format(number, lines(pieces))
+
+
+def _answer(entry: Analysis) -> Iterator[Markup]:
+    """Yield the step in one number, where it goes and what the changes leave of it as bars, and the verdict."""
+    profile, findings = entry.profile, entry.findings
+    length = LENGTH.fullmatch(step_length(profile))
+    if length:
+        answer = Markup('<p class="answer"><strong>{}</strong> {}</p>')
+        yield answer.format(inline_html(length["number"]), inline_html(length["rest"]))
+    sentence = _in_words(profile, findings.verdict) if length else _sentence(entry)
+    yield Markup('<p class="headline">{}</p>').format(inline_html(sentence))
+    yield from _shares(profile, findings.verdict)
+    joint, step_ns = findings.joint, profile.step_ns
+    if joint and step_ns and 0 < joint.saving_ns < step_ns:
+        after_ns = step_ns - joint.saving_ns
+        lengths = between(step_ns, after_ns, digits_of(profile.step_range_ns)).replace(" to ", " \u2192 ")
+        replayed = [finding for finding in findings if finding.saving]
+        which, saves = (
+            which_together(joint).removesuffix(" together"),
+            joint_worth(findings, profile).partition("; ")[2],
+        )
+        if len(replayed) == 1:
+            which, saves = f"the change of {replayed[0].rule.id}", worth(replayed[0], profile)
+        yield Markup(
+            '<figure class="share after"><div class="bar"><span style="width:{:.2f}%"></span></div>'
+            "<figcaption><strong>{}</strong> {}</figcaption></figure>"
+        ).format(100 * after_ns / step_ns, inline_html(f"{lengths} with {which}"), inline_html(saves))
+
+
+def _in_words(profile: Profile, verdict: Verdict) -> str:
+    """Return the verdict without the length of the step: why it is as long, with the share that this costs."""
+    cost, cause = verdict.cost, verdict.cause
+    if cause is not None and cost and verdict.step_ns and cause not in (GPU, IRREGULAR):
+        share = f"{percent(cost.ns / verdict.step_ns)} of the {profile.steps.whole}"
+        return f"{LIMITS[cause].word}: {LIMITS[cause].why}. This costs {share}."
+    sentence, length = verdict_sentence(profile, verdict), step_length(profile)
+    for start in (f"{length}; ", f"{capitalized(length)}; ", f"{capitalized(length)}: ", capitalized(length)):
+        sentence = sentence.replace(start, "")
+    return f"{capitalized(sentence)}." if sentence else ""
+
+
+def _in_short(entry: Analysis) -> Iterator[Markup]:
+    """Yield the line that waits longest, the kinds of kernels, and what steps unlike the others cost."""
+    profile, findings = entry.profile, entry.findings
+    said = [waits_in_short(profile), kinds_in_short(profile, findings.verdict.cause), ops_in_short(profile)]
+    said += [collectives_in_short(profile), memory_in_short(profile)]
+    said += [words for words in evidence(profile, findings) if not words.startswith(OTHER_CAUSES)]
+    lines_of = [f"{capitalized(words)}." for words in said if words]
+    course = course_sections(profile.whole_run, profile.step_ns) if profile.whole_run else ()
+    lines_of += [str(words) for part in course for words in part.brief]
+    if lines_of:
+        items = Markup().join(map(Markup("<li>{}</li>").format, map(inline_html, lines_of)))
+        yield Markup('<ul class="short">{}</ul>').format(items)
 
 
 def _doubts(profile: Profile) -> Iterator[Markup]:
@@ -143,58 +215,69 @@ def _doubts(profile: Profile) -> Iterator[Markup]:
         yield line.format(is_open, part.title, inline_html(what), reasons)
 
 
-def _figures(profile: Profile) -> Markup:
-    """Return a line with the figures of the step that neither the verdict nor the bar shows."""
-    in_verdict = {fact.name for fact in (step_fact(profile), bound_fact(profile)) if fact}
-    shown = [fact for fact in _facts(profile) if fact.name not in in_verdict]
-    item = Markup('<li title="{}">{} <strong>{}</strong></li>')
-    items = Markup().join(item.format(fact.meaning, fact.name, inline_html(fact.number)) for fact in shown)
-    return Markup('<ul class="figures">{}</ul>').format(items) if items else Markup()
-
-
-def _work(profile: Profile, limit: str | None) -> Markup:
-    """Return the GPU's time by kind of kernel, or the host's by op, in a line."""
-    summaries = [f"{line}." for line in (kinds_in_short(profile, limit), ops_in_short(profile)) if line]
-    return Markup('<p class="note work">{}</p>').format(inline_html(" ".join(summaries))) if summaries else Markup()
-
-
-def _facts(profile: Profile) -> list[Fact]:
-    return [fact for part in step_sections(profile, is_drawn=True) for fact in part.facts]
-
-
 class PagePart(NamedTuple):
-    """A part of the page below the timeline; a link leads to the first of each group that has a name."""
+    """A part of the page below the timeline; a link leads to it."""
 
     group: str
     id: str
     content: Markup
 
 
-def _below(number: int, entry: Analysis, shown: PageContext) -> Iterator[PagePart]:
-    """Yield the parts below the timeline, by group: the sections of the report with their charts, and the steps."""
-    steps, facts = entry.profile.steps, _facts(entry.profile)
-    title = "Steps" if steps.count > 1 else f"The {steps.whole}"
+def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoting) -> Iterator[PagePart]:
+    """Yield the parts below the timeline: the sections of the report with their charts, by group."""
+    profile = entry.profile
+    said = step_fact(profile).meaning  # above, as the length of the step
+    shown_facts = [fact for part in step_sections(profile, is_drawn=True) for fact in part.facts]
+    facts = [fact for fact in shown_facts if said == AS_TRACED or not said.startswith(fact.meaning)]
+    title = "Steps" if profile.steps.count > 1 else f"The {profile.steps.whole}"
     lengths = Section(
-        title, sentences=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
+        title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
-    order, events = [*GROUPS, ""], event_sections(entry.profile, entry.findings)
-    parts = (*kind_sections(entry.profile), *events, lengths)
-    for part in sorted(parts, key=lambda part: order.index(part.name)):
-        drawn = lines(_charts_of_steps(entry)) if part is lengths else _charts_of(part.name, entry)
-        named = replace(part, name=f"{part.name}-{number}" if part.name else "")
-        yield PagePart(GROUPS.get(part.name, ""), named.name, on_page(named, drawn, shown))
+    sections = [lengths, *event_sections(profile, entry.findings), *kind_sections(profile)]
+    for group in dict.fromkeys((*GROUPS.values(), LAST)):
+        pieces = [
+            piece
+            for part in sections
+            if GROUPS.get(part.name, LAST) == group and (piece := _piece(part, entry, grids, quoting))
+        ]
+        if pieces:
+            name = f"{group.lower()}-{number}"
+            heading = Markup('<h3 id="{}">{}</h3>').format(name, group)
+            yield PagePart(group, name, Markup('{}\n<div class="group">{}</div>').format(heading, lines(pieces)))
+
+
+def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quoting) -> Markup:
+    """Return a section in its group; empty if the page shows the same elsewhere."""
+    tables_of = [table for table in part.tables if table.grid not in grids]
+    if part.name in ("kernels", "collectives", "ops") and part.tables and not tables_of:
+        return Markup()
+    if part.name == "phases" or (part.name == "idle" and _is_idle_explained(entry)):
+        return Markup()
+    drawn = _chart_of(part.name, entry)
+    if part.name == "kinds" and drawn:
+        tables_of = []
+    title = "" if part.title == GROUPS.get(part.name) else part.title
+    content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, quoting, level=4)
+    return Markup('<div class="across-all">{}</div>').format(content) if part.name == "kinds" else content
+
+
+def _is_idle_explained(entry: Analysis) -> bool:
+    """Return whether the bar of the step has nearly all idle time by cause."""
+    mean = busiest(entry.profile)
+    return mean is not None and sum(ns for _, ns in entry.findings.verdict.idle) >= MOST * mean.idle_ns > 0
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
     """Yield a bar of the step on the busiest GPU, and folded bars of the other GPUs."""
     main = busiest(profile)
     bars = [
-        division_bar(profile, mean, division_title(profile, mean), verdict)
+        division_bar(profile, mean, division_title(profile, mean))
         for mean in profile.parts
         if mean.length_ns and mean is not main
     ]
     if main is not None and main.length_ns:
-        yield division_bar(profile, main, division_title(profile, main), verdict)
+        is_plain = not bars and name_of_whole(profile, main) == profile.steps.whole
+        yield division_bar(profile, main, "" if is_plain else division_title(profile, main), verdict)
     if bars:
         others = Markup("<details><summary>{}</summary>{}</details>")
         yield others.format(counted(len(bars), "other GPU"), lines(bars))
@@ -203,57 +286,50 @@ def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
 def division_bar(
     profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0
 ) -> Markup:
-    """Return how a step divides on a GPU as a bar; `longest` is as for `shares`."""
-    why = why_idle(profile, mean, verdict)
-    names = {IDLE: "GPU idle", **({} if mean.both_ns else {COMPUTE_ONLY: "kernels"})}
-    parts = (
-        HtmlBarPart(
-            names.get(kind, KINDS[kind].label),
-            time,
-            duration(time),
-            KINDS[kind].colour,
-            f", {why}" if why and kind == IDLE else "",
-        )
+    """Return how a step divides on a GPU as a bar, idle time by cause; `longest` is as for `shares`."""
+    names = {} if mean.both_ns else {COMPUTE_ONLY: "kernels"}
+    parts = [
+        HtmlBarPart(names.get(kind, KINDS[kind].label), time, duration(time), KINDS[kind].colour)
         for kind, time in part_times(mean).items()
-        if time >= SMALLEST * mean.length_ns
-    )
-    return shares(caption, list(parts), longest)
+        if kind != IDLE and time >= SMALLEST * mean.length_ns
+    ]
+    if mean.idle_ns >= SMALLEST * mean.length_ns:
+        parts += _idle_parts(profile, mean, verdict)
+    return shares(caption, parts, longest)
 
 
-def _charts_of(section: str, analysis: Analysis) -> Markup:
-    """Return the charts of a section of the report by its name; empty if it has none."""
-    profile = analysis.profile
+def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
+    """Yield the idle time by what costs it, and the rest; the times of the causes are rounded as those of the bar."""
+    causes = [(name, ns) for name, ns in verdict.idle if ns >= NAMED_IDLE * mean.idle_ns]
+    if causes and causes[0][1] >= MOST * mean.idle_ns:
+        causes = [(causes[0][0], mean.idle_ns)]
+    rest = mean.idle_ns - sum(ns for _, ns in causes)
+    for name, ns in causes:
+        yield HtmlBarPart(f"idle: {LIMITS[name].lost}", ns, duration(ns), IDLE_HUES[name])
+    if rest >= SMALLEST * mean.length_ns:
+        why = why_idle(profile, mean, verdict)
+        other = "idle: other causes" if causes else f"GPU idle, {why}" if why else "GPU idle"
+        yield HtmlBarPart(other, rest, duration(rest), KINDS[IDLE].colour)
+
+
+def _chart_of(section: str, analysis: Analysis) -> Markup:
+    """Return the chart of a section of the report by its name; empty if it has none."""
+    profile, graph = analysis.profile, None
     if section == "copies":
-        chart = None if profile.withheld.copies else copies_chart(analysis.trace)
+        copying = sum(copied.time_ns for group in profile.copies if (copied := given(group.copied)))
+        matters = copying >= LEAST_COPYING * profile.span_ns and not profile.withheld.copies
+        chart = copies_chart(analysis.trace) if matters else None
         sizes = {size for series in chart.data for size in series["x"]} if chart else ()
-        return _chart(chart if len(sizes) >= FEWEST_SIZES else None, FEWEST_COPIES)
+        drawn = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
+        return chart_svg(chart) if chart and len(sizes) >= FEWEST_SIZES and drawn >= FEWEST_COPIES else Markup()
     if section == "kinds":
         return kinds_figure(profile)
+    if section == "steps" and not profile.withheld.step:
+        mean = None if isinstance(profile.mean_steps, Withheld) else busiest(profile)
+        chart = steps_chart(analysis.trace, profile, mean.device if mean else None)
+        return chart_svg(chart) if chart else Markup()
     if section == "waits":
         graph = waits_flame(profile)
-        return lines((_chart(syncs_chart(profile), FEWEST_SITES), flame(graph) if graph else ""))
     if section == "host" and profile.host is not None:
         graph = host_flame(profile)
-        return flame(graph) if graph else Markup()
-    if section == "idle":
-        withheld = profile.withheld
-        return _chart(None if withheld.busy or withheld.causes else idle_chart(profile), FEWEST_GPUS)
-    return Markup()
-
-
-def _charts_of_steps(analysis: Analysis) -> Iterator[Markup]:
-    """Yield how each step divides on a GPU, and how long the steps are."""
-    profile, numbers = analysis.profile, shown_numbers(analysis.trace)
-    parts = () if isinstance(profile.mean_steps, Withheld) else analysis.details.parts
-    yield from (_chart(overlap_chart(of_gpu, numbers), FEWEST_STEPS) for of_gpu in parts[:MAX_GPUS])
-    if len(parts) > MAX_GPUS:
-        yield note(f"The first {MAX_GPUS} of {len(parts)} GPUs are drawn.")
-    if not profile.withheld.step:
-        longest = max(parts, key=lambda of_gpu: int(of_gpu.length_ns.sum()), default=None)
-        yield _chart(steps_chart(analysis.trace, profile, longest), FEWEST_LENGTHS)
-
-
-def _chart(chart: Chart | None, fewest: int) -> Markup:
-    """Return a chart as HTML; empty if all of its series have fewer values than `fewest`."""
-    longest = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
-    return chart_html(chart) if chart and longest >= fewest else Markup()
+    return flame(graph) if graph else Markup()

@@ -30,13 +30,7 @@ from pinprof.report.trace.verdict import (
 )
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
-from pinprof.report.trace.work import (
-    FEW,
-    collectives_in_short,
-    kind_sections,
-    kinds_in_short,
-    ops_in_short,
-)
+from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short, ops_in_short
 from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
     capitalized,
@@ -60,7 +54,10 @@ MAX_SITES = 5
 """Sites of a finding that are listed."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 INDENT = 5
-LONGEST_EVIDENCE = 220
+OR_PAGE = " or --html FILE"
+MOST_LINES = 30
+"""Lines of a short report where it has room; a longer one becomes terse."""
+LONGEST_EVIDENCE = 185
 """Characters of the evidence of a finding without a place."""
 CHANGED = "(the source has changed since the recording)"
 LEAST_CODE = 24
@@ -145,24 +142,30 @@ def to_brief(
     repeats this report, by default the trace. `has_page`: a page is written, too, so the text does not say how to get
     one.
     """
-    parts = [*_brief(profile, findings, width, code), Text("")]
-    footer = _footer(profile, findings, again or trace_argument(profile), has_page=has_page)
-    return laid_out([*parts, *(unwrapped(line, "dim") for line in footer)], width=width, color=color)
+    footer = unwrapped(
+        _footer(profile, findings, again or trace_argument(profile), width=width, has_page=has_page), "dim"
+    )
+    for is_terse in (False, True):
+        parts = [*_brief(profile, findings, width, code, is_terse=is_terse), Text(""), footer]
+        text = laid_out(parts, width=width, color=color)
+        if text.count("\n") <= MOST_LINES:
+            break
+    return text
 
 
-def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iterator[RenderableType]:
+def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_terse: bool) -> Iterator[RenderableType]:
+    """Yield the parts of a short report; a terse one shows what was seen for the first change alone."""
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
     yield from conclusion(profile, findings, width)
     rows = actions(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
-    places = [site.evidence.place for row in shown for site in row.finding.sites]
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
     for line in (
         kinds_in_short(profile, findings.verdict.cause),
         ops_in_short(profile),
         collectives_in_short(profile),
         memory_in_short(profile),
-        waits_in_short(profile, places),
+        waits_in_short(profile),
         next_cause(findings.verdict, answered),
     ):
         if line:
@@ -173,19 +176,19 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code) -> Iter
     if shown:
         yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
-        yield from _action(number, row, quoting, width)
+        yield from _action(number, row, quoting, width, is_terse=is_terse and number > 1)
     for line in unanswered(profile, findings, [row.finding for row in shown]):
         yield hanging(Text("  "), Text(line))
     yield from _together(profile, findings, rows)
     yield from _notes(profile, findings)
 
 
-def _footer(profile: Profile, findings: Findings, again: str, *, has_page: bool) -> Iterator[str]:
-    """Yield the next commands, in two lines at most."""
+def _footer(profile: Profile, findings: Findings, again: str, *, width: int, has_page: bool) -> str:
+    """Return the next commands, in one line."""
     first = next(iter(brief_actions(profile, findings)), None)
-    if first:
-        yield f"The fix as code: pinprof explain {first.finding.rule.id}"
-    yield f"All tables: pinprof report {again} --full" + ("" if has_page else "; a page: --html FILE")
+    fix = f"pinprof explain {first.finding.rule.id} · " if first else ""
+    line = f"Next: {fix}pinprof report {again} --full"
+    return line if has_page or cell_len(line + OR_PAGE) > width else line + OR_PAGE
 
 
 def _remark_on_first(findings: Findings, first: Finding) -> str:
@@ -247,12 +250,14 @@ def _advice(profile: Profile, findings: Findings, shown: Sequence[Action]) -> It
         yield Text(f"\n{printable(first.sentence)}")
 
 
-def _action(number: int, action: Action, quoting: Quoting, width: int) -> Iterator[RenderableType]:
+def _action(number: int, action: Action, quoting: Quoting, width: int, *, is_terse: bool) -> Iterator[RenderableType]:
     """Yield one of the findings in up to three lines for a terminal of this width."""
     what, rule = f": {action.finding.title} ", f"({action.finding.rule.id})"
     yield hanging(Text(f"{number:>3}. "), Text.assemble((action.saves, "green"), what, (rule, "dim")))
-    yield from _where(action.finding, quoting, width)
-    if action.finding.evidence.surprise:
+    at = action.finding.evidence.place
+    if not is_terse or at.line is not None or place(at):
+        yield from _where(action.finding, quoting, width)
+    if action.finding.evidence.surprise and not is_terse:
         yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
     yield hanging(Text(" " * INDENT + "→ "), Text(capitalized(action.do)))
     if action.then and number == 1:
@@ -289,13 +294,19 @@ def _evidence(finding: Finding) -> str:
         return printable(finding.evidence.brief)
     first, *more = printable(finding.evidence.text).split("; ")
     both = "; ".join((first, *more[:1]))
-    return both if len(both) <= LONGEST_EVIDENCE else shortened(first, LONGEST_EVIDENCE)
+    if len(both) <= LONGEST_EVIDENCE:
+        return both
+    return (
+        first
+        if len(first) <= LONGEST_EVIDENCE
+        else first[:LONGEST_EVIDENCE].rpartition(", ")[0] or shortened(first, LONGEST_EVIDENCE)
+    )
 
 
 def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> Iterator[RenderableType]:
     shown, left_out = any(row.is_brief for row in rows), sum(not row.is_brief for row in rows)
     which = f"all {len(findings)} findings (--full)" if left_out else "all of these"
-    text = joint_worth(findings, profile, which) if shown else ""
+    text = joint_worth(findings, profile, which, in_short=True) if shown else ""
     if left_out and not shown:
         text = f"{counted(left_out, 'finding')} {'saves' if left_out == 1 else 'save'} next to nothing: --full"
     elif left_out and not text:

@@ -71,6 +71,7 @@ SLOW_MEANING = (
     "the first launch of a kernel may load or compile its code, and a profiler of counters delays every launch. "
     "Record steps after a warm-up, without counters."
 )
+OTHER_CAUSES = "other causes, each alone (they overlap)"
 NO_RULE_FITS = "No rule of pinprof fits: the timeline shows when the GPU is idle or only copies."
 NONE_ALONE = "No single change saves a measurable time."
 
@@ -259,7 +260,7 @@ def evidence(profile: Profile, findings: Findings) -> Iterator[str]:
     """Yield what else makes a step long, and where to find what the trace cannot tell."""
     costs = other_costs(findings.verdict)
     if costs:
-        yield f"other causes, each alone (they overlap): {', '.join(map(_cost, costs))}"
+        yield f"{OTHER_CAUSES}: {', '.join(map(_cost, costs))}"
     if _first_finding(profile, findings) is not None:  # without one it is the advice itself
         yield from how_to_see_ranks(profile, findings.verdict)
     yield from filter(None, (input_uncertain(profile),))

@@ -1,7 +1,7 @@
 """The waits of the host: those of the recorded steps by site, and those seen in other steps."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pinprof.analyses.syncs.causes import WAITS
@@ -62,17 +62,16 @@ def wait_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
             yield _elsewhere(title, waits, rows)
 
 
-def waits_in_short(profile: Profile, named: Collection[Place]) -> str:
+def waits_in_short(profile: Profile) -> str:
     """Return how long the host waits per step, as traced, and where longest.
 
-    It is empty if the host hardly waits, or if the changes of the report name that place already (`named`).
+    It is empty if the host does not wait, or hardly and at an unknown line.
     """
-    count, step_ns, waits = profile.steps.count, profile.steps.traced_ns, profile.waits
-    stall_ns = given(STALL.of(profile))
-    if not waits or not step_ns or stall_ns is None or stall_ns < FREE * step_ns:
+    count, waits, stall_ns = profile.steps.count, profile.waits, given(STALL.of(profile))
+    if not waits or not count or not stall_ns:
         return ""
     site, cost = max(waits, key=lambda wait: wait[1].stall_ns)
-    if site.place in named:
+    if site.line is None and stall_ns < FREE * (profile.steps.traced_ns or 0.0):
         return ""
     longest = "" if len(waits) == 1 else f"; longest {duration(cost.stall_ns / count, DIGITS)}"
     at = str(site.place) if site.line is not None else place(site.place) or site.op or site.call
@@ -328,6 +327,7 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
             )
         ],
         left_out=[f"and {counted(left_out, 'more line')}: --json"] if left_out > 0 else [],
+        name="elsewhere",
         brief=[f"{title}: {called}{place(first.place)}, {first.how_often}{also}."] if is_brief else [],
     )
 

@@ -91,7 +91,7 @@ def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section
         named = [fact for fact in unlike if fact.name in matter]
         also = "".join(f"; also {fact.number} ({OF_STEPS[fact.name]})" for fact in named[1:])
         brief = [f"Steps unlike the others: {fact.number} {fact.meaning}{also}." for fact in named[:1]]
-        yield Section("Steps unlike the others, which the step leaves out", facts=unlike, brief=brief)
+        yield Section("Steps unlike the others, which the step leaves out", facts=unlike, brief=brief, name="unlike")
     title = f"Where the run's {duration(course.wall_ns)} went"
     yield Section(title, facts=[_spent(entry, course) for entry in course.ledger], name="course")
 

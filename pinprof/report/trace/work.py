@@ -137,13 +137,16 @@ def kinds_figure(profile: Profile) -> Markup:
     sums = given(profile.kernels)
     if sums is None or len(sums.kinds) < FEWEST or not sums.time_ns:
         return Markup()
-    longest, bar = sums.kinds[0].time_ns or 1, Markup('<div class="parts">{}</div>')
+    steps, longest, bar = profile.steps.divisor, sums.kinds[0].time_ns or 1, Markup('<div class="parts">{}</div>')
     rows = []
     for kind in sums.kinds:
         names = [row for row in sums.rows if row.kind == kind.kind]
         codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]
-        rows.append((kind.kind, bar.format(Markup().join(_kind_bar(names, kind, longest))), Markup(", ").join(codes)))
-    columns = [Column("kind"), Column("names by time"), Column("costliest")]
+        numbers = how_many(kind.count / steps), duration(kind.time_ns / steps), percent(kind.time_ns / sums.time_ns)
+        drawn, named = bar.format(Markup().join(_kind_bar(names, kind, longest))), Markup("<br>").join(codes)
+        rows.append((kind.kind, *numbers, on_cores(kind, _name_of_cores(sums)) or NOTHING, drawn, named))
+    columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
+    columns += [Column("names by time"), Column("costliest")]
     return table("Kernels by what they do, and by name", columns, rows)
 
 

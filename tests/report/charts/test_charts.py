@@ -11,26 +11,24 @@ from analysed import analysed
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.step_parts import StepParts, measure_parts
 from pinprof.analysis import analyse
 from pinprof.details import details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind, Known
 from pinprof.replay.step_estimate import StepEstimate
-from pinprof.report.charts.chart import Chart, Key, chart_html, escaped, layout
+from pinprof.report.charts.chart import Chart, Key, chart_html, layout
 from pinprof.report.charts.copies import MAX_MARKS, copies_chart
 from pinprof.report.charts.steps import (
     MAX_BARS,
     MAX_SITES,
     idle_chart,
     outliers,
-    overlap_chart,
     steps_chart,
     syncs_chart,
 )
+from pinprof.report.charts.svg import chart_svg
 from pinprof.report.html import Markup
-from pinprof.report.timeline.steps import shown_numbers, step_names
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import why_no_finding
 from pinprof.rules.search import find
@@ -63,38 +61,7 @@ def sums(chart: Chart | None, axis: str) -> dict[str, float]:
     return {series["name"]: round(sum(series[axis]), 6) for series in chart.data}
 
 
-def parts(count: int) -> StepParts:
-    """Steps of 10 ms: 4 compute, 1 both, 2 copy, 3 idle."""
-    ones = np.full(count, 1_000_000, np.int64)
-    return StepParts(0, np.arange(count), 10 * ones, 4 * ones, ones, 2 * ones, 0 * ones, 3 * ones, 0 * ones)
-
-
 # each chart
-
-
-def test_the_parts_of_the_overlap_chart_add_up_to_each_step() -> None:
-    chart = overlap_chart(parts(5), np.arange(1, 6))
-    assert [series["name"] for series in chart.data] == [
-        "kernels alone",
-        "overlapped copies",
-        "exposed copies",
-        "idle",
-    ]
-    assert [sum(heights) for heights in zip(*(series["y"] for series in chart.data), strict=True)] == [10.0] * 5
-    assert chart.caption.startswith(
-        "GPU 0, 10.0 ms per step in the trace: 40 % kernels alone, 30 % idle, 20 % exposed copies"
-    )
-
-
-def test_of_many_steps_a_bar_is_the_mean_of_several() -> None:
-    many = parts(3 * MAX_BARS - 1)
-    many.compute_ns[0] += 3_000_000
-    many.length_ns[0] += 3_000_000
-    chart = overlap_chart(many, np.arange(1, 3 * MAX_BARS))
-    assert "Each bar is the mean of 3 steps" in chart.caption
-    assert len(chart.data[0]["x"]) == MAX_BARS
-    assert chart.data[0]["y"][:2] == [5.0, 4.0]  # 7 and 4 and 4, then 4 each
-    assert chart.data[0]["hovertext"][-1].startswith(f"steps {3 * MAX_BARS - 2} to {3 * MAX_BARS - 1}: ")
 
 
 def test_copies_are_drawn_by_size_and_rate_with_kinds_and_the_link_apart(tmp_path: Path) -> None:
@@ -153,20 +120,46 @@ def test_the_causes_of_idle_time_add_up_to_it(tmp_path: Path) -> None:
     assert sum(sums(idle_chart(profile), "x").values()) == pytest.approx(device.idle_ns / 1e6)
 
 
-def test_steps_that_are_unlike_the_others_are_marked(tmp_path: Path) -> None:
+def stepping(lengths: Sequence[int], busy: int = 50) -> TraceBuilder:
+    """Steps of these lengths in µs, each with one kernel."""
     builder, time = TraceBuilder(), 0.0
-    for step, length in enumerate((100, 101, 99, 100, 300, 100, 100)):
+    for step, length in enumerate(lengths):
         builder.step(step, time, length - 1)
-        builder.kernel(time + 5, 50, launch=time + 1)
+        builder.kernel(time + 5, busy, launch=time + 1)
         time += length
-    trace, profile = measured(builder, tmp_path)
-    chart = steps_chart(trace, profile, measure_parts(trace)[0])
+    return builder
+
+
+def test_the_parts_of_a_bar_add_up_to_its_step_and_the_first_step_is_as_long_as_on_the_host(tmp_path: Path) -> None:
+    chart = steps_chart(*measured(stepping([100] * 6), tmp_path), 0)
     assert chart
-    host, gpu, unlike = chart.data
-    assert host["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1]
-    assert gpu["y"] == [0.1, 0.101, 0.099, 0.1, 0.3, 0.1][-len(gpu["y"]) :]
-    assert (unlike["x"], unlike["y"]) == ([4, 5], [0.3, 0.3])  # on the GPU it is the next one that ends late
-    assert "Steps 4, 5 are unlike the others" in chart.caption
+    kernels, idle, host = chart.data
+    assert [one["name"] for one in chart.data] == ["kernels alone", "idle", "on the host"]
+    assert (kernels["x"], host["x"]) == ([1, 2, 3, 4, 5], [0])  # where the work of the first begins is not known
+    assert [sum(both) for both in zip(kernels["y"], idle["y"], strict=True)] == pytest.approx([0.1] * 5)
+    assert "None is unlike the others" in chart.caption
+
+
+def test_of_many_steps_a_bar_is_the_mean_of_several(tmp_path: Path) -> None:
+    chart = steps_chart(*measured(stepping([100] * (MAX_BARS + 50)), tmp_path), 0)
+    assert chart
+    assert "A bar is the mean of 2 steps" in chart.caption
+    assert len(chart.data[0]["x"]) <= MAX_BARS
+
+
+def test_a_step_unlike_the_others_is_drawn_to_the_top_with_its_length(tmp_path: Path) -> None:
+    trace, profile = measured(stepping([100, 101, 99, 100, 1000, 100, 100, 100]), tmp_path)
+    chart = steps_chart(trace, profile, 0)
+    assert chart
+    *_, unlike = chart.data
+    assert unlike["x"] == [5]  # on the GPU it is the next one that ends late
+    top = chart.layout["yaxis"]["range"][1]
+    assert unlike["y"][0] < top < 0.5
+    assert "1.00 ms" in [label["text"] for label in chart.layout["annotations"]]
+    assert "Step 5 is unlike the others" in chart.caption
+    drawn = chart_svg(chart)
+    assert "step 5: 1.00 ms, unlike the others" in drawn
+    assert all(float(high) <= 180 for high in re.findall(r'<rect[^>]* height="([^"]+)"', drawn))
 
 
 @pytest.mark.parametrize(("step_ns", "anchor"), [(90_000, "top"), (10_000, "bottom")])
@@ -180,7 +173,7 @@ def test_the_label_of_a_step_keeps_away_from_the_axis(tmp_path: Path, step_ns: f
     assert chart
     (label,) = chart.layout["annotations"]
     assert label["yanchor"] == anchor
-    assert re.fullmatch(r"[\d.]+ µs estimated without profiler<br>\([^()]+\)", escaped(label["text"]))
+    assert re.fullmatch(r"[\d.]+ µs without the profiler", label["text"])
 
 
 @pytest.mark.parametrize(
@@ -198,18 +191,15 @@ def test_a_step_is_an_outlier_if_it_is_far_off_and_the_others_are_not(lengths: l
     assert np.flatnonzero(outliers(np.array(lengths, np.int64))).tolist() == expected
 
 
-def test_steps_have_one_number_in_all_charts_that_of_their_names(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for step in range(3):
-        builder.step(step + 7, 1000 * step, 990)
-        builder.kernel(1000 * step + 10, 50, launch=1000 * step + 5)
-    trace, profile = measured(builder, tmp_path)
-    assert step_names(trace) == ["ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"]
-    (of_gpu,) = measure_parts(trace)
-    lengths = steps_chart(trace, profile, of_gpu)
-    assert lengths
-    assert [series["x"] for series in lengths.data] == [[7, 8], [8, 9]]  # to the next start, from the end before
-    assert overlap_chart(of_gpu, shown_numbers(trace)).data[0]["x"] == [8, 9]
+def test_a_chart_is_drawn_with_its_axes_marks_and_patterns(tmp_path: Path) -> None:
+    chart = copies_chart(measured(waiting(sizes=(300_000, 400_000, 900_000)), tmp_path)[0])
+    assert chart
+    page = Page(chart_svg(chart))
+    assert page.misnested == []
+    drawn = [attributes for tag, attributes in page.tags if tag == "text"]
+    assert sum((one.get("class") or "").startswith("hue mark") for one in drawn) == 3
+    assert "HtoD pageable, 293 KiB in 30.0 µs: 10.0 GB/s" in page.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert {"GB/s", "size of the copy"} <= set(re.findall(r">([^<>]+)</text>", chart_svg(chart)))
 
 
 # on the page
@@ -228,12 +218,10 @@ def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
 @pytest.mark.parametrize(
     ("figure", "absent"),
     [
-        ("overlap", {"Each bar is a step"}),
+        ("overlap", {"A bar is a step on GPU 0"}),
         ("copies", {"the fastest at"}),
-        ("stalls", {"A stall costs nothing"}),
-        ("causes", set()),  # drawn for several GPUs alone
-        ("busy", {"Each bar is a step"}),
-        ("step", {"Each bar is a step", "The median step takes"}),
+        ("busy", {"A bar is a step on GPU 0"}),
+        ("step", {"The median step takes"}),
     ],
 )
 def test_what_the_trace_is_not_fit_for_is_not_drawn(

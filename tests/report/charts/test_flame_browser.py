@@ -58,6 +58,7 @@ def test_boxes_lie_under_their_callers_as_wide_as_their_time(host: Locator) -> N
 
 
 def test_a_click_enlarges_a_box_and_the_path_leads_back(page: Page, host: Locator) -> None:
+    assert box(host, "forward").inner_text() == "forward:4"  # functions alone look alike
     box(host, "forward").click()
     assert names(host) == ["forward", "linear"]
     assert host.locator(".crumbs button").all_text_contents() == ["the main thread", "train.py", "forward"]

@@ -54,15 +54,6 @@ def saved(page: Page) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(download.value.path().read_bytes().decode())))
 
 
-def test_a_part_of_the_page_leads_to_its_table(opened: Callable[..., Page]) -> None:
-    page = opened(TRACES / "loader_pageable.stack.json.gz")
-    for name, first in (("Kernels 14", "kernel"), ("Ops 45", "op")):
-        page.get_by_role("link", name=f"All {name.split()[0].lower()}").click()
-        page.wait_for_function("(name) => document.querySelector('[aria-selected=true]').innerText === name", arg=name)
-        assert page.locator(".sheet thead th").first.inner_text().strip() == first
-        assert page.locator(".grids").evaluate("grids => Math.abs(grids.getBoundingClientRect().top) < 200")
-
-
 def test_waits_are_gathered_by_line_and_by_library_function_and_have_their_stacks(
     opened: Callable[..., Page], tmp_path: Path
 ) -> None:

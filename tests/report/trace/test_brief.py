@@ -53,7 +53,7 @@ def test_the_short_report_reads_as_kept(name: str, golden: Callable[[str, str], 
     named = replace(analysis.profile, path=f"{name}.json.gz")  # short or long, where the checkout lies
     text = to_brief(named, analysis.findings, width=WIDTH)
     golden(f"brief-{name.replace('/', '-')}.txt", text)
-    assert len(text.splitlines()) <= 32
+    assert len(text.splitlines()) <= 30
     assert max(map(len, text.splitlines())) <= WIDTH
     full = trace_to_text(analysis.profile, analysis.findings, width=WIDTH, rows=1000)
     assert not [code for code in CODES if code in text + full]
@@ -191,13 +191,12 @@ def test_what_a_change_makes_possible_is_told_with_what_both_save() -> None:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("pageable_non_blocking.stack", ""),  # what to change names the line
-        ("clean.stack", ""),  # it waits for less than a hundredth of its step
-        ("loss_item.stack", ""),
+        ("loss_item.stack", "`.item()`, pinprof/workloads/waits.py:43\n"),  # what to change names it, too
         ("empty_cache", "Host waits, as traced: 8.5 ms per step; longest 8.1 ms: GPU memory is freed, step\n"),
+        ("pairs/lightning_item.before", ""),  # for 7 µs of 3 ms, at an unknown line
     ],
 )
-def test_the_longest_wait_has_a_line_where_no_change_names_it(name: str, line: str) -> None:
+def test_the_longest_wait_is_named_with_its_line(name: str, line: str) -> None:
     analysis = analysis_of(TRACES / f"{name}.json.gz")
     text = to_brief(analysis.profile, analysis.findings, width=WIDTH)
     assert line in text

@@ -1,14 +1,12 @@
 """Opens pages in a real Chromium: what people see, and that a page keeps to itself."""
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from analysed import analysed
-from chromium import Hands, Pages, Scheme, box_of, complaints_of, painted, with_scripts
+from chromium import Hands, Pages, Scheme, box_of, painted, with_scripts
 from playwright.sync_api import Page, expect
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
@@ -94,7 +92,7 @@ def test_memory_over_time_is_an_area_below_the_overlap_band(opened: Opened, tmp_
     assert hands.page.locator(".legend").get_by_role("button", name="allocated memory").count() == 1
     lines = hands.point_at("memory", 0.45).splitlines()
     assert lines[:2] == ["3.00 GiB allocated", "4.00 GiB reserved"]
-    assert "peak GPU memory 3.00\u00a0GiB" in hands.page.locator(".figures").inner_text()
+    assert "GPU memory: peak 3.00\u00a0GiB" in hands.page.locator(".short").inner_text()
     hands.page.locator("input.find").fill("memory")
     expect(hands.page.locator(".found")).to_have_text("not found")
 
@@ -233,7 +231,7 @@ def test_of_a_large_trace_no_more_is_painted_than_can_be_seen(opened: Opened, tm
     assert " events, most time in: " in hands.point_at("stream 7", 0.53)
     band = hands.point_at("overlap", 0.53).splitlines()
     assert {line.split(":")[0] for line in band[1:]} == {"idle", "kernels alone"}
-    assert 1000 < hands.page.evaluate(BARS) < 15_000  # of 90,000 events: by pixels, so that nobody waits
+    assert 500 < hands.page.evaluate(BARS) < 15_000  # of 90,000 events: by pixels, so that nobody waits
     for _ in range(12):
         hands.press("+")
     assert "events, " not in hands.point_at("stream 7", 0.5)
@@ -333,48 +331,6 @@ def test_in_a_notebook_the_report_draws_itself_and_keeps_to_its_frame(pages: Pag
         assert page.locator("p").all_text_contents() == ["cell", "next cell"]
         assert page.locator("body > *").count() == 3
         assert page.evaluate("typeof Plotly") == "undefined"
-
-
-class Shell:
-    """IPython's shell of a notebook, whose running cell one can choose."""
-
-    kernel = "a kernel"
-    cell = ""
-
-    def get_parent(self) -> dict[str, object]:
-        return {"metadata": {"cellId": self.cell}}
-
-
-def test_a_notebook_has_plotly_once_and_each_report_its_charts(
-    pages: Pages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shell = Shell()
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setattr("pinprof.report.page._Notebook.cell", None)
-    report = load(TRACES / "prefetch.json.gz")
-    outputs = []
-    for shell.cell in ("first", "second", "first"):
-        outputs.append(str(report._repr_html_()))
-    first, second, again = outputs
-    assert first == again  # run again, it must not lose what the others ask it for
-    assert len(second) < 700_000  # bytes
-    assert len(first) > 2_000_000
-    file = tmp_path / "notebook.html"
-    page = pages.browser.new_page()
-    with complaints_of(page, file) as complaints:
-        for both, drawn in ([second, first], True), ([second], False):
-            cells = "<p>cell</p>".join(both)
-            file.write_text(f"<!DOCTYPE html><meta charset=utf-8><p>cell</p>{cells}", encoding="utf-8")
-            page.goto(file.as_uri())
-            frame = page.frame_locator("iframe").first
-            chart = frame.locator(".chart").first
-            chart.scroll_into_view_if_needed()
-            if drawn:
-                chart.locator(".main-svg").first.wait_for(state="attached")
-            else:
-                frame.get_by_text("run the cell again").first.wait_for()
-    page.close()
-    assert [text for text in complaints if "run the cell again" not in text] == []
 
 
 # words, which the figure says too
@@ -498,13 +454,7 @@ def test_the_page_counts_from_the_beginning_of_a_trace_without_steps(scripts: Pa
 # charts and what is around them
 
 
-def draw_charts(page: Page) -> None:
-    for chart in page.locator(".chart").all():
-        chart.scroll_into_view_if_needed()
-        chart.locator(".main-svg").first.wait_for(state="attached")
-
-
-TICK_COLOUR = "getComputedStyle(document.querySelector('.canvas .xtick text')).fill"
+TICK_COLOUR = "getComputedStyle(document.querySelector('.canvas .xtick')).fill"
 BAR = chart_html(Chart("one bar", [{"type": "bar", "x": [1], "y": [1]}], layout(240, "x", "y")))
 
 
@@ -545,11 +495,9 @@ def test_charts_are_soon_drawn_for_those_who_scroll_to_them(opened: Opened) -> N
     assert hands.page.locator(".chart .main-svg").count()
 
 
-def test_charts_are_drawn_when_they_come_into_sight_in_the_colours_of_the_page(opened: Opened) -> None:
+def test_charts_are_there_without_a_script_in_the_colours_of_the_page(opened: Opened) -> None:
     hands = opened(TRACES / "prefetch.json.gz")
-    assert hands.page.locator(".chart").count() == 1  # its copies are all of one size
-    assert hands.page.locator(".chart").last.get_attribute("data-drawn") is None
-    draw_charts(hands.page)
+    assert hands.page.locator(".chart svg").count() == 1  # its copies are all of one size
     assert hands.page.evaluate(TICK_COLOUR) == "rgb(27, 32, 38)"
     hands.page.emulate_media(color_scheme="dark")
     assert hands.page.evaluate(TICK_COLOUR) == "rgb(228, 232, 236)"
@@ -558,9 +506,8 @@ def test_charts_are_drawn_when_they_come_into_sight_in_the_colours_of_the_page(o
 @pytest.mark.parametrize("width", [360, 390, 1024])
 def test_a_page_with_all_charts_does_not_scroll_sideways(opened: Opened, width: int) -> None:
     hands = opened(TRACES / "launches" / "lstm.before.json.gz", width=width)
-    draw_charts(hands.page)
     assert hands.page.evaluate("document.documentElement.scrollWidth") <= width
-    for canvas in hands.page.locator(".canvas .main-svg").all():
+    for canvas in hands.page.locator(".canvas > svg").all():
         box = box_of(canvas)
         assert box["x"] + box["width"] <= width
 
@@ -582,11 +529,10 @@ def test_the_first_key_leads_past_the_header_and_the_next_to_the_parts(opened: O
 def test_on_paper_charts_and_fixes_are_there_and_controls_are_not(opened: Opened) -> None:
     hands = opened(TRACES / "prefetch.json.gz", scheme="dark")
     hands.page.emulate_media(media="print", color_scheme="dark")
-    hands.page.evaluate("async () => { await plotly.unpacked(); dispatchEvent(new Event('beforeprint')); }")
-    assert hands.page.locator(".chart .main-svg").count() >= 2
+    hands.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert all(fix.is_visible() for fix in hands.page.locator(".finding .codes").all())
     assert hands.page.locator(".table details[open]").count() == 0
-    assert all(box["width"] <= 680 for svg in hands.page.locator(".main-svg").all() if (box := svg.bounding_box()))
+    assert all(box["width"] <= 680 for svg in hands.page.locator(".chart svg").all() if (box := svg.bounding_box()))
     assert not hands.page.locator(".contents").is_visible()
     assert not hands.page.locator(".steps").is_visible()
     assert hands.page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 32, 38)"

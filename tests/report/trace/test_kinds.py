@@ -70,11 +70,10 @@ def test_few_steps_do_not_show_whether_workers_keep_up() -> None:
     assert not input_uncertain(replace(fed(profile, 8, of_four), bound="input"))
 
 
-def test_the_page_has_the_kinds_on_its_first_screen() -> None:
+def test_the_page_has_the_kinds_of_kernels_on_its_first_screen() -> None:
     analysis = analysis_of(TRACES / "launches/bert.before.json.gz")
     page = to_html([analysis]).replace("\u00a0", " ")
-    line = f"{kinds_in_short(analysis.profile)}."
-    assert page.index(line) < page.index("What to do")
+    assert page.index(f"{kinds_in_short(analysis.profile)}.") < page.index("What to do")
 
 
 @pytest.mark.parametrize(

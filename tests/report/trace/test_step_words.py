@@ -199,9 +199,9 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     mean, limit, facts = busiest(profile), bound_fact(profile), list(division_facts(profile, findings.verdict))
     assert mean
     assert limit
-    for text in (limit.meaning, division_title(profile, mean)):
-        assert text in page
-        assert text in terminal
+    assert limit.meaning in page
+    assert limit.meaning in terminal
+    assert division_title(profile, mean) in terminal
     assert all(
         f"{fact.number} {fact.mark} {fact.name}: {fact.meaning}".replace("  ", " ") in terminal for fact in facts
     )
@@ -212,11 +212,10 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     assert numbers["kernels"] == duration(mean.compute_ns - mean.collective_ns + mean.both_ns)
     assert mean.copy_ns < SMALLEST * mean.length_ns or numbers["exposed copies"] == duration(mean.copy_ns)
     assert numbers["idle"] == duration(mean.idle_ns)
-    bar = page[page.index(division_title(profile, mean)) :]
     alone = "kernels alone" if mean.both_ns else "kernels"
     named = {alone: mean.compute_ns - mean.collective_ns, "collectives alone": mean.collective_ns}
-    for label, time in (named | {"exposed copies": mean.copy_ns, "GPU idle": mean.idle_ns}).items():
-        assert f"{label}: {duration(time)} (" in bar or time < SMALLEST * mean.length_ns
+    for label, time in (named | {"exposed copies": mean.copy_ns}).items():
+        assert f"{label}: {duration(time)} (" in page or time < SMALLEST * mean.length_ns
     _is_told(document, profile)
 
 
