@@ -33,7 +33,7 @@ PHRASES = (
     Phrase(r"\bis no\b", "is not a", 18),
     Phrase(r"\btells\b", "shows, says, reports; distinguishes", 9),
     Phrase(r"\bhas it\b", "the noun", 3),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 13),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 12),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
     Phrase(r"\bthe first change also removes other causes\b", "which causes"),
