@@ -135,7 +135,7 @@ def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str) -> No
 def test_batches_that_are_not_pinned_as_asked_are_in_the_short_report() -> None:
     analysis = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz")
     brief = {action.finding.rule.id: action.do for action in brief_actions(analysis.profile, analysis.findings)}
-    assert brief["PIN105"].startswith("Give the batch class a method pin_memory()")
+    assert "PIN105" in [finding.rule.id for finding in analysis.findings], "it saves nothing alone"
     assert "persistent_workers=True if it lacks that" in brief["PIN401"]
 
 

@@ -45,6 +45,7 @@ def test_the_finder_of_a_trace_ends_a_step_once_per_round(step: tuple[StepEvent,
         if event.source is not LOADER
         for number in range(KERNELS)
     ]
+    launches[-1] = "multi_tensor_apply_kernel"  # by which a trace shows that a repetition is a step
     for place, name in enumerate(launches * 8):
         at = APART_US * (place + place // len(launches))  # with a pause after each round
         builder.kernel(at + 5, 4, launch=at, name=name)

@@ -177,7 +177,7 @@ def test_the_causes_between_which_a_trace_cannot_tell_are_named_the_likeliest_fi
 def test_a_trace_that_cannot_tell_says_between_what_and_how_to_find_out() -> None:
     analysis = analyse(read_trace(TRACES / "ranks" / "sleeping_rank.rank0.after.json.gz"))
     text = trace_to_text(analysis.profile, analysis.findings, width=1000)
-    assert "collectives run alone for 63 % of it, and the trace cannot tell which costs most: collectives (0 to" in text
+    assert "collectives run alone for 63 % of it, and the trace cannot tell what collectives cost: 0 to" in text
     assert "a report on all ranks of the job shows" in text
     assert "pinprof run SCRIPT measures the step" in text
 

@@ -61,7 +61,12 @@ def chart_svg(chart: Chart) -> Markup:
     left = LEFT + (TITLE if _title(chart, "yaxis") else 0) + (labels if plot.y.labels else 0)
     name = f"hatch-{crc32(chart.caption.encode()):x}"
     patterns = sorted({of.get("marker", {}).get("pattern", {}).get("shape", "") for of in chart.data} - {""})
-    drawn = (*_grid(chart, plot, left), *_hatches(name, patterns), *_series(chart, plot, name), *_remarks(chart, plot))
+    drawn = (
+        *_grid_lines(chart, plot, left),
+        *_hatches(name, patterns),
+        *_series(chart, plot, name),
+        *_remarks(chart, plot),
+    )
     return Markup(
         '<figure class="chart"><figcaption>{}</figcaption>{}<div class="canvas" style="padding:{}px {}px 0 {:.0f}px">'
         '<svg role="img" aria-label="{}" width="100%" height="{}">{}</svg></div></figure>'
@@ -139,7 +144,7 @@ def _title(chart: Chart, axis: str) -> str:
     return str((chart.layout[axis].get("title") or {}).get("text", ""))
 
 
-def _grid(chart: Chart, plot: Plot, left: float) -> Iterator[Markup]:
+def _grid_lines(chart: Chart, plot: Plot, left: float) -> Iterator[Markup]:
     """Yield the axes: their lines, labels and titles."""
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     is_flat = any(of.get("orientation") == "h" for of in chart.data)
@@ -183,12 +188,14 @@ def _series(chart: Chart, plot: Plot, name: str) -> Iterator[Markup]:
     is_stacked = chart.layout.get("barmode") == "stack"
     for of in chart.data:
         if of["type"] == "bar":
-            yield from _bars(chart, plot, of, below if is_stacked else {}, name)
+            yield from _stacked_bars(chart, plot, of, below if is_stacked else {}, name)
         else:
             yield from _points(plot, of)
 
 
-def _bars(chart: Chart, plot: Plot, of: dict[str, Any], below: dict[float, float], name: str) -> Iterator[Markup]:
+def _stacked_bars(
+    chart: Chart, plot: Plot, of: dict[str, Any], below: dict[float, float], name: str
+) -> Iterator[Markup]:
     """Yield the bars of a series on those of the series before, `below`."""
     flat, marker = of.get("orientation") == "h", of["marker"]
     places, lengths = (of["y"], of["x"]) if flat else (of["x"], of["y"])

@@ -35,7 +35,7 @@ from pinprof.report.timeline.steps import (
     window_of_steps,
 )
 from pinprof.trace.links import work_ends
-from pinprof.trace.tables import KERNEL, MEMCPY, WHOLE_TRACE, Bools, Trace
+from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
 from pinprof.units import counted, duration
 
 MAX_EVENTS = 1_000_000
@@ -275,12 +275,12 @@ def _draws_all(analysis: Analysis) -> str:
 def with_copy_parts(trace: Trace, lane: Lane) -> Lane:
     """Return the lane of a stream with each copy split into overlapped and exposed parts, as in the report."""
     gpu = trace.gpu
-    is_copy = gpu.category[lane.row] == MEMCPY
+    is_copy = gpu.is_transfer[lane.row]
     if not is_copy.any():
         return lane
     rows, others = lane.row[is_copy], ~is_copy
     of_device = gpu.of_device[int(gpu.device[rows[0]])]
-    kernels = of_device[gpu.category[of_device] == KERNEL]
+    kernels = of_device[gpu.is_compute[of_device]]
     busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
     start, end, is_overlapped, copy = divided(busy, lane.start_ns[is_copy], lane.end_ns[is_copy])
     kind = np.where(is_overlapped, BOTH, COPY_ONLY)

@@ -32,7 +32,7 @@ from pinprof.report.timeline.lane import (
 from pinprof.report.timeline.steps import Window
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.frames import MODULE, frame, origin_of
-from pinprof.trace.tables import HOST_MEMORIES, KERNEL, MEMCPY, MEMSET, NONE, WHOLE_TRACE, Bools, Int64s, Table, Trace
+from pinprof.trace.tables import HOST_MEMORIES, MEMCPY, MEMSET, NONE, WHOLE_TRACE, Bools, Int64s, Table, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
 OP_LEVELS, ANNOTATION_LEVELS, CALL_LEVELS, STREAM_LEVELS = 4, 2, 1, 3
@@ -217,9 +217,9 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     def times(chosen: Bools) -> Intervals:
         return union(gpu.start_ns[rows[chosen]], gpu.end_ns[rows[chosen]])
 
-    category, talks = gpu.category[rows], is_collective_kernel(gpu)[rows]
-    kernels, copies, memsets = (times(category == one) for one in (KERNEL, MEMCPY, MEMSET))
-    alone, compute = subtract(kernels, copies), times((category == KERNEL) & ~talks)
+    computes, talks = gpu.is_compute[rows], is_collective_kernel(gpu)[rows]
+    kernels, copies, memsets = map(times, (computes, gpu.is_transfer[rows], gpu.category[rows] == MEMSET))
+    alone, compute = subtract(kernels, copies), times(computes & ~talks)
     parts = {
         kinds.IDLE: gaps(union(gpu.start_ns[rows], gpu.end_ns[rows])),
         kinds.MEMSET_ONLY: subtract(subtract(memsets, kernels), copies),
