@@ -18,9 +18,10 @@ from pinprof.trace.calls import MODULE_LOAD, PROFILER, QUEUE_FULL
 from pinprof.trace.collectives import is_collective
 from pinprof.trace.lines import OpPlace, Place
 from pinprof.trace.links import follow, step_at
-from pinprof.trace.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, optimizer_marks, phase_of_calls
+from pinprof.trace.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, phase_of_calls
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DTOH, HTOD, NONE, Int32s, Int64s, Trace
+from pinprof.trace.threads import optimizer_marks
 
 MAX_OPS = 40
 """A repetition of more ops that launch work is a model or a step, not the body of a small loop."""
@@ -267,7 +268,7 @@ class _Sequence:
         """Return the calls for which other rules have a word: of torch's own optimizers, and of zero_grad()."""
         of_optimizers = rows[phase[rows] == OPTIMIZER]
         marks = self.trace.annotations
-        zeroing = marks.times(optimizer_marks(self.trace, "zero_grad"))
+        zeroing = marks.times(optimizer_marks(marks, "zero_grad"))
         inside = contains(zeroing, self.trace.calls.start_ns[of_optimizers])
         return np.concatenate((of_optimizers[inside], np.array(sorted(fusible(self.trace, of_optimizers)), np.int64)))
 

@@ -9,6 +9,7 @@ from pinprof.intervals import Intervals, contains, joined, union
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
 from pinprof.trace.threads import BACKWARD as BACKWARD_OP
+from pinprof.trace.threads import optimizer_marks
 
 PHASES: Final = ("forward", "backward", "optimizer", "other")
 FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
@@ -87,16 +88,11 @@ def _in_optimizers(trace: Trace, backward: Bools) -> Intervals:
 def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
     """Return the times in a method of optimizers, each from the last call of a backward pass within it on."""
     marks = trace.annotations
-    chosen = np.flatnonzero(optimizer_marks(trace, method))
+    chosen = np.flatnonzero(optimizer_marks(marks, method))
     starts, ends = marks.start_ns[chosen], marks.end_ns[chosen]
     calls = np.sort(trace.calls.end_ns[backward])
     last = np.append(calls, np.iinfo(np.int64).min)[np.searchsorted(calls, ends) - 1]
     return union(np.maximum(starts, last), ends)
-
-
-def optimizer_marks(trace: Trace, method: str) -> Bools:
-    """Return for each annotation whether it marks this method of an optimizer, `step` or `zero_grad`."""
-    return trace.annotations.named(lambda name: name.startswith(f"Optimizer.{method}#"))
 
 
 WEIGHTED: Final = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d")
@@ -155,7 +151,7 @@ def passes_of(trace: Trace) -> list[Pass]:
 
 def optimizer_within(trace: Trace, begin_ns: int, end_ns: int) -> bool:
     """Return whether an optimizer steps within this time."""
-    begins = trace.annotations.start_ns[optimizer_marks(trace, "step")]
+    begins = trace.annotations.start_ns[optimizer_marks(trace.annotations, "step")]
     return bool(((begins >= begin_ns) & (begins < end_ns)).any())
 
 

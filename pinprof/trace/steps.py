@@ -27,7 +27,7 @@ from pinprof.trace.tables import (
     StepSource,
     rows_by,
 )
-from pinprof.trace.threads import BACKWARD, LOADER, MARK, OPTIMIZER_STEP, STEP_PREFIX
+from pinprof.trace.threads import BACKWARD, LOADER, MARK, STEP_PREFIX, optimizer_marks
 from pinprof.trace.vendors import UPDATE
 
 MIN_REPEATS = 3
@@ -158,7 +158,7 @@ class _Evidence(NamedTuple):
 
     def _training(self) -> Iterator[list[Int64s]]:
         """Yield when optimizers step; then when calls are in backward passes, and when in none; nothing without any."""
-        steps = self.annotations.start_ns[self.annotations.named(lambda name: name.startswith(OPTIMIZER_STEP))]
+        steps = self.annotations.start_ns[optimizer_marks(self.annotations, "step")]
         yield [steps] if len(steps) else []
         backward = self.ops.named(BACKWARD.match)
         times, called = self.ops.times(backward), self.calls.start_ns[self.launch[self.launch != NONE]]
@@ -263,7 +263,7 @@ def _optimized_steps(evidence: _Evidence) -> Steps | None:
     They have about the same number of ops, except for the first one, in which the program may make more.
     """
     ops, annotations = evidence.ops, evidence.annotations
-    rows = np.flatnonzero(annotations.named(lambda name: name.startswith(OPTIMIZER_STEP)))
+    rows = np.flatnonzero(optimizer_marks(annotations, "step"))
     if (evidence.launch != NONE).any() or len(rows) <= MIN_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
         return None
     end = annotations.end_ns[rows]

@@ -14,7 +14,6 @@ ThreadKey: TypeAlias = tuple[Number, Number]
 STEP_PREFIX = "ProfilerStep#"
 STEP_MARK: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,18}})")
 """torch's mark of a step; its number also counts steps that were not recorded."""
-OPTIMIZER_STEP: Final = "Optimizer.step#"
 OPTIMIZER: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
 """Begins torch's marks of the calls of an optimizer, such as `Optimizer.step#Adam.step`."""
 LOADER: Final = re.compile(r"enumerate\((?:DataLoader|DataPipe)\)#")
@@ -28,6 +27,11 @@ BACKWARD: Final = re.compile(
 PIN_THREAD_NAME = "pt_data_pin"
 """Name that torch/utils/data/_utils/pin_memory.py gives its thread."""
 PIN_OPS = frozenset({"aten::pin_memory", "aten::_pin_memory"})
+
+
+def optimizer_marks(annotations: HostEvents, method: str) -> Bools:
+    """Return for each annotation whether it marks this method of an optimizer, `step` or `zero_grad`."""
+    return annotations.named(lambda name: name.startswith(f"Optimizer.{method}#"))
 
 
 def name_threads(

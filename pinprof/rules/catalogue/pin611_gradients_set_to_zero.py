@@ -9,8 +9,9 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import in_complete_steps
-from pinprof.trace.phases import ADDS, TO_WEIGHT, optimizer_marks
+from pinprof.trace.phases import ADDS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.threads import optimizer_marks
 from pinprof.units import how_many
 
 ZEROS = frozenset({"aten::zero_", "aten::_foreach_zero_"})
@@ -35,7 +36,7 @@ def _zeros(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 def _zeroed(trace: Trace) -> Int64s:
     """Return the outermost ops that fill with zeros in zero_grad of optimizers."""
-    marks = optimizer_marks(trace, "zero_grad")
+    marks = optimizer_marks(trace.annotations, "zero_grad")
     if not marks.any():
         return np.empty(0, np.int64)
     ops = trace.ops
@@ -52,7 +53,7 @@ def _first_adds(trace: Trace, zeros: Int64s) -> Int64s:
     step, it is not known whose a gradient is: then none.
     """
     ops, parent = trace.ops, trace.links.op_parent
-    if int(optimizer_marks(trace, "zero_grad").sum()) > len(trace.steps) or not len(zeros):
+    if int(optimizer_marks(trace.annotations, "zero_grad").sum()) > len(trace.steps) or not len(zeros):
         return np.empty(0, np.int64)
     gives = ops.named(ACCUMULATES.__contains__)
     adds = np.flatnonzero(ops.named(ADDS.__contains__) & (parent != NONE))

@@ -12,8 +12,9 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.collectives import MESSAGE, is_collective_kernel
-from pinprof.trace.phases import BACKWARD, FORWARD, optimizer_marks, phase_of_calls
+from pinprof.trace.phases import BACKWARD, FORWARD, phase_of_calls
 from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.threads import optimizer_marks
 from pinprof.units import counted, duration, how_many
 
 REDUCING = re.compile(r"(?i)all_?reduce|reduce_?scatter")
@@ -63,7 +64,7 @@ def _are_alike(trace: Trace, passes: Sequence[_Pass]) -> bool:
 def _passes(trace: Trace) -> Iterator[_Pass]:
     """Yield the backward passes of complete steps that reduce gradients; none where no optimizer is marked."""
     marks, phase, launch = trace.annotations, phase_of_calls(trace), trace.links.launch
-    updates = np.sort(marks.start_ns[optimizer_marks(trace, "step")])
+    updates = np.sort(marks.start_ns[optimizer_marks(marks, "step")])
     rows = np.flatnonzero((launch != NONE) & is_collective_kernel(trace.gpu))
     others = trace.launches_work.copy()
     others[launch[rows]] = False
