@@ -46,36 +46,17 @@ ops."""
 FOR_ALL: Final = ("aten::_foreach", "aten::_fused", "aten::_amp_foreach")
 """Begin the names of ops for many tensors at once."""
 CELLS: Final = frozenset(f"aten::{cell}" for cell in ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"))
-WITHOUT_WEIGHTS: Final = frozenset(
-    f"aten::{name}{in_place}"
-    for name in (
-        *("add", "sub", "rsub", "mul", "div", "neg", "abs", "sign", "sgn", "pow", "sqrt", "rsqrt", "exp", "log"),
-        *("log1p", "reciprocal", "square", "clamp", "clamp_min", "clamp_max", "lerp", "addcmul", "addcdiv", "maximum"),
-        *("minimum", "where", "masked_fill", "relu", "gelu", "silu", "sigmoid", "softplus", "tanh", "leaky_relu"),
-        *("sum", "mean", "std", "var", "max", "min", "amax", "amin", "norm", "linalg_vector_norm", "argmax", "argmin"),
-        *("softmax", "log_softmax", "cross_entropy_loss", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss"),
-        *("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "cumsum", "eq", "ne", "lt", "le"),
-        *("gt", "ge", "logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "copy", "fill", "zero"),
-        *("clone", "contiguous", "to", "zeros", "ones", "full", "zeros_like", "ones_like", "arange", "index", "gather"),
-        *("index_select", "take", "take_along_dim", "scatter", "scatter_add", "index_add", "index_put", "stack", "cat"),
-        *(
-            "pad",
-            "roll",
-            "flip",
-            "repeat",
-            "one_hot",
-            "topk",
-            "sort",
-            "item_",
-            "dropout",
-            "sin",
-            "cos",
-            "floor",
-            "round",
-        ),
-    )
-    for in_place in ("", "_")
+_OF_VALUES: Final = (
+    "add sub rsub mul div neg abs sign sgn pow sqrt rsqrt exp log log1p reciprocal square clamp clamp_min "
+    "clamp_max lerp addcmul addcdiv maximum minimum where masked_fill relu gelu silu sigmoid softplus tanh "
+    "leaky_relu sum mean std var max min amax amin norm linalg_vector_norm argmax argmin softmax log_softmax "
+    "cross_entropy_loss nll_loss mse_loss l1_loss smooth_l1_loss binary_cross_entropy "
+    "binary_cross_entropy_with_logits kl_div cumsum eq ne lt le gt ge logical_and logical_or logical_not "
+    "bitwise_and bitwise_or copy fill zero clone contiguous to zeros ones full zeros_like ones_like arange "
+    "index gather index_select take take_along_dim scatter scatter_add index_add index_put stack cat pad roll "
+    "flip repeat one_hot topk sort dropout sin cos floor round"
 )
+WITHOUT_WEIGHTS: Final = frozenset(f"aten::{name}{in_place}" for name in _OF_VALUES.split() for in_place in ("", "_"))
 """Ops that read no weights of a layer. Others may: layers of a model are the same ops, but not one call."""
 ZERO = "aten::zero_"
 NORMS: Final = frozenset(("aten::norm", "aten::linalg_vector_norm"))
