@@ -56,6 +56,11 @@ class Paces:
     busy_ns: Floats
     """As in `Pace`."""
 
+    @property
+    def work_ns(self) -> Floats:
+        """The GPU's work in the step, which no change of the host shortens."""
+        return np.minimum(self.busy_ns, self.step_ns)
+
 
 class Recorded:
     """The steps of each rank from which those that are replayed are chosen, as they were recorded."""
@@ -298,7 +303,7 @@ class Replay:
         Only a part of the change is realized, or more than the replay shows; the work of the GPU is left.
         """
         saved = (1 + UNSURE_CHANGE * WORLDS.change) * (self.in_worlds - after.step_ns)
-        return np.maximum(self.in_worlds - saved, np.minimum(after.busy_ns, after.step_ns))
+        return np.maximum(self.in_worlds - saved, after.work_ns)
 
     def outcomes(self, after: Paces) -> Floats:
         """Return the step of another run after a change in each world, in ns: no two runs take the same time.
@@ -308,8 +313,7 @@ class Replay:
         by_gpu = is_gpu_bound(self.before.busy_ns, self.step_ns)
         launch_ns = float(np.mean([program.launch_ns for program in self.programs]))
         drift = (GPU_DRIFT if by_gpu else noise_of(launch_ns)) * WORLDS.drift
-        work = np.minimum(after.busy_ns, after.step_ns)
-        return np.maximum(self.changed(after) * (1 + drift), work * (1 + OF_WORK * drift))
+        return np.maximum(self.changed(after) * (1 + drift), after.work_ns * (1 + OF_WORK * drift))
 
 
 def _takes_input(programs: Sequence[Program]) -> bool:

@@ -96,9 +96,10 @@ def bounds_of(times: Sequence[StepTimes]) -> RangeNs | None:
 
 def across(values: Iterable[float]) -> Floats:
     """Return a figure in each world, from its values at the settings of a replay."""
-    at, *alone = np.split(np.fromiter(values, dtype=np.float64), [len(PLACES)])
-    if len(at) == 1:
-        return np.full(len(WORLDS.host), at[0])
-    among = np.interp(WORLDS.host, PLACES, at)
+    first, *others = values
+    if not others:
+        return np.full(len(WORLDS.host), first)
+    expected, slow, *for_nobody = others
+    among = np.interp(WORLDS.host, PLACES, (first, expected, slow))
     caused = np.clip(WORLDS.ranks, 0.0, 1.0)
-    return among + caused * (alone[0][0] - at[0]) if len(alone[0]) else among
+    return among + caused * (for_nobody[0] - first) if for_nobody else among
