@@ -85,14 +85,13 @@ def _order(finding: Finding) -> tuple[float, bool]:
 
 def _fewer_launches_first(findings: Sequence[Finding], least_ns: float) -> list[Finding]:
     """Return findings with those that launch less, and save enough, before one that launches the step otherwise."""
-    fewer = [
-        finding
-        for finding in findings
-        if "launch" in finding.rule.answers and not finding.rule.of_whole_step and _worth(finding).saving_ns >= least_ns
-    ]
+
+    def stays(finding: Finding) -> bool:
+        rule = finding.rule
+        return "launch" not in rule.answers or rule.of_whole_step or _worth(finding).saving_ns < least_ns
+
     first = next((number for number, finding in enumerate(findings) if finding.rule.of_whole_step), len(findings))
-    moved = [finding for finding in findings[first:] if finding in fewer]
-    return [*findings[:first], *moved, *(finding for finding in findings[first:] if finding not in moved)]
+    return [*findings[:first], *sorted(findings[first:], key=stays)]
 
 
 def _with_most(finding: Finding, replay: Replay) -> Finding | None:
