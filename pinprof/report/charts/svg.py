@@ -6,6 +6,7 @@ Across, all is in percent of the width, so that a chart fits any screen; down, i
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -83,13 +84,13 @@ def chart_svg(chart: Chart) -> Markup:
 
 
 def _plot(chart: Chart) -> Plot:
-    shape, ends = chart.layout, [_ends(of, index) for index, of in enumerate(chart.data)]
+    shape = chart.layout
     is_stacked = shape.get("barmode") == "stack"
     xs = [value for of in chart.data for value in of["x"]]
     ys = [value for of in chart.data for value in of["y"] if not isinstance(value, str)]
     sums = _sums(chart) if is_stacked else {}
-    flat = any(of.get("orientation") == "h" for of in chart.data)
-    x_values = [*sums.values()] if flat and sums else [*xs, *(end for of in ends for end in of)]
+    flat = any(map(_is_flat, chart.data))
+    x_values = [*sums.values()] if flat and sums else [*xs, *chain.from_iterable(map(_ends, chart.data))]
     y_values = ys if flat else [*ys, *sums.values()]
     x_axis = _axis(shape["xaxis"], x_values, is_bars=not flat and _has_bars(chart))
     y_axis = _axis(shape["yaxis"], y_values, is_rows=flat)
@@ -97,7 +98,12 @@ def _plot(chart: Chart) -> Plot:
     return Plot(x_axis, y_axis, shape["height"] - TOP - AXIS - title - GAP)
 
 
-def _ends(of: dict[str, Any], _: int) -> list[float]:
+def _is_flat(of: dict[str, Any]) -> bool:
+    """Return whether the bars of a series lie, from left to right."""
+    return of.get("orientation") == "h"
+
+
+def _ends(of: dict[str, Any]) -> list[float]:
     """Return where bars of a series end that have a beginning."""
     return [start + length for start, length in zip(of.get("base", ()), of["x"], strict=False)]
 
@@ -111,7 +117,7 @@ def _sums(chart: Chart) -> dict[float, float]:
     sums: dict[float, float] = {}
     for of in chart.data:
         if of["type"] == "bar":
-            flat = of.get("orientation") == "h"
+            flat = _is_flat(of)
             for at, value in zip(of["y" if flat else "x"], of["x" if flat else "y"], strict=True):
                 sums[at] = sums.get(at, 0.0) + value
     return sums
@@ -147,7 +153,7 @@ def _title(chart: Chart, axis: str) -> str:
 def _grid_lines(chart: Chart, plot: Plot, left: float) -> Iterator[Markup]:
     """Yield the axes: their lines, labels and titles."""
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
-    is_flat = any(of.get("orientation") == "h" for of in chart.data)
+    is_flat = any(map(_is_flat, chart.data))
     for value, text in plot.y.labels:
         y = plot.down(value)
         if not is_flat:
@@ -197,7 +203,7 @@ def _stacked_bars(
     chart: Chart, plot: Plot, of: dict[str, Any], below: dict[float, float], name: str
 ) -> Iterator[Markup]:
     """Yield the bars of a series on those of the series before, `below`."""
-    flat, marker = of.get("orientation") == "h", of["marker"]
+    flat, marker = _is_flat(of), of["marker"]
     places, lengths = (of["y"], of["x"]) if flat else (of["x"], of["y"])
     texts, starts = of.get("hovertext") or [""] * len(places), of.get("base") or [0.0] * len(places)
     gap = 1.0 - chart.layout.get("bargap", 0.2)
