@@ -161,6 +161,19 @@ def test_steps_are_timed_again_where_the_recorded_ones_are_others(tmp_path: Path
     assert recording.plain.mean_ms == 10
 
 
+def test_two_slow_steps_without_the_profiler_do_not_cost_the_recording(tmp_path: Path) -> None:
+    clock = HandClock()
+    options = RecordingOptions(warmup=1, max_warmup=1, plain_steps=2, plain_seconds=0, steps=2, plain_precision=1)
+    recording = Recording(
+        tmp_path / "out.json", options, cast("Any", lambda _: FakeProfiler()), make_clock=lambda: clock
+    )
+    with recording:
+        for ms in (10, 80, 80, 10, 10, 10, 10, 10):
+            clock.ns += ms * 1_000_000
+            recording.step()
+    assert recording.recorded_steps == 2
+
+
 @pytest.mark.parametrize("waits_s", [20.0, 0.0])
 def test_a_script_goes_on_while_better_steps_may_follow(tmp_path: Path, waits_s: float) -> None:
     stepper = Stepper(recording_of(tmp_path), None, keep_going=False, awaits_better_s=lambda: waits_s)

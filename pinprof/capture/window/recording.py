@@ -15,7 +15,7 @@ from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_s
 from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
-from pinprof.capture.options import WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
+from pinprof.capture.options import FEWEST_STEPS, WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
 from pinprof.capture.window.lean import (
     LeanWindow,
     MakeProfiler,
@@ -304,11 +304,16 @@ class Recording:
         return options
 
     def _recorded_others(self) -> bool:
-        """Return whether the recorded steps are others than the timed ones, as far as the host's clock shows."""
-        journal = self.journal
-        if self.plain is None or self._agreement is not None or journal.clock.is_of_gpu:
+        """Return whether the recorded steps are others than the timed ones, as far as the host's clock shows.
+
+        Two slow steps may be chance, and a program of few steps gives no others.
+        """
+        journal, plain = self.journal, self.plain
+        if plain is None or plain.steps < FEWEST_STEPS or self._is_short():
             return False
-        return self.plain.p10_ms * NS_PER_MS * journal.steps_in(RECORDED) > OTHER_STEPS * journal.ns_in(RECORDED)
+        if self._agreement is not None or journal.clock.is_of_gpu:
+            return False
+        return plain.p10_ms * NS_PER_MS * journal.steps_in(RECORDED) > OTHER_STEPS * journal.ns_in(RECORDED)
 
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""
