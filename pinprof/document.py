@@ -3,10 +3,10 @@
 import errno
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -77,6 +77,18 @@ class Document(Struct):
     A field that is added later gets a default, with which documents of older versions are read. Only fields that may be
     UNSET are left out of documents, unless they are `NOT_IN_OLDER`.
     """
+
+
+def projection(whole: type[Document], fields: str) -> Callable[[type[Filled]], type[Filled]]:
+    """Return a decorator for a document with these fields: those of the class, all others as `whole` has them."""
+
+    def with_fields(own: type[Filled]) -> type[Filled]:
+        types = get_type_hints(whole, include_extras=True) | get_type_hints(own, include_extras=True)
+        named = [(name, types[name]) for name in fields.split()]
+        kept = {"__doc__": own.__doc__, "__module__": own.__module__}
+        return msgspec.defstruct(own.__name__, named, bases=(Document,), namespace=kept)  # type: ignore[return-value]
+
+    return with_fields
 
 
 def encoded(document: Struct) -> str:

@@ -83,7 +83,7 @@ class IrregularJson(Document, rename={"places": "sites"}):
     count: Annotated[Count, doc("how many")]
     every: Annotated[Count | None, doc("their period in steps; null without one")]
     ms: Annotated[Ms, doc("the sum of what it adds to them")]
-    per_step_ms: Annotated[Ms, doc("the same, divided by all steps")]
+    per_step_ms: Annotated[Ms, doc("what it adds, divided by all steps")]
     places: Annotated[Sequence[Point], doc("where the program calls such work, as far as that is known")]
 
 

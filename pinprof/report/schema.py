@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from pinprof.documents.brief import ReportBrief
 from pinprof.documents.report import ReportJson
 from pinprof.report.bench.view import BenchDocument
 from pinprof.report.comparison.brief_json import CompareBrief
 from pinprof.report.comparison.json import Compare
+from pinprof.report.trace.brief_json import ReportBrief
 from pinprof.report.whatif.json import Verify, Whatif
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {

@@ -17,7 +17,7 @@ from trace_builder import AUTOGRAD, COMPUTE, MAIN, SIDE, TraceBuilder
 from pinprof.analysis import analyse
 from pinprof.notebook import Report
 from pinprof.report.trace import brief_json, text
-from pinprof.report.trace.brief_json import LONGEST
+from pinprof.report.trace.brief_json import LONGEST_SENTENCE_CHARS
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.words import cut
@@ -131,7 +131,7 @@ def _of_advice(whole: dict[str, Any], short: str, full: str, of_brief: dict[str,
         return
     if _plain(do) not in _plain(full):
         yield f"the full report lacks: {do}"
-    if of_brief["do"] != cut(do, LONGEST):
+    if of_brief["do"] != cut(do, LONGEST_SENTENCE_CHARS):
         yield f"the brief says: {of_brief['do']}"
     if place is None:
         if do not in short and whole["gpu"]:

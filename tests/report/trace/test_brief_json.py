@@ -15,7 +15,7 @@ from recordings import RECORDINGS, TRACES, analysis_of, each_recording, rank_par
 
 from pinprof.analysis import Analysis
 from pinprof.report.source import Code
-from pinprof.report.trace.brief_json import MOST_BYTES, traces_to_brief_json
+from pinprof.report.trace.brief_json import MAX_BRIEF_BYTES, traces_to_brief_json
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.verdict import verdict_sentence
 from pinprof.rules.search import RULES
@@ -30,7 +30,7 @@ SAMPLES = host_profile(
 
 def brief_of(analysis: Analysis, **options: Any) -> Any:
     text = traces_to_brief_json([(analysis.profile, analysis.findings)], **options)
-    assert len(text.encode()) <= MOST_BYTES
+    assert len(text.encode()) <= MAX_BRIEF_BYTES
     return fitting(text)
 
 
@@ -130,7 +130,7 @@ def test_more_traces_than_have_room_are_counted() -> None:
     part = rank_part_of(TRACES / "loss_item_host_work.stack.json.gz")
     text = traces_to_brief_json([(part.profile, part.findings)] * 40)
     brief = fitting(text)
-    assert len(text.encode()) <= MOST_BYTES
+    assert len(text.encode()) <= MAX_BRIEF_BYTES
     assert len(brief["traces"]) >= 2
     assert len(brief["traces"]) + brief["more_traces"] == 40
     assert brief["traces"][1]["findings"][0]["id"] == "/traces/1/findings/0"
@@ -142,7 +142,7 @@ def test_long_names_do_not_make_it_long(tmp_path: Path) -> None:
         folder = folder / ("n" * 200)
     folder.mkdir(parents=True)
     text = invoke("report", copying_trace(folder), "--json", "-", "--brief").stdout
-    assert len(text.encode()) <= MOST_BYTES
+    assert len(text.encode()) <= MAX_BRIEF_BYTES
     fitting(text)
 
 
