@@ -123,11 +123,6 @@ class FindingChange(Matched[Finding]):
         return _status(self.before, self.after, (self.saving,), moved=self.moved)
 
 
-def differing(changes: "Sequence[WaitChange | CopyChange | FindingChange]") -> list[int]:
-    """Return the indices of the changes that are more than noise."""
-    return [number for number, change in enumerate(changes) if change.status != SAME]
-
-
 def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> ChangeStatus:
     if not after:
         return GONE

@@ -9,8 +9,7 @@ import msgspec
 
 from pinprof.documents.report import ReportJson
 from pinprof.report.bench.view import BenchDocument
-from pinprof.report.comparison.brief_json import CompareBrief
-from pinprof.report.comparison.json import Compare
+from pinprof.report.comparison.json import Compare, CompareBrief
 from pinprof.report.trace.brief_json import ReportBrief
 from pinprof.report.whatif.json import Verify, Whatif
 
