@@ -28,6 +28,7 @@ from pinprof.report.comparison.words import (
     step_of,
 )
 from pinprof.report.html import Column, number_columns
+from pinprof.report.trace.finding_views import named
 from pinprof.report.trace.step import bound_fact
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.wait_groups import cause_with_verdict
@@ -159,7 +160,7 @@ def _finding_row(change: FindingChange) -> ChangeRow:
     return ChangeRow(
         change.status,
         (_status(change), f"{finding.rule.id} {finding.title}", places_of(change), saved),
-        f"finding: {finding.title} ({finding.rule.id}){worth}",
+        f"finding: {named(finding)}{worth}",
     )
 
 
@@ -210,9 +211,8 @@ def copies(comparison: Comparison) -> ChangeTable:
 
 def _copy_row(change: CopyChange, per: str) -> ChangeRow:
     memory = NOTHING if change.host_memory == "none" else change.host_memory
-    named = copies_named(change.direction, change.host_memory)
     return ChangeRow(
         change.status,
         (_status(change), change.direction, memory, *map(before_to_after, change.figures)),
-        f"copies {named}: {before_to_after(change.time)} {per}",
+        f"copies {copies_named(change.direction, change.host_memory)}: {before_to_after(change.time)} {per}",
     )

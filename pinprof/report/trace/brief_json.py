@@ -19,7 +19,7 @@ from pinprof.ranks.rank import Ranks
 from pinprof.report.job.view import longest_alone_first
 from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.actions import Action, actions, brief_actions, whatif_command
+from pinprof.report.trace.finding_views import FindingView, brief_views, finding_views, whatif_command
 from pinprof.report.trace.findings_json import ranks_of
 from pinprof.report.trace.host import input_remedy, named_lines, running_code
 from pinprof.report.trace.json import MeasuredTrace, trace_of
@@ -232,7 +232,7 @@ def _trace(trace: BriefedTrace, size: BriefSize) -> BriefTrace:
             finding=None if whole.verdict.finding is None else f"{trace.id}/findings/{whole.verdict.finding}",
             evidence=[f"{trace.id}/verdict", f"{trace.id}/verdicts"],
         ),
-        findings=[_finding(action, trace) for action in actions(profile, findings)[: size.findings]],
+        findings=[_finding(view, trace) for view in finding_views(profile, findings)[: size.findings]],
         more_findings=max(len(findings) - size.findings, 0),
         lines=[] if profile.gpus else [_line(line, trace) for line in named_lines(profile)],
         cannot_tell=[_untold(index, trace) for index in range(len(profile.doubts))[: size.doubts]],
@@ -254,19 +254,19 @@ def _step(trace: BriefedTrace, size: BriefSize) -> BriefStep:
     )
 
 
-def _finding(action: Action, trace: BriefedTrace) -> BriefFinding:
-    finding = action.finding
+def _finding(view: FindingView, trace: BriefedTrace) -> BriefFinding:
+    finding = view.finding
     return filled(
         BriefFinding,
-        trace.whole.findings[action.number],
-        id=f"{trace.id}/findings/{action.number}",
-        title=_short(finding.title),
+        trace.whole.findings[view.number],
+        id=f"{trace.id}/findings/{view.number}",
+        title=_short(view.title),
         **_place_fields(finding.evidence.place),
         code=trace.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
-        says=capitalized(action.saves),
-        numbers=finding.rule.numbers,
-        do=_short(capitalized(action.do)),
+        says=capitalized(view.worth_in_short),
+        numbers=view.rule.numbers,
+        do=_short(capitalized(view.do)),
         evidence=list(_evidence_ids(finding, trace)),
     )
 
@@ -308,7 +308,9 @@ def _line(line: CalledLine, trace: BriefedTrace) -> BriefLine:
 
 def _untold(index: int, trace: BriefedTrace) -> BriefUntold:
     doubt, whole = trace.profile.doubts[index], trace.whole.missing[index]
-    return BriefUntold(
+    return filled(
+        BriefUntold,
+        whole,
         id=f"{trace.id}/missing/{index}",
         what=_short(whole.what),
         cannot=_short(figures_not_given(doubt) or whole.effect),
@@ -334,9 +336,9 @@ def _next(profile: Profile, findings: Findings) -> Iterator[BriefNext]:
     """Yield the next commands; none for standard input, which can be read only once."""
     if profile.path == urls.shown(urls.STANDARD_INPUT):
         return
-    shown, predicted = brief_actions(profile, findings), whatif_command(profile, findings)
+    shown, predicted = brief_views(profile, findings), whatif_command(profile, findings)
     if shown:
-        explain = f"pinprof explain {shown[0].finding.rule.id}"
+        explain = f"pinprof explain {shown[0].rule.id}"
         yield BriefNext(explain, "the first finding: the fix as code, when safe")
     if predicted:
         yield BriefNext(printable(predicted), "predicts the step after a change")

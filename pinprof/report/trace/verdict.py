@@ -7,7 +7,7 @@ from pinprof.analyses.launches import MEANING
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times
 from pinprof.measurement.trust.doubt import given
-from pinprof.report.trace.actions import WORTH, brief_actions
+from pinprof.report.trace.finding_views import MIN_SAVED_SHARE_OF_STEP, brief_views, named
 from pinprof.report.trace.host import first_line, host_time
 from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_step, why_idle
 from pinprof.report.trace.whole_run import OF_STEPS
@@ -286,7 +286,7 @@ def _cost(cost: LimitCost) -> str:
 
 def _first_finding(profile: Profile, findings: Findings) -> int | None:
     """Return the index of the finding to mend first; None if none saves much or answers the verdict."""
-    least, verdict = WORTH * (profile.step_ns or 0.0), findings.verdict
+    least, verdict = MIN_SAVED_SHARE_OF_STEP * (profile.step_ns or 0.0), findings.verdict
     joint = findings.joint.saving_ns if findings.joint else 0.0
     if verdict.cause == IRREGULAR and not any(finding.evidence.is_irregular for finding in findings[:1]):
         return None
@@ -297,12 +297,12 @@ def _first_finding(profile: Profile, findings: Findings) -> int | None:
     answer = finding_of_verdict(findings)
     if answer is not None or verdict.cause is not None or verdict.between:
         return answer
-    return next((action.number for action in brief_actions(profile, findings)), None)
+    return next((view.number for view in brief_views(profile, findings)), None)
 
 
 def _change(profile: Profile, findings: Findings, number: int) -> str:
     """Return what to mend and what that saves, with the verdict's own answer if the finding is about another cause."""
-    finding, joint, least = findings[number], findings.joint, WORTH * (profile.step_ns or 0.0)
+    finding, joint, least = findings[number], findings.joint, MIN_SAVED_SHARE_OF_STEP * (profile.step_ns or 0.0)
     if finding.saving and finding.saving.saving_ns < least and joint and joint.saving_ns >= least:
         saves = f"{which_together(joint)} save {duration(joint.saving_ns)}"
     elif finding.saving:
@@ -319,7 +319,7 @@ def _joined(profile: Profile, findings: Findings, number: int) -> str:
     if cause is None or is_of_verdict(findings, finding):
         return "; that includes time of other causes" if removes_more(findings, finding) else ""
     answer = finding_of_verdict(findings)
-    other = _answer(profile, cause) if answer is None else f"{findings[answer].title} ({findings[answer].rule.id})"
+    other = _answer(profile, cause) if answer is None else named(findings[answer])
     largest = "" if finding.evidence.is_irregular else ", the largest predicted saving"
     return f"{largest}; as for {LIMITS[cause].lost}: {other}"
 
