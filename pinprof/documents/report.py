@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
 
 from msgspec import UNSET, UnsetType, convert, defstruct
 
+from pinprof.analyses.whole_run.ledger import FIRST, OFF_CPU, OTHER, RECURRING
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.by_name import (
     HostProfileJson,
@@ -25,14 +26,12 @@ from pinprof.measurement.trust import CHECKS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import LEVELS
 from pinprof.trace.info import HostMemory
+from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE
 from pinprof.trace.tables import StepSource
 from pinprof.version import VERSION
 
 SCHEMA: Final = "pinprof.report/1"
-IRREGULAR_REASONS = (
-    *("first", "compile", "evaluation", "checkpoint", "graph_capture", "garbage_collection", "epoch_end", "off_cpu"),
-    *("recurring", "other"),
-)
+IRREGULAR_REASONS = (FIRST, COMPILE, EVALUATION, CHECKPOINT, CAPTURE, GARBAGE, EPOCH, OFF_CPU, RECURRING, OTHER)
 LEDGER = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
 
 
