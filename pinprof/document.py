@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from pinprof.units import ms
 
-PLACE = ("file", "line", "function")
+PLACE_FIELDS = ("file", "line", "function")
 """The fields of a place in the code."""
 NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
 """For a field that documents of older versions lack: it may be UNSET when it is read, and is always written."""
@@ -25,7 +25,7 @@ Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
 """A sentence, whose wording may change at any time."""
 Filled = TypeVar("Filled", bound=Struct)
 Entry = TypeVar("Entry")
-LARGEST_BYTES = 1 << 28
+LARGEST_DOCUMENT_BYTES = 1 << 28
 """No document is larger; a device that a name leads to may have no end."""
 
 
@@ -33,10 +33,10 @@ def read_document(path: str | Path) -> bytes:
     """Return the bytes of a file. Raises OSError also if it is too large, or has a name that no file can have."""
     try:
         with Path(path).open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
+            data = file.read(LARGEST_DOCUMENT_BYTES + 1)
     except ValueError as error:
         raise OSError(errno.EINVAL, str(error)) from error
-    if len(data) > LARGEST_BYTES:
+    if len(data) > LARGEST_DOCUMENT_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return data
 
@@ -161,7 +161,7 @@ def _from_first(sources: Sequence[object], name: str) -> Any:
             return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
         if hasattr(source, name):
             return getattr(source, name)
-        if name in PLACE and hasattr(source, "place"):
+        if name in PLACE_FIELDS and hasattr(source, "place"):
             return getattr(source.place, name)
     if any(source is None for source in sources):
         return None

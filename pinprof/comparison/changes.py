@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -21,11 +21,6 @@ from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINN
 Member = TypeVar("Member", Site, Finding)
 ChangeStatus: TypeAlias = Literal["gone", "new", "moved", "changed", "same"]
 """How something changed; `changed` is beyond noise."""
-GONE: Final = "gone"
-NEW: Final = "new"
-MOVED: Final = "moved"
-CHANGED: Final = "changed"
-SAME: Final = "same"
 COPY_FIGURES = (
     ("count", "count"),
     ("bytes", "bytes"),
@@ -119,18 +114,18 @@ class FindingChange(Matched[Finding]):
     def status(self) -> ChangeStatus:
         """How it changed: in its saving beyond noise, or in the number of findings."""
         if self.before and self.after and len(self.before) != len(self.after):
-            return CHANGED
+            return "changed"
         return _status(self.before, self.after, (self.saving,), moved=self.moved)
 
 
 def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> ChangeStatus:
     if not after:
-        return GONE
+        return "gone"
     if not before:
-        return NEW
+        return "new"
     if moved:
-        return MOVED
-    return CHANGED if any(figure.has_changed for figure in figures) else SAME
+        return "moved"
+    return "changed" if any(figure.has_changed for figure in figures) else "same"
 
 
 # Waits

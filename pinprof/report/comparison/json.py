@@ -355,7 +355,7 @@ def _brief(comparison: Comparison, whole: Compare, most: int) -> CompareBrief:
 
 def _changed(rows: Sequence[Change]) -> list[tuple[int, Change]]:
     """Return the rows that are more than noise, each with its index."""
-    return [(index, row) for index, row in enumerate(rows) if row.change != changes.SAME]
+    return [(index, row) for index, row in enumerate(rows) if row.change != "same"]
 
 
 def _place_fields(change: WaitChangeJson | FindingChangeJson) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
 
 
 def _events(profile: Profile) -> documents.Events:
-    counts = {name: profile.counts.get(name, 0) for name in documents.CATEGORIES}
+    counts = {name: profile.counts.get(name, 0) for name in documents.EVENT_CATEGORIES}
     return documents.Events(
         **counts,
         skipped=sum(profile.skipped.values()),

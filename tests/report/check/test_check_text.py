@@ -7,7 +7,7 @@ from trace_builder import without_known_events
 from pinprof.check.judge import Checked, LimitVerdict
 from pinprof.check.limits import Limits
 from pinprof.check.places import CodePlace
-from pinprof.report.check import MAX_PLACES, check_to_text
+from pinprof.report.check import MAX_LISTED_PLACES, check_to_text
 
 ALL = Limits(
     max_hidden_syncs=0, max_stall_ms=0.1, max_exposed_ms=1, min_overlap=0.5, max_pageable_bytes=0, max_step_ms=0.5
@@ -46,7 +46,7 @@ def test_colour_is_there_only_if_asked_for(tmp_path: Path) -> None:
 
 def test_names_of_the_trace_cannot_write_to_the_terminal_and_many_places_are_counted() -> None:
     hostile = "\x1b[2J\ud800[bold]\n"
-    places = tuple(CodePlace(hostile, line, hostile, None, "s", hostile) for line in range(MAX_PLACES + 3))
+    places = tuple(CodePlace(hostile, line, hostile, None, "s", hostile) for line in range(MAX_LISTED_PLACES + 3))
     verdict = LimitVerdict("max_hidden_syncs", "waits", "exceeded", hostile, places)
     text = check_to_text([Checked(hostile, (verdict,), ())])
     assert "\x1b" not in text
