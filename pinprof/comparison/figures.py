@@ -185,14 +185,11 @@ def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
     """Yield every figure that comparisons show, the step without the profiler first."""
     for figure in FIGURES:
         if figure.label:
-            yield _compared(figure, before, after)
+            values = _value(before, figure), _value(after, figure)
+            more_is_better = figure.more_is_better
+            yield ComparedFigure(figure.name, figure.unit, *values, label=figure.label, more_is_better=more_is_better)
         if figure.name == "traced_ms":
             yield from _of_devices(before, after)
-
-
-def _compared(figure: TraceFigure, before: Side, after: Side) -> ComparedFigure:
-    values = _value(before, figure), _value(after, figure)
-    return ComparedFigure(figure.name, figure.unit, *values, label=figure.label, more_is_better=figure.more_is_better)
 
 
 def _value(side: Side, figure: TraceFigure) -> Value:

@@ -77,16 +77,11 @@ def _verdict(verdict: LimitVerdict, *, repeated: bool) -> Iterable[RenderableTyp
         yield _inset("at the same places as above")
         return
     for at in verdict.places[:MAX_LISTED_PLACES]:
-        yield from _place_lines(at)
+        yield _inset(f"{at.rule + ' ' if at.rule else ''}{place(at.place) or 'place unknown'}")
+        yield Padding(Text(printable(at.message)), (0, 0, 0, STATUS_COLUMNS + REASON_INDENT))
     if len(verdict.places) > MAX_LISTED_PLACES:
         more = counted(len(verdict.places) - MAX_LISTED_PLACES, "more place")
         yield _inset(f"and {more}; pinprof report TRACE --json has all")
-
-
-def _place_lines(at: CodePlace) -> Iterable[RenderableType]:
-    where = place(at.place) or "place unknown"
-    yield _inset(f"{at.rule + ' ' if at.rule else ''}{where}")
-    yield Padding(Text(printable(at.message)), (0, 0, 0, STATUS_COLUMNS + REASON_INDENT))
 
 
 def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
@@ -216,8 +211,10 @@ def to_sarif(checked: Sequence[Checked]) -> str:
     all_remarks = [(trace, remark) for trace in checked for remark in remarks(trace)]
     rules = {rule.id: _rule(rule.id, rule.title, rule.why, rule.fix) for rule in RULES}
     for _, remark in all_remarks:
-        if remark.rule not in rules:
-            rules[remark.rule] = _limit_rule(remark.rule, remark.verdicts[0].what)
+        if remark.rule not in rules:  # a limit that no rule of pinprof explains
+            what = remark.verdicts[0].what
+            why = f"pinprof check compares this with a limit or a baseline: {what}."
+            rules[remark.rule] = _rule(remark.rule, what, why, "pinprof report TRACE shows the figure and its causes.")
     index = {rule: position for position, rule in enumerate(rules)}
     repeats: Counter[tuple[str, str]] = Counter()
     results = [_result(trace, remark, index[remark.rule], repeats) for trace, remark in all_remarks]
@@ -234,12 +231,6 @@ def to_sarif(checked: Sequence[Checked]) -> str:
 def _rule(identity: str, title: str, why: str, fix: str) -> Object:
     texts = {"shortDescription": title, "fullDescription": why, "help": fix}
     return {"id": identity, "name": title, **{name: {"text": text} for name, text in texts.items()}}
-
-
-def _limit_rule(name: str, what: str) -> Object:
-    """Return a rule for a limit that no rule of pinprof explains."""
-    why = f"pinprof check compares this with a limit or a baseline: {what}."
-    return _rule(name, what, why, "pinprof report TRACE shows the figure and its causes.")
 
 
 def _result(trace: Checked, remark: Remark, index: int, repeats: Counter[tuple[str, str]]) -> Object:

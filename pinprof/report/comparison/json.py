@@ -242,7 +242,10 @@ def compared(comparison: Comparison) -> Compare:
         sentence=verdict(comparison),
         same_program=comparison.is_same_program,
         figures=[filled(StepFigure, _figure(figure), figure) for figure in comparison.figures],
-        waits=[_wait_change(change) for change in comparison.waits],
+        waits=[
+            filled(WaitChangeJson, change.members[0], change, change=change.status, **_figures(change.figures))
+            for change in comparison.waits
+        ],
         waits_reason=comparison.reasons.get("waits"),
         copies=[_copy_change(change) for change in comparison.copies],
         copies_reason=comparison.reasons.get("copies"),
@@ -290,10 +293,6 @@ def _number(unit: str, value: float | None) -> float | None:
 
 def _range(unit: str, value: Value) -> list[float] | None:
     return range_ms(value.spread) if unit == "ns" else value.spread and list(value.spread)
-
-
-def _wait_change(change: changes.WaitChange) -> WaitChangeJson:
-    return filled(WaitChangeJson, change.members[0], change, change=change.status, **_figures(change.figures))
 
 
 def _copy_change(change: changes.CopyChange) -> CopyChangeJson:

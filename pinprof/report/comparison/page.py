@@ -46,7 +46,10 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
     step, *figures = summary(comparison)
     bars = lines(_bars(comparison))
-    above, below = ([_linked(part) for part in sections] for sections in (figures, events(comparison)))
+    above, below = (
+        [replace(part, name=_first_word(part).lower()) for part in sections]
+        for sections in (figures, events(comparison))
+    )
     links = [*map(_link, above), ("Timelines", "timelines"), *map(_link, below)]
     parts = [
         top("heading", f"{names[0]} {ARROW} {names[1]}", "what changed between two traces", links),
@@ -61,13 +64,12 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
     return report_page(f"pinprof: {names[0]} {ARROW} {names[1]}", heading, lines(parts))
 
 
-def _linked(part: Section) -> Section:
-    """Return a section with a name, to which a link can lead."""
-    return replace(part, name=part.title.split()[0].strip(",").lower())
+def _first_word(part: Section) -> str:
+    return part.title.split()[0].strip(",")
 
 
 def _link(part: Section) -> tuple[str, str]:
-    return ("Trust" if part.title == DISTRUST_BOTH else part.title.split()[0].strip(",")), part.name
+    return "Trust" if part.title == DISTRUST_BOTH else _first_word(part), part.name
 
 
 def _bars(comparison: Comparison) -> Iterator[Markup]:

@@ -6,9 +6,8 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyses.step_parts import MeanStep
 from pinprof.comparison import Comparison
-from pinprof.measurement.profile import Profile, busiest
+from pinprof.measurement.profile import busiest
 from pinprof.report.comparison.view import ChangeTable, copies, events, findings, summary, waits
 from pinprof.report.comparison.words import ARROW, notes_on_certainty, verdict
 from pinprof.report.terminal import hanging, laid_out, note, unwrapped
@@ -48,7 +47,8 @@ def _brief(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     lines = [line for changes in (waits, copies, findings) for line in _change_lines(changes(comparison))]
     yield Text("\nWhat changed", "bold") if lines else Text("\nNo wait, copy or finding changed beyond noise.")
     yield from lines
-    yield from _notes(comparison)
+    remarks = [note(f"{remark}.") for remark in notes(comparison)]
+    yield from (Text(""), *remarks) if remarks else ()
     yield Text("\nAll figures, copies, waits and findings: pinprof compare --full.", "dim")
 
 
@@ -63,14 +63,10 @@ def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     longest = max(mean.length_ns for _, _, mean in means)
     yield Text("")
     for side, profile, mean in means:
-        yield from _bar(side, profile, mean, round(mean.length_ns / longest * room), room)
-
-
-def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) -> Iterator[RenderableType]:
-    parts = step_parts(profile, mean)
-    yield Text(f"  {side:<{BAR_LABEL_COLUMNS - BAR_INDENT}}{bar_text(parts, max(length, len(parts)))}")
-    for line in legend_lines(parts, room):
-        yield Padding(Text(line, "dim"), (0, 0, 0, BAR_LABEL_COLUMNS))
+        parts, length = step_parts(profile, mean), round(mean.length_ns / longest * room)
+        yield Text(f"  {side:<{BAR_LABEL_COLUMNS - BAR_INDENT}}{bar_text(parts, max(length, len(parts)))}")
+        for line in legend_lines(parts, room):
+            yield Padding(Text(line, "dim"), (0, 0, 0, BAR_LABEL_COLUMNS))
 
 
 def _change_lines(changes: ChangeTable) -> Iterator[RenderableType]:
@@ -88,10 +84,3 @@ def notes(comparison: Comparison) -> Iterator[str]:
     for side, profile in comparison.sides:
         if doubtful := [entry.what for entry in doubts(profile) if entry.check != "profiler_cost"]:
             yield f"the trace {side}: {'; '.join(doubtful)}"
-
-
-def _notes(comparison: Comparison) -> Iterator[RenderableType]:
-    remarks = list(notes(comparison))
-    if remarks:
-        yield Text("")
-    yield from (note(f"{remark}.") for remark in remarks)

@@ -10,7 +10,6 @@ from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.analyses.host_samples import HostPlace
 from pinprof.analyses.launches import Launches
-from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.syncs.sites import Stalled
 from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import by_name, waits
@@ -89,7 +88,15 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         findings=[finding_of(finding, step_ns) for finding in findings],
         joint=joint_of(findings.joint, step_ns),
         hta=hta.figures if hta else None,
-        serving=[_serving(phase) for phase in profile.serving],
+        serving=[
+            filled(
+                by_name.ServingPhaseJson,
+                phase,
+                phase=phase.name,
+                fills=[by_name.FillJson(mark, ms(time_ns)) for mark, time_ns in phase.fills],
+            )
+            for phase in profile.serving
+        ],
     )
 
 
@@ -328,8 +335,3 @@ def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:
         lines=lines(sums.lines),
         functions=lines(sums.functions),
     )
-
-
-def _serving(phase: ServingPhase) -> by_name.ServingPhaseJson:
-    fills = [by_name.FillJson(mark, ms(time)) for mark, time in phase.fills]
-    return filled(by_name.ServingPhaseJson, phase, phase=phase.name, fills=fills)
