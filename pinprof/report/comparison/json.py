@@ -330,7 +330,7 @@ def comparison_to_brief_json(comparison: Comparison) -> str:
 
 
 def _brief(comparison: Comparison, whole: Compare, most: int) -> CompareBrief:
-    """Return the brief with at most so many changes of a kind."""
+    """Return the brief with at most `most` changes of a kind."""
     figures = [(index, row) for index, row in enumerate(whole.figures) if not index or row.within_noise is False]
     waits, copies, findings = _changed(whole.waits), _changed(whole.copies), _changed(whole.findings)
     not_compared = [f"{kind} are not compared: {reason}" for kind, reason in comparison.reasons.items()]
