@@ -25,6 +25,8 @@ Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
 """A sentence, whose wording may change at any time."""
 Filled = TypeVar("Filled", bound=Struct)
 Entry = TypeVar("Entry")
+MAX_BRIEF_BYTES = 6000
+"""The most bytes of a brief document: some 1,500 tokens of a language model."""
 LARGEST_DOCUMENT_BYTES = 1 << 28
 """No document is larger; a device that a name leads to may have no end."""
 
@@ -101,12 +103,12 @@ def encoded_briefly(document: Struct) -> str:
     return json.dumps(msgspec.to_builtins(document), allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def encoded_within(most_bytes: int, documents: Iterable[Struct]) -> str:
-    """Return the first document, on one line, that has no more bytes of UTF-8; where all have more, the last one."""
+def encoded_as_brief(documents: Iterable[Struct]) -> str:
+    """Return the first document, on one line, of at most `MAX_BRIEF_BYTES` of UTF-8; where all have more, the last."""
     text = ""
     for document in documents:
         text = encoded_briefly(document)
-        if len(text.encode()) <= most_bytes:
+        if len(text.encode()) <= MAX_BRIEF_BYTES:
             break
     return text
 

@@ -13,7 +13,7 @@ from pinprof.document import (
     Words,
     doc,
     encoded,
-    encoded_within,
+    encoded_as_brief,
     filled,
     projection,
     range_ms,
@@ -39,7 +39,6 @@ from pinprof.rules.rule import Finding
 from pinprof.units import ms
 from pinprof.version import VERSION
 
-MAX_BRIEF_BYTES = 6000
 LONGEST_BRIEF_CHARS = 240
 """Characters of a sentence or a path in a brief."""
 BRIEF_CHANGES = (8, 4, 2, 1)
@@ -326,7 +325,7 @@ def _found(finding: Finding) -> Found:
 def comparison_to_brief_json(comparison: Comparison) -> str:
     """Return the brief as JSON text of at most `MAX_BRIEF_BYTES`; an id is a JSON Pointer into the whole comparison."""
     whole = compared(comparison)
-    return encoded_within(MAX_BRIEF_BYTES, (_brief(comparison, whole, most) for most in BRIEF_CHANGES))
+    return encoded_as_brief(_brief(comparison, whole, most) for most in BRIEF_CHANGES)
 
 
 def _brief(comparison: Comparison, whole: Compare, most: int) -> CompareBrief:

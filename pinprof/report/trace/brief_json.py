@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pinprof import urls
 from pinprof.analyses.host_samples import CalledLine
-from pinprof.document import Count, Document, Ms, Share, Words, doc, encoded_within, filled, one_of, projection
+from pinprof.document import Count, Document, Ms, Share, Words, doc, encoded_as_brief, filled, one_of, projection
 from pinprof.documents.by_name import Called
 from pinprof.documents.fields import PlacedJson, Pointer
 from pinprof.documents.findings import FindingJson, RankRowJson, RanksJson, VerdictJson
@@ -30,8 +30,6 @@ from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
 from pinprof.version import VERSION
 
-MAX_BRIEF_BYTES = 6000
-"""The most bytes of a brief: some 1,500 tokens of a language model."""
 LONGEST_SENTENCE_CHARS, LONGEST_PATH_CHARS = 240, 320
 EVIDENCE_TABLES = {
     "copies": ("copies", "overlap/reasons"),
@@ -205,7 +203,7 @@ def traces_to_brief_json(
     ]
     sizes = [(size, len(briefed)) for size in BRIEF_SIZES]
     sizes += [(BRIEF_SIZES[-1], most) for most in range(len(briefed) - 1, 0, -1)]
-    documents = (
+    return encoded_as_brief(
         ReportBrief(
             traces=[_trace(trace, size) for trace in briefed[:most]],
             more_traces=len(entries) - most,
@@ -213,7 +211,6 @@ def traces_to_brief_json(
         )
         for size, most in sizes
     )
-    return encoded_within(MAX_BRIEF_BYTES, documents)
 
 
 def _trace(trace: BriefedTrace, size: BriefSize) -> BriefTrace:

@@ -8,7 +8,8 @@ from fitting import fitting, pointed_at
 from recordings import TRACES, analysis_of
 
 from pinprof.comparison import Comparison, compare
-from pinprof.report.comparison.json import MAX_BRIEF_BYTES, comparison_to_brief_json, comparison_to_json
+from pinprof.document import MAX_BRIEF_BYTES
+from pinprof.report.comparison.json import comparison_to_brief_json, comparison_to_json
 
 KINDS = ("figures", "waits", "copies", "findings")
 

@@ -14,8 +14,9 @@ from msgspec import to_builtins
 from recordings import RECORDINGS, TRACES, analysis_of, each_recording, rank_part_of
 
 from pinprof.analysis import Analysis
+from pinprof.document import MAX_BRIEF_BYTES
 from pinprof.report.source import Code
-from pinprof.report.trace.brief_json import MAX_BRIEF_BYTES, traces_to_brief_json
+from pinprof.report.trace.brief_json import traces_to_brief_json
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.verdict import verdict_sentence
 from pinprof.rules.search import RULES
