@@ -24,8 +24,10 @@ from pinprof.trace.sources import Sources
 
 MAX_SHOWN_FINDINGS = 3
 BAR_COLUMNS = 80
-MARKUP = re.compile(r"([\\`*_\[\]<>&~|$])")
+MARKUP = re.compile(r"([\\`*_\[\]<>&~|$#])")
 """What Markdown, or GitHub's formulas, would obey."""
+MARKUP_AT_START = re.compile(r"^(\d*)([-+=.)])(?=[-=\s]|$)")
+"""What would begin a list or draw a line."""
 REFERENCE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 """Where a space without width keeps GitHub from a mention, a reference or a link."""
 CODE_SPAN = re.compile(r"`([^`]+)`")
@@ -80,8 +82,9 @@ def _finding(number: int, view: FindingView, quoting: Quoting) -> Iterator[str]:
 
 def inline(text: str) -> str:
     """Return a sentence as Markdown: what stands between backticks is code, all else are letters."""
-    pieces = CODE_SPAN.split(printable(text))
-    return "".join(code_span(piece) if number % 2 else _letters(piece) for number, piece in enumerate(pieces))
+    pieces = enumerate(CODE_SPAN.split(printable(text).lstrip()))
+    written = "".join(code_span(piece) if number % 2 else _letters(piece) for number, piece in pieces)
+    return MARKUP_AT_START.sub(r"\1\\\2", written)
 
 
 def _letters(text: str) -> str:

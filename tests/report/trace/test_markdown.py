@@ -42,6 +42,21 @@ def test_what_the_trace_names_is_escaped(tmp_path: Path) -> None:
         assert not re.search(rf"(?<!\\){re.escape(obeyed)}", outside), obeyed
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("# GPU", r"\# GPU"),
+        ("- a - b", r"\- a - b"),
+        ("1. a", r"1\. a"),
+        ("---", r"\---"),
+        ("9.17 ms of `a*b` - and a*b", r"9.17 ms of `a*b` - and a\*b"),
+        ("@me #1 http://a www.b", "@\u200bme \\#\u200b1 http:\u200b//a www\u200b.b"),
+    ],
+)
+def test_letters_stay_letters(text: str, written: str) -> None:
+    assert inline(text) == written
+
+
 @pytest.mark.parametrize("text", ["a", "`", "a``b", "```\n# after"])
 def test_nothing_in_code_ends_it(text: str) -> None:
     ticks = re.match("`+", fenced(text, "text"))
