@@ -310,13 +310,8 @@ def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:
 
     def samples(count: int) -> dict[str, Any]:
         """Return samples as a share with its error, both fractions, and as a time of the step without the profiler."""
-        share, error = sums.share(count), sums.error(count)
-        return {
-            "samples": count,
-            "share": share,
-            "error": error,
-            "per_step_ms": ms(share * step_ns) if step_ns else None,
-        }
+        share, time_ms = sums.share(count), ms(sums.share(count) * step_ns) if step_ns else None
+        return {"samples": count, "share": share, "error": sums.error(count), "per_step_ms": time_ms}
 
     def lines(rows: Sequence[HostPlace]) -> list[by_name.HostLine]:
         return [
