@@ -64,7 +64,7 @@ def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
     launch, step = trace.links.launch[copies], trace.links.activity_step[copies]
     waits = np.isin(kind, (STREAM, DEVICE, EVENT, COPY))
     ends = waits | calls.named(lambda name: "EventRecord" in name)
-    long = long_ops(trace, np.unique(calls.thread))
+    long = long_ops(trace)
     long = long[covered(loading, ops.start_ns[long], ops.end_ns[long]) == 0]
     readers = long[~ops.named(MAKES.match)[long]]
     launches = np.zeros(len(calls), bool)  # of kernels: the host goes on to other work there

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
+from operator import add
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from pinprof.replay.program import (
     AHEAD,
     DEFAULT_LATENCY_NS,
     DEFAULT_LAUNCH_NS,
+    FIELDS_BEFORE,
     ISSUE,
     SHORT_GAP_NS,
     STAGED,
@@ -162,6 +164,8 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
 COPY_LAUNCHES = 2.0
 """The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: in 46 recordings 2.1 in
 the median, and 1.5 to 2.9 in eight of ten."""
+NO_TIMES = (0.0,) * len(FIELDS_BEFORE)
+"""No time of the host before a call."""
 
 
 class _EditedCalls:
@@ -176,31 +180,50 @@ class _EditedCalls:
         self.gbps = edits.pinned_gbps or pinned_rate(trace).gbps
         self.removed = self._removed_times()
         self.longer = dict(sorted(edits.prolonged))  # of several changes the longest
+        self.affected = self._affected_calls()
+        self.shortens_all = edits.without_pauses or edits.most_input_ns < inf
         self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
 
     def applied(self, calls: Sequence[Call]) -> Iterable[Call]:
         """Yield the changed calls; the host's time before a removed call moves to the next one."""
-        gap = loading = artefact = python = work = events = loaded = cost = 0.0
+        carried = NO_TIMES
         for call, share, is_removed in zip(calls, *self._kept_shares(calls), strict=True):
-            own = call.gap_ns - call.input_ns
-            input_share = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
-            gap += call.gap_ns - call.input_ns * (1.0 - input_share) - own * (1.0 - share)
-            loading += call.input_ns * input_share
-            artefact += call.artefact_ns * share
-            if self.edits.without_pauses:
-                gap -= min(call.python_ns, own * share)
-            else:
-                python += call.python_ns
-                work += call.own_work_ns * share
-            events += call.events * share
-            loaded += call.input_events * input_share
-            cost += call.cost_ns * share
-            changed = None if is_removed else self._changed(call)
-            if changed is None:
+            is_kept = share == 1.0 and not (is_removed or self.shortens_all or call.row in self.affected)
+            if is_kept and carried is NO_TIMES:
+                yield call
                 continue
-            times = gap, loading, artefact, python, work, events, loaded, cost
-            yield changed if times == TIMES_BEFORE(changed) else with_times_before(changed, times)
-            gap = loading = artefact = python = work = events = loaded = cost = 0.0
+            times = tuple(map(add, carried, self._times_before(call, share)))
+            changed = None if is_removed else self._changed(call)
+            carried = times if changed is None else NO_TIMES
+            if changed is not None:
+                yield changed if times == TIMES_BEFORE(changed) else with_times_before(changed, times)
+
+    def _times_before(self, call: Call, share: float) -> tuple[float, ...]:
+        """Return the host's times before a call, by `FIELDS_BEFORE`, if this share of its own time is kept."""
+        own = call.gap_ns - call.input_ns
+        input_share = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
+        has_pauses = not self.edits.without_pauses
+        return (
+            call.gap_ns
+            - call.input_ns * (1.0 - input_share)
+            - own * (1.0 - share)
+            - (0.0 if has_pauses else min(call.python_ns, own * share)),
+            call.input_ns * input_share,
+            call.artefact_ns * share,
+            call.python_ns * has_pauses,
+            call.own_work_ns * share * has_pauses,
+            call.events * share,
+            call.input_events * input_share,
+            call.cost_ns * share,
+        )
+
+    def _affected_calls(self) -> frozenset[int]:
+        """Return the rows of the calls whose waiting or work may change; of others only the time before changes."""
+        edits = self.edits
+        stalls = sorted(edits.unwaited | edits.unblocked)
+        works = sorted(edits.pinned | edits.ahead | edits.removed_works | self.longer.keys())
+        launches = self.trace.links.launch[np.array(works, np.int64)]
+        return frozenset(self.stalls.call[np.array(stalls, np.int64)].tolist()) | frozenset(launches.tolist())
 
     def _removed_times(self) -> dict[int, Intervals]:
         """Return by thread the times that are removed, and those of removed ops."""

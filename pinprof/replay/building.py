@@ -41,9 +41,21 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.idle_times import OWN, long_ops, long_pauses, python_in_nodes, usual_launch_ns
+from pinprof.trace.idle_times import long_ops, long_pauses, python_in_nodes, usual_launch_ns, very_long_pauses
 from pinprof.trace.phases import torch_times
-from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
+from pinprof.trace.tables import (
+    DTOH,
+    HTOD,
+    KERNEL,
+    MEMCPY,
+    NONE,
+    PAGEABLE,
+    Bools,
+    Int64s,
+    Trace,
+    computed_once,
+    rows_by,
+)
 
 MOST_SPREAD = 2.5
 """The largest spread of launches that counts: a larger one comes from the program."""
@@ -290,10 +302,8 @@ def add_host_time(
     spans = [(since, start)]
     if trace.steps.on_host and not wanted.all():
         spans = _without_steps_left_out(trace, rows, wanted, (since, start), until)
-    threads = np.unique(trace.calls.thread[rows])
     gap, loading, artefact, paused, working, events, input_events = (
-        sum(columns)
-        for columns in zip(*(_host_time(trace, threads, waiting, span, python_cost) for span in spans), strict=True)
+        sum(columns) for columns in zip(*(_host_time(trace, waiting, span, python_cost) for span in spans), strict=True)
     )
     per_op = _per_event(np.maximum(gap - loading - artefact, 0.0), events) or 1.0
     input_events *= LOADING * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
@@ -330,16 +340,16 @@ def _without_steps_left_out(
 
 
 def _host_time(
-    trace: Trace, threads: Int32s, waiting: Intervals, span: tuple[Int64s, Int64s], python_cost: float
+    trace: Trace, waiting: Intervals, span: tuple[Int64s, Int64s], python_cost: float
 ) -> tuple[Int64s | Floats, ...]:
     """Return the host's time in spans: all, for input, the profiler's, in pauses, in own work; and recorded events."""
     return (
         span[1] - span[0],
         covered(waiting, *span),
         _artefacts(trace, *span),
-        covered(long_pauses(trace, threads), *span),
-        covered(_own_work(trace, threads), *span),
-        *_recorded_events(trace, threads, waiting, span, python_cost),
+        covered(long_pauses(trace), *span),
+        covered(_own_work(trace), *span),
+        *_recorded_events(trace, waiting, span, python_cost),
     )
 
 
@@ -353,12 +363,12 @@ def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:
 
 
 def _recorded_events(
-    trace: Trace, threads: Int32s, waiting: Intervals, between: tuple[Int64s, Int64s], python_cost: float
+    trace: Trace, waiting: Intervals, between: tuple[Int64s, Int64s], python_cost: float
 ) -> tuple[Floats, Floats]:
     """Return the recorded events between these times, in units of ops: outside of waits for input, and in them."""
     events, input_events = np.zeros(len(between[0])), np.zeros(len(between[0]))
     for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
-        times = table.start_ns[np.isin(table.thread, threads)]
+        times = table.start_ns[np.isin(table.thread, trace.launching_threads)]
         events += cost * _within(times, *between)
         input_events += cost * _within(times[contains(waiting, times)], *between)
     return events - input_events, input_events
@@ -375,12 +385,13 @@ def _within(times: Int64s, since: Int64s, until: Int64s) -> Int64s:
     return np.maximum(np.searchsorted(times, until) - np.searchsorted(times, since), 0)
 
 
-def _own_work(trace: Trace, threads: Int32s) -> Intervals:
+@computed_once
+def _own_work(trace: Trace) -> Intervals:
     """Return the times in which the program does its own work on the host, which no CUDA graph replaces."""
-    pauses, ops = long_pauses(trace, threads, OWN), trace.ops.times(long_ops(trace, threads))
-    times = torch_times(trace, threads)
+    pauses, ops = very_long_pauses(trace), trace.ops.times(long_ops(trace))
+    times = torch_times(trace)
     of_torch = times.backward if runs_in_optimizers(trace.info.host) else times.both
-    return joined(subtract(joined(pauses, ops), of_torch), python_in_nodes(trace, threads))
+    return joined(subtract(joined(pauses, ops), of_torch), python_in_nodes(trace))
 
 
 def beginning(trace: Trace, first: int) -> int:

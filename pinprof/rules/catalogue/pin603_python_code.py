@@ -19,7 +19,7 @@ from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
-from pinprof.trace.idle_times import launching_threads, python_in_nodes
+from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.one_time_work import NEVER
 from pinprof.trace.phases import NODE, torch_times
@@ -162,10 +162,10 @@ class _Paused:
 
 
 def _paused(details: Details, times: Intervals) -> _Paused:
-    trace, threads, rows = details.trace, launching_threads(details.trace), timed(details.trace.steps)
+    trace, rows = details.trace, timed(details.trace.steps)
     times = intersect(times, union(trace.steps.start_ns[rows], trace.steps.end_ns[rows]))
-    in_nodes = intersect(times, python_in_nodes(trace, threads))
-    of_torch = torch_times(trace, threads)
+    in_nodes = intersect(times, python_in_nodes(trace))
+    of_torch = torch_times(trace)
     parts = {
         OPTIMIZER: of_torch.optimizers,
         "backward passes": of_torch.backward,
