@@ -110,7 +110,7 @@ class Exposure:
     """In the words that all reports share."""
 
 
-EXPOSED: Final = {
+EXPOSURES: Final = {
     "pageable": Exposure(
         "the memory is not pinned",
         "the host memory is pageable: the driver stages the copy, and the host queues no kernel meanwhile",
@@ -133,11 +133,11 @@ EXPOSED: Final = {
     ),
 }
 """By name, as in JSON. `_reasons` checks them in this order, but the end of the recording first."""
-REASONS: Final = tuple(EXPOSED)
+REASONS: Final = tuple(EXPOSURES)
 
-CUT = REASONS.index("end_of_recording")
+END_OF_RECORDING = REASONS.index("end_of_recording")
 
-USUAL = 0.5
+USUALLY_HIDDEN_SHARE = 0.5
 """If kernels hid at least this share of the time of earlier copies of the same stream and direction, a copy after the
 last kernel is taken to be exposed only because the recording ended."""
 
@@ -176,7 +176,7 @@ class Overlap:
     @property
     def counts(self) -> Bools:
         """Whether each copy counts per step and in `fraction`: not if it is exposed because the recording ended."""
-        return self.reason != CUT
+        return self.reason != END_OF_RECORDING
 
     @property
     def known_ns(self) -> int:
@@ -258,7 +258,7 @@ def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> In
         "other": np.ones(len(rows), bool),
         "end_of_recording": _cut_off(trace, rows, kernels, exposed),
     }
-    codes = sorted(range(len(REASONS)), key=lambda code: code != CUT)
+    codes = sorted(range(len(REASONS)), key=lambda code: code != END_OF_RECORDING)
     return np.select([conditions[REASONS[code]] for code in codes], codes)
 
 
@@ -268,7 +268,7 @@ def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bo
     after = (gpu.end_ns[rows] > gpu.end_ns[kernels].max(initial=np.iinfo(np.int64).min)) & (exposed > 0)
     _, kind = np.unique(np.stack((gpu.stream[rows], gpu.direction[rows])), axis=1, return_inverse=True)
     time, hidden = (np.bincount(kind.ravel(), ns * ~after)[kind.ravel()] for ns in (lasts, lasts - exposed))
-    result: Bools = after & (time > 0) & (hidden >= USUAL * time)
+    result: Bools = after & (time > 0) & (hidden >= USUALLY_HIDDEN_SHARE * time)
     return result
 
 

@@ -20,7 +20,7 @@ from pinprof.replay.program import (
     DEFAULT_LAUNCH_NS,
     FIELDS_BEFORE,
     ISSUE,
-    SHORT_GAP_NS,
+    QUEUED_GAP_NS,
     STAGED,
     TIMES_BEFORE,
     Call,
@@ -111,7 +111,7 @@ class Edits:
     """The longest time between batches of a DataLoader's workers, in ns."""
 
     def __or__(self, other: "Edits") -> "Edits":
-        rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROWS}
+        rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROW_FIELDS}
         return Edits(
             **rows,
             pinned_gbps=self.pinned_gbps or other.pinned_gbps,
@@ -122,10 +122,10 @@ class Edits:
         )
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in _ROWS) or self.without_pauses or self.most_input_ns < inf
+        return any(getattr(self, name) for name in _ROW_FIELDS) or self.without_pauses or self.most_input_ns < inf
 
 
-_ROWS = tuple(field.name for field in fields(Edits) if field.default == frozenset())
+_ROW_FIELDS = tuple(field.name for field in fields(Edits) if field.default == frozenset())
 """The fields of `Edits` that hold rows."""
 NO_EDITS = Edits()
 
@@ -297,5 +297,5 @@ class _EditedCalls:
             measured = machine.time_ns(int(self.trace.gpu.direction[work.row]), size) if machine else None
             time = COPY_START_NS + size / self.gbps if measured is None else measured
         return structs.replace(
-            work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS, is_pageable=False
+            work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=QUEUED_GAP_NS, is_pageable=False
         )

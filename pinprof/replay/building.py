@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from pinprof.analyses.syncs.blocking_calls import SKEW_NS
+from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
 from pinprof.replay.calibration import runs_in_optimizers
@@ -19,8 +19,8 @@ from pinprof.replay.program import (
     ORDER,
     OWN_WAIT,
     PAUSE,
+    QUEUED_GAP_NS,
     RECORD,
-    SHORT_GAP_NS,
     STAGED,
     STREAM_WAIT,
     Call,
@@ -222,7 +222,7 @@ class _Builder:
         latency, gap = start - issued, start - free
         idle = free <= issued
         latency = np.where(idle, latency, np.minimum(latency, self.latency_ns))
-        gap = np.where(idle, np.minimum(gap, SHORT_GAP_NS), gap)
+        gap = np.where(idle, np.minimum(gap, QUEUED_GAP_NS), gap)
         copies = (gpu.category[rows] == MEMCPY) & np.isin(gpu.direction[rows], (HTOD, DTOH))
         columns = (
             *(rows, self.queue[rows], np.where(copies, gpu.direction[rows], NONE), (end - start).astype(np.float64)),
@@ -266,7 +266,7 @@ class _Builder:
         trace = self.trace
         start, end = int(trace.calls.start_ns[call.row]), int(trace.calls.end_ns[call.row])
         free = max(int(self.free_ns[call.works[0].row]), start)
-        if free > end + SKEW_NS:
+        if free > end + CLOCK_SKEW_NS:
             call.own_ns = stall_ns
             return
         call.kind, call.own_ns = STAGED, max(stall_ns - (free - start), 0.0)
@@ -285,9 +285,9 @@ class _Builder:
             call.wake_ns = min(call.own_ns, DEFAULT_WAKE_NS)
 
 
-LONGER = 2.0
+LONGER_REST_FACTOR = 2.0
 """The rest of a step that is left out is replaced where it is longer than that of the step before by this factor."""
-LOADING = 0.7
+LOADING_COST_FACTOR = 0.7
 """The profiler's cost in ops of a DataLoader as a multiple of its cost in ops of the same length that launch kernels;
 chosen with 50 recordings of programs that load their data in their own process."""
 
@@ -306,7 +306,7 @@ def add_host_time(
         sum(columns) for columns in zip(*(_host_time(trace, waiting, span, python_cost) for span in spans), strict=True)
     )
     per_op = _per_event(np.maximum(gap - loading - artefact, 0.0), events) or 1.0
-    input_events *= LOADING * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
+    input_events *= LOADING_COST_FACTOR * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
     columns = (gap, loading, artefact, paused, working, events, input_events)
     times = zip(*(column[wanted].astype(np.float64).tolist() for column in columns), strict=True)
     for call, (gap_ns, input_ns, artefact_ns, paused_ns, working_ns, *recorded) in zip(calls, times, strict=True):
@@ -333,7 +333,7 @@ def _without_steps_left_out(
         begin, before = beginning(trace, int(rows[row])), np.flatnonzero(wanted[:row])
         last = int(before[-1]) if len(before) else row - 1
         end = max(int(trace.steps.end_ns[trace.links.call_step[rows[last]]]), int(until[last]))
-        if begin - until[row - 1] > LONGER * (end - until[last]):
+        if begin - until[row - 1] > LONGER_REST_FACTOR * (end - until[last]):
             since[row], rest[0][row], rest[1][row] = begin, until[last], end
             is_replaced = True
     return [(since, start), rest] if is_replaced else [span]

@@ -11,13 +11,13 @@ from pinprof.trace.calls import EVENT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.vendors import AWAIT_EVENT, RECORD_EVENT
 
-SKEW_NS = 1_000
+EVENT_SKEW_NS = 1_000
 """GPU times that should follow each other may overlap by this much."""
 WAKE_NS = 20_000
 """A wait for an event returns within this time after the end of the awaited work."""
 MOST_STREAMS = 6
 """The streams that are searched for those of an event, the ones with most work first."""
-MOST_SAMPLES = 8
+MAX_SAMPLED_CALLS = 8
 """The calls at the same position in their steps that are examined to find their event."""
 LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
 """A stream that is idle for at least `LONG_IDLE_NS` waits for something, and goes on within `PROMPT_NS` after that has
@@ -77,7 +77,7 @@ def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
 
 
 def _sample(group: list[int]) -> list[int]:
-    return group[:: max(len(group) // MOST_SAMPLES, 1)]
+    return group[:: max(len(group) // MAX_SAMPLED_CALLS, 1)]
 
 
 class _Guess(NamedTuple):
@@ -186,7 +186,7 @@ class _Search:
                 for source in self._sources[target]:
                     guess = _Guess(back, source, target)
                     slack = self._slack(call, guess)
-                    if slack is not None and -SKEW_NS <= slack <= PROMPT_NS:
+                    if slack is not None and -EVENT_SKEW_NS <= slack <= PROMPT_NS:
                         votes[guess] += 1
         best = max(votes, key=lambda guess: (votes[guess], guess.back), default=None)
         return best if best and votes[best] > len(sample) / 2 else None
@@ -212,7 +212,7 @@ class _Search:
                     slacks = [slack for call in _sample(group) if (slack := self._slack(call, guess)) is not None]
                     if not slacks:
                         continue
-                    wrong = sum(slack < -SKEW_NS for slack in slacks) / len(slacks)
+                    wrong = sum(slack < -EVENT_SKEW_NS for slack in slacks) / len(slacks)
                     rank = (wrong, int(following != target), float(np.median(slacks)))
                     if wrong < 0.5 and (best is None or rank < best[0]):  # noqa: PLR2004  the times of most allow it
                         best = rank, guess
@@ -238,6 +238,6 @@ class _Search:
                         continue
                     row = self._last_before(queue, record)
                     ended = int(self._trace.gpu.end_ns[row]) if row != NONE else 0
-                    if start < ended <= end + SKEW_NS and end - ended <= WAKE_NS:
+                    if start < ended <= end + EVENT_SKEW_NS and end - ended <= WAKE_NS:
                         votes[_Guess(back, queue, NONE)] += 1
         return max(votes, key=lambda guess: (votes[guess], guess.back)) if votes else None

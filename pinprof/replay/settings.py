@@ -22,10 +22,10 @@ CERTAIN = 0.98
 """The step without the profiler lies between the GPU's own work and the traced step. If these differ by at most two
 percent, it is the traced step: the profiler only slows the host, and the host is not the limit."""
 
-NOISE = 0.02
+NOISE_SHARE_OF_STEP = 0.02
 """By this share of the step two runs of a program differ even if the host does not set the pace."""
 
-PLACES = (-1.0, 0.0, 1.0)
+SETTING_PLACES = (-1.0, 0.0, 1.0)
 """Where the settings of an estimate lie in `Worlds.host`."""
 
 
@@ -74,9 +74,9 @@ def estimated_settings(
     settings = [
         Setting(cost, min(max(run.step_ns * noise, least), most), run)
         for cost, run, noise, most in (
-            (fast, pace_of(fast, True), 1 - NOISE, traced_ns),
+            (fast, pace_of(fast, True), 1 - NOISE_SHARE_OF_STEP, traced_ns),
             (calibration.cost, expected, 1.0, traced_ns),
-            (slow, pace_of(slow, True), 1 + NOISE, longest),
+            (slow, pace_of(slow, True), 1 + NOISE_SHARE_OF_STEP, longest),
         )
     ]
     if fed_by_workers:
@@ -100,6 +100,6 @@ def across(values: Iterable[float]) -> Floats:
     if not others:
         return np.full(len(WORLDS.host), first)
     expected, slow, *for_nobody = others
-    among = np.interp(WORLDS.host, PLACES, (first, expected, slow))
+    among = np.interp(WORLDS.host, SETTING_PLACES, (first, expected, slow))
     caused = np.clip(WORLDS.ranks, 0.0, 1.0)
     return among + caused * (for_nobody[0] - first) if for_nobody else among

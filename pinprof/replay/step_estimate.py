@@ -7,7 +7,7 @@ from pinprof.details import Details
 from pinprof.replay.worlds import RangeNs
 from pinprof.units import NS_PER_MS
 
-SURE = 0.1
+SURE_RANGE_SHARE = 0.1
 """An estimate is sure if its range is at most this share of it."""
 
 
@@ -27,7 +27,7 @@ class StepEstimate:
         """Whether the step is measured, or its range is narrow."""
         if self.step_ns is None or self.range_ns is None:
             return False
-        return self.source != "estimated" or self.range_ns[1] - self.range_ns[0] <= SURE * self.step_ns
+        return self.source != "estimated" or self.range_ns[1] - self.range_ns[0] <= SURE_RANGE_SHARE * self.step_ns
 
 
 def measured_step(ranks: Sequence[Details]) -> StepEstimate | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
-from pinprof.measurement.profile import OUTSIDE, Profile, busiest_idle_times
+from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import long_ops, long_pauses
@@ -59,7 +59,7 @@ def late_ns(profile: Profile) -> float:
     if not step or busy is None or step - busy < IDLE * step:
         return 0.0
     idle = busiest_idle_times(profile)
-    late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE, 0.0)
+    late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE_WORK, 0.0)
     return min(late, step - busy)
 
 

@@ -11,7 +11,7 @@ from recordings import TRACES
 from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.by_name.kernels import GpuStream, KernelSums
-from pinprof.analyses.by_name.names import LONGEST_NAME, MOST_NAMES, Origin
+from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, MAX_KEPT_NAMES, Origin
 from pinprof.analyses.by_name.ops import OpSums, own_times
 from pinprof.intervals import length, union
 from pinprof.measurement.measure import measure
@@ -345,17 +345,17 @@ def test_without_steps_the_whole_trace_counts() -> None:
 def test_the_cheapest_of_many_names_are_left_out() -> None:
     builder = steps(1)
     more = 30
-    for number in range(MOST_NAMES + more):
+    for number in range(MAX_KEPT_NAMES + more):
         builder.op(f"op {number}", 3 * number, 2)
         name = f"kernel {number} {'x' * (5000 if number % 50 == 0 else 1)}"
         builder.kernel(4 * number + 1, 1 + (number >= more), launch=3 * number, name=name)
     profile = profile_of(builder)
     kernels, ops = kernels_of(profile), ops_of(profile)
-    assert len(kernels.rows) == len(ops.rows) == MOST_NAMES
-    assert kernels.names == ops.names == MOST_NAMES + more
+    assert len(kernels.rows) == len(ops.rows) == MAX_KEPT_NAMES
+    assert kernels.names == ops.names == MAX_KEPT_NAMES + more
     assert kernels.left_ns == more * US
     assert sum(row.time_ns for row in kernels.rows) + kernels.left_ns == kernels.time_ns
-    assert max(len(row.name) for row in kernels.rows) <= LONGEST_NAME
+    assert max(len(row.name) for row in kernels.rows) <= LONGEST_KEPT_NAME_CHARS
 
 
 def test_kernels_are_withheld_where_some_are_lost() -> None:

@@ -8,7 +8,7 @@ import pytest
 from recordings import ROOT
 from trace_builder import COMPUTE, MAIN, TraceBuilder
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analyses.syncs.sites import measure_syncs
 
 TO_HOST, FROM_HOST = "DtoH (Device -> Pageable)", "HtoD (Pageable -> Device)"
@@ -280,12 +280,12 @@ def built(*parts: Part) -> TraceBuilder:
 
 
 def test_every_cause_is_in_the_table() -> None:
-    assert [case.cause for case in TABLE] == list(CAUSES)
+    assert [case.cause for case in TABLE] == list(WAIT_CAUSES)
 
 
 def test_each_cause_that_an_expression_makes_is_in_the_catalogue_for_a_gpu() -> None:
     named = set(re.findall(r'"(\w+)"', (ROOT / "tests/catalogue.py").read_text()))
-    assert set(CAUSES) - named == {"module_load", "queue_full", "launch_blocking", "collective", "profiler"}
+    assert set(WAIT_CAUSES) - named == {"module_load", "queue_full", "launch_blocking", "collective", "profiler"}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.cause)

@@ -13,7 +13,16 @@ from recordings import ROOT, WORKLOADS, analysis_of, each_recording
 
 from pinprof.comparison import compare
 from pinprof.measurement import figures
-from pinprof.measurement.figures import BUBBLE, DRAIN_MS, FIGURES, HIDDEN_STALL, HIDDEN_SYNCS, STALL, SYNCS, WORKED
+from pinprof.measurement.figures import (
+    BUBBLE_MS,
+    DRAIN_MS,
+    FIGURES,
+    HIDDEN_STALL_MS,
+    HIDDEN_SYNCS,
+    STALL_MS,
+    SYNCS,
+    WORKED_MS,
+)
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.json import traces_to_json
@@ -61,12 +70,12 @@ def test_waits_per_step_are_those_of_the_sites_together(path: Path) -> None:
     waits = [site.in_steps for site in sites if site.is_wait]
     expected = {
         HIDDEN_SYNCS: sum(cost.count for cost in hidden),
-        HIDDEN_STALL: sum(cost.stall_ns for cost in hidden),
+        HIDDEN_STALL_MS: sum(cost.stall_ns for cost in hidden),
         SYNCS: sum(cost.count for cost in waits),
-        STALL: sum(cost.stall_ns for cost in waits),
+        STALL_MS: sum(cost.stall_ns for cost in waits),
         DRAIN_MS: sum(cost.drain_ns for cost in waits),
-        WORKED: sum(cost.worked_ns for cost in waits),
-        BUBBLE: sum(cost.idle_ns for cost in waits),
+        WORKED_MS: sum(cost.worked_ns for cost in waits),
+        BUBBLE_MS: sum(cost.idle_ns for cost in waits),
     }
     for figure, total in expected.items():
         assert given(figure.of(profile)) in {None, total / profile.steps.divisor}

@@ -25,7 +25,7 @@ from pinprof.check.figures import measure_figures
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import CHECKS, FIGURE_KINDS
-from pinprof.measurement.trust.doubt import LEVELS, Doubt, FigureKind, Known, withheld_kinds
+from pinprof.measurement.trust.doubt import DOUBT_LEVELS, Doubt, FigureKind, Known, withheld_kinds
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
@@ -492,7 +492,7 @@ def test_the_gravest_comes_first() -> None:
     builder = steps(lost=5)
     builder.event("cpu_op", "broken", 10, -5)
     builder.call("cudaStreamSynchronize", 50, 1)  # its line is unknown
-    levels = [LEVELS.index(entry.level) for entry in measure(builder.read()).doubts]
+    levels = [DOUBT_LEVELS.index(entry.level) for entry in measure(builder.read()).doubts]
     assert levels == sorted(levels)
     assert set(levels) == {0, 1, 2}
 

@@ -9,7 +9,7 @@ from trace_parts import Scene, call, copy, kernel, op, scene_of
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analysis import Analysis, analyse
-from pinprof.measurement.profile import OUTSIDE, busiest
+from pinprof.measurement.profile import OUTSIDE_WORK, busiest
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import trace_to_text
 from pinprof.report.trace.verdict import advice
@@ -229,11 +229,11 @@ def test_each_limit_has_its_row() -> None:
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_limit_explains_idle_time_that_there_is(name: LimitName) -> None:
-    assert set(LIMITS[name].idle) <= {*IDLE, OUTSIDE}
+    assert set(LIMITS[name].idle) <= {*IDLE, OUTSIDE_WORK}
 
 
 def test_each_cause_of_idle_time_is_explained_by_a_limit() -> None:
-    assert {cause for limit in LIMITS.values() for cause in limit.idle} == {*IDLE, OUTSIDE}
+    assert {cause for limit in LIMITS.values() for cause in limit.idle} == {*IDLE, OUTSIDE_WORK}
 
 
 def test_idle_time_is_divided_among_what_costs_it() -> None:

@@ -148,8 +148,8 @@ WAITS: Final = {
 }
 """The causes by name, as in JSON; their order gives their codes in columns."""
 
-CAUSES: Final = tuple(WAITS)
-CODE: Final = {cause: code for code, cause in enumerate(CAUSES)}
+WAIT_CAUSES: Final = tuple(WAITS)
+CAUSE_CODE: Final = {cause: code for code, cause in enumerate(WAIT_CAUSES)}
 
 SYNCHRONIZES: Final = tuple(name for name, cause in WAITS.items() if cause.call in (STREAM, DEVICE, EVENT))
 """Causes that the program asked for by name, if no op is around the call."""

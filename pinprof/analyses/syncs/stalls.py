@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyses.syncs.blocking_calls import SKEW_NS, awaited_work, blocking_calls, gpu_end, gpu_start
+from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS, awaited_work, blocking_calls, gpu_end, gpu_start
 from pinprof.intervals import covered, union
 from pinprof.trace.calls import ALLOCATING, DEVICE, EVENT, PROFILER, STREAM
 from pinprof.trace.idle_times import Gaps, gaps_of
@@ -125,7 +125,7 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
         queue = kernels[gpu.stream[kernels] == streams[busiest]]
         queue = queue[np.argsort(launched[queue], kind="stable")]
         ends = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[queue])))
-        result[waits] = ends[np.searchsorted(launched[queue], start[waits])] > end[waits] + SKEW_NS
+        result[waits] = ends[np.searchsorted(launched[queue], start[waits])] > end[waits] + CLOCK_SKEW_NS
     return result
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.bandwidth import CASES
@@ -196,7 +196,7 @@ def _caption(picture: Picture) -> str:
 
 def _kind_of_bar(bar: Bar) -> int:
     if bar.row == STALLS:
-        return STALL + CAUSES.index(bar.name if bar.name in CAUSES else "other")
+        return STALL + WAIT_CAUSES.index(bar.name if bar.name in WAIT_CAUSES else "other")
     return CALL if bar.row == HOST else STREAM_KINDS.get(bar.name, KERNEL_KIND)
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from pinprof import hues
-from pinprof.analyses.host_samples import LOADER, CodeKind
+from pinprof.analyses.host_samples import LOADER_FILE, CodeKind
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Chart, Key, in_script, layout, legend
@@ -186,7 +186,7 @@ def _without_wrappers(recorded: HostProfile, stack: HostStack) -> Iterator[int]:
 def _sampled(frame: HostFrame) -> FlameFrame:
     name = PurePath(frame.file).name if frame.function == MODULE else frame.function
     place = f"{frame.file}:{frame.line}" if frame.line is not None else frame.file
-    kind = "input" if frame.is_of(LOADER) else frame.origin
+    kind = "input" if frame.is_of(LOADER_FILE) else frame.origin
     return FlameFrame(cut(name), cut(place), OF_CODE[kind])
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.copies import EXPOSED
+from pinprof.analyses.copies import EXPOSURES
 from pinprof.analysis import Analysis
 from pinprof.hues import faded, in_the_dark, ink, shades
 from pinprof.report.timeline.arguments import Arguments
@@ -92,7 +92,7 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
         "around": context.around.lines,
         "args": args.header,
         "kinds": _kinds(drawing),
-        "reasons": [exposure.label for exposure in EXPOSED.values()],
+        "reasons": [exposure.label for exposure in EXPOSURES.values()],
         "steps": _steps(context, view.start_ns),
         "whole": [drawing.window.start_ns - view.start_ns, drawing.window.end_ns - view.start_ns],
         "view": [0, view.span_ns],

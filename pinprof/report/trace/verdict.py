@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from pinprof.analyses.launches import MEANING
+from pinprof.analyses.launches import PAUSE_MEANING
 from pinprof.analyses.step_parts import MeanStep
-from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times
+from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest, busiest_idle_times
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.finding_views import MIN_SAVED_SHARE_OF_STEP, brief_views, named
 from pinprof.report.trace.host import first_line, host_time
@@ -371,12 +371,12 @@ def why_no_finding(profile: Profile, findings: Findings) -> str:
 
 def _long_pause(profile: Profile) -> str:
     """Return that a pause of the host takes most of the GPU's idle time; empty if none does."""
-    pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE)
+    pause, late = profile.pause, _late_ns(profile, "host_wait") or _late_ns(profile, OUTSIDE_WORK)
     if pause is None or not late or pause.time_ns < PAUSED * late:
         return ""
     if pause.time_ns > late and not _late_ns(profile, "host_wait"):
         return ""  # around the work of the only step: the host is done, and the GPU still works
-    where = f"{printable(pause.between)}: that is {MEANING}"
+    where = f"{printable(pause.between)}: that is {PAUSE_MEANING}"
     of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
     lasts = f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced"
     return f"{lasts}, {where}. A profiler of Python code, such as py-spy, shows the line."

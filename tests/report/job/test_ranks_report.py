@@ -10,7 +10,7 @@ from job_builder import job, rank_trace
 from page_reader import Page
 from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import analyse
 from pinprof.documents.findings import TrafficJson
 from pinprof.measurement.trust import Doubt
@@ -306,7 +306,7 @@ def test_the_order_is_by_rank_or_by_the_step_alone(tmp_path: Path) -> None:
 def test_many_causes_of_stalls_share_a_line(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 2)
     row = compare_ranks(parts).rows[0]
-    stalls = tuple((cause, 1e6 - number) for number, cause in enumerate(CAUSES[: MAX_STALLS + 2]))
+    stalls = tuple((cause, 1e6 - number) for number, cause in enumerate(WAIT_CAUSES[: MAX_STALLS + 2]))
     lines = {line.name: line.times for line in cause_lines([replace(row, stalls=stalls)])}
     assert lines["host waits: .item()"] == (1e6,)
     assert lines["host waits: others"] == (2e6 - 2 * MAX_STALLS - 1,)
