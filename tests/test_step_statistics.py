@@ -82,7 +82,7 @@ def test_of_few_times_the_mean_is_not_known() -> None:
     assert half_width(np.full(8, 3.0)) == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 4, 8]))
 def test_the_range_holds_as_often_as_it_says(seed: int, burst: int) -> None:
     random = np.random.default_rng(seed)

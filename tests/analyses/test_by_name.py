@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recordings import TRACES
-from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder, without_known_events
+from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analyses.by_name.kernels import GpuStream, KernelSums
 from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, MAX_KEPT_NAMES, Origin
@@ -236,17 +236,6 @@ def test_all_kernels_of_a_graph_belong_to_its_launch() -> None:
     assert (op.count, op.kernels, op.kernel_ns) == (2, 6, 600 * US)
 
 
-def test_launches_of_amd_count_alike() -> None:
-    builder = steps()
-    for start in (0, 1000):
-        builder.op("aten::mm", start + 100, 50)
-        launch = builder.call("hipLaunchKernel", start + 110, 20)
-        builder.activity("kernel", "Cijk_Ailk", start + 200, 70, correlation=launch, device=0, stream=0)
-    profile = profile_of(builder)
-    (row,) = kernels_of(profile).rows
-    assert (row.name, row.count, row.time_ns, row.op) == ("Cijk_Ailk", 2, 140 * US, "aten::mm")
-
-
 @pytest.mark.parametrize("name", ["clean", "prefetch.stack", "loader_pinned", "overlap_side_pinned"])
 def test_kernels_of_recordings_add_up(name: str) -> None:
     trace = read_trace(TRACES / f"{name}.json.gz")
@@ -306,12 +295,6 @@ def test_backward_belongs_to_the_line_that_runs_it() -> None:
 
 
 # ---------------------------------------------------------------- little, much, and withheld
-
-
-def test_a_trace_without_events_has_no_rows() -> None:
-    profile = profile_of(without_known_events())
-    assert isinstance(profile.kernels, Withheld)
-    assert ops_of(profile).rows == ()
 
 
 def test_a_trace_of_the_host_alone_has_ops_and_no_kernels() -> None:

@@ -1,20 +1,18 @@
 """Why the host waited: for every cause a trace that shows it, and one that is nearly the same and does not."""
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 from recordings import ROOT
 from trace_builder import COMPUTE, MAIN, TraceBuilder
+from trace_parts import Part, built
 
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analyses.syncs.sites import measure_syncs
 
 TO_HOST, FROM_HOST = "DtoH (Device -> Pageable)", "HtoD (Pageable -> Device)"
 PINNED_TO_HOST, PINNED_FROM_HOST = "DtoH (Device -> Pinned)", "HtoD (Pinned -> Device)"
-
-Part = Callable[[TraceBuilder], None]
 
 
 class Case(NamedTuple):
@@ -270,13 +268,6 @@ TABLE = (
 
 def causes(builder: TraceBuilder) -> set[str]:
     return {site.cause for site in measure_syncs(builder.read()).sites}
-
-
-def built(*parts: Part) -> TraceBuilder:
-    builder = TraceBuilder()
-    for part in parts:
-        part(builder)
-    return builder
 
 
 def test_every_cause_is_in_the_table() -> None:

@@ -22,14 +22,6 @@ def overlap_of(builder: TraceBuilder) -> Overlap:
     return measure_overlap(builder.read())
 
 
-def test_a_copy_under_a_kernel_is_overlapped_and_the_rest_exposed() -> None:
-    builder = TraceBuilder()
-    builder.kernel(100, 100, launch=0)
-    builder.copy(PINNED, 150, 100, launch=3, stream=SIDE)
-    (device,) = overlap_of(builder).devices
-    assert (device.copy_ns, device.overlapped_ns, device.exposed_ns) == (100_000, 50_000, 50_000)
-
-
 def profile_of(builder: TraceBuilder) -> Profile:
     return measure(builder.read())
 
