@@ -72,14 +72,14 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
     """
     gpu = trace.gpu
     rows = np.flatnonzero(gpu.category == MEMCPY)
-    lasts = gpu.duration_ns[rows] * gpu.is_transfer[rows]
-    overlapped = np.minimum(gpu.beside_ns(rows, gpu.is_compute), lasts)
+    duration_ns = gpu.duration_ns[rows] * gpu.is_transfer[rows]
+    overlapped = np.minimum(gpu.beside_ns(rows, gpu.is_compute), duration_ns)
     kinds = np.stack((gpu.direction[rows], gpu.host_memory[rows]), axis=1)
     groups = []
     for direction, memory in np.unique(kinds, axis=0):
         chosen = (kinds == (direction, memory)).all(axis=1)
         members = rows[chosen]
-        hidden, exposed = int(overlapped[chosen].sum()), int((lasts - overlapped)[chosen].sum())
+        hidden, exposed = int(overlapped[chosen].sum()), int((duration_ns - overlapped)[chosen].sum())
         sized = members[gpu.bytes[members] != NONE]
         sized_time = int(gpu.duration_ns[sized].sum())
         size, unsized = total_bytes(gpu.bytes[members])
@@ -264,10 +264,10 @@ def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> In
 
 def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
     """Return which copies are exposed only because the recording ended: kernels hid the copies before them."""
-    gpu, lasts = trace.gpu, trace.gpu.duration_ns[rows]
+    gpu, duration_ns = trace.gpu, trace.gpu.duration_ns[rows]
     after = (gpu.end_ns[rows] > gpu.end_ns[kernels].max(initial=np.iinfo(np.int64).min)) & (exposed > 0)
     _, kind = np.unique(np.stack((gpu.stream[rows], gpu.direction[rows])), axis=1, return_inverse=True)
-    time, hidden = (np.bincount(kind.ravel(), ns * ~after)[kind.ravel()] for ns in (lasts, lasts - exposed))
+    time, hidden = (np.bincount(kind.ravel(), ns * ~after)[kind.ravel()] for ns in (duration_ns, duration_ns - exposed))
     result: Bools = after & (time > 0) & (hidden >= USUALLY_HIDDEN_SHARE * time)
     return result
 

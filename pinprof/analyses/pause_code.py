@@ -318,8 +318,8 @@ class _Walk:
         first = int(np.flatnonzero((which == sums.argmax()) & (own > 0))[0])
         rows = np.array([row, row], np.int32)
         lines, which = places_of(self._trace, UserCalls(rows, calls[first : first + 2].astype(np.int32)), self._sources)
-        before, behind = (place.line if (place := lines[number]) else None for number in which.tolist())
-        return (before, behind) if before is not None and behind is not None and before < behind else None
+        before, after = (place.line if (place := lines[number]) else None for number in which.tolist())
+        return (before, after) if before is not None and after is not None and before < after else None
 
     def _place(self, key: _Key) -> Place:
         if key.user == NONE:

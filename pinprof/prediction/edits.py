@@ -4,16 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
 from operator import add
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 
 from pinprof.details import Details
-from pinprof.document import doc
 from pinprof.intervals import Intervals, contains, covered, union
-from pinprof.pci_express import link_of_gpus
 from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, handed_on, in_graphs
+from pinprof.prediction.pinning import PinnedRates, pinned_rate
 from pinprof.replay.program import (
     AHEAD,
     DEFAULT_LATENCY_NS,
@@ -29,33 +28,7 @@ from pinprof.replay.program import (
     with_times_before,
 )
 from pinprof.trace.calls import STREAM, are_small_to_gpu
-from pinprof.trace.tables import DTOH, HTOD, NONE, PAGEABLE, PINNED, Trace
-
-Rates: TypeAlias = Annotated[
-    tuple[tuple[float, ...], ...], doc("[bytes, GB/s] of the copies that were measured, by size")
-]
-
-
-class PinnedRates(Struct, frozen=True):
-    """The measured rates of pinned copies by direction; empty where they were not measured."""
-
-    gpu: Annotated[str, doc("the GPU of the bench")]
-    htod: Rates = ()
-    dtoh: Rates = ()
-
-    def time_ns(self, direction: int, size: int) -> float | None:
-        """Return the time of a copy in ns; `direction` is HTOD or DTOH. None if that was not measured.
-
-        Times between measured sizes are interpolated on logarithmic axes; a smaller copy takes as long as the smallest,
-        a larger one runs at the rate of the largest.
-        """
-        rates = {HTOD: self.htod, DTOH: self.dtoh}.get(direction)
-        if not rates:
-            return None
-        sizes, gbps = (np.array(column, dtype=np.float64) for column in zip(*rates, strict=True))
-        if size >= sizes[-1]:
-            return float(size / gbps[-1])
-        return float(np.exp(np.interp(np.log(max(size, 1)), np.log(sizes), np.log(sizes / gbps))))
+from pinprof.trace.tables import NONE, PAGEABLE
 
 
 class NotedPauses(NamedTuple):
@@ -67,10 +40,6 @@ class NotedPauses(NamedTuple):
     """How many there are per step, at most 1."""
 
 
-LARGE_COPY_BYTES = 1 << 20
-"""Copies of at least this size show the rate of the link; the time of smaller ones is mostly latency."""
-ASSUMED_GBPS = 25.0
-"""The assumed rate of pinned copies where neither the trace nor the GPU's name shows it: that of PCIe 4.0 x16."""
 COPY_START_NS = 2_000.0
 """A pinned copy takes this long in addition to the time for its bytes."""
 
@@ -128,24 +97,6 @@ class Edits:
 _ROW_FIELDS = tuple(field.name for field in fields(Edits) if field.default == frozenset())
 """The fields of `Edits` that hold rows."""
 NO_EDITS = Edits()
-
-
-class PinnedRate(NamedTuple):
-    """The rate of copies that become pinned, in GB/s."""
-
-    gbps: float
-    is_known: bool
-    """Whether it comes from the trace or the GPU's link; otherwise it is assumed."""
-
-
-def pinned_rate(trace: Trace) -> PinnedRate:
-    """Return the best rate of a large pinned copy in the trace, otherwise the usual rate of the GPU's link."""
-    gpu = trace.gpu
-    large = (gpu.host_memory == PINNED) & (gpu.bytes >= LARGE_COPY_BYTES) & (gpu.duration_ns > 0)
-    if large.any():
-        return PinnedRate(float((gpu.bytes[large] / gpu.duration_ns[large]).max()), is_known=True)
-    link = link_of_gpus(device.name for device in trace.info.devices)
-    return PinnedRate(link.usual if link else ASSUMED_GBPS, is_known=link is not None)
 
 
 def edited(program: Program, details: Details, edits: Edits) -> Program:
@@ -253,21 +204,10 @@ class _EditedCalls:
     def _changed(self, call: Call) -> Call | None:
         """Return the call after the change; None if it is removed."""
         stall = self.stall_of.get(call.row, NONE)
-        if stall in self.edits.unwaited and not call.works:
-            return None
-        if stall in self.edits.unblocked and self._is_free(stall) and not call.works:
-            return None
         if not call.works:
-            return call
-        kept = [work for work in call.works if work.row not in self.edits.removed_works]
-        works = [self._as_pinned(work) if self._becomes_pinned(work.row, call) else work for work in kept]
-        if self.longer:
-            works = [
-                structs.replace(work, duration_ns=work.duration_ns + more)
-                if (more := self.longer.get(work.row))
-                else work
-                for work in works
-            ]
+            is_free = stall in self.edits.unwaited or (stall in self.edits.unblocked and self._is_free(stall))
+            return None if is_free else call
+        works = [self._changed_work(work, call) for work in call.works if work.row not in self.edits.removed_works]
         changed = call if works == call.works else structs.replace(call, works=works)
         if call.kind == STAGED and (
             stall in self.edits.unwaited or all(self._becomes_pinned(work.row, call) for work in works)
@@ -279,6 +219,11 @@ class _EditedCalls:
         if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
             changed = structs.replace(changed, kind=AHEAD)
         return changed
+
+    def _changed_work(self, work: GpuWork, call: Call) -> GpuWork:
+        changed = self._as_pinned(work) if self._becomes_pinned(work.row, call) else work
+        longer = self.longer.get(work.row)
+        return structs.replace(changed, duration_ns=changed.duration_ns + longer) if longer else changed
 
     def _is_free(self, stall: int) -> bool:
         """Return whether the host does not have to stage the copy of a stall."""

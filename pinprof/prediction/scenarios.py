@@ -13,8 +13,9 @@ from pinprof.analyses.syncs.sites import Site, Syncs
 from pinprof.details import Details
 from pinprof.document import Gbps, doc
 from pinprof.errors import TraceError
-from pinprof.prediction.edits import Edits, PinnedRates
+from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import Region, calls_to_fuse, capture_of
+from pinprof.prediction.pinning import PinnedRates
 from pinprof.replay.bound import feed_of
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE

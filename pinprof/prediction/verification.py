@@ -129,11 +129,11 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
     pageable = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] == PAGEABLE)
     pinned = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] != PINNED)
     blocking = _fewer(old, new, copies, _blocks)
-    behind = _fewer(old, new, copies, lambda side, rows: ~_is_hidden(side, rows))
-    ahead = [row for row in behind if gpu.direction[row] == HTOD]
+    newly_hidden = _fewer(old, new, copies, lambda side, rows: ~_is_hidden(side, rows))
+    ahead = [row for row in newly_hidden if gpu.direction[row] == HTOD]
     numbers = [number for number, site in enumerate(syncs.sites) if site in missed]
     kept = _kept(old, new)
-    made_otherwise = {
+    of_kept_copies = {
         number
         for number in numbers
         if syncs.sites[number].cause in COPY_CAUSES
@@ -142,7 +142,7 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
     newly_pinned = frozenset(pageable) & frozenset(pinned)
     allocations = {number for number in numbers if np.isin(stalls.kind[syncs.rows[number]], ALLOCATING).any()}
     return {
-        "drop_syncs": without_waits(syncs, sorted(set(numbers) - made_otherwise - allocations)),
+        "drop_syncs": without_waits(syncs, sorted(set(numbers) - of_kept_copies - allocations)),
         "pin": Edits(pinned=newly_pinned)
         if new.details.loader.pins is False
         else with_pinned(old.details, newly_pinned),

@@ -144,20 +144,20 @@ def fit_cost(programs: Sequence[Program], steps: int, step_ns: float) -> Profile
     """Return the cost with which the programs of all ranks take a step of `step_ns`, or the nearest step to it."""
 
     @cache
-    def lasts(cost: float) -> float:
+    def step_at(cost: float) -> float:
         return pace(programs, steps, cost_of(cost)).step_ns
 
     def hurried(times: float) -> float:
         return pace(programs, steps, _hurried(times)).step_ns
 
-    least = lasts(MAX_COST_NS)
-    insensitive = lasts(0.0) <= (1 + CLOSE_SHARE_OF_STEP) * least
-    if insensitive or abs(lasts(USUAL_NS) / step_ns - 1) <= CLOSE_SHARE_OF_STEP:
+    shortest = step_at(MAX_COST_NS)
+    insensitive = step_at(0.0) <= (1 + CLOSE_SHARE_OF_STEP) * shortest
+    if insensitive or abs(step_at(USUAL_NS) / step_ns - 1) <= CLOSE_SHARE_OF_STEP:
         cost = cost_of(USUAL_NS)
-    elif least > (1 + CLOSE_SHARE_OF_STEP) * step_ns:
+    elif shortest > (1 + CLOSE_SHARE_OF_STEP) * step_ns:
         cost = _hurried(crossing(hurried, step_ns, MOST_HURRIED, 1.0))
     else:
-        cost = cost_of(crossing(lasts, step_ns, MAX_COST_NS))
+        cost = cost_of(crossing(step_at, step_ns, MAX_COST_NS))
     if not any(call.kind == STAGED for program in programs for call in program.calls):
         return cost
 
@@ -181,6 +181,8 @@ def crossing(falling: Callable[[float], float], target: float, high: float, low:
 
     >>> round(crossing(lambda x: 10 - x, 4, high=10), 2)
     6.0
+    >>> round(crossing(lambda x: max(10 - x, 5), 4, high=10), 1)
+    5.0
     """
     if falling(low) <= target:
         return low  # the step is longer than the replay, but not because of the profiler
@@ -298,7 +300,7 @@ def _per_event(program: Program, inside: Floats, target_ns: float) -> float:
     own = np.maximum(host.gap - host.input - host.artefact, 0.0)
     calls_ns = float(host.own[inside > 0].sum())
 
-    def lasts(per_event_ns: float) -> float:
+    def time_ns(per_event_ns: float) -> float:
         return float((inside * np.maximum(own - per_event_ns * host.events, LEAST_KEPT_SHARE * own)).sum()) + calls_ns
 
-    return crossing(lasts, target_ns, MAX_COST_NS)
+    return crossing(time_ns, target_ns, MAX_COST_NS)

@@ -23,8 +23,7 @@ from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Floats, Program
 from pinprof.replay.ranks import in_no_time, join_ranks, waiting_for_nobody
 from pinprof.replay.representatives import representatives
-from pinprof.replay.settings import Setting, across, bounds_of, estimated_settings
-from pinprof.replay.step_estimate import StepEstimate, measured_step
+from pinprof.replay.settings import Setting, StepEstimate, across, bounds_of, estimated_settings, measured_step
 from pinprof.replay.worlds import WORLDS, middle, range_of
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.phases import phase_of_calls
@@ -99,7 +98,7 @@ class Replay:
         return Replay(self.ranks, step_ns, self.recorded)
 
     @cached_property
-    def chosen(self) -> list[list[int]]:
+    def replayed_steps(self) -> list[list[int]]:
         """The steps of each rank that are replayed; if there are many, those that represent all."""
         phases = [
             phase_of_calls(rank.trace)[[call.row for call in program.calls]]
@@ -111,7 +110,7 @@ class Replay:
     @property
     def steps(self) -> int:
         """How many steps are replayed."""
-        return len(self.chosen[0])
+        return len(self.replayed_steps[0])
 
     @cached_property
     def feeds(self) -> list[Feed | None]:
@@ -125,9 +124,9 @@ class Replay:
         if self.steps < len(self.recorded.steps[0]):  # the chosen ones represent others
             programs = [
                 replace(program.of_steps(set(steps)), error_of_all=program.step_error)
-                for program, steps in zip(programs, self.chosen, strict=True)
+                for program, steps in zip(programs, self.replayed_steps, strict=True)
             ]
-        return join_ranks([rank.trace for rank in self.ranks], programs, self.chosen)
+        return join_ranks([rank.trace for rank in self.ranks], programs, self.replayed_steps)
 
     @cached_property
     def _whole(self) -> list[Program]:
@@ -188,7 +187,7 @@ class Replay:
         """The collectives in which the only rank meets others whose traces are not given."""
         if len(self.ranks) > 1 or not self.runs:
             return frozenset()
-        return frozenset(collectives_of(self.ranks[0].trace, self.chosen[0]).row.tolist())
+        return frozenset(collectives_of(self.ranks[0].trace, self.replayed_steps[0]).row.tolist())
 
     @property
     def waiting_for_nobody(self) -> Program | None:
@@ -328,9 +327,9 @@ def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
     """
     whole = [np.flatnonzero(trace.steps.whole) for trace in traces]
     count = min(len(steps) for steps in whole)
-    like = np.all([trace.steps.complete[steps[:count]] for trace, steps in zip(traces, whole, strict=True)], axis=0)
+    on_all = np.all([trace.steps.complete[steps[:count]] for trace, steps in zip(traces, whole, strict=True)], axis=0)
     complete = [
-        steps[:count][like] if like.any() else np.flatnonzero(trace.steps.complete)
+        steps[:count][on_all] if on_all.any() else np.flatnonzero(trace.steps.complete)
         for trace, steps in zip(traces, whole, strict=True)
     ]
     count = min(len(steps) for steps in complete)

@@ -119,7 +119,7 @@ def test_a_repeated_recording_has_the_step_that_it_had(tmp_path: Path) -> None:
     few = Replay([details])
     assert few.steps <= SAMPLE_SIZES[-1]
     whole = Replay([details])
-    vars(whole)["chosen"] = whole.recorded.steps
+    vars(whole)["replayed_steps"] = whole.recorded.steps
     assert whole.steps >= 2 * few.steps
     assert few.step.step_ns == pytest.approx(whole.step.step_ns, rel=0.002)
     assert few.before.step_ns == pytest.approx(whole.before.step_ns, rel=0.002)

@@ -63,8 +63,8 @@ class Stalls:
     def of_copies(self, copies: Int64s) -> Int64s:
         """Return the stalls that made or awaited these copies, each named once, in order."""
         order, copy = self._by_copy
-        first, behind = (np.searchsorted(copy, copies, side=side) for side in ("left", "right"))
-        count = behind - first
+        first, end = (np.searchsorted(copy, copies, side=side) for side in ("left", "right"))
+        count = end - first
         return np.sort(order[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())])
 
     @cached_property

@@ -16,7 +16,7 @@ from pinprof.details import details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind, Known
-from pinprof.replay.step_estimate import StepEstimate
+from pinprof.replay.settings import StepEstimate
 from pinprof.report.charts.chart import Chart, Key, chart_html, layout
 from pinprof.report.charts.copies import MAX_MARKS, copies_chart
 from pinprof.report.charts.steps import (
