@@ -9,7 +9,7 @@ from pinprof.analyses.by_name.ops import own_times
 from pinprof.analyses.copies import Overlap, measure_overlap
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.host_samples import receiving_share
-from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
+from pinprof.analyses.idle import DeviceTime, IdleGaps, device_time, idle_gaps
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.serving import ServingPhase, measure_serving
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
@@ -115,7 +115,7 @@ class Details:
     @cached_property
     def devices(self) -> tuple[DeviceTime, ...]:
         """How long each GPU worked and was idle, in the whole trace."""
-        return measure_idle(self.trace, self.gaps)
+        return tuple(device_time(self.trace, gaps) for gaps in self.gaps)
 
     @cached_property
     def serving(self) -> tuple[ServingPhase, ...]:

@@ -12,7 +12,7 @@ from msgspec import structs
 from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
 from pinprof.analyses.syncs.sites import Syncs
 from pinprof.intervals import contains
-from pinprof.replay.program import ISSUE, OWN_WAIT, Call
+from pinprof.replay.program import ISSUE, OWN_WAIT, Call, GpuWork, with_works
 from pinprof.trace.lines import Place
 from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, TO_WEIGHT, optimizer_steps, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
@@ -275,11 +275,15 @@ def in_graphs(
     does torch's Python in optimizers and backward passes. What no graph can hold stays: waits for input, long pauses,
     and ops that the host computes.
     """
+
+    def prolonged(work: GpuWork) -> GpuWork:
+        return structs.replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0))
+
     owed = 0
     for call in _with_one_launch(calls, graphed, lambda call: call.input_ns + call.own_work_ns):
         if call.row in graphed:
             owed += handed_on.get(call.row, 0)
-            yield _prolonged(call, longer) if any(work.row in longer for work in call.works) else call
+            yield with_works(call, prolonged) if any(work.row in longer for work in call.works) else call
         else:
             yield structs.replace(call, gap_ns=call.gap_ns + owed * HANDED_ON_NS) if owed else call
             owed = 0
@@ -290,8 +294,13 @@ def fused(calls: Iterable[Call], optimizers: Collection[int], remaining_ns: Mapp
 
     `remaining_ns` says how many ns of its GPU work remain, by row; the gaps between that work disappear.
     """
+
+    def shortened(work: GpuWork) -> GpuWork:
+        left_ns = remaining_ns.get(work.row)
+        return work if left_ns is None else structs.replace(work, duration_ns=left_ns, gap_ns=0.0)
+
     for call in _with_one_launch(calls, optimizers, lambda call: call.input_ns + call.python_ns):
-        yield _shortened(call, remaining_ns) if any(work.row in remaining_ns for work in call.works) else call
+        yield with_works(call, shortened) if any(work.row in remaining_ns for work in call.works) else call
 
 
 def _with_one_launch(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call], float]) -> Iterable[Call]:
@@ -312,19 +321,6 @@ def _with_one_launch(calls: Iterable[Call], rows: Collection[int], kept: Callabl
         else:
             run_of = call.step
             yield structs.replace(_node(call), own_ns=GRAPH_LAUNCH_NS)
-
-
-def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:
-    works = [structs.replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0)) for work in call.works]
-    return structs.replace(call, works=works)
-
-
-def _shortened(call: Call, remaining_ns: Mapping[int, float]) -> Call:
-    works = [
-        structs.replace(work, duration_ns=remaining_ns[work.row], gap_ns=0.0) if work.row in remaining_ns else work
-        for work in call.works
-    ]
-    return structs.replace(call, works=works)
 
 
 def _node(call: Call) -> Call:

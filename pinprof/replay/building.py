@@ -12,18 +12,9 @@ from pinprof.replay.cuda_events import find_event_uses
 from pinprof.replay.program import (
     DEFAULT_LATENCY_NS,
     DEFAULT_WAKE_NS,
-    DEVICE_WAIT,
-    DRAIN,
-    EVENT_WAIT,
-    ISSUE,
-    ORDER,
-    OWN_WAIT,
-    PAUSE,
     QUEUED_GAP_NS,
-    RECORD,
-    STAGED,
-    STREAM_WAIT,
     Call,
+    CallKind,
     Floats,
     GpuWork,
     Program,
@@ -204,11 +195,10 @@ class _Builder:
         ]
 
     def _call(self, row: int, step: int, works: list[GpuWork]) -> Call:
-        call = Call(row, ISSUE, 0.0, step=step, works=works)
+        call = Call(row, CallKind.ISSUE, 0.0, step=step, works=works)
         use, stall = self.uses.of_call.get(row), int(self.stall_of[row])
         if use is not None:
-            call.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
-            call.queue, call.back = use.queue, use.back
+            call.kind, call.queue, call.back = use
             if stall != NONE:
                 self._add_wait(call, stall)
         elif stall != NONE:
@@ -240,9 +230,9 @@ class _Builder:
         stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
         if kind in (STREAM, DEVICE, EVENT):
             call.queue = int(self.queue[copy]) if copy != NONE else int(self.current[call.row])
-            call.kind = DEVICE_WAIT if kind == DEVICE else STREAM_WAIT
+            call.kind = CallKind.DEVICE_WAIT if kind == DEVICE else CallKind.STREAM_WAIT
             if kind != DEVICE and copy == NONE and (call.queue == NONE or (kind == EVENT and drain_ns == 0)):
-                call.kind, call.own_ns = PAUSE, stall_ns
+                call.kind, call.own_ns = CallKind.PAUSE, stall_ns
                 return
             self._add_wait(call, stall)
         elif kind in (COPY, ASYNC_COPY) and call.works:
@@ -251,11 +241,12 @@ class _Builder:
             call.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
             call.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
         elif kind == LAUNCH:
-            call.kind = OWN_WAIT
+            call.kind = CallKind.OWN_WAIT
             self._add_wait(call, stall)
         else:
             waits = kind == FREE and drain_ns > 0
-            call.kind, call.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
+            call.kind = CallKind.DRAIN if waits else CallKind.PAUSE
+            call.own_ns = stall_ns - drain_ns if waits else stall_ns
 
     def _add_staging(self, call: Call, stall_ns: float) -> None:
         """Note how long a call stages its copy once the stream is free.
@@ -269,7 +260,7 @@ class _Builder:
         if free > end + CLOCK_SKEW_NS:
             call.own_ns = stall_ns
             return
-        call.kind, call.own_ns = STAGED, max(stall_ns - (free - start), 0.0)
+        call.kind, call.own_ns = CallKind.STAGED, max(stall_ns - (free - start), 0.0)
         for work in call.works:
             work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - free, 0.0)
 

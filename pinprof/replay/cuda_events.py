@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.replay.program import CallKind
 from pinprof.trace.calls import EVENT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.vendors import AWAIT_EVENT, RECORD_EVENT
@@ -31,12 +32,12 @@ MOST_BACK, MOST_BACK_AWAITED = 8, 32
 class EventUse(NamedTuple):
     """What a call does with an event."""
 
-    kind: str
-    """`record`, `order` (a stream waits) or `wait` (the host does)."""
+    kind: CallKind
+    """RECORD, ORDER (a stream waits) or EVENT_WAIT (the host does)."""
     queue: int
     """The stream that is recorded, that waits, or whose work the host waits for; -1 where it is not known."""
     back: int
-    """For `order` and `wait`: how many records before the call the event was recorded."""
+    """For ORDER and EVENT_WAIT: how many records before the call the event was recorded."""
 
 
 class EventUses(NamedTuple):
@@ -61,7 +62,7 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
         search.note_order(group)
     for group in _alike(trace, stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]):
         search.note_wait(group)
-    recorded = {record: EventUse("record", search.recorded.get(record, NONE), 0) for record in records}
+    recorded = {record: EventUse(CallKind.RECORD, search.recorded.get(record, NONE), 0) for record in records}
     return EventUses(search.of_call | recorded, search.released_ns)
 
 
@@ -119,7 +120,7 @@ class _Search:
         if guess is None:
             return
         for call in group:
-            self.of_call[call] = EventUse("order", guess.target, guess.back)
+            self.of_call[call] = EventUse(CallKind.ORDER, guess.target, guess.back)
             record = self._record(call, guess.back)
             if record == NONE:
                 continue
@@ -135,7 +136,7 @@ class _Search:
         if guess is None:
             return
         for call in group:
-            self.of_call[call] = EventUse("wait", guess.source, guess.back)
+            self.of_call[call] = EventUse(CallKind.EVENT_WAIT, guess.source, guess.back)
             record = self._record(call, guess.back)
             if record != NONE:
                 self.recorded[record] = guess.source

@@ -6,6 +6,7 @@ The threads that launch work are one timeline: the main thread waits while the a
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -124,6 +125,11 @@ def with_times_before(call: Call, times: tuple[float, ...]) -> Call:
     """Return a call with these values of `FIELDS_BEFORE`."""
     changed: dict[str, Any] = dict(zip(FIELDS_BEFORE, times, strict=True))
     return structs.replace(call, **changed)
+
+
+def with_works(call: Call, changed: Callable[[GpuWork], GpuWork]) -> Call:
+    """Return a call with its work changed."""
+    return structs.replace(call, works=[changed(work) for work in call.works])
 
 
 class Move(NamedTuple):

@@ -14,9 +14,9 @@ from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 from pinprof.trace.vendors import is_of_rocm
 from pinprof.units import counted, percent
 
-WRONG_WITHOUT_KERNELS: tuple[FigureKind, ...] = ("busy", "overlap", "causes", "drain", "estimate")
+LOST_KERNELS: tuple[FigureKind, ...] = ("busy", "overlap", "causes", "drain", "estimate")
 """Figures that lost kernels make wrong: the GPU seems idle while it works, and copies seem exposed."""
-WRONG_WITHOUT_COPIES: tuple[FigureKind, ...] = ("copies", *WRONG_WITHOUT_KERNELS)
+LOST_COPIES: tuple[FigureKind, ...] = ("copies", *LOST_KERNELS)
 """Figures that lost copies make wrong: the GPU seems idle while it copies, too."""
 
 LOST_SHARE_OF_STEP = 0.5
@@ -57,8 +57,8 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
     of_kernels, of_copies = (kind & is_counted & launches.lost for kind in (launches.kernel, launches.copy))
     unseen = _unseen_ns(trace, of_kernels), _unseen_ns(trace, of_copies)
     length = MATTERING_SHARE * gpu_span_ns(trace)
-    invalid = only_if(kernels.matters or unseen[0] >= length, *WRONG_WITHOUT_KERNELS)
-    invalid |= only_if(copies.matters or unseen[1] >= length, *WRONG_WITHOUT_COPIES)
+    invalid = only_if(kernels.matters or unseen[0] >= length, *LOST_KERNELS)
+    invalid |= only_if(copies.matters or unseen[1] >= length, *LOST_COPIES)
     if _cuts_step(trace, launches):
         between = max(facts.times.count - 1, 1) * (facts.times.traced_ns or 0.0)
         invalid |= only_if(invalid or sum(unseen) >= MATTERING_SHARE * between, "step", "estimate")
@@ -121,9 +121,7 @@ def lost_steps(facts: TrustFacts) -> Doubt | None:
         f"little GPU work of step{'s' * (len(lost) != 1)} {names}{more}",
         "the GPU worked where it seems idle",
         RECORD_AGAIN,
-        only_if(
-            len(lost) >= MATTERING_SHARE * trace.steps.complete.sum(), *WRONG_WITHOUT_KERNELS, *WRONG_WITHOUT_COPIES
-        ),
+        only_if(len(lost) >= MATTERING_SHARE * trace.steps.complete.sum(), *LOST_KERNELS, *LOST_COPIES),
     )
 
 
@@ -141,7 +139,7 @@ def lost_graph_work(facts: TrustFacts) -> Doubt | None:
     lost = int(short.sum())
     if not lost:
         return None
-    invalid = only_if(lost >= MATTERING_SHARE * len(graphs), *WRONG_WITHOUT_KERNELS)
+    invalid = only_if(lost >= MATTERING_SHARE * len(graphs), *LOST_KERNELS)
     return Doubt(
         f"not all GPU work of {lost:,} of {counted(len(graphs), 'graph launch', 'graph launches')}",
         "the GPU worked where it seems idle" if invalid else "too few to change the figures",

@@ -5,14 +5,7 @@ import numpy as np
 from pinprof.intervals import contains, covered, distinct, gaps, union
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
-from pinprof.measurement.trust.losses import (
-    AT_END,
-    RECORD_AGAIN,
-    WRONG_WITHOUT_COPIES,
-    at_start,
-    gpu_span_ns,
-    lost_launches,
-)
+from pinprof.measurement.trust.losses import AT_END, LOST_COPIES, RECORD_AGAIN, at_start, gpu_span_ns, lost_launches
 from pinprof.replay.bound import GPU_BOUND_SHARE, is_gpu_bound
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.idle_times import LATE_START_NS
@@ -180,7 +173,7 @@ def _lost_ops(trace: Trace, silent: Int64s, launches_ns: Int64s, share: float) -
         f"{listed(named, MAX_NAMED_OPS)})",
         "the GPU worked where it seems idle",
         remedy,
-        figure_kinds(*WRONG_WITHOUT_COPIES) | only_if(inside, "step"),
+        figure_kinds(*LOST_COPIES) | only_if(inside, "step"),
     )
 
 
