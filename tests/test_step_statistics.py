@@ -26,6 +26,10 @@ def test_what_is_excused_makes_no_time_unlike() -> None:
     assert np.flatnonzero(unlike(times, lambda: waited)).tolist() == [5]
 
 
+def test_what_is_excused_in_all_times_excuses_none() -> None:
+    assert np.flatnonzero(unlike(np.array([99, 101, 190, 99, 101]), lambda: np.full(5, 60))).tolist() == [2]
+
+
 def test_a_longer_step_that_comes_back_is_found() -> None:
     times = np.full(60, 100.0) + np.arange(60) % 3  # some noise
     times[4::10] += 15

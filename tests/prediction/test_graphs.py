@@ -14,6 +14,7 @@ from pinprof.prediction.graphs import (
     GRAPH_LAUNCH_NS,
     HANDED_ON_NS,
     SMALL_KERNEL_NS,
+    capturable_ns,
     capture_of,
     handed_on,
 )
@@ -148,6 +149,14 @@ def test_adam_in_a_graph_divides_each_parameter_by_itself(count: int) -> None:
     after = predicted_us(with_adam(count=count), 1000, cuda_graph="step", host_speed=100.0)
     small = (2 * count + 10) * SMALL_KERNEL_NS / US
     assert after == pytest.approx(GRAPH_LATENCY_NS / US + 8 + GRAPH_GAP_NS / US + 2 * 8 + small, abs=12)
+
+
+def test_what_adam_adds_in_a_graph_is_added_once_for_several_divisions() -> None:
+    one, two = (
+        capturable_ns(trace, range(len(trace.calls))) for trace in (with_adam(), with_adam(more="aten::_foreach_div_"))
+    )
+    assert len(two) == 2 * len(one) == 12
+    assert sum(two.values()) - sum(one.values()) == pytest.approx(6 * 8 * US)  # the recorded 8 us of the second
 
 
 @pytest.mark.slow
