@@ -348,7 +348,8 @@ def test_a_file_that_was_cut_is_said() -> None:
     trace = steps().read()
     doubt = measure(replace(trace, cut=Cut("the JSON ends too early; copy it again", None))).doubt("truncated")
     assert doubt
-    assert (doubt.level, doubt.withholds) == ("invalid", {"busy", "causes"})
+    assert doubt.level == "invalid"
+    assert doubt.withholds == {"busy", "causes"}
     assert measure(trace).doubt("truncated") is None
 
 
@@ -367,7 +368,7 @@ def remedies(builder: TraceBuilder) -> dict[str, str]:
 def test_lines_are_missed_only_where_there_is_a_wait_or_a_copy_to_locate() -> None:
     def effect(builder: TraceBuilder) -> str | None:
         doubt = measure(builder.read()).doubt("source_lines")
-        return doubt and doubt.effect
+        return doubt.effect if doubt else None
 
     builder = steps()
     assert effect(builder) is None
