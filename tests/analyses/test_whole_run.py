@@ -143,8 +143,8 @@ IN_ONE_STEP: dict[str, tuple[tuple[IrregularWork, ...], dict[str, tuple[int, flo
     ),
     "a collection takes the step": ((noted(GARBAGE, 450),), {"garbage_collection": (1, 490)}),
     "no more is put down than the step is longer": (
-        (noted(GARBAGE, 700), noted(EVALUATION)),
-        {"garbage_collection": (1, 490)},
+        (noted(CHECKPOINT, 700), noted(GARBAGE, 300)),
+        {"checkpoint": (1, 490)},
     ),
     "an epoch takes both": ((noted(EPOCH, 200),), {"epoch_end": (1, 490)}),
     "a quick checkpoint in a long evaluation is not named": (

@@ -40,7 +40,9 @@ EVEN = program_of(8_000, 8_000, launch_ns=4_000)
             program_of(24_000, 24_000, launch_ns=12_000), HOST_SHARE["plain"] * 12_000, id="more on a slow host"
         ),
         pytest.param(
-            replace(EVEN, launch_spread=1.5), 1.5 * HOST_SHARE["plain"] * 4_000, id="more next to other work of the host"
+            replace(EVEN, launch_spread=1.5),
+            1.5 * HOST_SHARE["plain"] * 4_000,
+            id="more next to other work of the host",
         ),
         pytest.param(
             program_of(*[8_000.0] * 99, 5_000_000, launch_ns=4_000),
