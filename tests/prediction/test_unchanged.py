@@ -14,7 +14,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.prediction import Edits, Scenario, predict_edits, predict_scenario
-from pinprof.prediction.edits import NO_EDITS
+from pinprof.prediction.edits import NO_EDITS, edited
 from pinprof.prediction.options import changes_of
 from pinprof.prediction.predict import paces_after
 from pinprof.prediction.verification import verify
@@ -188,3 +188,20 @@ def test_a_trace_verified_against_itself_shows_no_change(name: str) -> None:
     result = verify(analysis.details, analysis.profile, analysis.details, analysis.profile)
     assert result.changes == ()
     assert result.predicted_saving_ns == result.measured_saving_ns == result.error == 0
+
+
+@pytest.mark.parametrize("launches", [False, True])
+def test_an_op_that_is_removed_takes_its_time_and_its_calls_with_it(*, launches: bool) -> None:
+    """From the launch at 10 to the one at 700 us, 500 are in the op; what is before a call in the op stays."""
+    builder = TraceBuilder()
+    for start in builder.steps(3):
+        builder.kernel(start + 20, 50, launch=start + 10)
+        builder.op("aten::sort", start + 100, 500)
+        if launches:
+            builder.kernel(start + 310, 50, launch=start + 300)
+        builder.kernel(start + 720, 50, launch=start + 700)
+    details = details_of(builder.read())
+    (program,) = Replay([details]).programs
+    after = edited(program, details, Edits(removed_ops=frozenset(range(len(details.trace.ops)))))
+    assert [call.gap_ns for call in after.calls[1::2]] == pytest.approx([190 * US] * (len(after.calls) // 2))
+    assert len(program.calls) == len(after.calls) * (3 if launches else 2) // 2
