@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pinprof.hues import HATCHES
@@ -45,23 +45,6 @@ def legend_key(kind: int, more: str = "") -> Key:
     return Key(label + more, colour, pattern=pattern)
 
 
-class View(NamedTuple):
-    """One way to look at a chart, behind a button: what `Plotly.update` changes of the series and of the layout."""
-
-    label: str
-    data: dict[str, Any]
-    layout: dict[str, Any]
-    series: tuple[int, ...] = ()
-    """The series whose data change."""
-
-
-class ChartChoice(NamedTuple):
-    """Views, one of them active, at first the first."""
-
-    label: str
-    views: tuple[View, ...]
-
-
 @dataclass(frozen=True)
 class Chart:
     """A figure of plotly and its caption; only texts that are `Markup` are HTML."""
@@ -69,14 +52,7 @@ class Chart:
     caption: str
     data: list[dict[str, Any]]
     layout: dict[str, Any]
-    keys: tuple[Key, ...] = field(default=())
-    choices: tuple[ChartChoice, ...] = ()
-    columns: dict[str, str] = field(default_factory=dict)
-    """The hover text of each category of the axis x, as `customdata`."""
-    min_width: int = 0
-    """Its least width in pixels; on a narrower screen it scrolls by itself."""
-    config: dict[str, Any] = field(default_factory=dict)
-    """Options of plotly that differ from those of other charts."""
+    keys: tuple[Key, ...] = ()
 
 
 def end_of(text: str, longest: int) -> str:
@@ -163,55 +139,10 @@ def line_across(y: float, label: str, *, below: bool = False, left: bool = False
     }
 
 
-def chart_html(chart: Chart) -> Markup:
-    """Return a chart as a piece of a page, to be drawn by `charts.js` when it comes into sight."""
-    content: dict[str, Any] = {"data": chart.data, "layout": chart.layout}
-    if chart.choices:
-        content["choices"] = [[view[1:] for view in choice.views] for choice in chart.choices]
-    if chart.columns:
-        content["columns"] = chart.columns
-    if chart.config:
-        content["config"] = chart.config
-    width = f";min-width:{chart.min_width}px" if chart.min_width else ""
-    style = f"height:{chart.layout['height']}px{width}"
-    canvas = Markup('<div class="canvas" role="img" aria-label="{}" style="{}"></div>').format(chart.caption, style)
-    if chart.min_width:
-        canvas = Markup('<div class="scroll" role="region" aria-label="Chart" tabindex="0">{}</div>').format(canvas)
-    wide = " wide" if chart.min_width else ""
-    return Markup(
-        '<figure class="chart plotted{}"><figcaption>{}</figcaption>{}{}{}'
-        '<script type="application/json">{}</script></figure>'
-    ).format(
-        *(
-            wide,
-            inline_html(chart.caption),
-            legend(chart.keys),
-            _buttons(chart.choices),
-            canvas,
-            in_script(escaped(content)),
-        )
-    )
-
-
 def legend(keys: Iterable[Key]) -> Markup:
     """Return a legend; empty without entries."""
     entries = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), inline_html(key.label)) for key in keys)
     return Markup('<ul class="keys">{}</ul>').format(entries) if entries else entries
-
-
-def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:
-    group = Markup('<div class="steer" role="group" aria-label="{0}"><span class="note">{0}</span>{1}</div>')
-    button = Markup('<button type="button" data-view="{},{}" aria-pressed="{}">{}</button>')
-    return Markup().join(
-        group.format(
-            choice.label,
-            Markup().join(
-                button.format(index, number, "false" if number else "true", view.label)
-                for number, view in enumerate(choice.views)
-            ),
-        )
-        for index, choice in enumerate(choices)
-    )
 
 
 def escaped(value: Any) -> Any:

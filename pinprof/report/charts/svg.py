@@ -1,7 +1,7 @@
 """Charts as SVG in the page: bars, marks and lines, drawn once and without a script.
 
 Across, all is in percent of the width, so that a chart fits any screen; down, in pixels. What a mark says is its
-`<title>`, which browsers show on hover. A chart that is steered in a notebook is the same figure, drawn by plotly.
+`<title>`, which browsers show on hover.
 """
 
 import math
@@ -55,9 +55,16 @@ class Plot(NamedTuple):
         return round((1 - self.y.share(value)) * self.height, 1)
 
 
-def chart_svg(chart: Chart) -> Markup:
-    """Return a chart as a figure of a page, with its caption and its legend."""
-    plot, inside = _plot(chart), chart.layout["height"]
+class Below(NamedTuple):
+    """A piece of SVG below the axis of a chart, as wide as its plot."""
+
+    height: float
+    drawn: Markup
+
+
+def chart_svg(chart: Chart, below: Below | None = None, *, min_width: int = 0) -> Markup:
+    """Return a chart as a figure of a page, with its caption and its legend; `min_width` is in pixels."""
+    plot, height = _plot(chart), chart.layout["height"] - TOP
     labels = max([len(text) for _, text in plot.y.labels], default=0) * LETTER + GAP
     left = LEFT + (TITLE if _title(chart, "yaxis") else 0) + (labels if plot.y.labels else 0)
     name = f"hatch-{crc32(chart.caption.encode()):x}"
@@ -67,18 +74,23 @@ def chart_svg(chart: Chart) -> Markup:
         *_hatches(name, patterns),
         *_series(chart, plot, name),
         *_remarks(chart, plot),
+        Markup('<svg y="{}" width="100%" height="{}">{}</svg>').format(height, *below) if below else "",
     )
-    return Markup(
-        '<figure class="chart"><figcaption>{}</figcaption>{}<div class="canvas" style="padding:{}px {}px 0 {:.0f}px">'
+    figure = Markup(
+        '<figure class="chart{}"><figcaption>{}</figcaption>{}'
+        '<div class="canvas" style="padding:{}px {}px 0 {:.0f}px{}">'
         '<svg role="img" aria-label="{}" width="100%" height="{}">{}</svg></div></figure>'
-    ).format(
+    )
+    return figure.format(
+        " wide" if below else "",
         inline_html(chart.caption),
         legend(chart.keys),
         TOP,
         RIGHT,
         left,
+        f";min-width:{min_width}px" if min_width else "",
         chart.caption,
-        inside - TOP,
+        height + (below.height if below else 0),
         Markup().join(drawn),
     )
 

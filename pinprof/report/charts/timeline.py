@@ -87,7 +87,7 @@ def timeline_chart(
     data = series(_bars(analysis, drawing, row_of_lane))
     axis = row_axis(texts, max(row_of_lane, default=0) + 1)
     shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
-    return Chart(HINT, data, shape, min_width=LEAST_WIDTH, config=STEERING)
+    return Chart(HINT, data, shape)
 
 
 def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:

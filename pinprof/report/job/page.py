@@ -11,7 +11,6 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
-from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.ranks import ranks_chart
 from pinprof.report.html import Column, Markup, facts, inline_html, lines, note, number_columns, table
 from pinprof.report.job.view import (
@@ -90,11 +89,10 @@ def files_to_draw(ranks: Ranks, parts: Sequence[RankPart]) -> dict[int, str]:
 
 
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
-    chart = ranks_chart(ranks)
     shown_parts = (
-        (Section("Side by side", name="job-steps"), chart_html(chart) if chart else Markup()),
-        (Section("Timelines", name="job-timelines"), rank_timelines(ranks, drawn)),
+        (Section("Side by side", name="job-steps"), ranks_chart(ranks)),
         (Section("Ranks", notes=notes_on(ranks), name="job-ranks"), lines(_rows(ranks, drawn))),
+        (Section("Timelines", name="job-timelines"), rank_timelines(ranks, drawn)),
         (collectives(ranks), Markup()),
         (findings(ranks), Markup()),
     )
@@ -103,7 +101,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     doubt_section = doubts(ranks, parts)
     pieces = [
         top("heading-job", title(ranks), _recorded_on(parts), links),
-        _headline(ranks),
+        *_headline(ranks),
         *(note(f"{capitalized(words)}.") for words in (why_long(ranks, parts), traffic_line(ranks)) if words),
         *_choice(ranks),
         on_page(doubt_section) if doubt_section.notes else "",
@@ -132,8 +130,8 @@ def _choice(ranks: Ranks) -> Iterator[Markup]:
         yield Markup("<details><summary>The runs</summary><ul>{}</ul></details>").format(items)
 
 
-def _headline(ranks: Ranks) -> Markup:
-    """Return which rank holds up the others, with a link to that rank, or to a finding of many ranks."""
+def _headline(ranks: Ranks) -> Iterator[Markup]:
+    """Yield which rank holds up the others, why, and a link to that rank, or to a finding of many ranks."""
     link, advice = "trace-1", f"See what rank {ranks.shown_rank} does."
     if slowest_of(ranks) is None:
         advice = f"What costs rank {ranks.shown_rank} time is below."
@@ -142,8 +140,10 @@ def _headline(ranks: Ranks) -> Markup:
             at = f" in {finding_in(first)}" if finding_in(first) else ""
             link = "job-findings"
             advice = f"On {rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
-    headline = Markup('<p class="headline">{}. <strong><a href="#{}">{}</a></strong></p>')
-    return headline.format(inline_html(verdict_line(ranks)), link, inline_html(advice))
+    said, _, reason = verdict_line(ranks).partition(": ")
+    yield Markup('<p class="headline">{}.</p>').format(inline_html(said))
+    why = inline_html(f"{capitalized(reason)}. ") if reason else ""
+    yield Markup('<p>{}<strong><a href="#{}">{}</a></strong></p>').format(why, link, inline_html(advice))
 
 
 def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
@@ -237,6 +237,6 @@ def _explanation(ranks: Ranks, drawn: int) -> str:
     axis = f"on one time axis: {aligned}" if aligned else unaligned
     which = "All ranks" if drawn == len(ranks.rows) else f"{drawn} of {len(ranks.rows):,} ranks"
     return (
-        f"{which}, {axis}. Zooming one zooms all. Click a rank in the figure above to see its timeline, or press its "
+        f"{which}, {axis}. Zooming one zooms all. Click a rank in the table above to see its timeline, or press its "
         "button to show or hide it."
     )

@@ -106,7 +106,7 @@ def why_nobody(ranks: Ranks) -> str:
     alone = [row.alone_ns for row in ranks.rows if row.alone_ns]
     without = len(ranks.rows) - len(alone)
     if len(alone) <= 1:
-        return "the traces do not show what the ranks would need alone, so it is unknown who holds up whom"
+        return "it is unknown who holds up the others: the traces do not show what each rank would need alone"
     longest = longest_alone_first(ranks.rows)[0]
     others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
     alike = (1 + SKEWED) * (1 + ranks.unsure) * others

@@ -9,17 +9,14 @@ from typing import NamedTuple
 
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
-from pinprof.errors import PinprofError
 from pinprof.hues import OF_LIMITS, see_through
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
-from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.copies import copies_chart
 from pinprof.report.charts.flame import fragment as flame
 from pinprof.report.charts.flame import host_flame, waits_flame
 from pinprof.report.charts.steps import part_times, steps_chart
 from pinprof.report.charts.svg import chart_svg
-from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.html import Column, HtmlBarPart, Markup, inline_html, lines, note, remarks, shares, table
 from pinprof.report.page import page, report_page, top
 from pinprof.report.source import PLAIN, Code, Quoting
@@ -84,19 +81,6 @@ def timeline_page(analysis: Analysis) -> Markup:
     """Return the timeline alone as one page without other files."""
     name = PurePath(analysis.profile.path).name
     return page(f"pinprof: {name}", Markup("<main><h1>{}</h1>\n{}\n</main>").format(name, fragment(analysis)))
-
-
-def plotly_page(analysis: Analysis) -> Markup:
-    """Return the timeline as a plotly figure on a self-contained page; see `timeline_chart`.
-
-    Raises PinprofError if the trace has nothing to draw.
-    """
-    title = timeline_title(analysis)
-    chart = timeline_chart(analysis, title)
-    if not chart.data:
-        raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
-    body = Markup('<main aria-label="Timeline of {}">\n{}\n</main>').format(title[0], chart_html(chart))
-    return page(f"pinprof: {title[0]}", body)
 
 
 def timeline_title(analysis: Analysis) -> tuple[str, str]:

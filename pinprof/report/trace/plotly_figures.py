@@ -12,8 +12,11 @@ from pinprof.report.charts.chart import STANDOFF, Chart, escaped
 from pinprof.report.charts.copies import copy_times_chart
 from pinprof.report.charts.flame import host_flame, icicle
 from pinprof.report.charts.steps import idle_chart, syncs_chart
-from pinprof.report.charts.timeline import timeline_chart
+from pinprof.report.charts.timeline import HINT, LEAST_WIDTH, STEERING, timeline_chart
+from pinprof.report.html import Markup, note
+from pinprof.report.page import page
 from pinprof.report.timeline.steps import window_of_steps, window_of_times
+from pinprof.report.trace.page import timeline_title
 
 _AXIS = {
     "automargin": True,
@@ -71,6 +74,20 @@ def figure_of(chart: Chart) -> go.Figure:
     figure = go.Figure(json.loads(json.dumps(escaped({"data": chart.data, "layout": shape}))))
     figure.update_layout(template=LOOKS)
     return figure
+
+
+def timeline_page(analysis: Analysis) -> Markup:
+    """Return the timeline as a plotly figure on a self-contained page; see `timeline_chart`.
+
+    Raises PinprofError if the trace has nothing to draw.
+    """
+    title = timeline_title(analysis)
+    figure = timeline_figure(analysis, title, None, None)
+    if not figure.data:
+        raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
+    drawn = Markup(figure.to_html(config=STEERING, full_html=False, div_id="figure"))  # noqa: S704  its texts are escaped
+    body = Markup('<main aria-label="Timeline of {}">\n{}\n<div style="min-width:{}px">{}</div></main>')
+    return page(f"pinprof: {title[0]}", body.format(title[0], note(HINT), LEAST_WIDTH, drawn))
 
 
 def timeline_figure(

@@ -19,7 +19,8 @@ from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.chart import Chart
 from pinprof.report.charts.timeline import MOST_BUTTONS, timeline_chart
 from pinprof.report.timeline.steps import whole_window
-from pinprof.report.trace.page import plotly_page, timeline_title
+from pinprof.report.trace.page import timeline_title
+from pinprof.report.trace.plotly_figures import timeline_page
 from pinprof.units import NS_PER_MS
 
 TITLE = ("trace.json", "1.00 ms per step.")
@@ -202,7 +203,7 @@ def test_copies_are_whole_where_their_overlap_is_withheld(tmp_path: Path) -> Non
 
 def test_without_events_there_is_no_page(tmp_path: Path) -> None:
     with pytest.raises(PinprofError, match="no events on host threads or GPU streams to draw"):
-        plotly_page(analysed(without_known_events(), tmp_path))
+        timeline_page(analysed(without_known_events(), tmp_path))
 
 
 @pytest.mark.parametrize("name", slow_but(["loss_item.stack"], RECORDED))
@@ -251,16 +252,16 @@ def test_the_figure_of_the_api_is_that_of_the_page(tmp_path: Path) -> None:
 def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Give a page on a laptop's screen with the timeline of a recording."""
     file = tmp_path_factory.mktemp("page") / "timeline.html"
-    file.write_text(plotly_page(analysis_of(TRACES / "loss_item.stack.json.gz")))
+    file.write_text(timeline_page(analysis_of(TRACES / "loss_item.stack.json.gz")))
     with pages.opened(file, width=1280, height=800) as page:
-        page.wait_for_selector(".canvas .legend")
+        page.wait_for_selector("#figure .legend")
         yield page
 
 
 def shown_ms(page: Page, *, before: Sequence[float] = ()) -> list[float]:
     """Return the range that is shown, once it differs from the one before."""
-    page.wait_for_function("(old) => document.querySelector('.canvas').layout.xaxis.range[0] !== old[0]", arg=before)
-    range_ms: list[float] = page.evaluate("document.querySelector('.canvas').layout.xaxis.range")
+    page.wait_for_function("(old) => document.querySelector('#figure').layout.xaxis.range[0] !== old[0]", arg=before)
+    range_ms: list[float] = page.evaluate("document.querySelector('#figure').layout.xaxis.range")
     return range_ms
 
 
@@ -269,7 +270,7 @@ def shown_ms(page: Page, *, before: Sequence[float] = ()) -> list[float]:
 def test_the_legend_is_seen_whole(page: Page) -> None:
     sizes = page.evaluate(
         """() => {
-          const box = (name) => document.querySelector(`.canvas ${name}`).getBoundingClientRect();
+          const box = (name) => document.querySelector(`#figure ${name}`).getBoundingClientRect();
           const [legend, bar, plot] = [box(".legend"), box(".legend .scrollbar"), box(".nsewdrag")];
           return { bar: bar.height, below: legend.bottom, rows: plot.top, above: legend.top, end: plot.bottom };
         }"""
@@ -282,7 +283,7 @@ def test_the_legend_is_seen_whole(page: Page) -> None:
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_wheel_zooms_and_dragging_moves(page: Page) -> None:
-    box = box_of(page.locator(".canvas .nsewdrag"))
+    box = box_of(page.locator("#figure .nsewdrag"))
     before = shown_ms(page)
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
     page.mouse.wheel(0, -400)
@@ -300,12 +301,12 @@ def test_the_wheel_zooms_and_dragging_moves(page: Page) -> None:
 @pytest.mark.browser
 def test_buttons_show_a_step_and_hovering_tells_the_line(page: Page) -> None:
     before = shown_ms(page)
-    page.locator(".canvas .updatemenu-button").nth(2).click()
-    layout = page.evaluate("document.querySelector('.canvas').layout")
+    page.locator("#figure .updatemenu-button").nth(2).click()
+    layout = page.evaluate("document.querySelector('#figure').layout")
     assert shown_ms(page, before=before) == layout["updatemenus"][0]["buttons"][2]["args"][0]["xaxis.range"]
     place = page.evaluate(
         """() => {
-          const canvas = document.querySelector(".canvas");
+          const canvas = document.querySelector("#figure");
           const { base, x, y } = canvas.data.find(({ name }) => name === ".item()");
           const { xaxis, yaxis } = canvas._fullLayout;
           const box = canvas.querySelector(".nsewdrag").getBoundingClientRect();
@@ -314,7 +315,7 @@ def test_buttons_show_a_step_and_hovering_tells_the_line(page: Page) -> None:
     )
     page.mouse.move(place[0] - 5, place[1])
     page.mouse.move(*place)
-    page.wait_for_selector(".canvas .hovertext")
-    text = page.locator(".canvas .hovertext").first.text_content() or ""
+    page.wait_for_selector("#figure .hovertext")
+    text = page.locator("#figure .hovertext").first.text_content() or ""
     assert "called at pinprof/workloads/waits.py:43 (step)" in text
     assert ".item(): cuda" in text
