@@ -16,7 +16,7 @@ from pinprof.report.html import Markup, hue, inline_html
 
 TOP, AXIS, TITLE, RIGHT, LEFT = 16, 22, 16, 14, 10
 """Pixels around the plot: above it, of the labels and of the title below it, and at its sides."""
-LETTER, GAP = 6.6, 8
+LETTER, GAP = 7.2, 8
 """Pixels of a letter of a label, and between a label and the plot."""
 MOST_TICKS = 5
 STEPS = (1, 2, 2.5, 5, 10)

@@ -126,7 +126,7 @@ class Stage {
     context.fillStyle = theme.text;
     context.textBaseline = "middle";
     for (const { text, middle, isHeading } of texts) {
-      context.font = `${isHeading ? "600 " : ""}${11 * ratio}px ${theme.sans}`;
+      context.font = `${isHeading ? "600 " : ""}${LABEL_PIXELS * ratio}px ${theme.sans}`;
       context.textAlign = isHeading ? "left" : "right";
       context.fillText(text, (isHeading ? 4 : this.gutter - 6) * ratio, middle * ratio);
     }
@@ -147,6 +147,7 @@ class Stage {
 }
 
 
+const LABEL_PIXELS = 13; // of text on the canvas: --small of page.css
 const ROW = 20; // pixels of a lane
 const BAR = 16; // pixels of its rectangles
 const barOf = ({ source }) => (source === "memory" ? BAR + ROW : BAR); // an area needs more than a rectangle

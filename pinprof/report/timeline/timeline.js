@@ -97,12 +97,16 @@ class Timeline extends TimelineDrawing {
     return this.mark([chosen, linkedMark], link, [detailsOf(this, cell)]);
   }
 
-  // Scrolls the page so that neither the axis nor the details hide the marks, at least not the first.
+  // Scrolls the page so that neither the axis nor the details hide the marks, at least not the first. Marks on pinned
+  // lanes, which stay in sight, leave the room to the others.
   reveal(marks) {
-    const reaches = marks.map(({ lanes }) => reachOf(this.placed.tops, lanes)).filter(Boolean);
+    const { tops, pinned } = this.placed;
+    const all = marks.map(({ lanes }) => reachOf(tops, lanes)).filter(Boolean);
+    const others = all.filter(([, bottom]) => bottom > pinned + REVEAL_MARGIN || pinned > MOST_PINNED * window.innerHeight);
+    const reaches = others.length ? others : all;
     if (!reaches.length) return;
     const { top } = this.stage.body.getBoundingClientRect();
-    const above = this.stage.head.getBoundingClientRect().bottom + this.placed.pinned + REVEAL_MARGIN;
+    const above = this.stage.head.getBoundingClientRect().bottom + pinned + REVEAL_MARGIN;
     const below = this.root.querySelector(".drawer").getBoundingClientRect().top - REVEAL_MARGIN;
     const isTogether = Math.max(...reaches.flat()) - Math.min(...reaches.flat()) < below - above;
     const [first, last] = isTogether ? [Math.min(...reaches.flat()), Math.max(...reaches.flat())] : reaches[0];
