@@ -15,7 +15,7 @@ from pinprof.bench.results import Bar, Bench, Measured, Picture, Result, amount,
 from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
 from pinprof.pci_express import Link
 from pinprof.report.bench.view import (
-    HOW,
+    HOW_MEASURED,
     by_text,
     claimants,
     claimed_by,
@@ -36,31 +36,43 @@ from pinprof.report.charts.chart import (
     line_across,
     points,
 )
-from pinprof.report.charts.copies import SMALL, size_axis
+from pinprof.report.charts.copies import SMALL_COPIES_NOTE, size_axis
 from pinprof.report.charts.svg import chart_svg
 from pinprof.report.charts.timeline import Bars, row_axis, series
 from pinprof.report.html import Column, Markup, inline_html, lines, note, table
 from pinprof.report.page import report_page, top
-from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
+from pinprof.report.timeline.kinds import (
+    CALL_KIND,
+    EVENT_KINDS,
+    EXPOSED_COPY_KIND,
+    FIRST_COPY_KIND,
+    FIRST_STALL_KIND,
+    KERNEL_KIND,
+    OVERLAPPED_COPY_KIND,
+)
 from pinprof.report.view import on_page, sentence_html
 from pinprof.report.words import NOTHING
 from pinprof.trace.tables import UNKNOWN
 from pinprof.units import NS_PER_MS, duration, rate, size
 
-HERE = Key("measured", BLUE)
-PUBLISHED = Key("published, on another machine", SLATE, symbol="diamond")
-OF_LINES = 16
+HERE_KEY = Key("measured", BLUE)
+PUBLISHED_KEY = Key("published, on another machine", SLATE, symbol="diamond")
+LABELLED_SIZE_FACTOR = 16
 """The factor between labelled sizes."""
-BENCHED = {
+KEY_OF_CASE = {
     case: Key(case.name, colour, symbol)
     for case, colour, symbol in zip(
         CASES, (VERMILLION, ORANGE, PURPLE, GREEN), ("x", "circle", "x-open", "circle-open"), strict=False
     )
 }
 """Rates that the bench measures at many sizes."""
-HOST, STALLS = "host", "stalls"
+HOST_ROW, STALL_ROW = "host", "stalls"
 """Rows of a picture that are not streams."""
-STREAM_KINDS = {"exposed copy": COPY_ONLY, "overlapped copy": BOTH, "copy": COPY + UNKNOWN}
+KIND_OF_STREAM_BAR = {
+    "exposed copy": EXPOSED_COPY_KIND,
+    "overlapped copy": OVERLAPPED_COPY_KIND,
+    "copy": FIRST_COPY_KIND + UNKNOWN,
+}
 """Kinds of bars on streams; all others are kernels. A whole copy is one of E4, to the GPU, in an older result."""
 
 
@@ -83,7 +95,7 @@ def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
             for experiment, result, section in sections
         ),
         Markup('<h3 id="how">How it was measured</h3>'),
-        note(HOW),
+        note(HOW_MEASURED),
         note(f"Not run: {not_run(bench)}.") if not_run(bench) else "",
     ]
     heading = "pinprof bench: what copies between host and GPU cost"
@@ -147,23 +159,23 @@ def times_chart(figures: Sequence[Measured], published: dict[str, float]) -> Cha
     }
     hover = [f"{figure.name}: {shown(figure)}; {figure.runs} runs, {spread(figure)}" for figure in times]
     x, rows = [round(figure.median, 6) for figure in times], [*range(len(times))]
-    data = [bars(HERE.label, HERE, hover=hover, x=x, y=rows, orientation="h", width=0.42, error_x=error)]
+    data = [bars(HERE_KEY.label, HERE_KEY, hover=hover, x=x, y=rows, orientation="h", width=0.42, error_x=error)]
     compared = {row: published[figure.name] for row, figure in enumerate(times) if figure.name in published}
     if compared:
         hover = [f"published: {amount('ms', value)}" for value in compared.values()]
         marker = {"line": {"width": 1.5, "color": "#fff"}}
         values = [*compared.values()]
-        data.append(points(PUBLISHED.label, PUBLISHED, values, [*compared], hover, size=12, marker=marker))
+        data.append(points(PUBLISHED_KEY.label, PUBLISHED_KEY, values, [*compared], hover, size=12, marker=marker))
     labels = [f"{figure.name}: {shown(figure)}" for figure in times]
     shape = labelled_rows(labels, "ms", row=44, above=0.24, edges=(0.75, 0.5), barmode="overlay")
     least, most = (choose(times, key=lambda figure: figure.median) for choose in (min, max))
     caption = f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). Thin lines: the spread."
-    return Chart(caption, data, shape, (HERE, PUBLISHED) if compared else ())
+    return Chart(caption, data, shape, (HERE_KEY, PUBLISHED_KEY) if compared else ())
 
 
 def picture_chart(picture: Picture, end_ms: float) -> Chart:
     """Return the timeline of one step of a case; `end_ms` is the end of the axis, common to the cases."""
-    rows = sorted(dict.fromkeys(bar.row for bar in picture.bars), key=lambda row: (row != HOST, row != STALLS))
+    rows = sorted(dict.fromkeys(bar.row for bar in picture.bars), key=lambda row: (row != HOST_ROW, row != STALL_ROW))
     by_kind: dict[int, Bars] = {}
     for kind, bar in ((_kind_of_bar(bar), bar) for bar in picture.bars):
         length_ms = bar.end_ms - bar.start_ms
@@ -171,7 +183,7 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
         bars_of.row.append(rows.index(bar.row))
         bars_of.start_ms.append(round(bar.start_ms, 6))
         bars_of.length_ms.append(round(length_ms, 6))
-        named = bar.name if kind == CALL else KINDS[kind].label
+        named = bar.name if kind == CALL_KIND else EVENT_KINDS[kind].label
         bars_of.hover.append(f"{bar.row}: {named}, {duration(length_ms * NS_PER_MS)}")
     shape = layout(
         34 * len(rows) + 62,
@@ -195,29 +207,29 @@ def _caption(picture: Picture) -> str:
 
 
 def _kind_of_bar(bar: Bar) -> int:
-    if bar.row == STALLS:
-        return STALL + CAUSES.index(bar.name if bar.name in CAUSES else "other")
-    return CALL if bar.row == HOST else STREAM_KINDS.get(bar.name, KERNEL_KIND)
+    if bar.row == STALL_ROW:
+        return FIRST_STALL_KIND + CAUSES.index(bar.name if bar.name in CAUSES else "other")
+    return CALL_KIND if bar.row == HOST_ROW else KIND_OF_STREAM_BAR.get(bar.name, KERNEL_KIND)
 
 
 def bandwidth_chart(bench: Bench) -> Chart | None:
     """Return a chart of the rates that the bench measured, with those of the link; None if there are none."""
     link = bench.machine.link
-    lines = {key: figures for case, key in BENCHED.items() if (figures := by_size(bench, case))}
+    lines = {key: figures for case, key in KEY_OF_CASE.items() if (figures := by_size(bench, case))}
     if not lines:
         return None
     figures = [figure for line in lines.values() for figure in line]
     drawn = sorted({figure.size for figure in figures if figure.size})
     ticks = [drawn[0]]
-    while ticks[-1] * OF_LINES <= drawn[-1]:
-        ticks.append(ticks[-1] * OF_LINES)
+    while ticks[-1] * LABELLED_SIZE_FACTOR <= drawn[-1]:
+        ticks.append(ticks[-1] * LABELLED_SIZE_FACTOR)
     top = max(*(figure.median for figure in figures), link.theoretical if link else 0.0) * 1.12
     xaxis = size_axis(ticks) | {"range": [float(np.log10(drawn[0] / 1.5)), float(np.log10(drawn[-1] * 1.5))]}
     shape = layout(340, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [0, top]}, **_link_lines(link))
     best = ", ".join(f"{key.label} {rate(max(figure.median for figure in line))}" for key, line in lines.items())
     carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} is usual." if link else ""
     data = [_rates_line(key, line) for key, line in lines.items()]
-    return Chart(f"At best {best}.{carries} {SMALL}", data, shape, tuple(lines))
+    return Chart(f"At best {best}.{carries} {SMALL_COPIES_NOTE}", data, shape, tuple(lines))
 
 
 def _link_lines(link: Link | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pinprof.hues import HATCHES
 from pinprof.report.html import Markup, inline_html
-from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.timeline.kinds import EVENT_KINDS
 from pinprof.units import ms
 
 SYMBOLS = {
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 def legend_key(kind: int, more: str = "") -> Key:
     """Return the entry of the legend for a kind of the timeline; `more` follows its label."""
-    label, _, colour, pattern, *_ = KINDS[kind]
+    label, _, colour, pattern, *_ = EVENT_KINDS[kind]
     return Key(label + more, colour, pattern=pattern)
 
 

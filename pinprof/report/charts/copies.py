@@ -9,23 +9,23 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
 from pinprof.pci_express import Link, link_of_gpus
 from pinprof.report.charts.chart import Chart, Key, layout, legend_key, line_across, points, stacked, stacked_layout
-from pinprof.report.timeline.kinds import BOTH, COPY, COPY_ONLY, KINDS
+from pinprof.report.timeline.kinds import EVENT_KINDS, EXPOSED_COPY_KIND, FIRST_COPY_KIND, OVERLAPPED_COPY_KIND
 from pinprof.report.words import copies_named
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
 from pinprof.units import counted, duration, rate, size, sizes
 
-MAX_MARKS = 2000
+MAX_COPY_MARKS = 2000
 """The most marks; more would hide each other, and make the page slow and large."""
-PER_OCTAVE, PER_RATE = 12, 60
+CELLS_PER_OCTAVE, CELLS_PER_BEST_RATE = 12, 60
 """The grid on which more copies are merged: cells for a doubling of the size, and for the best rate."""
 SYMBOL_OF_MEMORY = {"pageable": "x", "pinned": "circle", "unknown": "square", "none": "diamond"}
-FEW_SIZES = 3
+MAX_LABELLED_SIZES = 3
 """The most sizes that have a label each."""
-WIDE = 4**8
+WIDE_SIZE_RANGE = 4**8
 """A range of sizes with a larger factor has every other label only."""
-TICKS = tuple(4**power for power in range(1, 18))
+SIZE_TICKS_BYTES = tuple(4**power for power in range(1, 18))
 """Sizes in bytes with a label, if they are in the range."""
-SMALL = "Small copies are slower: their start takes most of the time."
+SMALL_COPIES_NOTE = "Small copies are slower: their start takes most of the time."
 
 
 def copy_times_chart(profile: Profile) -> Chart | None:
@@ -44,7 +44,7 @@ def copy_times_chart(profile: Profile) -> Chart | None:
         + f"; {duration(hidden.overlapped_ns)} overlapped, {duration(hidden.exposed_ns)} exposed"
         for row, (group, copied, hidden) in zip(rows, groups, strict=True)
     ]
-    keys = legend_key(BOTH), legend_key(COPY_ONLY)
+    keys = legend_key(OVERLAPPED_COPY_KIND), legend_key(EXPOSED_COPY_KIND)
     times = [hidden.overlapped_ns for *_, hidden in groups], [hidden.exposed_ns for *_, hidden in groups]
     data = [stacked(key, of_kind, rows, hover) for key, of_kind in zip(keys, times, strict=True)]
     return Chart("A copy is overlapped while a kernel runs.", data, stacked_layout(len(rows)), keys)
@@ -71,8 +71,8 @@ def copies_chart(trace: Trace) -> Chart | None:
         label = copies_named(direction, memory)
         members = rows[kinds == kind]
         symbol = SYMBOL_OF_MEMORY[memory] + ("-open" if direction == "DtoH" else "")
-        key = Key(f"{label}: {_counted_copies(len(members))}", KINDS[COPY + kind].colour, symbol)
-        data.append(_marks(trace, members, label, key, best, gathered=len(rows) > MAX_MARKS))
+        key = Key(f"{label}: {_counted_copies(len(members))}", EVENT_KINDS[FIRST_COPY_KIND + kind].colour, symbol)
+        data.append(_marks(trace, members, label, key, best, gathered=len(rows) > MAX_COPY_MARKS))
         keys.append(key)
     link = link_of_gpus(device.name for device in trace.info.devices) if crossing.any() else None
     caption = _copies_caption(rows, int((gpu.category == MEMCPY).sum()), int(copies.sum()), best, link)
@@ -85,7 +85,9 @@ def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gat
     count = np.ones(len(rows), np.int64)
     if gathered:
         speed = gpu.bytes[rows] / gpu.duration_ns[rows]
-        cell = np.stack((np.round(np.log2(gpu.bytes[rows]) * PER_OCTAVE), np.round(speed / best * PER_RATE)))
+        cell = np.stack(
+            (np.round(np.log2(gpu.bytes[rows]) * CELLS_PER_OCTAVE), np.round(speed / best * CELLS_PER_BEST_RATE))
+        )
         _, first, count = np.unique(cell, axis=1, return_index=True, return_counts=True)
         rows = rows[first]
     lengths, times = gpu.bytes[rows], gpu.duration_ns[rows]
@@ -104,8 +106,8 @@ def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gat
 def _copies_shape(lengths: Int64s, best: float, link: Link | None) -> dict[str, Any]:
     low, high = int(lengths.min()) / 2, int(lengths.max()) * 2
     ticks = np.unique(lengths).tolist()
-    if len(ticks) > FEW_SIZES:
-        ticks = [tick for tick in TICKS if low <= tick <= high][:: 2 if high / low > WIDE else 1]
+    if len(ticks) > MAX_LABELLED_SIZES:
+        ticks = [tick for tick in SIZE_TICKS_BYTES if low <= tick <= high][:: 2 if high / low > WIDE_SIZE_RANGE else 1]
     across = line_across(link.usual, f"{link.name}: {rate(link.usual)}") if link else {}
     top = max(best, link.usual if link else 0.0) * 1.15
     xaxis = size_axis(ticks) | {"range": [float(np.log10(low)), float(np.log10(high))]}
@@ -122,8 +124,8 @@ def _copies_caption(rows: Int64s, copies: int, drawable: int, best: float, link:
     reached = f"; {link.name} carries about {rate(link.usual)} from pinned memory" if link else ""
     without = f" Not drawn: {drawable - len(rows):,} without a recorded size or length." if drawable > len(rows) else ""
     without += f" Not drawn: {copies - drawable:,} that are not between host and GPU." if copies > drawable else ""
-    merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_MARKS else ""
-    return f"{_counted_copies(len(rows))}, the fastest at {rate(best)}{reached}. {SMALL}{merged}{without}"
+    merged = " A mark stands for all copies of about the same size and rate." if len(rows) > MAX_COPY_MARKS else ""
+    return f"{_counted_copies(len(rows))}, the fastest at {rate(best)}{reached}. {SMALL_COPIES_NOTE}{merged}{without}"
 
 
 def _counted_copies(count: int) -> str:

@@ -15,7 +15,7 @@ from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, Key, end_of, layout, points
 from pinprof.report.charts.svg import Below, chart_svg
 from pinprof.report.html import Markup
-from pinprof.report.job.view import PAUSED, TIMES, slowest_of, spread
+from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, spread
 from pinprof.units import duration, ms, percent
 
 FEWEST_RANKS = 8
@@ -33,10 +33,10 @@ MAX_FILE_NAME_CHARS = 48
 STEPS_PIXELS, LABEL_PIXELS, CELL_PIXELS = 170, 16, 14
 """Heights: of the plot of the steps with its axis, and of the label and the cells of a line of the heat map."""
 
-TIME_OF = {time.title: time.of for time in TIMES}
+TIME_OF = {time.title: time.of for time in RANK_TIMES}
 """Times of a rank by what the tables call them."""
-STEP = Key("step", BLUE, "circle-open")
-ALONE = Key("alone: if the rank waited for no other", GREEN, "circle")
+STEP_KEY = Key("step", BLUE, "circle-open")
+ALONE_KEY = Key("alone: if the rank waited for no other", GREEN, "circle")
 SHADES = [see_through(VERMILLION, part / 10) for part in range(11)]
 """Colours, which grow with the root of the time, so that short times stay visible next to long ones."""
 
@@ -57,9 +57,13 @@ def ranks_chart(ranks: Ranks) -> Markup:
     scale_ns = scale_end_ns(lines)
     slowest = slowest_of(ranks)
     gradient = ",".join(f"{shade} {part * part}%" for part, shade in enumerate(SHADES))
-    keys = [Key(f"0 to {duration(scale_ns)} per step, or more", f"linear-gradient(90deg,{gradient})"), STEP, ALONE]
+    keys = [
+        Key(f"0 to {duration(scale_ns)} per step, or more", f"linear-gradient(90deg,{gradient})"),
+        STEP_KEY,
+        ALONE_KEY,
+    ]
     size = 9 if len(names) <= FEW_RANKS else 4
-    steps = [(key, [*enumerate(map(time_of, ranks.rows))]) for key, time_of in ((ALONE, _alone), (STEP, _step))]
+    steps = [(key, [*enumerate(map(time_of, ranks.rows))]) for key, time_of in ((ALONE_KEY, _alone), (STEP_KEY, _step))]
     data = [points(key.label, key, *_known_points(times), size=size) for key, times in steps]
     if slowest:
         holds_up = Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open")
@@ -89,7 +93,7 @@ def scale_end_ns(lines: Sequence[Line]) -> float:
 def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     """Yield what the step of each rank is spent on: its own work and waits, idle time, and waits for others."""
     yield _times_of("GPU: own work", rows, _own_work)
-    yield from (_times_of(name, rows, TIME_OF[name]) for name in ("copies exposed", "input", PAUSED))
+    yield from (_times_of(name, rows, TIME_OF[name]) for name in ("copies exposed", "input", PAUSE_TITLE))
     yield from _stalls(rows)
     for name, cause in IDLE.items():
         times = (None if row.idle_ns is None else _sum_of(row.idle, name) for row in rows)

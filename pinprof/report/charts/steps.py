@@ -24,49 +24,56 @@ from pinprof.report.charts.chart import (
     stacked,
     stacked_layout,
 )
-from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
-from pinprof.report.timeline.kinds import IDLE as IDLE_PART
+from pinprof.report.timeline.kinds import (
+    COLLECTIVE_ONLY_KIND,
+    COMPUTE_ONLY_KIND,
+    EVENT_KINDS,
+    EXPOSED_COPY_KIND,
+    MEMSET_ONLY_KIND,
+    OVERLAPPED_COPY_KIND,
+)
+from pinprof.report.timeline.kinds import IDLE_KIND as IDLE_PART
 from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.wait_groups import WAIT_PARTS
 from pinprof.report.words import short_place, step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.units import NS_PER_MS, duration, ms, percent
 
-UNLIKE = 0.2
+OUTLIER_SHARE_OF_MEDIAN = 0.2
 """An outlier differs from the median by more than this share of it,"""
-DEVIATIONS = 6
+OUTLIER_DEVIATIONS = 6
 """and by more than this number of median deviations: about four standard deviations of a normal distribution."""
-HEADROOM = 1.15
+HEADROOM_FACTOR = 1.15
 """Room for a label above the longest step."""
-LOW = 0.2
+LOW_SHARE_OF_HEIGHT = 0.2
 """Lines below this share of the height have their label above them, off the axis."""
-FEW = 3
+FEWEST_STEPS_WITH_OUTLIER = 3
 """The fewest steps among which one can be an outlier."""
-MAX_BARS = 200
+MAX_STEP_BARS = 200
 """The most bars that fit a laptop; with more steps a bar is the mean of several."""
-NUMBERED = 12
+MAX_NUMBERED_STEPS = 12
 """The most steps that each have a number on the axis."""
-GAPS = 60
+MAX_BARS_WITH_GAPS = 60
 """The most bars with gaps between them."""
 
-HOST = Key("on the host: from the start of a step to the next one's", hues.OP)
-OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
-CUT = 3.0
+HOST_STEP_KEY = Key("on the host: from the start of a step to the next one's", hues.OP)
+OUTLIER_KEY = Key("unlike the others", hues.VERMILLION, symbol="x")
+CUT_MEDIAN_STEPS = 3.0
 """Bars of more than this many usual steps end at the top, with their length."""
-MOST_LABELS = 6
-FEW_BARS = 5
+MAX_CUT_LABELS = 6
+FEWEST_BARS_OF_AXIS = 5
 """The least number of bars for which the axis has room: two alone would be as wide as the page."""
 
-MAX_SITES = 10
+MAX_DRAWN_SITES = 10
 """The most places that are drawn; the table has all."""
-LONGEST = 44
+MAX_PLACE_CHARS = 44
 """Characters of a place that fit on a phone."""
 _WAITS_FOR = [f"host waits: {part.label}" for part in WAIT_PARTS]
-DRAIN = Key(_WAITS_FOR[0], hues.WAIT)
-OWN = Key(_WAITS_FOR[1], hues.COPY_OUT[0], pattern="/")
-OVERHEAD = Key(_WAITS_FOR[2], hues.CALL, pattern="-")
-BUSY = Key("busy", KINDS[COMPUTE_ONLY].colour)
-BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
+DRAIN_KEY = Key(_WAITS_FOR[0], hues.WAIT)
+OWN_COPY_KEY = Key(_WAITS_FOR[1], hues.COPY_OUT[0], pattern="/")
+OVERHEAD_KEY = Key(_WAITS_FOR[2], hues.CALL, pattern="-")
+BUSY_KEY = Key("busy", EVENT_KINDS[COMPUTE_ONLY_KIND].colour)
+BUBBLE_KEY = Key("GPU idle after it", hues.IDLE, pattern="\\")
 STALLS_AND_SAVINGS = (
     "A stall costs nothing while the GPU works on what was queued before. A fix may save more than the idle time: "
     "after a stall the host has no lead, so later launches are late, too."
@@ -95,11 +102,11 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
     order = np.argsort(step)
     numbers, lengths = numbered[step[order]], length_ns[order]
     unlike, usual = outliers(lengths), float(np.median(lengths))
-    top_ns = HEADROOM * max(min(float(lengths.max()), CUT * usual), profile.estimate.step_ns or 0.0)
+    top_ns = HEADROOM_FACTOR * max(min(float(lengths.max()), CUT_MEDIAN_STEPS * usual), profile.estimate.step_ns or 0.0)
     series = [] if parts is None else [(legend_key(kind), known, time) for kind, time in part_times(parts).items()]
-    gathered = -(-len(step) // MAX_BARS)
+    gathered = -(-len(step) // MAX_STEP_BARS)
     data, keys = [], []
-    for key, of_step, time in (*series, (HOST, host, host_ns)):
+    for key, of_step, time in (*series, (HOST_STEP_KEY, host, host_ns)):
         if time.any():
             data.append(_step_bars(key, numbered[of_step], time, gathered))
             keys.append(key)
@@ -110,10 +117,10 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
             f"step {number}: {duration(length)}, unlike the others" for number, length in zip(odd, odd_ns, strict=True)
         ]
         y = [ms(min(length, 0.97 * top_ns)) for length in odd_ns]
-        data.append(points(OUTLIER.label, OUTLIER, odd, y, hover, size=9))
-        keys.append(OUTLIER)
+        data.append(points(OUTLIER_KEY.label, OUTLIER_KEY, odd, y, hover, size=9))
+        keys.append(OUTLIER_KEY)
         label = {"xanchor": "center", "yanchor": "top"}
-        cut = [(number, length) for number, length in zip(odd, odd_ns, strict=True) if length > top_ns][:MOST_LABELS]
+        cut = [(number, length) for number, length in zip(odd, odd_ns, strict=True) if length > top_ns][:MAX_CUT_LABELS]
         texts = [label | {"x": number, "y": ms(0.92 * top_ns), "text": duration(length)} for number, length in cut]
         shape["annotations"] = [*shape.get("annotations", ()), *texts]
     caption = _steps_caption(lengths, numbers[unlike].tolist())
@@ -130,22 +137,26 @@ def _step_bars(key: Key, numbers: Int64s, time: Int64s, gathered: int) -> dict[s
 
 def outliers(lengths: Int64s) -> Bools:
     """Return which steps are far from the median, compared with the distances of the others."""
-    if len(lengths) < FEW:
+    if len(lengths) < FEWEST_STEPS_WITH_OUTLIER:
         return np.zeros(len(lengths), bool)
     away = np.abs(lengths - np.median(lengths))
-    return np.asarray((away > UNLIKE * np.median(lengths)) & (away > DEVIATIONS * np.median(away)))
+    return np.asarray(
+        (away > OUTLIER_SHARE_OF_MEDIAN * np.median(lengths)) & (away > OUTLIER_DEVIATIONS * np.median(away))
+    )
 
 
 def _steps_shape(profile: Profile, numbers: Int64s, top_ns: float) -> dict[str, Any]:
     """Return the layout of bars at these steps; bars stay narrow if there are few."""
     known, step, top, across = step_known(profile), profile.estimate.step_ns, top_ns / NS_PER_MS, {}
     if step and known:
-        across = line_across(step / NS_PER_MS, f"{known[0]} without the profiler", below=step / NS_PER_MS > LOW * top)
+        across = line_across(
+            step / NS_PER_MS, f"{known[0]} without the profiler", below=step / NS_PER_MS > LOW_SHARE_OF_HEIGHT * top
+        )
     first, last = int(numbers[0]), int(numbers[-1])
-    xaxis: dict[str, Any] = {"range": [first - 0.75, max(last + 0.75, first + FEW_BARS)]}
-    if len(numbers) <= NUMBERED:
+    xaxis: dict[str, Any] = {"range": [first - 0.75, max(last + 0.75, first + FEWEST_BARS_OF_AXIS)]}
+    if len(numbers) <= MAX_NUMBERED_STEPS:
         xaxis["tickvals"] = numbers.tolist()
-    shape = {"barmode": "stack", "bargap": 0.15 if len(numbers) <= GAPS else 0}
+    shape = {"barmode": "stack", "bargap": 0.15 if len(numbers) <= MAX_BARS_WITH_GAPS else 0}
     return layout(180, "step", "ms", xaxis=xaxis, yaxis={"range": [0, top]}, **shape, **across)
 
 
@@ -153,20 +164,20 @@ def _steps_caption(lengths: Int64s, marked: list[int]) -> str:
     middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
     named = ", ".join(f"{number}" for number in marked[:8]) + (", ..." if len(marked) > 8 else "")  # noqa: PLR2004
     which = "None is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
-    unlike = f" {which} unlike the others." if len(lengths) >= FEW else ""
+    unlike = f" {which} unlike the others." if len(lengths) >= FEWEST_STEPS_WITH_OUTLIER else ""
     return (
         f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{unlike}"
     )
 
 
 def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
-    """Return the time of each of `kinds.PARTS` in the order of stacking: of each step, or of the mean step."""
+    """Return the time of each of `STEP_PART_KINDS` in the order of stacking: of each step, or of the mean step."""
     return {
-        COMPUTE_ONLY: parts.compute_ns - parts.collective_ns,
-        COLLECTIVE_ONLY: parts.collective_ns,
-        BOTH: parts.both_ns,
-        COPY_ONLY: parts.copy_ns,
-        MEMSET_ONLY: parts.memset_ns,
+        COMPUTE_ONLY_KIND: parts.compute_ns - parts.collective_ns,
+        COLLECTIVE_ONLY_KIND: parts.collective_ns,
+        OVERLAPPED_COPY_KIND: parts.both_ns,
+        EXPOSED_COPY_KIND: parts.copy_ns,
+        MEMSET_ONLY_KIND: parts.memset_ns,
         IDLE_PART: parts.idle_ns,
     }
 
@@ -189,18 +200,20 @@ def syncs_chart(profile: Profile) -> Chart | None:
     sites = sorted(profile.waits, key=lambda wait: (-wait[1].idle_ns, -wait[1].stall_ns))
     if not sites or not count:
         return None
-    costs = [cost for _, cost in sites[:MAX_SITES]]
+    costs = [cost for _, cost in sites[:MAX_DRAWN_SITES]]
     data = []
-    keys = (DRAIN, OWN, OVERHEAD, BUBBLE)
+    keys = (DRAIN_KEY, OWN_COPY_KEY, OVERHEAD_KEY, BUBBLE_KEY)
     for key, part in zip(keys, WAIT_PARTS, strict=True):
         times = [part.time_ns(cost) for cost in costs]
         hover = [f"{key.label}: {duration(time / count)} {per}" for time in times]
         x = [ms(time / count) for time in times]
-        y = [number + (0.3 if key is BUBBLE else 0.0) for number in range(len(costs))]
+        y = [number + (0.3 if key is BUBBLE_KEY else 0.0) for number in range(len(costs))]
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hover=hover))
-    labels = [site_label(site) for site, _ in sites[:MAX_SITES]]
+    labels = [site_label(site) for site, _ in sites[:MAX_DRAWN_SITES]]
     shape = labelled_rows(labels, f"ms {per}", row=58, above=0.15, edges=(0.6, 0.55), barmode="stack")
-    remark = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
+    remark = (
+        f" The {MAX_DRAWN_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_DRAWN_SITES else ""
+    )
     return Chart(STALLS_AND_SAVINGS + remark, data, shape, keys)
 
 
@@ -208,7 +221,7 @@ def site_label(site: WaitSite) -> str:
     """Return the cause and the place of waits, short enough for a phone."""
     places = [str(at) for at in (site.place, site.library and short_place(site.library)) if at and str(at)]
     where = " > ".join(places) or site.op or site.call
-    return f"{WAITS[site.cause].plain}: {end_of(where, LONGEST)}"
+    return f"{WAITS[site.cause].plain}: {end_of(where, MAX_PLACE_CHARS)}"
 
 
 def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
@@ -217,7 +230,7 @@ def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
     If causes are withheld, idle time is one part.
     """
     gpus = [(gpu, time) for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
-    parts = [(BUSY, [time.busy_ns for _, time in gpus])] if with_busy else []
+    parts = [(BUSY_KEY, [time.busy_ns for _, time in gpus])] if with_busy else []
     if profile.withheld.causes:
         parts.append((legend_key(IDLE_PART), [time.idle_ns for _, time in gpus]))
     else:

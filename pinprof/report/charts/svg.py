@@ -14,14 +14,14 @@ from pinprof.hues import HATCHES
 from pinprof.report.charts.chart import SYMBOLS, Chart, legend
 from pinprof.report.html import Markup, hue, inline_html
 
-TOP, AXIS, TITLE, RIGHT, LEFT = 16, 22, 16, 14, 10
+TOP_PIXELS, AXIS_PIXELS, TITLE_PIXELS, RIGHT_PIXELS, LEFT_PIXELS = 16, 22, 16, 14, 10
 """Pixels around the plot: above it, of the labels and of the title below it, and at its sides."""
-LETTER, GAP = 7.2, 8
+LETTER_PIXELS, GAP_PIXELS = 7.2, 8
 """Pixels of a letter of a label, and between a label and the plot."""
-MOST_TICKS = 5
-STEPS = (1, 2, 2.5, 5, 10)
+MAX_AXIS_TICKS = 5
+ROUND_STEPS = (1, 2, 2.5, 5, 10)
 """Between labels, times a power of ten."""
-LEAST_PIXELS = 260
+NARROWEST_PLOT_PIXELS = 260
 """The width of a plot on a phone, on which no label of the axis x may touch the next."""
 
 
@@ -64,9 +64,9 @@ class Below(NamedTuple):
 
 def chart_svg(chart: Chart, below: Below | None = None, *, min_width: int = 0) -> Markup:
     """Return a chart as a figure of a page, with its caption and its legend; `min_width` is in pixels."""
-    plot, height = _plot(chart), chart.layout["height"] - TOP
-    labels = max([len(text) for _, text in plot.y.labels], default=0) * LETTER + GAP
-    left = LEFT + (TITLE if _title(chart, "yaxis") else 0) + (labels if plot.y.labels else 0)
+    plot, height = _plot(chart), chart.layout["height"] - TOP_PIXELS
+    labels = max([len(text) for _, text in plot.y.labels], default=0) * LETTER_PIXELS + GAP_PIXELS
+    left = LEFT_PIXELS + (TITLE_PIXELS if _title(chart, "yaxis") else 0) + (labels if plot.y.labels else 0)
     name = f"hatch-{crc32(chart.caption.encode()):x}"
     patterns = sorted({of.get("marker", {}).get("pattern", {}).get("shape", "") for of in chart.data} - {""})
     drawn = (
@@ -85,8 +85,8 @@ def chart_svg(chart: Chart, below: Below | None = None, *, min_width: int = 0) -
         " wide" if below else "",
         inline_html(chart.caption),
         legend(chart.keys),
-        TOP,
-        RIGHT,
+        TOP_PIXELS,
+        RIGHT_PIXELS,
         left,
         f";min-width:{min_width}px" if min_width else "",
         chart.caption,
@@ -106,8 +106,8 @@ def _plot(chart: Chart) -> Plot:
     y_values = ys if flat else [*ys, *sums.values()]
     x_axis = _axis(shape["xaxis"], x_values, is_bars=not flat and _has_bars(chart))
     y_axis = _axis(shape["yaxis"], y_values, is_rows=flat)
-    title = TITLE if _title(chart, "xaxis") else 0
-    return Plot(x_axis, y_axis, shape["height"] - TOP - AXIS - title - GAP)
+    title = TITLE_PIXELS if _title(chart, "xaxis") else 0
+    return Plot(x_axis, y_axis, shape["height"] - TOP_PIXELS - AXIS_PIXELS - title - GAP_PIXELS)
 
 
 def _is_flat(of: dict[str, Any]) -> bool:
@@ -149,9 +149,9 @@ def _axis(shape: dict[str, Any], values: Sequence[float], *, is_bars: bool = Fal
 
 def _ticks(low: float, high: float, *, is_whole: bool) -> Iterator[tuple[float, str]]:
     """Yield round values with their labels."""
-    rough = (high - low) / MOST_TICKS or 1.0
+    rough = (high - low) / MAX_AXIS_TICKS or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(times * power for times in STEPS if times * power >= rough * 0.999)
+    step = next(times * power for times in ROUND_STEPS if times * power >= rough * 0.999)
     step = max(round(step), 1) if is_whole else step
     for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
         value = number * step
@@ -170,11 +170,13 @@ def _grid_lines(chart: Chart, plot: Plot, left: float) -> Iterator[Markup]:
         y = plot.down(value)
         if not is_flat:
             yield line.format("0%", "100%", y, y)
-        yield Markup('<text class="ytick" x="{}" y="{}" text-anchor="end" dy="0.35em">{}</text>').format(-GAP, y, text)
+        yield Markup('<text class="ytick" x="{}" y="{}" text-anchor="end" dy="0.35em">{}</text>').format(
+            -GAP_PIXELS, y, text
+        )
     yield line.format("0%", "100%", plot.height, plot.height)
     end = -math.inf
     for value, text in plot.x.labels:
-        share, half = plot.x.share(value), LETTER * len(text) / 2 / LEAST_PIXELS
+        share, half = plot.x.share(value), LETTER_PIXELS * len(text) / 2 / NARROWEST_PLOT_PIXELS
         if not 0 <= round(share, 6) <= 1 or share - half < end:
             continue
         end = share + half
@@ -182,7 +184,7 @@ def _grid_lines(chart: Chart, plot: Plot, left: float) -> Iterator[Markup]:
             yield line.format(_percent(share), _percent(share), 0, plot.height)
         label = Markup('<text class="xtick" x="{}" y="{}" text-anchor="middle">{}</text>')
         yield label.format(_percent(share), plot.height + 16, text)
-    bottom = plot.height + AXIS + TITLE - 4
+    bottom = plot.height + AXIS_PIXELS + TITLE_PIXELS - 4
     if text := _title(chart, "xaxis"):
         yield Markup('<text class="xtitle" x="50%" y="{}" text-anchor="middle">{}</text>').format(bottom, text)
     if text := _title(chart, "yaxis"):

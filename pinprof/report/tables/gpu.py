@@ -7,10 +7,10 @@ from pinprof.analysis import Analysis
 from pinprof.intervals import length, union
 from pinprof.report.tables.grid import (
     BYTES,
+    ORIGIN_COLUMNS,
     RATE,
     SHARE,
     TIME,
-    WHERE,
     EventGroups,
     Field,
     Grid,
@@ -25,8 +25,10 @@ from pinprof.trace.lines import Place
 from pinprof.trace.links import follow
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Bools, Int32s, Int64s
 
-OF_WORK = Field("share", "of GPU work", SHARE, "the time in which GPUs work, including copies", ("total", "whole"))
-LAUNCHED = (Field("stream", "stream"), Field("op", "launched by"), *WHERE)
+SHARE_OF_WORK_COLUMN = Field(
+    "share", "of GPU work", SHARE, "the time in which GPUs work, including copies", ("total", "whole")
+)
+LAUNCH_COLUMNS = (Field("stream", "stream"), Field("op", "launched by"), *ORIGIN_COLUMNS)
 
 
 def kernels(analysis: Analysis) -> Grid | None:
@@ -43,7 +45,7 @@ def kernels(analysis: Analysis) -> Grid | None:
 
 def _share(analysis: Analysis) -> tuple[Field, ...]:
     """Return the column of shares, unless the time in which GPUs work is withheld."""
-    return () if analysis.profile.withheld.busy else (OF_WORK,)
+    return () if analysis.profile.withheld.busy else (SHARE_OF_WORK_COLUMN,)
 
 
 def copies(analysis: Analysis) -> Grid | None:
@@ -136,7 +138,7 @@ class _Work:
             name,
             title,
             note,
-            (*fields, *LAUNCHED),
+            (*fields, *LAUNCH_COLUMNS),
             {"name": list(map(short_name, names)), "stream": on, **from_where, **(texts or {})},
             {**groups.timed, **(numbers or {})},
             {"name": [cut(text) for text in names], "device": device, "stream": lanes, **(seen or {})},

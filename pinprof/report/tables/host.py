@@ -11,16 +11,27 @@ from pinprof.analyses.syncs.sites import WaitCost
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, EventGroups, Field, Grid, Scopes, short_name, timed
+from pinprof.report.tables.grid import (
+    COUNT,
+    ORIGIN_COLUMNS,
+    SHARE,
+    TIME,
+    EventGroups,
+    Field,
+    Grid,
+    Scopes,
+    short_name,
+    timed,
+)
 from pinprof.report.wait_groups import LIBRARY, LINE, WAIT_PARTS, called_from_several, group_waits
 from pinprof.report.words import cut, place, short_place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
-MOST_LEVELS = 64
+MAX_RECURSION_LEVELS = 64
 """Levels of callers that are searched for an op of the same name."""
-MOST_SEEN = 1000
+MAX_WAITS_IN_TIMELINE = 1000
 """The most waits of a site that the timeline finds one by one."""
 
 
@@ -47,7 +58,7 @@ def ops(analysis: Analysis) -> Grid | None:
         "Ops",
         "Ops of all host threads by name, as traced, with the profiler's cost in their times. Own time is without "
         "the ops that an op calls",
-        (Field("name", "op"), *timed(of_host, with_all, kernels, total="own time"), *WHERE),
+        (Field("name", "op"), *timed(of_host, with_all, kernels, total="own time"), *ORIGIN_COLUMNS),
         {"name": list(map(short_name, names)), **texts},
         numbers,
         {"name": [cut(text) for text in names]},
@@ -75,7 +86,7 @@ def _within_same(trace: Trace) -> Bools:
     """Return whether each op runs within an op of the same name, whose time includes it."""
     name, around = trace.ops.name, trace.links.op_parent
     within = np.zeros(len(name), bool)
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_RECURSION_LEVELS):
         if not (around != NONE).any():
             break
         within |= follow(name, around) == name
@@ -108,7 +119,7 @@ def waits(analysis: Analysis) -> Grid | None:
         "most": ([wait.stall_ns for wait in inside], [wait.stall_ns for wait in longest]),
         **{part.key: _of_sites(costs, part.time_ns) for part in parts},
     }
-    calls = [trace.calls.start_ns[syncs.stalls.call[of_site[:MOST_SEEN]]].tolist() for of_site in rows]
+    calls = [trace.calls.start_ns[syncs.stalls.call[of_site[:MAX_WAITS_IN_TIMELINE]]].tolist() for of_site in rows]
     return Grid(
         "waits",
         "Waits",

@@ -22,8 +22,8 @@ from pinprof.report.page import page, report_page, top
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables import grids_of, tables
 from pinprof.report.timeline import fragment
-from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
-from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
+from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
+from pinprof.report.timeline.kinds import COMPUTE_ONLY_KIND, EVENT_KINDS, IDLE_KIND
 from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.step import (
     AS_TRACED,
@@ -71,7 +71,7 @@ def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
     """Return the report on the traces as one self-contained page; `code` says how it shows the user's code."""
     names = [PurePath(entry.profile.path).name for entry in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
-    max_events = MAX_EVENTS // max(len(entries), 1)
+    max_events = MAX_PAGE_EVENTS // max(len(entries), 1)
     sections = (section(number, entry, max_events, code) for number, entry in enumerate(entries, start=1))
     overview = _overview(entries) if len(entries) > 1 else Markup()
     return report_page(title, "pinprof: where the step's time goes", overview + Markup().join(sections))
@@ -271,11 +271,11 @@ def division_bar(
     profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0
 ) -> Markup:
     """Return how a step divides on a GPU as a bar, idle time by cause; `longest` is as for `shares`."""
-    names = {} if mean.both_ns else {COMPUTE_ONLY: "kernels"}
+    names = {} if mean.both_ns else {COMPUTE_ONLY_KIND: "kernels"}
     parts = [
-        HtmlBarPart(names.get(kind, KINDS[kind].label), time, duration(time), KINDS[kind].colour)
+        HtmlBarPart(names.get(kind, EVENT_KINDS[kind].label), time, duration(time), EVENT_KINDS[kind].colour)
         for kind, time in part_times(mean).items()
-        if kind != IDLE and time >= SMALLEST * mean.length_ns
+        if kind != IDLE_KIND and time >= SMALLEST * mean.length_ns
     ]
     if mean.idle_ns >= SMALLEST * mean.length_ns:
         parts += _idle_parts(profile, mean, verdict)
@@ -293,7 +293,7 @@ def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[
     if rest >= SMALLEST * mean.length_ns:
         why = why_idle(profile, mean, verdict)
         other = "idle: other causes" if causes else f"GPU idle, {why}" if why else "GPU idle"
-        yield HtmlBarPart(other, rest, duration(rest), KINDS[IDLE].colour)
+        yield HtmlBarPart(other, rest, duration(rest), EVENT_KINDS[IDLE_KIND].colour)
 
 
 def _chart_of(section: str, analysis: Analysis) -> Markup:

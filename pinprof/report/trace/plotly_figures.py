@@ -12,7 +12,7 @@ from pinprof.report.charts.chart import STANDOFF, Chart, escaped
 from pinprof.report.charts.copies import copy_times_chart
 from pinprof.report.charts.flame import host_flame, icicle
 from pinprof.report.charts.steps import idle_chart, syncs_chart
-from pinprof.report.charts.timeline import HINT, LEAST_WIDTH, STEERING, timeline_chart
+from pinprof.report.charts.timeline import HOW_TO_ZOOM, MIN_FIGURE_PIXELS, PLOTLY_CONFIG, timeline_chart
 from pinprof.report.html import Markup, note
 from pinprof.report.page import page
 from pinprof.report.timeline.steps import window_of_steps, window_of_times
@@ -85,9 +85,9 @@ def timeline_page(analysis: Analysis) -> Markup:
     figure = timeline_figure(analysis, title, None, None)
     if not figure.data:
         raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
-    drawn = Markup(figure.to_html(config=STEERING, full_html=False, div_id="figure"))  # noqa: S704  its texts are escaped
+    drawn = Markup(figure.to_html(config=PLOTLY_CONFIG, full_html=False, div_id="figure"))  # noqa: S704  its texts are escaped
     body = Markup('<main aria-label="Timeline of {}">\n{}\n<div style="min-width:{}px">{}</div></main>')
-    return page(f"pinprof: {title[0]}", body.format(title[0], note(HINT), LEAST_WIDTH, drawn))
+    return page(f"pinprof: {title[0]}", body.format(title[0], note(HOW_TO_ZOOM), MIN_FIGURE_PIXELS, drawn))
 
 
 def timeline_figure(

@@ -11,7 +11,7 @@ from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.report.bench.page import bandwidth_chart, picture_chart, times_chart, to_html
-from pinprof.report.bench.view import OUTCOMES, claimed_by, experiments, reason_of
+from pinprof.report.bench.view import OUTCOME_WORDS, claimed_by, experiments, reason_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -37,12 +37,12 @@ def test_the_page_begins_with_what_to_do() -> None:
 def test_every_claim_has_its_verdict() -> None:
     text = words(Page(to_html(example())).text)
     for verdict in verdicts(example()):
-        claim = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed_by(verdict))
+        claim = (verdict.claim, OUTCOME_WORDS[verdict.outcome], verdict.number, claimed_by(verdict))
         figures = (verdict.published or "-", verdict.measured or "-")
         assert words(" ".join((*claim, *figures))) in text
     for known, _, _ in experiments(example()):
         for verdict in (verdict for verdict in verdicts(example()) if verdict.number == known.number):
-            outcome = OUTCOMES[verdict.outcome].capitalize()
+            outcome = OUTCOME_WORDS[verdict.outcome].capitalize()
             reason = f"{outcome} {verdict.claim} ({claimed_by(verdict)}): {reason_of(verdict)}."
             assert text.count(words(reason)) == 1
 

@@ -16,10 +16,10 @@ from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind, Known
 from pinprof.replay.step_estimate import StepEstimate
 from pinprof.report.charts.chart import Chart, Key, bars, layout
-from pinprof.report.charts.copies import MAX_MARKS, copies_chart
+from pinprof.report.charts.copies import MAX_COPY_MARKS, copies_chart
 from pinprof.report.charts.steps import (
-    MAX_BARS,
-    MAX_SITES,
+    MAX_DRAWN_SITES,
+    MAX_STEP_BARS,
     idle_chart,
     outliers,
     steps_chart,
@@ -81,7 +81,7 @@ def test_copies_are_drawn_by_size_and_rate_with_kinds_and_the_link_apart(tmp_pat
 
 def test_many_copies_are_gathered_and_the_chart_says_so(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(MAX_MARKS + 1):
+    for number in range(MAX_COPY_MARKS + 1):
         builder.copy("HtoD (Pinned -> Device)", 10 * number + 5, 2, launch=10 * number, size=1000 + number % 2)
     chart = copies_chart(measured(builder, tmp_path)[0])
     assert chart
@@ -105,10 +105,10 @@ def test_the_bars_of_a_site_are_its_stall_and_its_bubble(tmp_path: Path) -> None
 
 
 def test_of_many_sites_the_costliest_are_drawn(tmp_path: Path) -> None:
-    chart = syncs_chart(measured(waiting(sites=MAX_SITES + 3), tmp_path)[1])
+    chart = syncs_chart(measured(waiting(sites=MAX_DRAWN_SITES + 3), tmp_path)[1])
     assert chart
-    assert len(chart.data[0]["x"]) == MAX_SITES
-    assert f"The {MAX_SITES} costliest of {MAX_SITES + 3} places are drawn" in chart.caption
+    assert len(chart.data[0]["x"]) == MAX_DRAWN_SITES
+    assert f"The {MAX_DRAWN_SITES} costliest of {MAX_DRAWN_SITES + 3} places are drawn" in chart.caption
 
 
 def test_the_causes_of_idle_time_add_up_to_it(tmp_path: Path) -> None:
@@ -138,10 +138,10 @@ def test_the_parts_of_a_bar_add_up_to_its_step_and_the_first_step_is_as_long_as_
 
 
 def test_of_many_steps_a_bar_is_the_mean_of_several(tmp_path: Path) -> None:
-    chart = steps_chart(*measured(stepping([100] * (MAX_BARS + 50)), tmp_path), 0)
+    chart = steps_chart(*measured(stepping([100] * (MAX_STEP_BARS + 50)), tmp_path), 0)
     assert chart
     assert "A bar is the mean of 2 steps" in chart.caption
-    assert len(chart.data[0]["x"]) <= MAX_BARS
+    assert len(chart.data[0]["x"]) <= MAX_STEP_BARS
 
 
 def test_a_step_unlike_the_others_is_drawn_to_the_top_with_its_length(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pinprof import hues
 from pinprof.errors import PinprofError
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.chart import Chart
-from pinprof.report.charts.timeline import MOST_BUTTONS, timeline_chart
+from pinprof.report.charts.timeline import MAX_STEP_BUTTONS, timeline_chart
 from pinprof.report.timeline.steps import whole_window
 from pinprof.report.trace.page import timeline_title
 from pinprof.report.trace.plotly_figures import timeline_page
@@ -145,10 +145,10 @@ def test_buttons_choose_a_step(tmp_path: Path) -> None:
 
 
 def test_many_steps_are_chosen_from_a_menu(tmp_path: Path) -> None:
-    few, many = (timeline_chart(analysed(steps(MOST_BUTTONS + more), tmp_path), TITLE).layout for more in (0, 1))
+    few, many = (timeline_chart(analysed(steps(MAX_STEP_BUTTONS + more), tmp_path), TITLE).layout for more in (0, 1))
     assert few["updatemenus"][0]["type"] == "buttons"
     assert many["updatemenus"][0]["type"] == "dropdown"
-    assert len(many["updatemenus"][0]["buttons"]) == MOST_BUTTONS + 2
+    assert len(many["updatemenus"][0]["buttons"]) == MAX_STEP_BUTTONS + 2
 
 
 def test_a_single_step_needs_no_buttons(tmp_path: Path) -> None:

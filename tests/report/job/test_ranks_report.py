@@ -24,8 +24,8 @@ from pinprof.report.charts.ranks import (
     scale_end_ns,
 )
 from pinprof.report.job.page import to_html
-from pinprof.report.job.text import LISTED, LONGEST, MAX_BARS, job_to_text, to_brief
-from pinprof.report.job.view import MAX_FINDINGS, MAX_ROWS, clocks_line, rank_numbers, spread, why_nobody
+from pinprof.report.job.text import LONGEST_BAR_CHARS, MAX_LISTED_RANKS, MAX_RANK_BARS, job_to_text, to_brief
+from pinprof.report.job.view import MAX_FINDINGS, MAX_RANK_ROWS, clocks_line, rank_numbers, spread, why_nobody
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import to_brief as brief_text
 from pinprof.report.trace.text import trace_to_text
@@ -187,9 +187,9 @@ def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, widt
     heads = ["busy", "idle", "exposed", "stalls", "overlapped", "exposed", "waited", "last"]
     assert any(line.split()[-8:] == heads for line in lines)  # no word is broken
     listed = [line.split()[0] for line in lines if line.split()[-1:] == ["%"] and "allreduce" not in line]
-    assert listed == [str(SLOW), *(str(MANY - number) for number in range(1, LISTED))]
+    assert listed == [str(SLOW), *(str(MANY - number) for number in range(1, MAX_LISTED_RANKS))]
     assert any(line.split()[:3] == [str(SLOW), "*", "0.98"] for line in lines)
-    assert f"the {LISTED} that need longest alone" in " ".join(lines)
+    assert f"the {MAX_LISTED_RANKS} that need longest alone" in " ".join(lines)
     assert any("copies of pageable memory" in line for line in lines)
     assert "  - none on any rank: input" in lines
 
@@ -336,7 +336,7 @@ def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_p
     read = Page(page_of(tmp_path, MANY, slowest=SLOW))
     assert read.misnested == []
     assert f"Rank {SLOW} holds up the others" in read.text
-    assert f"The other {MANY - MAX_ROWS} ranks" in read.text
+    assert f"The other {MANY - MAX_RANK_ROWS} ranks" in read.text
     assert read.text.index(f"{SLOW}, slowest") < read.text.index("train. rank1023. json. gz")
     assert read.text.index("train. rank1023. json. gz") < read.text.index("train. rank0. json. gz")
 
@@ -385,7 +385,7 @@ def test_the_short_report_on_a_job_begins_with_who_holds_it_up(tmp_path: Path) -
     bars = [line for line in lines if "█" in line]
     assert [line.split()[1] for line in bars] == ["0", "1", "2", "3"]
     assert [line.endswith("holds up the others") for line in bars] == [False, False, True, False]
-    assert bars[2].count("█") == LONGEST > bars[0].count("█")
+    assert bars[2].count("█") == LONGEST_BAR_CHARS > bars[0].count("█")
     narrow = to_brief(ranks, parts, width=80)
     assert max(map(len, narrow.splitlines())) <= 80
 
@@ -409,6 +409,6 @@ def test_both_reports_say_how_much_of_the_collectives_is_hidden_and_how_fast_the
 def test_the_short_report_on_a_large_job_counts_the_ranks_that_need_less(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 20, slowest=7)
     text = to_brief(compare_ranks(parts), parts)
-    assert text.count("█ ") == MAX_BARS
+    assert text.count("█ ") == MAX_RANK_BARS
     assert "  rank  7  ██" in text
     assert "  and 12 more ranks\n" in text
