@@ -14,7 +14,7 @@ saves blob: ones."""
 
 TIMELINE = (
     *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
-    *("related", "event_details", "autograd", "selection_sums"),
+    *("related", "event_details", "selection_sums"),
     *("drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
 SCRIPTS = (*(f"timeline/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")

@@ -170,7 +170,7 @@ def times_chart(figures: Sequence[Measured], published: dict[str, float]) -> Cha
     shape = labelled_rows(labels, "ms", row=44, above=0.24, edges=(0.75, 0.5), barmode="overlay")
     least, most = (choose(times, key=lambda figure: figure.median) for choose in (min, max))
     caption = f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). Thin lines: the spread."
-    return Chart(caption, data, shape, (HERE_KEY, PUBLISHED_KEY) if compared else ())
+    return Chart(data, shape, (HERE_KEY, PUBLISHED_KEY) if compared else (), caption)
 
 
 def picture_chart(picture: Picture, end_ms: float) -> Chart:
@@ -195,7 +195,7 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
     )
     data = series(by_kind[kind] for kind in sorted(by_kind))
     keys = tuple(map(legend_key, sorted(by_kind)))
-    return Chart(_caption(picture), data, shape, keys)
+    return Chart(data, shape, keys, _caption(picture))
 
 
 def _caption(picture: Picture) -> str:
@@ -229,7 +229,7 @@ def bandwidth_chart(bench: Bench) -> Chart | None:
     best = ", ".join(f"{key.label} {rate(max(figure.median for figure in line))}" for key, line in lines.items())
     carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} is usual." if link else ""
     data = [_rates_line(key, line) for key, line in lines.items()]
-    return Chart(f"At best {best}.{carries} {SMALL_COPIES_NOTE}", data, shape, tuple(lines))
+    return Chart(data, shape, tuple(lines), f"At best {best}.{carries} {SMALL_COPIES_NOTE}")
 
 
 def _link_lines(link: Link | None) -> dict[str, Any]:

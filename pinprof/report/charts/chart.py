@@ -1,4 +1,4 @@
-"""A chart: a plotly figure as plain data, its legend, and a caption that says the same in words."""
+"""A chart: series and layout as plotly has them, which the page draws as SVG, with its legend and a caption."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -39,20 +39,21 @@ class Key(NamedTuple):
     pattern: str = ""
 
 
-def legend_key(kind: int, more: str = "") -> Key:
-    """Return the entry of the legend for a kind of the timeline; `more` follows its label."""
+def legend_key(kind: int) -> Key:
+    """Return the entry of the legend for a kind of the timeline."""
     label, _, colour, pattern, *_ = EVENT_KINDS[kind]
-    return Key(label + more, colour, pattern=pattern)
+    return Key(label, colour, pattern=pattern)
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure of plotly and its caption; only texts that are `Markup` are HTML."""
+    """Series and layout as plotly has them; only texts that are `Markup` are HTML."""
 
-    caption: str
     data: list[dict[str, Any]]
     layout: dict[str, Any]
     keys: tuple[Key, ...] = ()
+    caption: str = ""
+    """What the chart shows, in words, on a page."""
 
 
 def end_of(text: str, longest: int) -> str:

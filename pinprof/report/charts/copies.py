@@ -47,7 +47,7 @@ def copy_times_chart(profile: Profile) -> Chart | None:
     keys = legend_key(OVERLAPPED_COPY_KIND), legend_key(EXPOSED_COPY_KIND)
     times = [hidden.overlapped_ns for *_, hidden in groups], [hidden.exposed_ns for *_, hidden in groups]
     data = [stacked(key, of_kind, rows, hover) for key, of_kind in zip(keys, times, strict=True)]
-    return Chart("A copy is overlapped while a kernel runs.", data, stacked_layout(len(rows)), keys)
+    return Chart(data, stacked_layout(len(rows)), keys)
 
 
 def copies_chart(trace: Trace) -> Chart | None:
@@ -76,7 +76,7 @@ def copies_chart(trace: Trace) -> Chart | None:
         keys.append(key)
     link = link_of_gpus(device.name for device in trace.info.devices) if crossing.any() else None
     caption = _copies_caption(rows, int((gpu.category == MEMCPY).sum()), int(copies.sum()), best, link)
-    return Chart(caption, data, _copies_shape(gpu.bytes[rows], best, link), tuple(keys))
+    return Chart(data, _copies_shape(gpu.bytes[rows], best, link), tuple(keys), caption)
 
 
 def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gathered: bool) -> dict[str, Any]:

@@ -342,7 +342,7 @@ def icicle(graph: FlameGraph) -> Chart:
     margin = {"l": 4, "r": 4, "t": 28, "b": 4}
     height = min(LEVEL_PIXELS * max(levels) + 60, MAX_ICICLE_PIXELS)
     shape = layout(height, "", "", margin=margin, uniformtext={"minsize": SMALLEST_NAME_PIXELS, "mode": "hide"})
-    return Chart(f"{graph.caption} Select a rectangle to enlarge it.", [series], shape)
+    return Chart([series], shape)
 
 
 def _label(box: Box) -> str:

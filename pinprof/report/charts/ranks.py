@@ -63,8 +63,10 @@ def ranks_chart(ranks: Ranks) -> Markup:
         ALONE_KEY,
     ]
     size = 9 if len(names) <= FEW_RANKS else 4
-    steps = [(key, [*enumerate(map(time_of, ranks.rows))]) for key, time_of in ((ALONE_KEY, _alone), (STEP_KEY, _step))]
-    data = [points(key.label, key, *_known_points(times), size=size) for key, times in steps]
+    data = []
+    for key, name in ((ALONE_KEY, "alone"), (STEP_KEY, "step")):
+        times = [*enumerate(map(TIME_OF[name], ranks.rows))]
+        data.append(points(key.label, key, *_known_points(times), size=size))
     if slowest:
         holds_up = Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open")
         keys.append(holds_up)
@@ -72,7 +74,7 @@ def ranks_chart(ranks: Ranks) -> Markup:
     ticks = range(0, len(names), -(-len(names) // MAX_RANK_TICKS))
     xaxis = {"range": [-0.5, len(names) - 0.5], "tickvals": [*ticks], "ticktext": [names[rank] for rank in ticks]}
     shape = layout(STEPS_PIXELS, "rank", "ms per step", xaxis=xaxis)
-    chart = Chart(_caption(ranks, hidden), data, shape, tuple(keys))
+    chart = Chart(data, shape, tuple(keys), _caption(ranks, hidden))
     return chart_svg(chart, _heat_map(ranks, lines, scale_ns), min_width=len(names))
 
 
@@ -104,14 +106,6 @@ def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
 
 def _times_of(name: str, rows: Sequence[RankRow], time_of: Callable[[RankRow], float | None]) -> Line:
     return Line(name, tuple(map(time_of, rows)))
-
-
-def _step(row: RankRow) -> float | None:
-    return row.step_ns
-
-
-def _alone(row: RankRow) -> float | None:
-    return row.alone_ns
 
 
 def _own_work(row: RankRow) -> float | None:

@@ -74,11 +74,6 @@ OWN_COPY_KEY = Key(_WAITS_FOR[1], hues.COPY_OUT[0], pattern="/")
 OVERHEAD_KEY = Key(_WAITS_FOR[2], hues.CALL, pattern="-")
 BUSY_KEY = Key("busy", EVENT_KINDS[COMPUTE_ONLY_KIND].colour)
 BUBBLE_KEY = Key("GPU idle after it", hues.IDLE, pattern="\\")
-STALLS_AND_SAVINGS = (
-    "A stall costs nothing while the GPU works on what was queued before. A fix may save more than the idle time: "
-    "after a stall the host has no lead, so later launches are late, too."
-)
-IDLE_BY_CAUSE = "What a GPU does while it is idle, from its first work to its last."
 
 
 def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | None:
@@ -124,7 +119,7 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
         texts = [label | {"x": number, "y": ms(0.92 * top_ns), "text": duration(length)} for number, length in cut]
         shape["annotations"] = [*shape.get("annotations", ()), *texts]
     caption = _steps_caption(lengths, numbers[unlike].tolist())
-    return Chart(caption + _each_bar(parts, gathered), data, shape, tuple(keys))
+    return Chart(data, shape, tuple(keys), caption + _each_bar(parts, gathered))
 
 
 def _step_bars(key: Key, numbers: Int64s, time: Int64s, gathered: int) -> dict[str, Any]:
@@ -211,10 +206,7 @@ def syncs_chart(profile: Profile) -> Chart | None:
         data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hover=hover))
     labels = [site_label(site) for site, _ in sites[:MAX_DRAWN_SITES]]
     shape = labelled_rows(labels, f"ms {per}", row=58, above=0.15, edges=(0.6, 0.55), barmode="stack")
-    remark = (
-        f" The {MAX_DRAWN_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_DRAWN_SITES else ""
-    )
-    return Chart(STALLS_AND_SAVINGS + remark, data, shape, keys)
+    return Chart(data, shape, keys)
 
 
 def site_label(site: WaitSite) -> str:
@@ -252,4 +244,4 @@ def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
             for (_, time), part in zip(gpus, times, strict=True)
         ]
         data.append(stacked(key, times, rows, hover))
-    return Chart(IDLE_BY_CAUSE, data, stacked_layout(len(gpus)), tuple(key for key, _ in parts))
+    return Chart(data, stacked_layout(len(gpus)), tuple(key for key, _ in parts))

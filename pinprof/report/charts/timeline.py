@@ -104,7 +104,7 @@ def timeline_chart(
     data = series(_bars(analysis, drawing, row_of_lane))
     axis = row_axis(texts, max(row_of_lane, default=0) + 1)
     shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
-    return Chart(HOW_TO_ZOOM, data, shape)
+    return Chart(data, shape)
 
 
 def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:

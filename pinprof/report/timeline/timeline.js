@@ -69,32 +69,20 @@ class Timeline extends TimelineDrawing {
     return this.draw().then(() => words?.length && this.reveal(marks));
   }
 
-  // Marks a cell and its launch or awaited work, and shows their details; of an op its forward or backward.
+  // Marks a cell and its launch or awaited work, and shows their details.
   choose(cell) {
     const { lane, first } = cell;
     const chosen = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
     this.chosen = { lane, at: first };
     const column = cell.count === 1 ? Object.keys(LINKED).find((name) => lane[name]) : undefined;
     const other = column && linked(this.data, lane[column][first]);
-    if (!other) return this.chooseOp(cell, chosen);
+    if (!other) return this.mark([chosen], undefined, [detailsOf(this, cell)]);
     this.folded.delete(other.lane.group);
     const linkedMark = { what: LINKED[column], lanes: [other.lane] };
     [linkedMark.start, linkedMark.end] = [other.lane.start[other.first], other.lane.end[other.first]];
     const link = lane.launch ? { from: other, to: cell } : undefined;
     const details = detailsOf(this, cellOfEvent(other.lane, other.first), LINKED[column]);
     return this.mark([chosen, linkedMark], link, [detailsOf(this, cell), details]);
-  }
-
-  // Marks an event without launch or awaited work, and an arrow from an op to its forward or backward.
-  chooseOp(cell, chosen) {
-    const { lane, first } = cell;
-    const pair = cell.count === 1 ? autogradLink(this.data, lane, first) : undefined;
-    if (!pair) return this.mark([chosen], undefined, [detailsOf(this, cell)]);
-    const { other, isForward, what } = pair;
-    const linkedCell = cellOfEvent(other.lane, other.at);
-    const link = isForward ? { from: cell, to: linkedCell } : { from: linkedCell, to: cell };
-    const linkedMark = { what, lanes: [other.lane], start: linkedCell.start, end: linkedCell.end };
-    return this.mark([chosen, linkedMark], link, [detailsOf(this, cell)]);
   }
 
   // Scrolls the page so that neither the axis nor the details hide the marks, at least not the first. Marks on pinned
