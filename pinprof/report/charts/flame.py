@@ -1,6 +1,6 @@
 """Flame graphs of the host's samples and of its waits: call paths as a tree, each frame under its caller.
 
-A graph is drawn as a piece of a page, whose boxes `flame.js` gets as JSON, or as an icicle of plotly.
+A graph is drawn as a piece of a page, whose boxes `flame.js` gets as JSON.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from pinprof import hues
 from pinprof.analyses.host_samples import LOADER, CodeKind
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.report.charts.chart import Chart, Key, in_script, layout, legend
+from pinprof.report.charts.chart import Key, in_script, legend
 from pinprof.report.html import Markup
 from pinprof.report.timeline.kinds import EVENT_KINDS, KIND_OF_ORIGIN
 from pinprof.report.trace.host import measured_step_ns
@@ -20,7 +20,7 @@ from pinprof.report.words import cut
 from pinprof.trace.callers import ENTRY
 from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
 from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
-from pinprof.units import counted, duration, percent
+from pinprof.units import counted
 
 BOXES_IN_WIDTH = 1000
 """Boxes of less than 1 / BOXES_IN_WIDTH of the whole are left out: they are narrower than two pixels."""
@@ -43,12 +43,6 @@ HOW_TO_STEER = (
     "Click a box to enlarge it. Keys in the graph: arrows go to callers, callees and neighbours, Enter enlarges, "
     "Esc goes back."
 )
-LEVEL_PIXELS, MAX_ICICLE_PIXELS = 24, 760
-"""Pixels of a level of an icicle, and the most for all levels."""
-MAX_BOX_LABEL_CHARS = 48
-"""Characters of a name in a rectangle."""
-SMALLEST_NAME_PIXELS = 9
-"""Pixels of names."""
 
 
 class FlameFrame(NamedTuple):
@@ -315,45 +309,3 @@ def _content(graph: FlameGraph) -> dict[str, Any]:
 def _columns(rows: list[list[float]]) -> list[list[float]]:
     """Return rows as columns, with six digits."""
     return [[float(f"{value:.6g}") for value in column] for column in zip(*rows, strict=True)]
-
-
-def icicle(graph: FlameGraph) -> Chart:
-    """Return a flame graph as an icicle of plotly, by its first measure."""
-    boxes = graph.boxes
-    series = {
-        "type": "icicle",
-        "ids": [f"{number}" for number in range(len(boxes))],
-        "parents": ["" if box.parent < 0 else f"{box.parent}" for box in boxes],
-        "labels": [_label(box) for box in boxes],
-        "values": [box.total[0] for box in boxes],
-        "branchvalues": "total",
-        "marker": {"colors": [box.frame.kind.colour for box in boxes], "line": {"width": 1, "color": "#fff"}},
-        "hovertext": [_hover(graph, box) for box in boxes],
-        "hoverinfo": "text",
-        "textfont": {"color": hues.TEXT, "size": 11},
-        "leaf": {"opacity": 1},
-        "tiling": {"orientation": "v", "pad": 1},
-        "pathbar": {"visible": True, "thickness": 22},
-        "sort": False,
-    }
-    levels: list[int] = []
-    for box in boxes:
-        levels.append(levels[box.parent] + 1 if box.parent >= 0 else 1)
-    margin = {"l": 4, "r": 4, "t": 28, "b": 4}
-    height = min(LEVEL_PIXELS * max(levels) + 60, MAX_ICICLE_PIXELS)
-    shape = layout(height, "", "", margin=margin, uniformtext={"minsize": SMALLEST_NAME_PIXELS, "mode": "hide"})
-    return Chart([series], shape)
-
-
-def _label(box: Box) -> str:
-    line = box.frame.place.rpartition(":")[2]
-    return cut(f"{box.frame.name}:{line}" if line.isdigit() else box.frame.name, MAX_BOX_LABEL_CHARS)
-
-
-def _hover(graph: FlameGraph, box: Box) -> str:
-    """Return the hover text of a box: frame, share of the first measure, time if it is known, and value."""
-    measure, value = graph.measures[0], box.total[0]
-    where = f"{box.frame.name} ({box.frame.place})" if box.frame.place else box.frame.name
-    time = f", {duration(value * measure.ns)} {measure.per}" if measure.ns else ""
-    count = f", {value:,.0f} {measure.unit}" if measure.unit else ""
-    return f"{where}: {percent(value / graph.boxes[0].total[0])} of {measure.of}{time}{count}"

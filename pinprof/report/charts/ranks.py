@@ -1,7 +1,7 @@
 """The chart of a job: the step of each rank, and below it a heat map of what each rank's step is spent on."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
-from pinprof.report.charts.chart import Chart, Key, end_of, layout, points
+from pinprof.report.charts.chart import Axis, Chart, Key, Marks, end_of, round_axis
 from pinprof.report.charts.svg import Below, chart_svg
 from pinprof.report.html import Markup
 from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, spread
@@ -63,19 +63,23 @@ def ranks_chart(ranks: Ranks) -> Markup:
         ALONE_KEY,
     ]
     size = 9 if len(names) <= FEW_RANKS else 4
-    data = []
-    for key, name in ((ALONE_KEY, "alone"), (STEP_KEY, "step")):
-        times = [*enumerate(map(TIME_OF[name], ranks.rows))]
-        data.append(points(key.label, key, *_known_points(times), size=size))
+    marks = [
+        _marks(key, enumerate(map(TIME_OF[key.label.split(":")[0]], ranks.rows)), size) for key in (ALONE_KEY, STEP_KEY)
+    ]
     if slowest:
-        holds_up = Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open")
-        keys.append(holds_up)
-        data.append(points(holds_up.label, holds_up, *_known_points([(ranks.rows.index(slowest), slowest.alone_ns)])))
+        keys.append(Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open"))
+        marks.append(_marks(keys[-1], [(ranks.rows.index(slowest), slowest.alone_ns)], 8))
     ticks = range(0, len(names), -(-len(names) // MAX_RANK_TICKS))
-    xaxis = {"range": [-0.5, len(names) - 0.5], "tickvals": [*ticks], "ticktext": [names[rank] for rank in ticks]}
-    shape = layout(STEPS_PIXELS, "rank", "ms per step", xaxis=xaxis)
-    chart = Chart(data, shape, tuple(keys), _caption(ranks, hidden))
+    x_axis = Axis(-0.5, len(names) - 0.5, "rank", tuple((column, names[column]) for column in ticks))
+    y_axis = round_axis(0, 1.04 * max((time for one in marks for time in one.y), default=1.0), "ms per step")
+    chart = Chart(_caption(ranks, hidden), STEPS_PIXELS, x_axis, y_axis, marks=marks, keys=keys)
     return chart_svg(chart, _heat_map(ranks, lines, scale_ns), min_width=len(names))
+
+
+def _marks(key: Key, times: Iterable[tuple[int, float | None]], size: int) -> Marks:
+    """Return the marks of the ranks with a known time, which is given in ns."""
+    known = [(column, ms(time)) for column, time in times if time is not None]
+    return Marks(key, [column for column, _ in known], [time for _, time in known], size=size)
 
 
 def drawn_lines(ranks: Ranks) -> tuple[list[Line], int]:
@@ -132,12 +136,6 @@ def _sum_of(times: TimesPerStep, *causes: str) -> float:
 
 def _known(line: Line) -> list[float]:
     return [time for time in line.times if time is not None]
-
-
-def _known_points(times: Sequence[tuple[int, float | None]]) -> tuple[list[int], list[float]]:
-    """Return the columns of ranks with a known time, and their times in ms."""
-    known = [(column, ms(time)) for column, time in times if time is not None]
-    return [column for column, _ in known], [time for _, time in known]
 
 
 def _heat_map(ranks: Ranks, lines: Sequence[Line], scale_ns: float) -> Below:

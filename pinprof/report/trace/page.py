@@ -303,8 +303,8 @@ def _chart_of(section: str, analysis: Analysis) -> Markup:
         copying = sum(copied.time_ns for group in profile.copies if (copied := given(group.copied)))
         matters = copying >= MIN_COPYING_SHARE_OF_TRACE * profile.span_ns and not profile.withheld.copies
         chart = copies_chart(analysis.trace) if matters else None
-        sizes = {size for series in chart.data for size in series["x"]} if chart else ()
-        drawn = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
+        sizes = {size for marks in chart.marks for size in marks.x} if chart else ()
+        drawn = max((len(marks.x) for marks in chart.marks), default=0) if chart else 0
         return (
             chart_svg(chart) if chart and len(sizes) >= MIN_CHARTED_SIZES and drawn >= MIN_CHARTED_COPIES else Markup()
         )

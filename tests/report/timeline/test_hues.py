@@ -9,7 +9,7 @@ import pytest
 
 from pinprof import hues
 from pinprof.analyses.idle import IDLE
-from pinprof.report.charts import flame, steps
+from pinprof.report.charts import figures, flame
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND, EVENT_KINDS, KERNEL_KIND, LegendEntry
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
@@ -89,7 +89,7 @@ CHARTED: dict[str, Colours] = {
     "idle time": {name: (cause.colour, cause.pattern) for name, cause in IDLE.items()},
     "parts of stalls": {
         key.label: (key.colour, key.pattern)
-        for key in (steps.DRAIN_KEY, steps.OWN_COPY_KEY, steps.OVERHEAD_KEY, steps.BUBBLE_KEY)
+        for key in (figures.DRAIN_KEY, figures.OWN_COPY_KEY, figures.OVERHEAD_KEY, figures.BUBBLE_KEY)
     },
 }
 
