@@ -17,7 +17,7 @@ TIMELINE = (
     *("related", "event_details", "selection_sums"),
     *("drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
-SCRIPTS = (*(f"timeline/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")
+SCRIPTS = (*(f"timeline/scripts/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
 STYLES = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")

@@ -53,8 +53,8 @@ def event_texts(args: ArgsByName) -> EventTexts:
     """Return the texts on args: sentences on those that pinprof knows, and the others as recorded."""
     lines: list[str] = []
     in_lines: set[str] = set()
-    for tell, keys in LINE_WRITERS:
-        line = tell(args)
+    for write_line, keys in LINE_WRITERS:
+        line = write_line(args)
         if line:
             lines.append(cut(line, MAX_LINE_CHARS))
             in_lines.update(keys)
@@ -74,7 +74,7 @@ def _inputs(args: ArgsByName) -> str:
     dims, types = args.get(DIMS), args.get(TYPES)
     if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(types) != len(dims):
         return ""
-    strides, concrete = (_beside(args.get(key), dims) for key in (STRIDES, CONCRETE))
+    strides, concrete = (_per_input(args.get(key), dims) for key in (STRIDES, CONCRETE))
     if CONCRETE in args and concrete is not args[CONCRETE]:
         return ""
     columns = zip(dims[:MAX_INPUTS], types, strides, concrete, strict=False)
@@ -83,7 +83,7 @@ def _inputs(args: ArgsByName) -> str:
     return f"{INPUTS}: {shown}{more}"
 
 
-def _beside(values: object, dims: list[Any]) -> list[Any]:
+def _per_input(values: object, dims: list[Any]) -> list[Any]:
     return values if isinstance(values, list) and len(values) == len(dims) else [None] * len(dims)
 
 
@@ -94,7 +94,7 @@ def _input(dims: object, kind: object, strides: object, concrete: object) -> str
         return value_in_words(value)
     if _is_shape(dims):
         if dims or name not in {"", "Scalar", "ScalarList", "GenericList"}:
-            return f"{_plain(dims)} {value_in_words(name)}".rstrip() + _form(dims, strides)
+            return f"{_plain(dims)} {value_in_words(name)}".rstrip() + _layout(dims, strides)
         return value_in_words(name).lower() or "None"
     if isinstance(dims, list) and all(map(_is_shape, dims)):
         return f"{counted(len(dims), 'tensor')} ({listed(list(map(_plain, dims)), MAX_TENSORS)})"
@@ -109,7 +109,7 @@ def _is_size(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_SIZE
 
 
-def _form(dims: Any, strides: Any) -> str:
+def _layout(dims: Any, strides: Any) -> str:
     """Return the memory layout of a tensor that is not contiguous; empty for others."""
     if not isinstance(strides, list) or len(strides) != len(dims) or not all(map(_is_size, strides)):
         return ""
@@ -123,11 +123,11 @@ def _form(dims: Any, strides: Any) -> str:
 
 def _is_dense(dims: list[int], strides: list[int], outwards: Iterable[int]) -> bool:
     """Return whether a tensor has no gaps, given its dimensions from the innermost in memory outwards."""
-    behind = 1
+    expected_stride = 1
     for dimension in outwards:
-        if dims[dimension] > 1 and strides[dimension] != behind:
+        if dims[dimension] > 1 and strides[dimension] != expected_stride:
             return False
-        behind *= max(dims[dimension], 1)
+        expected_stride *= max(dims[dimension], 1)
     return True
 
 
