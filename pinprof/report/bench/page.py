@@ -148,7 +148,7 @@ def times_chart(figures: Sequence[Measured], published: dict[str, float]) -> Cha
     return Chart(
         f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). Thin lines: the spread.",
         TIME_ROW_PIXELS * len(times) + AROUND_TIMES_PIXELS,
-        round_axis(0.0, 1.04 * max(*lengths, *compared.values()), "ms"),
+        round_axis(0.0, 1.04 * max(*(high for _, high in ends), *compared.values()), "ms"),
         Axis(len(times) - 0.5, -0.75),
         [all_bars],
         marks,

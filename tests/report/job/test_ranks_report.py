@@ -274,14 +274,16 @@ def test_the_chart_has_a_line_for_each_cause_and_a_column_for_each_rank(tmp_path
 
 def test_neighbours_of_one_shade_are_one_cell_and_each_rank_has_a_column_that_tells_of_it(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 16, slowest=2)
-    drawn = Page(ranks_chart(compare_ranks(parts)))
+    ranks = compare_ranks(parts)
+    drawn = Page(ranks_chart(ranks))
     assert drawn.misnested == []
     cells = [(one["x"], one["width"], one["fill"]) for tag, one in drawn.tags if tag == "rect" and "fill" in one]
     assert cells[-2:] == [("0", "2", "rgba(213,94,0,0.9)"), ("3", "13", "rgba(213,94,0,0.9)")]  # they wait, rank 2 not
     columns = [(one["data-rank"], one["data-file"]) for _, one in drawn.tags if "data-rank" in one]
     assert columns == [(f"{number}", f"train.rank{number}.json.gz") for number in range(16)]
     text = " ".join(drawn.text.split())
-    assert "rank 2: train.rank2.json.gz step: 983 µs alone: " in text
+    alone = duration(ranks.rows[2].alone_ns or 0.0)
+    assert f"rank 2: train.rank2.json.gz step: 983 µs alone: {alone} GPU: own work: 100 µs" in text
     assert "rank 2 holds up the others" in text
 
 

@@ -154,7 +154,7 @@ const barOf = ({ source }) => (source === "memory" ? BAR + ROW : BAR); // an are
 const HEADING = 24; // pixels of a group's name
 const GUTTER = 92; // pixels for the names of lanes
 const NARROW = 600; // pixels; on a smaller timeline the names have less room
-const NARROW_GUTTER = 66;
+const NARROW_GUTTER = 82;
 const RIGHT = 8; // pixels to the right of the lanes
 const PINNED_FROM = 60; // pixels that pinned lanes leave to others, at least
 const MOST_PINNED = 0.4; // of the window's height; more lanes are not pinned
