@@ -139,7 +139,7 @@ def _known(line: Line) -> list[float]:
 
 
 def _heat_map(ranks: Ranks, lines: Sequence[Line], scale_ns: float) -> Below:
-    """Return the cells of the lines, each line below its label, and a column over all that tells of its rank."""
+    """Return the cells of the lines, each line below its label, and a column over all with the times of its rank."""
     pieces, count, height = [], len(ranks.rows), len(lines) * (LABEL_PIXELS + CELL_PIXELS)
     label = Markup('<text x="0" y="{}">{}</text>')
     cells = Markup('<svg class="cells" y="{}" height="{}" width="100%" viewBox="0 0 {} 1" {}>{}</svg>')

@@ -77,16 +77,8 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
         for key, of_step, time in (*series, (HOST_STEP_KEY, host, host_ns))
         if time.any()
     ]
-    odd = [*zip(numbers[unlike].tolist(), lengths[unlike].tolist(), strict=True)]
-    hover = [f"step {number}: {duration(length)}, unlike the others" for number, length in odd]
-    ends = [ms(min(length, 0.97 * top_ns)) for _, length in odd]
-    marks = [Marks(OUTLIER_KEY, [number for number, _ in odd], ends, hover, size=9)] if odd else []
     x_axis = _axis_of_steps(numbers)
-    cut = [(number, length) for number, length in odd if length > top_ns][:MAX_CUT_LABELS]
-    labels = [
-        Label(duration(length), x_axis.share(number), ms(0.92 * top_ns), "middle", is_below=True)
-        for number, length in cut
-    ]
+    marks, labels = _unlike_steps(numbers[unlike], lengths[unlike], top_ns, x_axis)
     known_step = step_known(profile) if profile.estimate.step_ns else None
     without_ms = (profile.estimate.step_ns or 0.0) / NS_PER_MS
     if known_step:
@@ -99,12 +91,22 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
         round_axis(0, top_ns / NS_PER_MS, "ms"),
         all_bars,
         marks,
-        [bars.key for bars in all_bars] + ([OUTLIER_KEY] if odd else []),
+        [bars.key for bars in all_bars] + [one.key for one in marks],
         [without_ms] if known_step else [],
         labels,
         is_stacked=True,
         bar_width=0.85 if len(numbers) <= MAX_BARS_WITH_GAPS else 1.0,
     )
+
+
+def _unlike_steps(numbers: Int64s, lengths_ns: Int64s, top_ns: float, x_axis: Axis) -> tuple[list[Marks], list[Label]]:
+    """Return the marks of steps unlike the others, and the lengths of those that end at the top."""
+    steps = [*zip(numbers.tolist(), lengths_ns.tolist(), strict=True)]
+    hover = [f"step {number}: {duration(length)}, unlike the others" for number, length in steps]
+    ends = [ms(min(length, 0.97 * top_ns)) for _, length in steps]
+    cut = [(x_axis.share(number), length) for number, length in steps if length > top_ns][:MAX_CUT_LABELS]
+    labels = [Label(duration(length), share, ms(0.92 * top_ns), "middle", is_below=True) for share, length in cut]
+    return [Marks(OUTLIER_KEY, numbers.tolist(), ends, hover, size=9)] if steps else [], labels
 
 
 def _axis_of_steps(numbers: Int64s) -> Axis:

@@ -20,7 +20,14 @@ MAX_TABLE_NAME_CHARS = 300
 
 Scopes: TypeAlias = "tuple[Sequence[float | None], Sequence[float | None]]"
 """A figure of each row: in the regular steps, and in the whole recording."""
-TEXT, COUNT, TIME, BYTES, RATE, SHARE = "text", "count", "time", "bytes", "rate", "share"
+TEXT_VALUES, COUNT_VALUES, TIME_VALUES, BYTES_VALUES, RATE_VALUES, SHARE_VALUES = (
+    "text",
+    "count",
+    "time",
+    "bytes",
+    "rate",
+    "share",
+)
 """The kinds of columns: times are ns, rates bytes per ns."""
 
 
@@ -29,7 +36,7 @@ class Field(NamedTuple):
 
     key: str
     title: str
-    kind: str = TEXT
+    kind: str = TEXT_VALUES
     meaning: str = ""
     ratio: tuple[str, str] | None = None
     """The two columns that it divides; `whole` is the total time."""
@@ -39,14 +46,14 @@ class Field(NamedTuple):
     """Whether its sum over rows has a meaning."""
 
 
-COUNT_COLUMN = Field("count", "count", COUNT, adds=True)
-MEAN_COLUMN = Field("mean", "mean", TIME, ratio=("total", "count"))
-LONGEST_COLUMN = Field("most", "longest", TIME, "press it to see the longest in the timeline")
+COUNT_COLUMN = Field("count", "count", COUNT_VALUES, adds=True)
+MEAN_COLUMN = Field("mean", "mean", TIME_VALUES, ratio=("total", "count"))
+LONGEST_COLUMN = Field("most", "longest", TIME_VALUES, "press it to see the longest in the timeline")
 
 
 def timed(*more: Field, total: str = "total") -> tuple[Field, ...]:
     """Return the columns of events: count, total, mean and longest time, and `more`."""
-    return COUNT_COLUMN, Field("total", total, TIME, adds=True), MEAN_COLUMN, LONGEST_COLUMN, *more
+    return COUNT_COLUMN, Field("total", total, TIME_VALUES, adds=True), MEAN_COLUMN, LONGEST_COLUMN, *more
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
 from pinprof.report.tables.grid import (
-    COUNT,
+    COUNT_VALUES,
     ORIGIN_COLUMNS,
-    SHARE,
-    TIME,
+    SHARE_VALUES,
+    TIME_VALUES,
     EventGroups,
     Field,
     Grid,
@@ -48,9 +48,9 @@ def ops(analysis: Analysis) -> Grid | None:
     texts, places = groups.origins(
         Origins(trace, function_around(trace, np.arange(len(table))), analysis.details.sources)
     )
-    with_all = Field("all", "with callees", TIME, "with the ops that it calls", adds=True, over_rows=False)
-    kernels = Field("kernels", "kernels", COUNT, "that it launches itself", adds=True)
-    of_host = Field("share", "of host time", SHARE, "own time, of the steps on the host", ("total", "whole"))
+    with_all = Field("all", "with callees", TIME_VALUES, "with the ops that it calls", adds=True, over_rows=False)
+    kernels = Field("kernels", "kernels", COUNT_VALUES, "that it launches itself", adds=True)
+    of_host = Field("share", "of host time", SHARE_VALUES, "own time, of the steps on the host", ("total", "whole"))
     numbers = {**groups.timed, "all": groups.sums(outermost), "kernels": groups.sums(launched)}
     longest = groups.longest
     return Grid(
@@ -126,7 +126,7 @@ def waits(analysis: Analysis) -> Grid | None:
         "Calls in which the host can wait for the GPU, by cause and place, as traced",
         (
             Field("name", "cause"),
-            *timed(*(Field(part.key, part.label, TIME, part.meaning, adds=True) for part in parts)),
+            *timed(*(Field(part.key, part.label, TIME_VALUES, part.meaning, adds=True) for part in parts)),
             Field("op", "op or call"),
             Field("line", "line"),
             Field("library", "in"),
