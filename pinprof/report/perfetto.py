@@ -17,7 +17,7 @@ from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
-from pinprof.report.timeline.kinds import KINDS, PROFILER
+from pinprof.report.timeline.kinds import EVENT_KINDS, PROFILER_KIND
 from pinprof.report.words import place, printable
 from pinprof.rules.search import rule_of_exposure, rule_of_wait
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Int64s, Trace, rows_by
@@ -162,7 +162,7 @@ def _stall(analysis: Analysis, row: int) -> tuple[str, dict[str, Any]]:
         args["at"] = printable(at)
     if site.library:
         args["in"] = printable(place(site.library))
-    cause = KINDS[PROFILER].label if stalls.profiler[row] else WAIT_CAUSES[syncs.cause[row]]
+    cause = EVENT_KINDS[PROFILER_KIND].label if stalls.profiler[row] else WAIT_CAUSES[syncs.cause[row]]
     return cause, args | _more(rule_of_wait(analysis.details, row))
 
 
