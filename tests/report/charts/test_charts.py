@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from analysed import analysed
 from page_reader import Page
-from pinprof.replay.step_estimate import StepEstimate
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
@@ -15,6 +14,7 @@ from pinprof.details import details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind, Known
+from pinprof.replay import StepEstimate
 from pinprof.report.charts.chart import Axis, Bars, Chart, Key
 from pinprof.report.charts.copies import MAX_COPY_MARKS, copies_chart
 from pinprof.report.charts.figures import MAX_DRAWN_SITES, Figure, idle_figure, waits_figure
