@@ -9,23 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from pinprof.trace.one_time_work import REGION
-from pinprof.trace.tables import (
-    NONE,
-    Activities,
-    Bools,
-    Calls,
-    HostEvents,
-    Int32s,
-    Int64s,
-    ModelCalls,
-    no_model_calls,
-)
+from pinprof.trace.tables import NONE, Activities, Bools, HostEvents, Int64s, ModelCalls, RecordedWork, no_model_calls
 from pinprof.trace.threads import BACKWARD, OPTIMIZER
 
 LOOKUP: Final = "aten::embedding"
@@ -53,27 +43,12 @@ FEWEST_DECODES: Final = 3
 """Fewer calls that decode, in a row where their sizes are unknown, do not show that a program makes tokens singly."""
 
 
-class _Rows(NamedTuple):
-    """Tables of a trace."""
-
-    ops: HostEvents
-    calls: Calls
-    gpu: Activities
-    launch: Int32s
-
-
-def find_model_calls(
-    ops: HostEvents,
-    annotations: HostEvents,
-    calls: Calls,
-    gpu: Activities,
-    launch: Int32s,
-    shapes: Mapping[int, bytes],
-) -> ModelCalls:
+def find_model_calls(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> ModelCalls:
     """Return the calls of a language model if some of them surely decode; otherwise, and in a training, none.
 
     `shapes` has the `Input Dims` of lookups, as JSON by row of the ops.
     """
+    ops, annotations, gpu = recorded.ops, recorded.annotations, recorded.gpu
     marked = np.flatnonzero(annotations.named(BATCH.fullmatch))
     if not len(marked) and not ops.named(LOOKUP.__eq__).any():
         return no_model_calls()
@@ -84,7 +59,7 @@ def find_model_calls(
         sizes = [_size_in(annotations.name_of(row)) for row in marked.tolist()]
         found = _calls_at(annotations, marked, sizes)
     else:
-        found = _calls_by_lookups(_Rows(ops, calls, gpu, launch), shapes)
+        found = _calls_by_lookups(recorded, shapes)
     is_known = bool(len(found)) and bool((found.requests != NONE).all())
     has_prompts = not found.decodes.all()
     is_sure = _has(ops, gpu, ATTENTION) or (has_prompts and is_known and _has(ops, gpu, BY_HAND))
@@ -126,18 +101,18 @@ def _size_in(mark: str) -> tuple[int, int]:
     return requests, requests * tokens
 
 
-def _calls_by_lookups(rows: _Rows, shapes: Mapping[int, bytes]) -> ModelCalls:
+def _calls_by_lookups(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> ModelCalls:
     """Return a call for each first lookup, and for each call of compiled code that has one in it."""
-    ops, is_lookup = rows.ops, rows.ops.named(LOOKUP.__eq__)
+    ops, is_lookup = recorded.ops, recorded.ops.named(LOOKUP.__eq__)
     begins = np.flatnonzero(is_lookup | ops.named(lambda name: name.startswith(REGION)))
     begins = begins[of_busiest(ops, begins)]
     lookups, regions = begins[is_lookup[begins]], outer(ops, begins[~is_lookup[begins]])
     lookups = _first_of_calls(ops, _of_first_table(lookups, shapes))
-    regions = regions[_launches(rows, FUSED, regions)]
+    regions = regions[_launches(recorded, FUSED, regions)]
     begins = outer(ops, np.sort(np.concatenate((lookups, regions))))
     sizes = [_size_of(shapes.get(row)) for row in begins.tolist()]
     found = _calls_at(ops, begins, sizes)
-    few, many = _launches(rows, FEW, begins), _launches(rows, MANY, begins)
+    few, many = _launches(recorded, FEW, begins), _launches(recorded, MANY, begins)
     is_region = np.isin(begins, regions)
     by_kernel = (few & ~many) | (is_region & many.any())
     return replace(found, decodes=np.where(found.requests == NONE, by_kernel, found.decodes))
@@ -156,10 +131,10 @@ def _first_of_calls(ops: HostEvents, lookups: Int64s) -> Int64s:
     return lookups[np.diff(before, prepend=-1) > 0]
 
 
-def _launches(rows: _Rows, kernel: re.Pattern[str], around: Int64s) -> Bools:
+def _launches(recorded: RecordedWork, kernel: re.Pattern[str], around: Int64s) -> Bools:
     """Return which of these ops, none within another, launch such a kernel."""
-    ops, calls = rows.ops, rows.calls
-    launching = rows.launch[rows.gpu.named(kernel.search) & (rows.launch != NONE)]
+    ops, calls = recorded.ops, recorded.calls
+    launching = recorded.launch[recorded.gpu.named(kernel.search) & (recorded.launch != NONE)]
     place = np.searchsorted(ops.start_ns[around], calls.start_ns[launching], side="right") - 1
     launching, place = launching[place >= 0], place[place >= 0]
     op = around[place]

@@ -13,6 +13,7 @@ from pinprof.trace.tables import (
     Int32s,
     Int64s,
     Links,
+    RecordedWork,
     Steps,
     Trace,
     computed_once,
@@ -28,14 +29,13 @@ USUAL_DEPTH = 64
 """For a few rows, the rows around them are looked at one by one, up to this many levels; only a recursion is deeper."""
 
 
-def find_links(
-    ops: HostEvents, functions: HostEvents, calls: Calls, gpu: Activities, launch: Int32s, steps: Steps
-) -> Links:
+def find_links(recorded: RecordedWork, steps: Steps) -> Links:
     """Return all links of a trace, given those from activities to their launches.
 
     Where the whole trace is the only step, what was queued before the recording began is its work too. Without any
     link, work belongs to the step in whose time it starts.
     """
+    ops, functions, calls, launch = recorded.ops, recorded.functions, recorded.calls, recorded.launch
     call_step = step_at(steps, calls.start_ns) if steps.on_host else np.full(len(calls), NONE, np.int32)
     launched_in = follow(call_step, launch)
     by_launch = steps.on_host and steps.source != WHOLE_TRACE and bool((launch != NONE).any())
@@ -46,7 +46,7 @@ def find_links(
         function=enclosing(functions, calls),
         function_parent=enclosing(functions, functions),
         call_step=call_step,
-        activity_step=launched_in if by_launch else step_at(steps, gpu.start_ns),
+        activity_step=launched_in if by_launch else step_at(steps, recorded.gpu.start_ns),
     )
 
 

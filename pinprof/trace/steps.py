@@ -16,13 +16,12 @@ from pinprof.trace.tables import (
     KERNEL,
     NONE,
     WHOLE_TRACE,
-    Activities,
     Bools,
-    Calls,
     HostEvents,
     Int32s,
     Int64s,
     ModelCalls,
+    RecordedWork,
     Steps,
     StepSource,
     rows_by,
@@ -54,38 +53,31 @@ PART: Final = re.compile(
 layer may run the same code."""
 
 
-def find_steps(
-    ops: HostEvents,
-    annotations: HostEvents,
-    functions: HostEvents,
-    calls: Calls,
-    gpu: Activities,
-    launch: Int32s,
-    model_calls: ModelCalls,
-) -> Steps:
+def find_steps(recorded: RecordedWork, model_calls: ModelCalls) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
     part = ""
-    steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
-    if not steps and not annotations.named(is_marked_capture).any():  # a server captures graphs before its first step
-        evidence = _Evidence(ops, annotations, functions, calls, gpu, launch)
-        steps = _annotated_steps(evidence) or _called(model_calls)
-        repeated = None if steps else _repeated_steps(calls, gpu, launch)
-        if repeated and evidence.shows(repeated):
+    steps = _profiler_steps(recorded) or _served_batches(recorded.annotations)
+    captures = recorded.annotations.named(is_marked_capture).any()  # a server captures graphs before its first step
+    if not steps and not captures:
+        steps = _annotated_steps(recorded) or _called(model_calls)
+        repeated = None if steps else _repeated_steps(recorded)
+        if repeated and _are_steps(recorded, repeated):
             return repeated
-        part = f": {repeated.marker} {len(repeated)} times{evidence.around}" if repeated else ""
-        steps = steps or _optimized_steps(evidence)
-    return steps or _whole_trace(ops, annotations, calls, gpu, part)
+        part = f": {repeated.marker} {len(repeated)} times{_in_network(recorded)}" if repeated else ""
+        steps = steps or _optimized_steps(recorded)
+    return steps or _whole_trace(recorded, part)
 
 
-def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
+def _profiler_steps(recorded: RecordedWork) -> Steps | None:
     """Return the `ProfilerStep#N` ranges, without those at the edges that launch nothing while others do."""
+    annotations = recorded.annotations
     rows = np.flatnonzero(annotations.named(lambda name: name.startswith(STEP_PREFIX)))
     if len(rows) == 0:
         return None
     thread = np.bincount(annotations.thread[rows]).argmax()
     rows = rows[annotations.thread[rows] == thread]
     steps = _steps("profiler_step", STEP_PREFIX + "N", annotations.start_ns[rows], annotations.end_ns[rows])
-    return _mark_complete(steps, _launches_per_step(steps, calls, launch))
+    return _mark_complete(steps, _launches_per_step(steps, recorded))
 
 
 def _served_batches(annotations: HostEvents) -> Steps | None:
@@ -116,78 +108,79 @@ def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s)
     return steps
 
 
-class _Evidence(NamedTuple):
-    """What distinguishes a repetition that is a step from the layers of one, and from other loops within a step."""
+def _may_be_steps(recorded: RecordedWork, steps: Steps, *, by_users_marks: bool = False) -> bool:
+    """Return whether nothing shows that these are parts of a step, or loops within one.
 
-    ops: HostEvents
-    annotations: HostEvents
-    functions: HostEvents
-    calls: Calls
-    gpu: Activities
-    launch: Int32s
-
-    def allows(self, steps: Steps, *, by_users_marks: bool = False) -> bool:
-        """Return whether nothing shows that these are parts of a step.
-
-        A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has
-        an optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
-        """
-        for events, begin in ((self.functions, MODULE), (self.ops, REGION)):
-            rows = events.named(re.compile(re.escape(begin)).match)
-            begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
-            if (begun[1] - begun[0] > 1).any():
-                return False
-        optimizer, passes = self._training()
-        return all(self._in_each(steps, time) for time in (*([] if by_users_marks else optimizer), *passes))
-
-    def shows(self, steps: Steps) -> bool:
-        """Return whether something that is in each step shows that these are steps."""
-        if not self.allows(steps):
+    A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has an
+    optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
+    """
+    for events, begin in ((recorded.functions, MODULE), (recorded.ops, REGION)):
+        rows = events.named(re.compile(re.escape(begin)).match)
+        begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
+        if (begun[1] - begun[0] > 1).any():
             return False
-        loads = self.annotations.start_ns[self.annotations.named(LOADER.match)]
-        is_kernel = self.gpu.named(UPDATE.search)
-        began = self.calls.start_ns[self.launch[is_kernel]] if steps.on_host else self.gpu.start_ns[is_kernel]
-        times = (loads, began, *self._called_modules())
-        return any(map(bool, self._training())) or any(self._in_each(steps, time) for time in times)
-
-    @property
-    def around(self) -> str:
-        """The network that is called once, and calls all others; empty if there is none."""
-        rows = self._outer_modules()
-        return f" in one call of {self.functions.name_of(rows[0]).removeprefix(MODULE)}" if len(rows) == 1 else ""
-
-    def _training(self) -> Iterator[list[Int64s]]:
-        """Yield when optimizers step; then when calls are in backward passes, and when in none; nothing without any."""
-        steps = self.annotations.start_ns[optimizer_marks(self.annotations, "step")]
-        yield [steps] if len(steps) else []
-        backward = self.ops.named(BACKWARD.match)
-        times, called = self.ops.times(backward), self.calls.start_ns[self.launch[self.launch != NONE]]
-        inside = contains(times, called)
-        yield [called[inside], called[~inside]] if inside.any() else []
-
-    def _called_modules(self) -> Iterator[Int64s]:
-        """Yield when the calls of each network end that no other network calls; they begin before the first launch."""
-        rows = self._outer_modules()
-        for same in rows_by(self.functions.name[rows]):
-            yield self.functions.end_ns[rows[same]]
-
-    def _outer_modules(self) -> Int64s:
-        rows = np.flatnonzero(self.functions.named(lambda name: name.startswith(MODULE)))
-        return outer(self.functions, rows[of_busiest(self.functions, rows)]) if len(rows) else rows
-
-    @staticmethod
-    def _in_each(steps: Steps, time: Int64s) -> bool:
-        step = step_at(steps, time)
-        return len(np.unique(step[step != NONE])) == len(steps)
+    optimizer, passes = _optimizer_times(recorded), _pass_times(recorded)
+    return all(_in_each(steps, time) for time in (*([] if by_users_marks else optimizer), *passes))
 
 
-def _annotated_steps(evidence: _Evidence) -> Steps | None:
+def _are_steps(recorded: RecordedWork, steps: Steps) -> bool:
+    """Return whether something that is in each of these shows that they are steps."""
+    if not _may_be_steps(recorded, steps):
+        return False
+    if _optimizer_times(recorded) or _pass_times(recorded):
+        return True
+    gpu, calls, annotations = recorded.gpu, recorded.calls, recorded.annotations
+    loads = annotations.start_ns[annotations.named(LOADER.match)]
+    updates = gpu.named(UPDATE.search)
+    updated = calls.start_ns[recorded.launch[updates]] if steps.on_host else gpu.start_ns[updates]
+    return any(_in_each(steps, time) for time in (loads, updated, *_network_ends(recorded)))
+
+
+def _in_network(recorded: RecordedWork) -> str:
+    """Return the network that is called once, and calls all others, in words; empty if there is none."""
+    rows, functions = _outer_modules(recorded), recorded.functions
+    return f" in one call of {functions.name_of(rows[0]).removeprefix(MODULE)}" if len(rows) == 1 else ""
+
+
+def _optimizer_times(recorded: RecordedWork) -> list[Int64s]:
+    """Return when optimizers step, if any does."""
+    times = recorded.annotations.start_ns[optimizer_marks(recorded.annotations, "step")]
+    return [times] if len(times) else []
+
+
+def _pass_times(recorded: RecordedWork) -> list[Int64s]:
+    """Return when calls launch in backward passes, and when outside of them; nothing without backward passes."""
+    times = recorded.ops.times(recorded.ops.named(BACKWARD.match))
+    launched = recorded.calls.start_ns[recorded.launch[recorded.launch != NONE]]
+    inside = contains(times, launched)
+    return [launched[inside], launched[~inside]] if inside.any() else []
+
+
+def _network_ends(recorded: RecordedWork) -> Iterator[Int64s]:
+    """Yield when the calls of each network end that no other network calls; they begin before the first launch."""
+    rows, functions = _outer_modules(recorded), recorded.functions
+    for same in rows_by(functions.name[rows]):
+        yield functions.end_ns[rows[same]]
+
+
+def _outer_modules(recorded: RecordedWork) -> Int64s:
+    functions = recorded.functions
+    rows = np.flatnonzero(functions.named(lambda name: name.startswith(MODULE)))
+    return outer(functions, rows[of_busiest(functions, rows)]) if len(rows) else rows
+
+
+def _in_each(steps: Steps, time: Int64s) -> bool:
+    step = step_at(steps, time)
+    return len(np.unique(step[step != NONE])) == len(steps)
+
+
+def _annotated_steps(recorded: RecordedWork) -> Steps | None:
     """Return the times between the starts of an annotation if about the same number of activities is launched in each.
 
     Of several such annotations the one that covers most time is taken. Numbers in names are ignored. The marks of a
     part of a step are none, unless something else shows that it is one.
     """
-    annotations, calls, launch = evidence.annotations, evidence.calls, evidence.launch
+    annotations = recorded.annotations
     folded: dict[str, int] = {}
     family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
     best: tuple[int, Steps] | None = None
@@ -196,14 +189,16 @@ def _annotated_steps(evidence: _Evidence) -> Steps | None:
         rows = np.flatnonzero(group == key)
         if len(rows) <= MIN_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
             continue
-        starts = annotations.start_ns[rows]
-        steps = _steps("annotation", annotations.name_of(rows[0]), starts[:-1], starts[1:])
-        per_step = _launches_per_step(steps, calls, launch)
+        name, starts = annotations.name_of(rows[0]), annotations.start_ns[rows]
+        steps = _steps("annotation", name, starts[:-1], starts[1:])
+        per_step = _launches_per_step(steps, recorded)
         if per_step.min() == 0 or per_step.std() > MAX_IRREGULARITY * per_step.mean():
             continue
-        name = annotations.name_of(rows[0])
-        by_user = MARK.match(name) is None
-        if not (evidence.shows(steps) if PART.search(name) else evidence.allows(steps, by_users_marks=by_user)):
+        if PART.search(name):
+            marks_steps = _are_steps(recorded, steps)
+        else:
+            marks_steps = _may_be_steps(recorded, steps, by_users_marks=MARK.match(name) is None)
+        if not marks_steps:
             continue
         time = int(annotations.duration_ns[rows].sum())
         if best is None or time > best[0]:
@@ -211,13 +206,15 @@ def _annotated_steps(evidence: _Evidence) -> Steps | None:
     return best[1] if best else None
 
 
-def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | None:
+def _repeated_steps(recorded: RecordedWork) -> Steps | None:
     """Return the periods of the sequence of kernel launches, which may be steps or parts of one.
 
     Each begins after the longest pause in its period.
     """
+    calls, gpu = recorded.calls, recorded.gpu
     kernels = np.flatnonzero(gpu.category == KERNEL)
-    launching, first = np.unique(launch[kernels], return_index=True)  # a graph launch has many kernels and counts once
+    # A graph launch has many kernels, and counts once.
+    launching, first = np.unique(recorded.launch[kernels], return_index=True)
     launching, first = launching[launching != NONE], first[launching != NONE]
     on_host = len(launching) > 0
     start, end = (
@@ -257,14 +254,14 @@ def _period(name: Int32s) -> int:
     return 0
 
 
-def _optimized_steps(evidence: _Evidence) -> Steps | None:
+def _optimized_steps(recorded: RecordedWork) -> Steps | None:
     """Return the steps of a trace of the host alone by its optimizer, at whose end each of them ends.
 
     They have about the same number of ops, except for the first one, in which the program may make more.
     """
-    ops, annotations = evidence.ops, evidence.annotations
+    ops, annotations = recorded.ops, recorded.annotations
     rows = np.flatnonzero(optimizer_marks(annotations, "step"))
-    if (evidence.launch != NONE).any() or len(rows) <= MIN_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
+    if (recorded.launch != NONE).any() or len(rows) <= MIN_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
         return None
     end = annotations.end_ns[rows]
     steps = _steps("annotation", annotations.name_of(rows[0]), np.append(ops.start_ns[:1], end[:-1]), end)
@@ -275,11 +272,12 @@ def _optimized_steps(evidence: _Evidence) -> Steps | None:
     return steps
 
 
-def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, part: str) -> Steps:
-    tables = [table for table in (ops, annotations, calls, gpu) if len(table)]
+def _whole_trace(recorded: RecordedWork, part: str) -> Steps:
+    of_host = (recorded.ops, recorded.annotations, recorded.calls)
+    tables = [table for table in (*of_host, recorded.gpu) if len(table)]
     start = min((table.start_ns[0] for table in tables), default=0)
     end = max((table.end_ns.max() for table in tables), default=0)
-    on_host = any(len(table) for table in (ops, annotations, calls))
+    on_host = any(map(len, of_host))
     return _steps(WHOLE_TRACE, f"no step was found{part}", np.array([start]), np.array([end + 1]), on_host=on_host)
 
 
@@ -287,8 +285,8 @@ def _steps(source: StepSource, marker: str, start: Int64s, end: Int64s, *, on_ho
     return Steps(source, marker, start, end, np.ones(len(start), bool), on_host)
 
 
-def _launches_per_step(steps: Steps, calls: Calls, launch: Int32s) -> np.ndarray:
-    step = follow(step_at(steps, calls.start_ns), launch)
+def _launches_per_step(steps: Steps, recorded: RecordedWork) -> np.ndarray:
+    step = follow(step_at(steps, recorded.calls.start_ns), recorded.launch)
     return np.bincount(step[step != NONE], minlength=len(steps))
 
 

@@ -45,6 +45,10 @@ HTOD, DTOH, DTOD = (DIRECTIONS.index(direction) for direction in ("HtoD", "DtoH"
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
 
 
+_NO_NUMBERS: Int64s = np.zeros(0, np.int64)
+_NO_CODES: Int32s = np.zeros(0, np.int32)
+
+
 def computed_once(measure: Callable[[Source], Result]) -> Callable[[Source], Result]:
     """Return a pure function of a trace, or of a table, that keeps its result with it; nobody may write to that."""
     key = f"{measure.__module__}.{measure.__qualname__}"
@@ -213,6 +217,18 @@ class SyncEvents(Table):
     correlation: Int64s
 
 
+class RecordedWork(NamedTuple):
+    """The tables in which steps and the calls of a model are found."""
+
+    ops: HostEvents
+    annotations: HostEvents
+    functions: HostEvents
+    calls: Calls
+    gpu: Activities
+    launch: Int32s
+    """Per activity: the call that launched it, -1 for none."""
+
+
 HOST_DEVICE = NONE
 """The device of what torch allocates in the memory of the host."""
 
@@ -220,26 +236,20 @@ HOST_DEVICE = NONE
 class MemoryUse(NamedTuple):
     """What torch's allocators held after each allocation and release, in the order of time (`profile_memory=True`)."""
 
-    at_ns: Int64s
-    device: Int32s
+    at_ns: Int64s = _NO_NUMBERS
+    device: Int32s = _NO_CODES
     """The GPU, or HOST_DEVICE; of the host only what was allocated since the recording began."""
-    allocated: Int64s
+    allocated: Int64s = _NO_NUMBERS
     """Bytes in tensors on this device."""
-    reserved: Int64s
+    reserved: Int64s = _NO_NUMBERS
     """Bytes that the allocator took from the device, in use or kept for later; -1 where not recorded."""
-    thread: Int32s
+    thread: Int32s = _NO_CODES
     """Index into `Trace.threads`; -1 for a thread without other events."""
 
     @property
     def of_gpu(self) -> dict[int, Int64s]:
         """The rows of each GPU, by its number."""
         return {int(device): np.flatnonzero(self.device == device) for device in np.unique(self.device) if device >= 0}
-
-
-def no_memory() -> MemoryUse:
-    """Return what a trace without events of memory has."""
-    numbers, codes = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    return MemoryUse(numbers, codes, numbers, numbers, codes)
 
 
 @dataclass(frozen=True)
@@ -333,8 +343,7 @@ class ModelCalls:
 
 def no_model_calls() -> ModelCalls:
     """Return what a trace has of a program that does not run a language model, or trains one."""
-    numbers = np.zeros(0, np.int64)
-    return ModelCalls(numbers, numbers, np.zeros(0, bool), numbers, numbers)
+    return ModelCalls(_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS > 0, _NO_NUMBERS, _NO_NUMBERS)
 
 
 class FileEvents(NamedTuple):
@@ -381,7 +390,7 @@ class Trace:
     """How many recorded sizes are impossible; they count as not recorded."""
     run: RunLog | None = None
     """The log of the whole run; None if pinprof did not record the trace."""
-    memory: MemoryUse = field(default_factory=no_memory)
+    memory: MemoryUse = field(default_factory=MemoryUse)
     model_calls: ModelCalls = field(default_factory=no_model_calls)
     numbered_ops: int = 0
     """How many ops torch numbered from the first to the last, at least; 0 where it recorded no numbers."""
@@ -453,11 +462,11 @@ class Trace:
         launched[linked] = self.calls.start_ns[self.links.launch[linked]]
         order, group = self._by_stream
         at = np.where(linked[order], np.arange(len(order)), len(order))
-        behind = np.minimum.accumulate(at[::-1])[::-1]
-        behind_linked = np.flatnonzero((behind < len(order)) & ~linked[order])
-        behind_linked = behind_linked[group[behind[behind_linked]] == group[behind_linked]]
-        rows = order[behind_linked]
-        launched[rows] = np.minimum(launched[rows], launched[order[behind[behind_linked]]])
+        next_linked = np.minimum.accumulate(at[::-1])[::-1]
+        places = np.flatnonzero((next_linked < len(order)) & ~linked[order])
+        places = places[group[next_linked[places]] == group[places]]
+        rows = order[places]
+        launched[rows] = np.minimum(launched[rows], launched[order[next_linked[places]]])
         if self.in_flight.any():
             launched[self.in_flight] = min(self.calls.start_ns[0], self.gpu.start_ns[0]) - 1
         launched.setflags(write=False)

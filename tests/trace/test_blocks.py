@@ -18,10 +18,10 @@ from recordings import OF_OTHERS, TRACES, WORKLOADS, each_recording
 
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.assemble import assemble
 from pinprof.trace.files import open_trace
 from pinprof.trace.reader import blocks
 from pinprof.trace.reader import read as reader
+from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.events import Event
 from pinprof.trace.reader.rows import ReadOptions
 from pinprof.trace.reader.unpack import Unpacked
@@ -57,7 +57,7 @@ def in_one_piece(path: Path) -> Trace:
         content = Unpacked(stream)
         data = b"".join(content)
     read = reader._read_whole(data, ReadOptions(), content.lost)
-    return assemble(str(path), read.metadata, read.parts, read.shared, read.cut)
+    return assemble(str(path), read)
 
 
 def in_blocks(path: Path) -> Trace:

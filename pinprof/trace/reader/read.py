@@ -1,19 +1,17 @@
 """Reads a trace file: bytes in, a Trace out, or an error that says what the file is instead."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from pinprof.errors import TraceError
-from pinprof.trace.assemble import assemble
 from pinprof.trace.files import open_trace, stamp_of
+from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.blocks import Blocks, without_trailing
 from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
 from pinprof.trace.reader.not_a_trace import WRITES, other_profiler, what_it_seems
-from pinprof.trace.reader.rows import FilePart, ReadOptions, Shared, known_category, part_of_block, part_of_events
+from pinprof.trace.reader.rows import FileContent, ReadOptions, Shared, known_category, part_of_block, part_of_events
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import NONE, Trace
@@ -25,22 +23,6 @@ NOTHING_RECORDED = (
     "steps had run, or record one with pinprof run"
 )
 ENDS_EARLY = "the JSON ends too early; the file is truncated, copy it or record it again"
-
-
-class FileContent(NamedTuple):
-    """The content of a trace file."""
-
-    metadata: Metadata
-    parts: list[FilePart]
-    shared: Shared
-    cut: str | None
-    """Why the end of the file is missing, None if it is there."""
-    around: bytes
-    """The JSON text of the file, mostly without its events; empty if it is not JSON."""
-    trailing: int = 0
-    """Bytes after the end of the JSON text."""
-    start: bytes = b""
-    """The beginning of the text."""
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -63,8 +45,7 @@ def read_trace(path: str | Path) -> Trace:
     is_read = any(known_category(category) != NONE for category in categories)
     if not is_read and not read.cut and (other := other_profiler(categories, read.start, read.around)):
         raise TraceError(f"{shown(path)}: {other}")
-    trace = assemble(shown(path), read.metadata, read.parts, read.shared, read.cut, stamp)
-    return replace(trace, trailing=read.trailing)
+    return assemble(shown(path), read, stamp)
 
 
 def read_rows(path: str, wanted: ReadOptions) -> FileContent:

@@ -19,6 +19,7 @@ from pinprof.trace.reader.events import (
     NOT_EVENTS,
     Args,
     Event,
+    Metadata,
     Number,
     decode_arguments,
     decode_events,
@@ -199,6 +200,23 @@ class FilePart:
     """The `Input Dims` of `LOOKUP` ops as JSON, by their entry in the list of events."""
     op_numbers: tuple[int, ...] = ()
     """The numbers of its first and last ops, where recorded: torch numbers the host's events as it writes them."""
+
+
+class FileContent(NamedTuple):
+    """The content of a trace file."""
+
+    metadata: Metadata
+    parts: list[FilePart]
+    """In the order of the file."""
+    shared: Shared
+    cut: str | None
+    """Why the end of the file is missing, None if it is there."""
+    around: bytes
+    """The JSON text of the file, mostly without its events; empty if it is not JSON."""
+    trailing: int = 0
+    """Bytes after the end of the JSON text."""
+    start: bytes = b""
+    """The beginning of the text."""
 
 
 def part_of_block(block: bytes, shared: Shared) -> FilePart:
