@@ -12,7 +12,7 @@ if sys.platform != "win32":
     import fcntl
     import resource
 
-BEYOND = 900
+FIRST_COPY_DESCRIPTOR = 900
 """Copies of descriptors get numbers from here on: programs that close all descriptors often stop at 256 or so."""
 
 StreamIdentity = tuple[int, int, int]
@@ -158,5 +158,5 @@ def _copied(descriptor: int) -> int:
     if sys.platform == "win32":
         return os.dup(descriptor)
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    beyond = BEYOND if most == resource.RLIM_INFINITY or most > BEYOND else most // 2
+    beyond = FIRST_COPY_DESCRIPTOR if most == resource.RLIM_INFINITY or most > FIRST_COPY_DESCRIPTOR else most // 2
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, beyond)

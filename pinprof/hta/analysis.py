@@ -16,11 +16,11 @@ from hta.trace_analysis import TraceAnalysis
 
 from pinprof.hta.recording import EventColumns, check_output, counters, document_of
 from pinprof.trace.reader.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
-from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s
+from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int64s
 
-US = 1000
+HTA_UNIT_NS = 1000
 """Nanoseconds in a microsecond, HTA's unit."""
-STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
+STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
 COUNTERS = "cuda_profiler_range"
 COMPACT = (
     *("index", "stream", "correlation", "bytes", "external_id"),
@@ -48,12 +48,12 @@ def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
     own times. A host event within one microsecond gets the duration 0, because it must not exceed its caller.
     """
     start, end = recording.rows.start_ns, recording.end_ns
-    if exact or not (start % US).any():
+    if exact or not (start % HTA_UNIT_NS).any():
         return start, end - start
-    start_us = start // US + (start % US) / US
-    first = np.ceil(start_us).astype(np.int64) * US
-    last = np.floor(start_us + (end - start) / US).astype(np.int64) * US
-    on_gpu = _is_of(recording, *CATEGORIES)
+    start_us = start // HTA_UNIT_NS + (start % HTA_UNIT_NS) / HTA_UNIT_NS
+    first = np.ceil(start_us).astype(np.int64) * HTA_UNIT_NS
+    last = np.floor(start_us + (end - start) / HTA_UNIT_NS).astype(np.int64) * HTA_UNIT_NS
+    on_gpu = _is_of(recording, *GPU_CATEGORIES)
     short = last < first
     begin = np.where(short & on_gpu, start, first)
     return begin, np.where(short, np.where(on_gpu, end - start, 0), last - first)
@@ -78,7 +78,7 @@ def frame_of(
         "pid": _thread_ids(recording, 0),
         "tid": _thread_ids(recording, 1),
         "ts": _microseconds(start - begin_ns),
-        "dur": duration / US,
+        "dur": duration / HTA_UNIT_NS,
         "end": _microseconds(start + duration - begin_ns),
         "stream": np.where(_is_of(recording, *HOST_CATEGORIES, *CALL_CATEGORIES), NONE, recording.id("stream")),
         "correlation": recording.id("correlation"),
@@ -117,7 +117,7 @@ def _fits(number: object) -> bool:
 
 
 def _microseconds(times: Int64s) -> np.ndarray:
-    return times / US if (times % US).any() else times // US
+    return times / HTA_UNIT_NS if (times % HTA_UNIT_NS).any() else times // HTA_UNIT_NS
 
 
 def _bandwidths(recording: EventColumns) -> np.ndarray:
@@ -157,7 +157,7 @@ def _iterations(frame: pd.DataFrame, recording: EventColumns) -> Int64s:
 
     Marks of the GPU overlap with those of the host; HTA takes the last one in the file.
     """
-    numbers = [STEP.match(name) for name in recording.names]
+    numbers = [STEP_NAME.match(name) for name in recording.names]
     number = np.array([int(match[1]) if match else NONE for match in numbers], np.int64)[recording.rows.name]
     start, stop = frame["ts"].to_numpy(), (frame["ts"] + frame["dur"]).to_numpy()
     order = np.argsort(start, kind="stable")
@@ -261,7 +261,7 @@ def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, e
     times = {rank: times_of(recording, exact=exact) for rank, recording in recordings.items()}
     begin_ns = min(int(start.min()) for start, _ in times.values())
     if not exact:
-        begin_ns -= begin_ns % US
+        begin_ns -= begin_ns % HTA_UNIT_NS
     trace = RecordedTrace(trace_files={})
     trace.trace_files = {rank: recording.path for rank, recording in recordings.items()}
     trace.meta_data = {rank: recording.metadata for rank, recording in recordings.items()}
@@ -272,6 +272,6 @@ def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, e
     trace.traces = {rank: frame[FILTERED_BY] for rank, frame in frames.items()}
     trace.align_and_filter_trace(include_last)  # HTA's own choice of rows; few columns, because it copies them often
     trace.traces = {rank: frames[rank].loc[chosen["index"].to_numpy()] for rank, chosen in trace.traces.items()}
-    trace.min_ts = begin_ns / US if exact else begin_ns // US
+    trace.min_ts = begin_ns / HTA_UNIT_NS if exact else begin_ns // HTA_UNIT_NS
     trace.is_parsed = True
     return RecordedAnalysis(trace)

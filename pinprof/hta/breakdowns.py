@@ -15,7 +15,7 @@ from pinprof.trace.tables import NONE
 from pinprof.units import ms
 
 T = TypeVar("T")
-US = 1000
+HTA_UNIT_NS = 1000
 SLOW_CALL_US, LATE_US = 50, 100
 """HTA's thresholds of a slow launch and of a late start, in `get_cuda_kernel_launch_stats`."""
 
@@ -109,4 +109,4 @@ def _launches(analysis: Any, rank: int) -> HtaLaunches:
 
 
 def _in_ms(us: float) -> float:
-    return ms(us * US)
+    return ms(us * HTA_UNIT_NS)

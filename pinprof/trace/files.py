@@ -15,16 +15,16 @@ from pinprof.errors import TraceError
 from pinprof.standard_streams import is_terminal
 from pinprof.trace.reader.not_a_trace import START_BYTES, check_start, refused_name
 from pinprof.trace.reader.unpack import is_packed
-from pinprof.trace.remote import WEB, RemoteFile, RemoteFiles
+from pinprof.trace.remote import WEB_PREFIXES, RemoteFile, RemoteFiles
 from pinprof.units import listed
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
-SUFFIXES = (".json", ".json.gz", ".json.zst")
-MOST_BYTES = 1 << 33
+TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
+MAX_STREAM_BYTES = 1 << 33
 """The most that is read of a pipe, a device or a web server, packed or not: a device may never end."""
-DEPTH = 4
+MAX_FOLDER_DEPTH = 4
 """How many levels of folders below the given one are searched; TensorBoard's plugins/profile/RUN has three."""
-MOST_NAMED = 3
+MAX_NAMED_FOLDERS = 3
 """Folders that an error names; the rest is counted."""
 RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
 """How names of files and folders give the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
@@ -87,23 +87,25 @@ def open_trace(path: str) -> Iterator[BinaryIO]:
         return
     stream = cast("BinaryIO", RemoteFile(path)) if is_url(path) else _open_file(path)
     try:
-        yield stream if is_url(path) and not path.startswith(WEB) else _bounded(stream)
+        yield stream if is_url(path) and not path.startswith(WEB_PREFIXES) else _bounded(stream)
     finally:
         stream.close()
 
 
 class _Bounded:
-    """A stream of unknown length; at most `MOST_BYTES` of it are read."""
+    """A stream of unknown length; at most `MAX_STREAM_BYTES` of it are read."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._bytes_left = stream, MOST_BYTES
+        self._stream, self._bytes_left = stream, MAX_STREAM_BYTES
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
         data = self._stream.read(size)
         self._bytes_left -= len(data)
         if self._bytes_left < 0:
-            raise TraceError(f"is longer than {MOST_BYTES >> 30} GiB; save it to a file first, which has no limit")
+            raise TraceError(
+                f"is longer than {MAX_STREAM_BYTES >> 30} GiB; save it to a file first, which has no limit"
+            )
         return data
 
 
@@ -177,8 +179,8 @@ def trace_files(argument: str) -> list[str]:
     """Return the files that an argument stands for, rank2 before rank10: itself, those in a folder, those of a pattern.
 
     A name that exists is not a pattern. If a folder has no trace, but exactly one folder below it has some, these are
-    returned. A file is a trace by its name (`SUFFIXES`), unless the pattern matches no such name; a file that is named
-    by itself need not exist.
+    returned. A file is a trace by its name (`TRACE_SUFFIXES`), unless the pattern matches no such name; a file that is
+    named by itself need not exist.
 
     Raises TraceError, with the argument, if the file does not exist, or several folders may be meant.
     """
@@ -223,23 +225,23 @@ def _is_file(path: str) -> bool:
 
 
 def _is_pattern(path: str) -> bool:
-    if path.startswith(WEB):
+    if path.startswith(WEB_PREFIXES):
         return re.search(r"[*\[]", path.partition("?")[0]) is not None
     return glob.has_magic(path)
 
 
 def _is_trace(path: str) -> bool:
-    return path.lower().endswith(SUFFIXES)
+    return path.lower().endswith(TRACE_SUFFIXES)
 
 
 def _in_folder(files: LocalFiles | RemoteFiles, folder: str) -> list[str]:
     """Return the traces in a folder; if there are none, those of the only folder below it that has some."""
-    for depth in (0, DEPTH):
+    for depth in (0, MAX_FOLDER_DEPTH):
         traces = [path for path in files.below(folder, depth) if _is_trace(path)]
         folders = sorted({path.rpartition("/")[0] for path in traces}, key=natural)
         if len(folders) > 1:
-            named = listed([shown(folder) for folder in folders], MOST_NAMED)
+            named = listed([shown(folder) for folder in folders], MAX_NAMED_FOLDERS)
             raise TraceError(f"no trace in this folder itself, but in {named}; name one of them")
         if traces:
             return traces
-    raise TraceError(f"no trace in this folder; traces end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    raise TraceError(f"no trace in this folder; traces end in {', '.join(TRACE_SUFFIXES[:-1])} or {TRACE_SUFFIXES[-1]}")

@@ -137,7 +137,7 @@ class OpPlace(Placed):
 
 MOST_MS, MOST_NS = 10**9, 10**15
 """No code runs for longer in some recorded steps."""
-MOST_WATCHED = 10**6
+MAX_WATCHED_STEPS = 10**6
 """More steps than are ever watched."""
 BACKWARD_KEY = "pinprof_backward"
 """Key of the Python code of backward passes in the trace file."""
@@ -195,7 +195,7 @@ class WatchedWait:
 class DebugModeWaits:
     """The waits that torch's sync debug mode reported over some steps."""
 
-    steps: Annotated[int, Meta(ge=0, le=MOST_WATCHED)]
+    steps: Annotated[int, Meta(ge=0, le=MAX_WATCHED_STEPS)]
     """Complete steps that were watched; waits after them have the next number."""
     waits: tuple[WatchedWait, ...]
     sequences: tuple[tuple[int, ...], ...] | None = None

@@ -22,7 +22,7 @@ from pinprof.trace.tables import (
 ROUNDING_NS = 1000
 """How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
 
-NO_WORK = int(np.iinfo(np.int64).min)
+NO_WORK_NS = int(np.iinfo(np.int64).min)
 """When the GPU work of a step ends that has none."""
 
 USUAL_DEPTH = 64
@@ -191,9 +191,9 @@ def _depths(start: Int64s, end: Int64s, order: np.ndarray) -> tuple[np.ndarray, 
 
 
 def work_ends(trace: Trace, rows: Int64s | slice = EVERY) -> Int64s:
-    """Return per step when the last of its GPU work ends, of these rows of `Trace.gpu`; `NO_WORK` if it has none."""
+    """Return per step when the last of its GPU work ends, of these rows of `Trace.gpu`; `NO_WORK_NS` if it has none."""
     step = trace.links.activity_step[rows]
     launched = step != NONE
-    ends = np.full(len(trace.steps), NO_WORK)
+    ends = np.full(len(trace.steps), NO_WORK_NS)
     np.maximum.at(ends, step[launched], trace.gpu.end_ns[rows][launched])
     return ends

@@ -9,7 +9,7 @@ from pinprof.urls import has_secret_of, redacted
 
 MAX_SILENCE_S = 60.0
 """Reading ends if a web server sends nothing for this time. aiohttp's own limit is five minutes for a whole file."""
-WEB = ("http://", "https://")
+WEB_PREFIXES = ("http://", "https://")
 DENIED, MISSING = (401, 403), (404, 410)
 """Statuses of HTTP."""
 
@@ -23,7 +23,7 @@ class RemoteFile:
     def __init__(self, url: str) -> None:
         self._url = url
         # One request to a web server asks for the whole file: fsspec first asks for the size if none is given.
-        in_one_request = {"block_size": 0, "size": 1} if url.startswith(WEB) else {}
+        in_one_request = {"block_size": 0, "size": 1} if url.startswith(WEB_PREFIXES) else {}
         with _translated(url):
             files, path = _file_system(url)
             self._file = files.open(path, "rb", **in_one_request)
@@ -43,7 +43,7 @@ class RemoteFiles:
     """The files and folders of the file system behind a URL, given and returned as URLs."""
 
     def __init__(self, url: str) -> None:
-        self._url, self._is_web = url, url.startswith(WEB)
+        self._url, self._is_web = url, url.startswith(WEB_PREFIXES)
         with _translated(url):
             self._files, root = _file_system(url)
             self._files.invalidate_cache()  # listings are kept, and a job may have written more since
@@ -84,7 +84,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     """Return the file system behind a URL, and the path in it."""
     from fsspec.core import url_to_fs
 
-    if not url.startswith(WEB):
+    if not url.startswith(WEB_PREFIXES):
         return cast("tuple[Any, str]", url_to_fs(url))
     from aiohttp import ClientTimeout
     from fsspec.config import conf
@@ -106,7 +106,7 @@ def _translated(url: str) -> Iterator[None]:
 
 def _trouble(error: BaseException, url: str) -> str:
     """Return what went wrong, in words. fsspec raises FileNotFoundError for every failure of a web server."""
-    while isinstance(error, FileNotFoundError) and error.__cause__ is not None and url.startswith(WEB):
+    while isinstance(error, FileNotFoundError) and error.__cause__ is not None and url.startswith(WEB_PREFIXES):
         error = error.__cause__
     status = getattr(error, "status", None)
     if isinstance(error, PermissionError) or status in DENIED:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.intervals import contains
 from pinprof.trace.decoding import of_busiest, outer
-from pinprof.trace.frames import MODULE
+from pinprof.trace.frames import MODULE_PREFIX
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.one_time_work import REGION, is_marked_capture
 from pinprof.trace.tables import (
@@ -26,10 +26,10 @@ from pinprof.trace.tables import (
     StepSource,
     rows_by,
 )
-from pinprof.trace.threads import BACKWARD, LOADER, MARK, STEP_PREFIX, optimizer_marks
+from pinprof.trace.threads import BACKWARD_OP, LOADER_MARK, STEP_PREFIX, TORCH_MARK, optimizer_marks
 from pinprof.trace.vendors import UPDATE
 
-MIN_REPEATS = 3
+MIN_STEP_REPEATS = 3
 """Fewer repeats than this do not show a step."""
 MIN_STEP_KERNELS = 8
 """Forward, backward and update of a single layer launch about this number of kernels; a shorter period is a loop within
@@ -42,8 +42,8 @@ MIN_EDGE_LAUNCHES = 0.8
 """A step at an edge with fewer launches than this share of the usual is cut off (as in torch_tb_profiler)."""
 MAX_IRREGULARITY = 0.1
 """An annotation marks steps if the number of launches between its starts deviates by at most this share of the mean."""
-DIGITS = re.compile(r"\d+")
-PART: Final = re.compile(
+NUMBER_IN_NAME = re.compile(r"\d+")
+PART_OF_STEP: Final = re.compile(
     r"## Call CompiledFxGraph |Torch-Compiled|TorchDynamo|FSDP|FullySharded|nccl:|gloo:|"
     r"(?<![a-z])(layer|block|attn|attention|mlp|ffn|feed_?forward|expert|moe|router|head|conv|norm|"
     r"all_?to_?all|all_?reduce|all_?gather|reduce_?scatter)(?!oader)",
@@ -114,7 +114,7 @@ def _may_be_steps(recorded: RecordedWork, steps: Steps, *, by_users_marks: bool 
     A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has an
     optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
     """
-    for events, begin in ((recorded.functions, MODULE), (recorded.ops, REGION)):
+    for events, begin in ((recorded.functions, MODULE_PREFIX), (recorded.ops, REGION)):
         rows = events.named(re.compile(re.escape(begin)).match)
         begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
         if (begun[1] - begun[0] > 1).any():
@@ -130,7 +130,7 @@ def _are_steps(recorded: RecordedWork, steps: Steps) -> bool:
     if _optimizer_times(recorded) or _pass_times(recorded):
         return True
     gpu, calls, annotations = recorded.gpu, recorded.calls, recorded.annotations
-    loads = annotations.start_ns[annotations.named(LOADER.match)]
+    loads = annotations.start_ns[annotations.named(LOADER_MARK.match)]
     updates = gpu.named(UPDATE.search)
     updated = calls.start_ns[recorded.launch[updates]] if steps.on_host else gpu.start_ns[updates]
     return any(_in_each(steps, time) for time in (loads, updated, *_network_ends(recorded)))
@@ -139,7 +139,7 @@ def _are_steps(recorded: RecordedWork, steps: Steps) -> bool:
 def _in_network(recorded: RecordedWork) -> str:
     """Return the network that is called once, and calls all others, in words; empty if there is none."""
     rows, functions = _outer_modules(recorded), recorded.functions
-    return f" in one call of {functions.name_of(rows[0]).removeprefix(MODULE)}" if len(rows) == 1 else ""
+    return f" in one call of {functions.name_of(rows[0]).removeprefix(MODULE_PREFIX)}" if len(rows) == 1 else ""
 
 
 def _optimizer_times(recorded: RecordedWork) -> list[Int64s]:
@@ -150,7 +150,7 @@ def _optimizer_times(recorded: RecordedWork) -> list[Int64s]:
 
 def _pass_times(recorded: RecordedWork) -> list[Int64s]:
     """Return when calls launch in backward passes, and when outside of them; nothing without backward passes."""
-    times = recorded.ops.times(recorded.ops.named(BACKWARD.match))
+    times = recorded.ops.times(recorded.ops.named(BACKWARD_OP.match))
     launched = recorded.calls.start_ns[recorded.launch[recorded.launch != NONE]]
     inside = contains(times, launched)
     return [launched[inside], launched[~inside]] if inside.any() else []
@@ -165,7 +165,7 @@ def _network_ends(recorded: RecordedWork) -> Iterator[Int64s]:
 
 def _outer_modules(recorded: RecordedWork) -> Int64s:
     functions = recorded.functions
-    rows = np.flatnonzero(functions.named(lambda name: name.startswith(MODULE)))
+    rows = np.flatnonzero(functions.named(lambda name: name.startswith(MODULE_PREFIX)))
     return outer(functions, rows[of_busiest(functions, rows)]) if len(rows) else rows
 
 
@@ -182,22 +182,24 @@ def _annotated_steps(recorded: RecordedWork) -> Steps | None:
     """
     annotations = recorded.annotations
     folded: dict[str, int] = {}
-    family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
+    family = np.array(
+        [folded.setdefault(NUMBER_IN_NAME.sub("#", name), len(folded)) for name in annotations.names], dtype=int
+    )
     best: tuple[int, Steps] | None = None
     group = family[annotations.name] * (annotations.thread.max(initial=0) + 1) + annotations.thread
     for key in np.unique(group):
         rows = np.flatnonzero(group == key)
-        if len(rows) <= MIN_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
+        if len(rows) <= MIN_STEP_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
             continue
         name, starts = annotations.name_of(rows[0]), annotations.start_ns[rows]
         steps = _steps("annotation", name, starts[:-1], starts[1:])
         per_step = _launches_per_step(steps, recorded)
         if per_step.min() == 0 or per_step.std() > MAX_IRREGULARITY * per_step.mean():
             continue
-        if PART.search(name):
+        if PART_OF_STEP.search(name):
             marks_steps = _are_steps(recorded, steps)
         else:
-            marks_steps = _may_be_steps(recorded, steps, by_users_marks=MARK.match(name) is None)
+            marks_steps = _may_be_steps(recorded, steps, by_users_marks=TORCH_MARK.match(name) is None)
         if not marks_steps:
             continue
         time = int(annotations.duration_ns[rows].sum())
@@ -229,7 +231,7 @@ def _repeated_steps(recorded: RecordedWork) -> Steps | None:
     repeats = len(pause) // period
     phase = int(np.median(pause[: repeats * period].reshape(repeats, period), axis=0).argmax()) + 1
     starts = start[phase::period]
-    if len(starts) <= MIN_REPEATS:
+    if len(starts) <= MIN_STEP_REPEATS:
         return None
     marker = f"a sequence of {period} kernel launches that repeats"
     return _steps("repetition", marker, starts[:-1], starts[1:], on_host=on_host)
@@ -238,11 +240,11 @@ def _repeated_steps(recorded: RecordedWork) -> Steps | None:
 def _period(name: Int32s) -> int:
     """Return the smallest number of launches after which the names repeat; 0 if it is too small, or none repeat."""
     count = len(name)
-    longest = count // MIN_REPEATS
+    longest = count // MIN_STEP_REPEATS
     if longest < MIN_STEP_KERNELS:
         return 0
     names, uses = np.unique(name, return_counts=True)
-    often_enough = uses >= MIN_REPEATS
+    often_enough = uses >= MIN_STEP_REPEATS
     if not often_enough.any():
         return 0
     rarest = names[often_enough][uses[often_enough].argmin()]
@@ -261,7 +263,7 @@ def _optimized_steps(recorded: RecordedWork) -> Steps | None:
     """
     ops, annotations = recorded.ops, recorded.annotations
     rows = np.flatnonzero(optimizer_marks(annotations, "step"))
-    if (recorded.launch != NONE).any() or len(rows) <= MIN_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
+    if (recorded.launch != NONE).any() or len(rows) <= MIN_STEP_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
         return None
     end = annotations.end_ns[rows]
     steps = _steps("annotation", annotations.name_of(rows[0]), np.append(ops.start_ns[:1], end[:-1]), end)
@@ -298,7 +300,7 @@ def _mark_complete(steps: Steps, per_step: np.ndarray) -> Steps:
     kept = slice(working[0], working[-1] + 1)
     per_step = per_step[kept]
     complete: Bools = np.ones(len(per_step), bool)
-    if len(per_step) >= MIN_REPEATS:
+    if len(per_step) >= MIN_STEP_REPEATS:
         usual = np.median(per_step[1:-1])
         complete[[0, -1]] = per_step[[0, -1]] >= MIN_EDGE_LAUNCHES * usual
     return Steps(steps.source, steps.marker, steps.start_ns[kept], steps.end_ns[kept], complete, steps.on_host)

@@ -29,7 +29,7 @@ EVERY = slice(None)
 """All rows of a table."""
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
-CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 EventKind: TypeAlias = Literal["wait", "call", "kernel", "copy", "memset", "op", "host", "unknown"]
 """Kinds of events: `wait`, a call that can make the host wait, or the record of a wait; `call`, any other call; `host`,
 an annotation, a function or an overhead; `unknown` if the file does not show it."""
@@ -153,7 +153,7 @@ class Calls(HostEvents):
 class Activities(Table):
     """Work of the GPU: `kernel`, `gpu_memcpy`, `gpu_memset`."""
 
-    category: Int8s = field(metadata={"texts": CATEGORIES})
+    category: Int8s = field(metadata={"texts": GPU_CATEGORIES})
     device: Int32s
     stream: Int64s
     correlation: Int64s

@@ -14,7 +14,7 @@ from trace_builder import COMPUTE, MAIN, TraceBuilder
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.info import Device, PlainStep
-from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, NONE
+from pinprof.trace.tables import DIRECTIONS, GPU_CATEGORIES, HOST_MEMORIES, KERNEL, NONE
 
 Read = Callable[[Any], Trace]
 """Reads bytes, or a document that is written as JSON first."""
@@ -117,7 +117,7 @@ def test_only_duration_events_are_counted(read: Read) -> None:
 @pytest.mark.parametrize("written", ["Kernel", "kernel", "KERNEL", "Memcpy", "Memset", "gpu_memcpy", "Gpu_Memset"])
 def test_gpu_categories_are_known_by_their_old_names_and_in_any_case(read: Read, written: str) -> None:
     trace = read(document(event(cat=written)))
-    category = CATEGORIES[trace.gpu.category[0]]
+    category = GPU_CATEGORIES[trace.gpu.category[0]]
     assert category.removeprefix("gpu_") == written.lower().removeprefix("gpu_")
     assert trace.counts == {category: 1}
 

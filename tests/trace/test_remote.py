@@ -212,7 +212,7 @@ def test_a_web_server_that_fails_is_one_line_without_secrets(web: str, path: str
 
 
 def test_an_answer_without_an_end_is_read_up_to_a_limit(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_BYTES", 1 << 22)
+    monkeypatch.setattr(files, "MAX_STREAM_BYTES", 1 << 22)
     assert "is longer than 0 GiB; save it to a file first" in error_of(f"{web}/chunks.json?sig=secret")
 
 

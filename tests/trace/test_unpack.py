@@ -118,7 +118,7 @@ def test_a_bomb_is_refused_with_a_way_out(form: str, monkeypatch: pytest.MonkeyP
 
 
 def test_a_trace_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(unpack, "MAX_UNPACKED_BYTES", 2**20)
     with pytest.raises(TraceError, match="plain files have no limit"):
         unpacked(gzip.compress(random.Random(1).randbytes(2**20 + 1)))
     assert unpacked(random.Random(1).randbytes(2**20 + 1))[1] is None

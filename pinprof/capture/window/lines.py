@@ -44,7 +44,7 @@ from pinprof.trace.lines import (
     SourceLine,
     WatchedWait,
 )
-from pinprof.trace.run_log import WATCH
+from pinprof.trace.run_log import WATCH_WINDOW
 from pinprof.trace.sources import Sources
 
 
@@ -246,7 +246,7 @@ def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
             noticing(contained(watcher.waited)),
         ):
             while watcher.step < steps and not watcher.is_enough(HOST_TIME.monotonic() - start):
-                yield Progress(WATCH, watcher.step + 1, steps)
+                yield Progress(WATCH_WINDOW, watcher.step + 1, steps)
                 watcher.end_step()
     finally:
         with suppress(CaptureError), as_capture_error("the waits were not stored"):

@@ -17,10 +17,10 @@ from pinprof.trace.reader.rows import (
     CALL_CATEGORIES,
     FIRST_WITH_IDS,
     HOST_CATEGORIES,
-    IDS,
+    ID_ARGUMENTS,
     KNOWN_CATEGORIES,
-    TABLES,
-    TEXTS,
+    TABLE_CATEGORIES,
+    TEXT_ARGUMENTS,
     FileContent,
     FilePart,
     Rows,
@@ -31,8 +31,8 @@ from pinprof.trace.reader.rows import (
 )
 from pinprof.trace.steps import find_steps
 from pinprof.trace.tables import (
-    CATEGORIES,
     DIRECTIONS,
+    GPU_CATEGORIES,
     HOST_DEVICE,
     HOST_MEMORIES,
     KERNEL,
@@ -53,7 +53,7 @@ from pinprof.trace.tables import (
     SyncEvents,
     Trace,
 )
-from pinprof.trace.threads import MARK, ThreadKey, name_threads
+from pinprof.trace.threads import TORCH_MARK, ThreadKey, name_threads
 from pinprof.trace.vendors import COPY_DIRECTIONS
 
 MAX_DISTANCE_NS = 86_400 * 10**9
@@ -105,7 +105,7 @@ def assemble(path: str, read: FileContent, stamp: tuple[int, int] | None = None)
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
     calls, gpu, syncs, memory = columns.calls(), columns.activities(), columns.syncs(), columns.memory()
     _check_bounds(path, read.shared, gpu)
-    events = {table: columns.events[categories] for table, categories in TABLES.items()}
+    events = {table: columns.events[categories] for table, categories in TABLE_CATEGORIES.items()}
     skipped, skipped_kinds = columns.not_usable(malformed)
     cut = Cut(read.cut, columns.last_ns) if read.cut else None
     absurd_sizes, keys = columns.absurd_sizes, columns.threads
@@ -187,7 +187,7 @@ class _Columns:
         self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS, dtype=np.int32) - 1
         texts, keys = tuple(shared.names), tuple(shared.threads)
         is_used = np.zeros(len(texts), bool)
-        for codes in (rows.name, *rows.ids[len(IDS) :]):
+        for codes in (rows.name, *rows.ids[len(ID_ARGUMENTS) :]):
             is_used[codes[codes != NONE]] = True
         names = np.array(sorted(np.flatnonzero(is_used).tolist(), key=texts.__getitem__), np.int64)
         self._names, self._name = tuple(texts[code] for code in names), _inverse(names, len(texts))
@@ -198,12 +198,12 @@ class _Columns:
         self.threads: tuple[ThreadKey, ...] = tuple(keys[code] for code in threads)
         """The host threads, in the order in which the tables number them."""
         last = np.flatnonzero(usable)[-1:]
-        of_gpu = [KNOWN_CATEGORIES.index(category) for category in (*CALL_CATEGORIES, *CATEGORIES)]
+        of_gpu = [KNOWN_CATEGORIES.index(category) for category in (*CALL_CATEGORIES, *GPU_CATEGORIES)]
         self.last_ns = int(rows.start_ns[last[0]]) if np.isin(rows.category[last], of_gpu).any() else None
         """When the last event of the file began, if it is GPU work or its launch."""
         self._thread = _inverse(threads, len(keys))
         self._keys: tuple[ThreadKey, ...] = keys
-        self._gpu = self._rows(*CATEGORIES)
+        self._gpu = self._rows(*GPU_CATEGORIES)
         size = self._id(self._gpu, "bytes")
         self._is_absurd = (size < NONE) | (size > MAX_COPY_BYTES)
         self.absurd_sizes = int(self._is_absurd.sum())
@@ -237,7 +237,7 @@ class _Columns:
 
     def activities(self) -> Activities:
         rows = self._gpu
-        category = (self._file.category[rows] - KNOWN_CATEGORIES.index(CATEGORIES[KERNEL])).astype(np.int8)
+        category = (self._file.category[rows] - KNOWN_CATEGORIES.index(GPU_CATEGORIES[KERNEL])).astype(np.int8)
         direction, host_memory = self._copy_kinds(rows, category == MEMCPY)
         collective, group, message = (self._text(rows, name) for name in ("collective", "group", "message"))
         return Activities(
@@ -297,11 +297,11 @@ class _Columns:
         return self._names, self._file.start_ns[rows], self._end[rows], self._name[self._file.name[rows]]
 
     def _id(self, rows: Int64s, name: str) -> Int64s:
-        return self._file.ids[IDS.index(name), self._place_of_ids[rows]].astype(np.int64)
+        return self._file.ids[ID_ARGUMENTS.index(name), self._place_of_ids[rows]].astype(np.int64)
 
     def _text(self, rows: Int64s, name: str) -> Int32s:
         """Return an argument that is a text as an index into the names, -1 where there is none."""
-        code = self._file.ids[len(IDS) + TEXTS.index(name), self._place_of_ids[rows]]
+        code = self._file.ids[len(ID_ARGUMENTS) + TEXT_ARGUMENTS.index(name), self._place_of_ids[rows]]
         return np.where(code == NONE, NONE, self._name[code]).astype(np.int32)
 
     def _device(self, rows: Int64s) -> Int32s:
@@ -340,7 +340,7 @@ class _Columns:
 
 def _with_marks(rows: Rows, shared: Shared) -> Int8s:
     """Return the categories of rows, in which torch's own marks are annotations, as versions after 1.10 record them."""
-    is_mark = np.fromiter((MARK.match(name) is not None for name in shared.names), bool, len(shared.names))
+    is_mark = np.fromiter((TORCH_MARK.match(name) is not None for name in shared.names), bool, len(shared.names))
     op, annotation = map(KNOWN_CATEGORIES.index, ("cpu_op", "user_annotation"))
     return np.where((rows.category == op) & is_mark[rows.name], annotation, rows.category).astype(np.int8)
 
@@ -373,7 +373,7 @@ def _stream_of_track(tid: Number) -> int:
 def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
     """Return the ends in ns, which events have a usable time, and how many have none, by reason."""
     start, duration = rows.start_ns, rows.duration_ns
-    on_gpu = np.isin(rows.category, [KNOWN_CATEGORIES.index(category) for category in CATEGORIES])
+    on_gpu = np.isin(rows.category, [KNOWN_CATEGORIES.index(category) for category in GPU_CATEGORIES])
     lost = rows.timed & on_gpu & (start == 0)
     negative = rows.timed & ~lost & (duration < 0)
     usable = rows.timed & ~lost & ~negative

@@ -11,7 +11,7 @@ import numpy as np
 
 from pinprof.errors import TraceError
 from pinprof.trace.reader.events import NOT_EVENTS, Event, LooseFile, Metadata, decode_each, decode_events
-from pinprof.trace.reader.not_a_trace import START_BYTES, WRITES, check_start, what_it_seems
+from pinprof.trace.reader.not_a_trace import START_BYTES, WHAT_A_TRACE_IS, check_start, what_it_seems
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 
 BLOCK_BYTES = 128 << 10
@@ -23,7 +23,7 @@ LARGEST_BLOCK = 8 << 20
 LARGEST_WHOLE = 2 << 20
 """A file is decoded in one piece only up to this size: its smallest entries take a hundred times their text."""
 
-JSON = json.JSONDecoder()
+JSON_DECODER = json.JSONDecoder()
 SPACE = rb"[ \t\r\n]*"
 START = rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b' % ((SPACE,) * 4)
 HEADER = re.compile(rb'%b(?=\{%b")' % (START, SPACE), re.DOTALL)
@@ -90,7 +90,7 @@ class Blocks:
             if is_last or len(text) > LARGEST_BLOCK:
                 match = ANY_HEADER.match(text)
                 if match is None:
-                    raise TraceError(f"has no list of events{what_it_seems(text)}; {WRITES}")
+                    raise TraceError(f"has no list of events{what_it_seems(text)}; {WHAT_A_TRACE_IS}")
                 break
             text, is_last = self._filled(text, 2 * len(text))
         self.header = match[0].removeprefix(b"\xef\xbb\xbf")
@@ -105,7 +105,9 @@ class Blocks:
             if is_last or closed:
                 break
             if len(text) > LARGEST_BLOCK:
-                raise TraceError(f"the JSON is broken: an event of more than {LARGEST_BLOCK >> 20} MiB; {WRITES}")
+                raise TraceError(
+                    f"the JSON is broken: an event of more than {LARGEST_BLOCK >> 20} MiB; {WHAT_A_TRACE_IS}"
+                )
             text, is_last = self._filled(text, 2 * len(text) + BLOCK_BYTES)
         self.rest = text + b"".join(self._chunks)
 
@@ -162,7 +164,7 @@ def without_trailing(header: bytes, tail: bytes) -> tuple[bytes, int]:
     """
     text = (header.lstrip() + tail)[:LARGEST_BLOCK].decode("latin-1")
     with suppress(ValueError, RecursionError):
-        end = JSON.raw_decode(text)[1] - len(header.lstrip())
+        end = JSON_DECODER.raw_decode(text)[1] - len(header.lstrip())
         if end > 0:
             return tail[:end], len(tail[end:].strip())
     return tail, 0
@@ -173,7 +175,7 @@ def list_end(text: bytes) -> int:
 
     It also does where the list is longer than that of the end of any trace.
     """
-    return JSON.raw_decode(text[:LARGEST_BLOCK].decode("latin-1"))[1]
+    return JSON_DECODER.raw_decode(text[:LARGEST_BLOCK].decode("latin-1"))[1]
 
 
 def _block_end(text: bytes) -> tuple[int, bool]:
@@ -221,7 +223,7 @@ def _last_seam(text: bytes) -> int:
 def _is_event(text: bytes, begin: int) -> bool:
     """Return whether a whole event begins at this brace."""
     try:
-        value, _ = JSON.raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
+        value, _ = JSON_DECODER.raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and "ph" in value

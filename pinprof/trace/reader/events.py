@@ -16,7 +16,7 @@ from pinprof.trace.tables import NONE
 NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """The errors of decoding a text that is not JSON, or does not hold the expected events."""
 
-NOTHING: Final = msgspec.Raw()
+NO_TEXT: Final = msgspec.Raw()
 Number: TypeAlias = int | float | str | None
 """A number as a trace may write it: ROCm writes `"stream": "0x0"` and `"bytes": "9216"`."""
 
@@ -45,9 +45,9 @@ class Args(msgspec.Struct, gc=False):
     awaited_stream: Number = msgspec.field(default=NONE, name="wait_on_stream")
     awaited_record: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
     bandwidth: Number = msgspec.field(default="", name="memory bandwidth (GB/s)")
-    input_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
-    input_type: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
-    input_strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
+    input_dims: msgspec.Raw = msgspec.field(default=NO_TEXT, name="Input Dims")
+    input_type: msgspec.Raw = msgspec.field(default=NO_TEXT, name="Input type")
+    input_strides: msgspec.Raw = msgspec.field(default=NO_TEXT, name="Input Strides")
     allocated: Number = msgspec.field(default=NONE, name="Total Allocated")
     reserved: Number = msgspec.field(default=NONE, name="Total Reserved")
     device_type: Number = msgspec.field(default=NONE, name="Device Type")

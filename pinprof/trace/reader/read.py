@@ -10,7 +10,7 @@ from pinprof.trace.files import open_trace, stamp_of
 from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.blocks import Blocks, without_trailing
 from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
-from pinprof.trace.reader.not_a_trace import WRITES, other_profiler, what_it_seems
+from pinprof.trace.reader.not_a_trace import WHAT_A_TRACE_IS, other_profiler, what_it_seems
 from pinprof.trace.reader.rows import FileContent, ReadOptions, Shared, known_category, part_of_block, part_of_events
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 from pinprof.trace.reader.unpack import Unpacked
@@ -135,7 +135,7 @@ def _salvaged(data: bytes, wanted: ReadOptions, lost: str | None, error: Excepti
 def _broken_json(data: bytes, error: Exception) -> str:
     seems = what_it_seems(data)
     if seems or not data.lstrip().startswith((b"{", b"[")):
-        return f"is not JSON{seems}; {WRITES}"
+        return f"is not JSON{seems}; {WHAT_A_TRACE_IS}"
     if isinstance(error, RecursionError):
         return "the JSON is broken: nested far deeper than any trace is"
     return ENDS_EARLY if "truncated" in str(error) else f"the JSON is broken ({error})"

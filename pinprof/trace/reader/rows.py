@@ -26,7 +26,7 @@ from pinprof.trace.reader.events import (
     decode_timed_events,
 )
 from pinprof.trace.reader.salvage import check_malformed, salvage
-from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
+from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS
 
@@ -34,7 +34,7 @@ HOST_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "overhead")
 FOREIGN_RUNTIME = "foreign_runtime"
 """The category here of the calls of other vendors' runtimes, whatever they are called in a file."""
 CALL_CATEGORIES = (*OWN_CALLS, FOREIGN_RUNTIME)
-KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *CATEGORIES, "cuda_sync")
+KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *GPU_CATEGORIES, "cuda_sync")
 FIRST_WITH_IDS = len(HOST_CATEGORIES)
 """Arguments are read only of events of this category and later ones in KNOWN_CATEGORIES."""
 
@@ -48,30 +48,30 @@ ALIASES = {
 }
 """Categories that old versions of torch named differently."""
 
-TABLES = {
+TABLE_CATEGORIES = {
     "ops": ("cpu_op",),
     "annotations": ("user_annotation",),
     "functions": ("python_function",),
     "calls": CALL_CATEGORIES,
-    "gpu": CATEGORIES,
+    "gpu": GPU_CATEGORIES,
 }
 """The tables of a trace whose events can be looked up, with their categories."""
 
-IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
+ID_ARGUMENTS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
 MEMORY_IDS = ("device_type", "device_id", "allocated", "reserved")
 """The arguments of an event of memory, as `Args` names them."""
 MEMORY_NUMBERS = attrgetter(*MEMORY_IDS)
-TEXTS = ("collective", "group", "message", "copy")
+TEXT_ARGUMENTS = ("collective", "group", "message", "copy")
 """The arguments that are read as texts, as `Args` names them."""
 
 Key = TypeVar("Key", bound=Hashable)
 ReadTimes: TypeAlias = tuple[Int64s, Bools]
 """Times in ns, and which of them are numbers."""
-MEMORY = "[memory]"
+MEMORY_EVENT = "[memory]"
 """The name of the instant events that Kineto writes with `profile_memory=True`."""
 
-MADE_OF = {"message": "collective", "copy": "copy_kind"}
+NEEDED_FOR_TEXT = {"message": "collective", "copy": "copy_kind"}
 """Of texts that `Args` makes of several arguments, the one without which the text is empty."""
 
 _INT64_MAX = np.iinfo(np.int64).max
@@ -138,8 +138,8 @@ class ReadOptions(NamedTuple):
     """Returns the code of a category, -1 for one whose events are not wanted."""
     first_with_ids: int = FIRST_WITH_IDS
     """Arguments are read only of events of categories with this code or a higher one."""
-    ids: tuple[str, ...] = IDS
-    texts: tuple[str, ...] = TEXTS
+    ids: tuple[str, ...] = ID_ARGUMENTS
+    texts: tuple[str, ...] = TEXT_ARGUMENTS
     """Arguments to read as texts, by their names in `Args`."""
 
 
@@ -168,7 +168,7 @@ class Shared:
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.arguments = attrgetter(*options.ids, *(MADE_OF.get(name, name) for name in options.texts))
+        self.arguments = attrgetter(*options.ids, *(NEEDED_FOR_TEXT.get(name, name) for name in options.texts))
         """Returns the wanted arguments of an event, as `Args` has them."""
         self.categories = Categories(options)
         self.names: Codes[str] = Codes()
@@ -288,7 +288,7 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
         for event, args in zip(named, arguments(named), strict=True)
         if args.name
     }
-    instants = _of_phase("i", MEMORY, events, phases) if "i" in phases_here else []
+    instants = _of_phase("i", MEMORY_EVENT, events, phases) if "i" in phases_here else []
     memory = _memory(instants, shared, times, arguments)
     places = np.flatnonzero(rows.name == shared.names.get(LOOKUP, NONE)).tolist()
     recorded = arguments([chosen[place] for place in places])
@@ -331,7 +331,7 @@ def _ids(arguments: Sequence[Args], shared: Shared) -> Int32s | Int64s:
         line[:] = _integers(values)
     for line, name, values in zip(ids[len(options.ids) :], options.texts, columns[len(options.ids) :], strict=False):
         if values.count("") < len(values):
-            texts = [getattr(args, name) for args in arguments] if name in MADE_OF else values
+            texts = [getattr(args, name) for args in arguments] if name in NEEDED_FOR_TEXT else values
             line[:] = [shared.names[text] if (text := _text(value)) else NONE for value in texts]
     narrow = ids.astype(np.int32)  # of large traces these are most of what reading holds
     return narrow if (narrow == ids).all() else ids

@@ -15,7 +15,7 @@ import msgspec
 from pinprof.errors import TraceError
 from pinprof.trace.reader.events import Event, Metadata, decode_event
 
-BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
+EVENT_SEAM = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
 """The text between two events, or within the arguments of one."""
 MOST_JOINED = 8
 """An event that has more such seams than this is taken for broken."""
@@ -30,10 +30,10 @@ MOST_VALUES = 4
 """How often a key of the metadata is looked for."""
 
 NO_VALUE = re.compile(rb"(:\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
-CONTROL = re.compile(rb"[\x00-\x1f]")
+CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f]")
 STRAY_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 BACKSLASH = re.compile(rb'\\(?!")')
-NAME = re.compile(rb'"name"\s*:\s*"')
+NAME_KEY = re.compile(rb'"name"\s*:\s*"')
 NAME_END = re.compile(rb'"\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:|\})')
 QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)"')
 
@@ -62,7 +62,7 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
     Each event is read by itself, by `decode`; one that is not JSON is repaired if possible, and otherwise counted.
     Raises TraceError if there are too many of these.
     """
-    cuts = [0, *(match.end() for match in BETWEEN.finditer(text))]
+    cuts = [0, *(match.end() for match in EVENT_SEAM.finditer(text))]
     bounds = [*cuts[1:], len(text)]
     if is_last:
         bounds[-1] = cuts[-1] + _whole(text[cuts[-1] :])
@@ -124,7 +124,7 @@ def _repaired(text: bytes, decode: Decode) -> Event | None:
 def _without_controls(text: bytes) -> bytes:
     """Return a text with `null` in place of invalid values, and without control characters and broken UTF-8."""
     text = NO_VALUE.sub(rb"\1null", text)
-    return CONTROL.sub(b" ", text).decode(errors="replace").encode()
+    return CONTROL_CHARACTER.sub(b" ", text).decode(errors="replace").encode()
 
 
 def _with_escapes(text: bytes) -> bytes:
@@ -133,7 +133,7 @@ def _with_escapes(text: bytes) -> bytes:
 
 
 def _with_quoted_name(text: bytes) -> bytes:
-    begin = NAME.search(text)
+    begin = NAME_KEY.search(text)
     end = NAME_END.search(text, begin.end()) if begin else None
     if begin is None or end is None:
         return text
