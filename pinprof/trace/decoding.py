@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from pinprof.trace.links import RecordedWork
 from pinprof.trace.one_time_work import REGION
-from pinprof.trace.tables import NONE, Activities, Bools, HostEvents, Int64s, ModelCalls, RecordedWork, no_model_calls
+from pinprof.trace.tables import NONE, Activities, Bools, HostEvents, Int64s, ModelCalls
 from pinprof.trace.threads import BACKWARD_OP, OPTIMIZER_MARK
 from pinprof.trace.vendors import ANY_ATTENTION, FUSED_LOOKUP, LARGE_LOOKUP, SMALL_LOOKUP, SOFTMAX, TOKEN_CHOICE
 
@@ -55,6 +56,12 @@ def find_model_calls(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> Mod
     is_sure &= has_prompts or is_known
     decodes = int(found.decodes.sum()) if is_known else _longest_run(found.decodes)
     return found if is_sure and decodes >= FEWEST_DECODES and _has(ops, gpu, TOKEN_CHOICE) else no_model_calls()
+
+
+def no_model_calls() -> ModelCalls:
+    """Return what a trace has of a program that does not run a language model, or trains one."""
+    numbers = np.zeros(0, np.int64)
+    return ModelCalls(numbers, numbers, numbers > 0, numbers, numbers)
 
 
 def outer(events: HostEvents, rows: Int64s) -> Int64s:

@@ -25,6 +25,17 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Thread:
+    """One host thread, by the ids that the trace gives it."""
+
+    pid: int | float | str | None
+    tid: int | float | str | None
+    name: str
+    role: str
+    """`main`, `autograd`, `pin_memory` or `other`."""
+
+
+@dataclass(frozen=True)
 class PlainStep:
     """The step without a profiler, as pinprof measured it in the recorded run; milliseconds."""
 

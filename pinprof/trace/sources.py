@@ -152,19 +152,9 @@ def may_call(source: str, line: int) -> bool:
 
 
 ACTS = (
-    *(
-        ast.Call,
-        ast.Attribute,
-        ast.Subscript,
-        ast.BinOp,
-        ast.UnaryOp,
-        ast.BoolOp,
-        ast.Compare,
-        ast.IfExp,
-        ast.AugAssign,
-    ),
-    *(ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef, ast.Raise, ast.Delete),
-    *(ast.With, ast.AsyncWith, ast.Match, ast.pattern),
+    *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp),
+    *(ast.AugAssign, ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef),
+    *(ast.Raise, ast.Delete, ast.With, ast.AsyncWith, ast.Match, ast.pattern),
 )
 """Nodes that may run other code: a call, an operator, a property, a method of `with`, an import."""
 TESTS = (ast.If, ast.While, ast.Assert)

@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.intervals import contains
 from pinprof.trace.decoding import of_busiest, outer
 from pinprof.trace.frames import MODULE_PREFIX
-from pinprof.trace.links import follow, step_at
+from pinprof.trace.links import RecordedWork, follow, step_at
 from pinprof.trace.one_time_work import REGION, is_marked_capture
 from pinprof.trace.tables import (
     KERNEL,
@@ -21,7 +21,6 @@ from pinprof.trace.tables import (
     Int32s,
     Int64s,
     ModelCalls,
-    RecordedWork,
     Steps,
     StepSource,
     rows_by,
@@ -314,10 +313,6 @@ class AnnotationKind(NamedTuple):
     """The name of the kind, with N for numbers."""
     name: re.Pattern[str]
 
-    def has(self, name: str) -> bool:
-        """Return whether an annotation of this name is of the kind."""
-        return self.name.fullmatch(name) is not None
-
 
 SGLANG, VLLM = "SGLang", "vLLM"
 MARKS = (
@@ -349,7 +344,7 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
     The marks are of the thread that has most of them, and none lies within another.
     """
     for marks in MARKS:
-        rows = np.flatnonzero(annotations.named(marks.has))
+        rows = np.flatnonzero(annotations.named(marks.name.fullmatch))
         if len(rows):
             server = SGLANG if _is_of_sglang(annotations.names) else marks.server
             return f"{server}'s {marks.kind}", outer(annotations, rows[of_busiest(annotations, rows)])
@@ -358,5 +353,5 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
 
 def _is_of_sglang(names: Sequence[str]) -> bool:
     """Return whether any name in the trace, also of a Python function, is SGLang's."""
-    own = [marks for marks in MARKS if marks.server == SGLANG]
-    return any("sglang" in name or any(marks.has(name) for marks in own) for name in names)
+    own = [marks.name for marks in MARKS if marks.server == SGLANG]
+    return any("sglang" in name or any(pattern.fullmatch(name) for pattern in own) for name in names)

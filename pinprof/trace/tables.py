@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pinprof.intervals import Intervals, covered, union
-from pinprof.trace.info import Cut, Info
+from pinprof.trace.info import Cut, Info, Thread
 from pinprof.trace.run_log import RunLog
 from pinprof.units import counted, one_line
 
@@ -217,18 +217,6 @@ class SyncEvents(Table):
     correlation: Int64s
 
 
-class RecordedWork(NamedTuple):
-    """The tables in which steps and the calls of a model are found."""
-
-    ops: HostEvents
-    annotations: HostEvents
-    functions: HostEvents
-    calls: Calls
-    gpu: Activities
-    launch: Int32s
-    """Per activity: the call that launched it, -1 for none."""
-
-
 HOST_DEVICE = NONE
 """The device of what torch allocates in the memory of the host."""
 
@@ -250,17 +238,6 @@ class MemoryUse(NamedTuple):
     def of_gpu(self) -> dict[int, Int64s]:
         """The rows of each GPU, by its number."""
         return {int(device): np.flatnonzero(self.device == device) for device in np.unique(self.device) if device >= 0}
-
-
-@dataclass(frozen=True)
-class Thread:
-    """One host thread, by the ids that the trace gives it."""
-
-    pid: int | float | str | None
-    tid: int | float | str | None
-    name: str
-    role: str
-    """`main`, `autograd`, `pin_memory` or `other`."""
 
 
 @dataclass(frozen=True)
@@ -300,7 +277,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Links:
-    """Row indices from one table into another, -1 for none."""
+    """Row indices from one table into another, -1 for none; and what follows from the launches of GPU work."""
 
     launch: Int32s
     """Per activity: the call that launched it."""
@@ -316,6 +293,10 @@ class Links:
     """Per call: the step in which it began."""
     activity_step: Int32s
     """Per activity: the step in which it was launched."""
+    in_flight: Bools
+    """Per activity: whether it was queued before the recording began."""
+    launched_ns: Int64s
+    """Per activity: when the call that launched it began, at the latest."""
 
 
 @dataclass(frozen=True)
@@ -339,11 +320,6 @@ class ModelCalls:
 
     def __len__(self) -> int:
         return len(self.start_ns)
-
-
-def no_model_calls() -> ModelCalls:
-    """Return what a trace has of a program that does not run a language model, or trains one."""
-    return ModelCalls(_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS > 0, _NO_NUMBERS, _NO_NUMBERS)
 
 
 class FileEvents(NamedTuple):
@@ -371,6 +347,7 @@ class Trace:
     gpu: Activities
     syncs: SyncEvents
     overheads: HostEvents
+    model_calls: ModelCalls
     steps: Steps
     links: Links
     counts: dict[str, int]
@@ -391,7 +368,6 @@ class Trace:
     run: RunLog | None = None
     """The log of the whole run; None if pinprof did not record the trace."""
     memory: MemoryUse = field(default_factory=MemoryUse)
-    model_calls: ModelCalls = field(default_factory=no_model_calls)
     numbered_ops: int = 0
     """How many ops torch numbered from the first to the last, at least; 0 where it recorded no numbers."""
 
@@ -432,50 +408,12 @@ class Trace:
         threads = np.unique(self.calls.thread[self.launches_work])
         return threads[~self.has_role("pin_memory")[threads]]
 
-    @cached_property
+    @property
     def in_flight(self) -> Bools:
-        """Per activity: whether it was queued before the recording began.
+        """Per activity: whether it was queued before the recording began."""
+        return self.links.in_flight
 
-        Then the trace has no launch of it, nor of any work before it on its stream, which runs in order. On a stream
-        without any launch, only work that began before the first call certainly was.
-        """
-        linked = self.links.launch != NONE
-        if len(self.calls) == 0:
-            return np.zeros(len(self.gpu), bool)
-        first = np.full(len(self.gpu), len(self.gpu))
-        order, group = self._by_stream
-        np.minimum.at(first, group[linked[order]], np.flatnonzero(linked[order]))
-        result = self.gpu.start_ns < self.calls.start_ns[0]
-        result[order] |= (np.arange(len(order)) < first[group]) & (first[group] < len(order))
-        return result & ~linked
-
-    @cached_property
+    @property
     def launched_ns(self) -> Int64s:
-        """Per activity: when the call that launched it began, in ns.
-
-        Work in flight was launched before all recorded events. For other work without a launch in the trace (the
-        profiler lost it, or there are no calls) it is the latest possible time: when the next work on its stream was
-        launched, or the work's own start if that is earlier.
-        """
-        linked = self.links.launch != NONE
-        launched = self.gpu.start_ns.copy()
-        launched[linked] = self.calls.start_ns[self.links.launch[linked]]
-        order, group = self._by_stream
-        at = np.where(linked[order], np.arange(len(order)), len(order))
-        next_linked = np.minimum.accumulate(at[::-1])[::-1]
-        places = np.flatnonzero((next_linked < len(order)) & ~linked[order])
-        places = places[group[next_linked[places]] == group[places]]
-        rows = order[places]
-        launched[rows] = np.minimum(launched[rows], launched[order[next_linked[places]]])
-        if self.in_flight.any():
-            launched[self.in_flight] = min(self.calls.start_ns[0], self.gpu.start_ns[0]) - 1
-        launched.setflags(write=False)
-        return launched
-
-    @cached_property
-    def _by_stream(self) -> tuple[Int64s, Int64s]:
-        """The activities by stream and start, and for each of these the number of its stream."""
-        device, stream = self.gpu.device, self.gpu.stream
-        order = np.lexsort((stream, device))  # stable, and the table is sorted by start
-        new = (np.diff(device[order]) != 0) | (np.diff(stream[order]) != 0)
-        return order, np.cumsum(np.concatenate(([0], new)))[: len(order)]
+        """Per activity: when the call that launched it began, in ns; the latest possible time if that is unknown."""
+        return self.links.launched_ns

@@ -5,8 +5,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from pinprof.trace.info import Thread
 from pinprof.trace.reader.events import Number
-from pinprof.trace.tables import NONE, Bools, Calls, HostEvents, Thread
+from pinprof.trace.tables import NONE, Bools, Calls, HostEvents
 
 ThreadKey: TypeAlias = tuple[Number, Number]
 """Process and thread id as the trace gives them."""

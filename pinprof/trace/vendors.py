@@ -1,8 +1,8 @@
 """The names that vendors give: of runtime calls, categories of events, kernels, and libraries of collectives.
 
-What such a name means is written once, here: a new vendor is some words in this module. Others know at most what follows
-the vendor's prefix in the name of a call (`calls`). A name that none of the patterns knows means nothing: it is "other"
-or "unknown", never "none".
+What such a name means is written once, here: a new vendor is some words in this module. Others know at most what
+follows the vendor's prefix in the name of a call (`calls`). A name that none of the patterns knows means nothing: it is
+"other" or "unknown", never "none".
 """
 
 import re

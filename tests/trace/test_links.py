@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.links import enclosing, find_links, follow, launches, outermost, step_at
-from pinprof.trace.tables import KERNEL, NONE, Activities, Calls, HostEvents, Links, RecordedWork, Steps
+from pinprof.trace.links import RecordedWork, enclosing, find_links, follow, launches, outermost, step_at
+from pinprof.trace.tables import KERNEL, NONE, Activities, Calls, HostEvents, Links, Steps
 
 Range = tuple[int, int, int]
 """Thread, start and end."""

@@ -10,7 +10,7 @@ from pinprof.errors import TraceError
 from pinprof.trace.calls import call_kind
 from pinprof.trace.decoding import find_model_calls
 from pinprof.trace.info import Cut
-from pinprof.trace.links import find_links, launches
+from pinprof.trace.links import RecordedWork, find_links, launches
 from pinprof.trace.metadata import recorded_info, recorded_run
 from pinprof.trace.reader.events import Number
 from pinprof.trace.reader.rows import (
@@ -48,7 +48,6 @@ from pinprof.trace.tables import (
     Int32s,
     Int64s,
     MemoryUse,
-    RecordedWork,
     Steps,
     SyncEvents,
     Trace,

@@ -108,12 +108,6 @@ class Metadata(msgspec.Struct):
     run: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=RUN_KEY)
 
 
-class File(Metadata):
-    """A trace file as torch writes it."""
-
-    events: list[Event] = msgspec.field(default_factory=list, name="traceEvents")
-
-
 class LooseFile(Metadata):
     """A trace file whose events are decoded singly."""
 

@@ -9,7 +9,7 @@ from pinprof.errors import TraceError
 from pinprof.trace.files import open_trace, stamp_of
 from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.blocks import Blocks, without_trailing
-from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
+from pinprof.trace.reader.events import Event, LooseFile, Metadata, decode_each
 from pinprof.trace.reader.not_a_trace import WHAT_A_TRACE_IS, other_profiler, what_it_seems
 from pinprof.trace.reader.rows import FileContent, ReadOptions, Shared, known_category, part_of_block, part_of_events
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
@@ -88,35 +88,18 @@ def _read_whole(data: bytes, wanted: ReadOptions, lost: str | None) -> FileConte
 
 def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
     """Return the metadata, the events, and how many entries of the event list were not events."""
-    is_list = data.lstrip().startswith(b"[")
     try:
-        file = (
-            File(events=msgspec.json.decode(data, type=list[Event]))
-            if is_list
-            else msgspec.json.decode(data, type=File)
-        )
-        if any(event.ph for event in file.events):
-            return file, file.events, 0
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        pass  # something does not have the usual form: decode each event by itself
-    return _decode_loosely(data, is_list=is_list)
-
-
-def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event], int]:
-    try:
-        if is_list:
-            metadata, raw_events = Metadata(), msgspec.json.decode(data, type=list[msgspec.Raw])
+        if data.lstrip().startswith(b"["):
+            file = LooseFile(events=msgspec.json.decode(data, type=list[msgspec.Raw]))
         else:
             file = msgspec.json.decode(data, type=LooseFile)
-            if file.events is msgspec.UNSET:
-                raise TraceError(_not_a_trace(data))
-            metadata, raw_events = file, file.events
     except msgspec.ValidationError:
         raise TraceError(_not_a_trace(data)) from None
-    events, malformed = decode_each(raw_events)
-    if raw_events and not any(event.ph for event in events):
+    entries = file.events or []
+    events, malformed = decode_each(entries)
+    if file.events is msgspec.UNSET or (entries and not any(event.ph for event in events)):
         raise TraceError(_not_a_trace(data))
-    return metadata, events, malformed
+    return file, events, malformed
 
 
 def _salvaged(data: bytes, wanted: ReadOptions, lost: str | None, error: Exception) -> FileContent:
