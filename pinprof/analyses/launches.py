@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.intervals import Intervals, distinct
 from pinprof.trace.callers import module_around, module_name, outermost_op
 from pinprof.trace.links import follow
-from pinprof.trace.phases import CALL_PHASES, phase_of_calls
+from pinprof.trace.spans.phases import CALL_PHASES, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.units import shortened
 

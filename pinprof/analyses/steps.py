@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.intervals import Intervals, covered, length
 from pinprof.step_statistics import EXPLAINING_SHARE_OF_EXCESS, FEWEST_TIMES, unlike_others
 from pinprof.trace.links import NO_WORK_NS, work_ends
-from pinprof.trace.run_log import RECORDED
+from pinprof.trace.metadata.run_log import RECORDED
 from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
 
 ADJACENT_STEP_MULTIPLE = 1.5

@@ -7,8 +7,8 @@ from pinprof.analyses import serving
 from pinprof.analyses.host_samples import CODE_KINDS
 from pinprof.document import ByteSize, Count, Document, Ms, Share, Us, doc, one_of, projection
 from pinprof.documents.fields import BlockerJson, PlacedJson
-from pinprof.trace import sampled_stacks
-from pinprof.trace.phases import CALL_PHASES
+from pinprof.trace.metadata import sampled_stacks
+from pinprof.trace.spans.phases import CALL_PHASES
 from pinprof.trace.vendors import KERNEL_KINDS
 
 KindName: TypeAlias = Annotated[str, one_of(kind.name for kind in KERNEL_KINDS), doc("what they do")]

@@ -13,7 +13,7 @@ import numpy as np
 from pinprof.errors import PinprofError, TraceError
 from pinprof.trace import Trace
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
-from pinprof.trace.metadata import recorded_rank
+from pinprof.trace.metadata.recorded import recorded_rank
 from pinprof.trace.reader.assemble import usable_times
 from pinprof.trace.reader.read import read_rows
 from pinprof.trace.reader.rows import KNOWN_CATEGORIES, Codes, ReadOptions, Rows, joined

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from pinprof.trace.info import Made
+from pinprof.trace.metadata.info import Made
 
 REPOSITORY = ".git"
 """An entry at the top of a git repository: a folder, or a file in worktrees and submodules."""

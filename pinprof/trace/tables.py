@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pinprof.intervals import Intervals, covered, union
-from pinprof.trace.info import Cut, Info, Thread
-from pinprof.trace.run_log import RunLog
+from pinprof.trace.metadata.info import Cut, Info, Thread
+from pinprof.trace.metadata.run_log import RunLog
 from pinprof.units import counted, one_line
 
 if TYPE_CHECKING:

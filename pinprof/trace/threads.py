@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from pinprof.trace.info import Thread
+from pinprof.trace.metadata.info import Thread
 from pinprof.trace.reader.events import Number
 from pinprof.trace.tables import NONE, Bools, Calls, HostEvents
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from pinprof.capture.steps.sources import Observer, StepEvent, reporting_modules
-from pinprof.trace.decoding import BATCH_IN_MARK
+from pinprof.trace.spans.model_calls import BATCH_IN_MARK
 
 
 class Silent(Observer):

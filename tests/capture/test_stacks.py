@@ -10,7 +10,7 @@ import torch
 
 import pinprof
 from pinprof.capture.observe.stacks import RawStack, Sample, host_profile_of, raw_stack
-from pinprof.trace.sampled_stacks import MAX_KEPT_FRAMES, HostFrame, HostProfile
+from pinprof.trace.metadata.sampled_stacks import MAX_KEPT_FRAMES, HostFrame, HostProfile
 
 PACKAGE = Path(pinprof.__file__).parent
 TORCH = Path(torch.__file__).parent

@@ -13,7 +13,7 @@ from trace_builder import COMPUTE, MAIN, TraceBuilder
 
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.info import Device, PlainStep
+from pinprof.trace.metadata.info import Device, PlainStep
 from pinprof.trace.tables import DIRECTIONS, GPU_CATEGORIES, HOST_MEMORIES, KERNEL, NONE
 
 Read = Callable[[Any], Trace]

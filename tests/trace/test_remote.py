@@ -13,7 +13,7 @@ import fsspec
 import pytest
 
 from pinprof.errors import TraceError
-from pinprof.trace import files, read_trace, remote
+from pinprof.trace import files, read_trace
 from pinprof.trace.files import trace_files
 
 SMALL = b'{"traceEvents": [{"ph": "X", "cat": "Trace", "name": "x", "ts": 1, "dur": 1}]}'
@@ -97,7 +97,7 @@ class Server(BaseHTTPRequestHandler):
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return the address of the server."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(remote, "MAX_SILENCE_S", 0.5)
+    monkeypatch.setattr(files, "MAX_SILENCE_S", 0.5)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.host_samples import measure_host
-from pinprof.trace.sampled_stacks import (
+from pinprof.trace.metadata.sampled_stacks import (
     HOST_KEY,
     MAX_KEPT_FRAMES,
     MAX_KEPT_STACKS,

@@ -8,7 +8,7 @@ from trace_builder import AUTOGRAD, COMPUTE, LAUNCH_US, MAIN, TraceBuilder, with
 
 from pinprof.report.timeline.steps import step_names
 from pinprof.trace import Trace
-from pinprof.trace.steps import is_serving
+from pinprof.trace.spans.steps import is_serving
 from pinprof.trace.tables import NONE
 
 BASE_US = 1000

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Series, half_width, range_of_another, returning, unlike_others
-from pinprof.trace.run_log import EPOCH, TIMING_WINDOW, RunLog
+from pinprof.trace.metadata.run_log import EPOCH, TIMING_WINDOW, RunLog
 
 LEAST_PRECISION = 0.005
 """The mean is never known more precisely than to this share: GPU clocks change, and timing the steps takes time."""

@@ -12,7 +12,14 @@ from typing import NamedTuple, TypeAlias, cast
 import torch
 
 from pinprof.program.frames import is_users, shown_file
-from pinprof.trace.sampled_stacks import MAX_KEPT_FRAMES, MAX_KEPT_STACKS, CodeOrigin, HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.sampled_stacks import (
+    MAX_KEPT_FRAMES,
+    MAX_KEPT_STACKS,
+    CodeOrigin,
+    HostFrame,
+    HostProfile,
+    HostStack,
+)
 from pinprof.units import shortened
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]

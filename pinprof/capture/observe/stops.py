@@ -12,7 +12,7 @@ from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Delay
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import PROFILED, WATCH_WINDOW, Collections, HostStops
+from pinprof.trace.metadata.run_log import PROFILED, WATCH_WINDOW, Collections, HostStops
 
 OLDEST: Final = 2
 """The generation of the oldest objects: its collections look at all objects, are few, and take long."""

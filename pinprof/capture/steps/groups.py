@@ -7,7 +7,7 @@ from math import inf
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from pinprof.trace.steps import MIN_STEP_REPEATS
+from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
 LARGEST_ROUND = 16
 """The most steps of the least frequent optimizer in a round of all optimizers."""

@@ -22,7 +22,7 @@ from weakref import ReferenceType, ref
 
 from pinprof.program.frames import Stack, stack_from
 from pinprof.program.hooks import contained, replaced
-from pinprof.trace.decoding import BATCH_MARK
+from pinprof.trace.spans.model_calls import BATCH_MARK
 
 if TYPE_CHECKING:
     from torch.nn import Module

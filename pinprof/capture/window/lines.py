@@ -32,7 +32,6 @@ from pinprof.program.waits import noticing
 from pinprof.rules.loops import places_of_loops
 from pinprof.trace import read_trace
 from pinprof.trace.callers import places_of_ops
-from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import (
     BACKWARD_KEY,
     CONTEXTS_KEY,
@@ -44,8 +43,9 @@ from pinprof.trace.lines import (
     SourceLine,
     WatchedWait,
 )
-from pinprof.trace.run_log import WATCH_WINDOW
+from pinprof.trace.metadata.run_log import WATCH_WINDOW
 from pinprof.trace.sources import Sources
+from pinprof.trace.spans.idle_times import python_in_nodes
 
 
 class LineRecorder:

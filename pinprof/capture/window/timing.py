@@ -16,8 +16,8 @@ from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress,
 from pinprof.host_time import HOST_TIME
 from pinprof.program.loaders import BatchSource
 from pinprof.step_statistics import Series
-from pinprof.trace.run_log import IRREGULAR_WORK, TIMING_WINDOW
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.metadata.run_log import IRREGULAR_WORK, TIMING_WINDOW
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
 
 COMPARED_STEPS = 5

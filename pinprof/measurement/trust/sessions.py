@@ -5,7 +5,7 @@ import numpy as np
 from pinprof.intervals import Intervals, covered, gaps, joined, subtract, union
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launching
-from pinprof.trace.one_time_work import NEVER, ONE_TIME_KINDS, marked_captures, one_time_work
+from pinprof.trace.spans.one_time_work import NEVER, ONE_TIME_KINDS, marked_captures, one_time_work
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Trace
 from pinprof.trace.threads import STEP_MARK
 from pinprof.units import counted, duration, listed, percent

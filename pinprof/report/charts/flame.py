@@ -19,7 +19,7 @@ from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.words import cut
 from pinprof.trace.callers import STACK_ENTRY
 from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
-from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile, HostStack
 from pinprof.units import counted, duration, percent
 
 LEAST = 1000

@@ -8,10 +8,9 @@ import numpy as np
 
 from pinprof.errors import TraceError
 from pinprof.trace.calls import call_kind
-from pinprof.trace.decoding import find_model_calls
-from pinprof.trace.info import Cut
 from pinprof.trace.links import RecordedWork, find_links, launches
-from pinprof.trace.metadata import recorded_info, recorded_run
+from pinprof.trace.metadata.info import Cut
+from pinprof.trace.metadata.recorded import recorded_info, recorded_run
 from pinprof.trace.reader.events import Number
 from pinprof.trace.reader.rows import (
     CALL_CATEGORIES,
@@ -29,7 +28,8 @@ from pinprof.trace.reader.rows import (
     by_appearance,
     joined,
 )
-from pinprof.trace.steps import find_steps
+from pinprof.trace.spans.model_calls import find_model_calls
+from pinprof.trace.spans.steps import find_steps
 from pinprof.trace.tables import (
     DIRECTIONS,
     GPU_CATEGORIES,

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from pinprof.trace.lines import BACKWARD_KEY, CONTEXTS_KEY, LINES_KEY, OPS_KEY, WATCHED_KEY
-from pinprof.trace.run_log import RUN_KEY
-from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY
+from pinprof.trace.metadata.run_log import RUN_KEY
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY, WORKER_KEY
 from pinprof.trace.tables import NONE
 
 NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

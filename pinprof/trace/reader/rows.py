@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
-from pinprof.trace.decoding import LOOKUP
 from pinprof.trace.reader.blocks import as_list
 from pinprof.trace.reader.decimals import InexactError, exact_nanoseconds, nanoseconds
 from pinprof.trace.reader.events import (
@@ -26,6 +25,7 @@ from pinprof.trace.reader.events import (
     decode_timed_events,
 )
 from pinprof.trace.reader.salvage import check_malformed, salvage
+from pinprof.trace.spans.model_calls import LOOKUP
 from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS

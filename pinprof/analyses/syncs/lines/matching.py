@@ -12,7 +12,7 @@ from pinprof.analyses.syncs.lines.recorded import Around, WaitKind, agreed, kind
 from pinprof.analyses.syncs.lines.watched import Candidates, WatchedWaits, candidate_lines
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.lines import Context, Contexts, DebugModeWaits, RecordedLines, SourceLine
-from pinprof.trace.run_log import CHECKPOINT, EVALUATION, RECORDED, WATCH_WINDOW
+from pinprof.trace.metadata.run_log import CHECKPOINT, EVALUATION, RECORDED, WATCH_WINDOW
 from pinprof.trace.tables import NONE, Trace
 
 Lines: TypeAlias = list[SourceLine | None]

@@ -8,8 +8,8 @@ import numpy as np
 from pinprof.intervals import Intervals, covered, gaps, intersect, joined, length, subtract, union
 from pinprof.trace.frames import is_torch_builtin
 from pinprof.trace.links import ROUNDING_NS, enclosing, function_of_ops
-from pinprof.trace.one_time_work import NEVER
-from pinprof.trace.phases import NODE
+from pinprof.trace.spans.one_time_work import NEVER
+from pinprof.trace.spans.phases import NODE
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
 
 LATE_START_NS = 100_000

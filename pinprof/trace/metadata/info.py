@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from pinprof.document import ByteSize, doc
 from pinprof.trace.lines import MOST_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 
 PREFETCHED = 2
 """Torch's default of `prefetch_factor`."""

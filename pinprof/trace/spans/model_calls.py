@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from pinprof.trace.links import RecordedWork
-from pinprof.trace.one_time_work import REGION
+from pinprof.trace.spans.one_time_work import REGION
 from pinprof.trace.tables import NONE, Activities, Bools, HostEvents, Int64s, ModelCalls
 from pinprof.trace.threads import BACKWARD_OP, OPTIMIZER_MARK
 from pinprof.trace.vendors import ANY_ATTENTION, FUSED_LOOKUP, LARGE_LOOKUP, SMALL_LOOKUP, SOFTMAX, TOKEN_CHOICE

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pinprof.intervals import contains
-from pinprof.trace.decoding import of_busiest, outer
 from pinprof.trace.frames import MODULE_PREFIX
 from pinprof.trace.links import RecordedWork, follow, step_at
-from pinprof.trace.one_time_work import REGION, is_marked_capture
+from pinprof.trace.spans.model_calls import of_busiest, outer
+from pinprof.trace.spans.one_time_work import REGION, is_marked_capture
 from pinprof.trace.tables import (
     KERNEL,
     NONE,
