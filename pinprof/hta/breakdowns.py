@@ -34,11 +34,11 @@ def breakdown_of(path: str, rank: int | None = None) -> Breakdown:
         (rank,) = analysis.t.get_ranks()
         failed: list[str] = []
 
-        def figure_of(tell: Callable[[Any, int], T], default: T) -> T:
+        def figure_of(measure: Callable[[Any, int], T], default: T) -> T:
             try:
-                return tell(analysis, rank)
+                return measure(analysis, rank)
             except Exception as error:  # noqa: BLE001  HTA raises anything on traces that it does not expect
-                failed.append(f"{tell.__name__.strip('_')} ({type(error).__name__}: {error})")
+                failed.append(f"{measure.__name__.strip('_')} ({type(error).__name__}: {error})")
                 return default
 
         if (analysis.t.get_trace(rank)["stream"] == NONE).all():

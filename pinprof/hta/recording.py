@@ -63,11 +63,11 @@ def read_recording(path: str) -> EventColumns:
     for category in KNOWN_CATEGORIES:
         categories[category]  # known categories keep their numbers
 
-    def code(category: str) -> int:
+    def category_code(category: str) -> int:
         number = NONE if category in LEFT_OUT_BY_HTA else categories[category]
         return number if number <= np.iinfo(np.int8).max else NONE
 
-    options = ReadOptions(code, first_with_ids=0, ids=HTA_ID_ARGUMENTS, texts=HTA_TEXT_ARGUMENTS)
+    options = ReadOptions(category_code, first_with_ids=0, ids=HTA_ID_ARGUMENTS, texts=HTA_TEXT_ARGUMENTS)
     read = read_rows(path, options)
     before = np.cumsum([0, *(part.entries for part in read.parts)])
     parts = [

@@ -239,9 +239,9 @@ def on_tensor_cores(name: str) -> bool | None:
 
 
 FULL_FLOAT32: Final = re.compile(r"(?<![a-z])sgemm|simt_s(gemm|fprop|dgrad|wgrad)|_f32f32_f32f32_f32_|scudnn")
-"""How the kernels of cuBLAS and cuDNN are named that multiply float32 as it is."""
+"""Kernels of cuBLAS and cuDNN that multiply float32 in full precision."""
 TF32: Final = re.compile(r"tf32|s1688(?!.*(f16|fp16|bf16))")
-"""And those that use TF32: products of 16 x 8 x 8 with sums in float32."""
+"""Kernels that use TF32: products of 16 x 8 x 8 with sums in float32."""
 HALF: Final = re.compile(r"fp16|bf16|f16|half|bfloat16|h884|h1688")
 """Kernels that read or write less than float32 are not of float32, whatever they are built on."""
 OF_CONVOLUTION: Final = re.compile(r"fprop|dgrad|wgrad|convolve|scudnn|cudnn")

@@ -72,7 +72,7 @@ MEMORY_EVENT = "[memory]"
 """The name of the instant events that Kineto writes with `profile_memory=True`."""
 
 NEEDED_FOR_TEXT = {"message": "collective", "copy": "copy_kind"}
-"""Of texts that `Args` makes of several arguments, the one without which the text is empty."""
+"""By text that `Args` composes of several arguments: the argument without which the text is empty."""
 
 _INT64_MAX = np.iinfo(np.int64).max
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
@@ -95,8 +95,8 @@ class Rows:
     entry: Int32s
     """Which entry of the list of events it is, counted within the part."""
     ids: Int32s | Int64s
-    """One line for each of `ReadOptions.ids` and one for each text, which are indices into the values of
-    `Shared.names`; one column for each row whose category has them; -1 where not recorded."""
+    """A matrix: a line per name of `ReadOptions.ids`, then a line per text, as an index into the values of
+    `Shared.names`; a column per row whose category has arguments; -1 where not recorded."""
 
     def __len__(self) -> int:
         return len(self.category)
@@ -115,7 +115,7 @@ class MemoryRows(NamedTuple):
     timed: Bools
     """Whether the time is a number."""
     numbers: Int64s
-    """One line for each of `MEMORY_IDS`; -1 where not recorded."""
+    """A matrix with a line per name of `MEMORY_IDS`; -1 where not recorded."""
 
 
 def category_name(text: str) -> str:
@@ -358,11 +358,11 @@ def joined(parts: Iterable[Rows]) -> Rows:
 def by_appearance(columns: Sequence[Int32s], count: int) -> Int64s:
     """Return the codes, of `count`, that the columns hold, in the order in which they first appear."""
     first = np.full(count, sum(map(len, columns)))
-    behind = len(first) and int(first[0])
+    end = len(first) and int(first[0])
     for codes in reversed(columns):
-        begin = behind - len(codes)
-        first[codes[::-1]] = np.arange(behind - 1, begin - 1, -1)  # of equal codes the last assignment holds
-        behind = begin
+        begin = end - len(codes)
+        first[codes[::-1]] = np.arange(end - 1, begin - 1, -1)  # of equal codes the last assignment holds
+        end = begin
     order = np.argsort(first, kind="stable")
     return order[: np.count_nonzero(first < sum(map(len, columns)))]
 

@@ -90,8 +90,8 @@ def python_in_ops(trace: Trace) -> Intervals:
     outer = enclosing(ops, functions)
     called = (outer != NONE) & (functions.end_ns <= ops.end_ns[outer] + ROUNDING_NS)
     called &= np.isin(functions.thread, threads) & ~functions.named(is_torch_builtin)
-    again = np.append(called, False)[function_of_ops(trace)] & np.isin(ops.thread, threads)
-    return subtract(functions.times(called), ops.times(again))
+    called_ops = np.append(called, False)[function_of_ops(trace)] & np.isin(ops.thread, threads)
+    return subtract(functions.times(called), ops.times(called_ops))
 
 
 @computed_once

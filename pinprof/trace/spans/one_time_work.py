@@ -172,9 +172,9 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
     times = {kind: calls.times(of_kind) for kind, of_kind in rows.items()}
     times[LOADING] = joined(times[LOADING], notes)
     compiled, captured = compile_times(trace), capture_times(trace)
-    again = compiles_again(trace).any()
-    times[COMPILING] = union(*((compiled.start_ns, compiled.end_ns) if not again else NEVER))
-    times[CAPTURE] = joined(marked_captures(trace), NEVER if again else Intervals(captured.start_ns, captured.end_ns))
+    repeats = compiles_again(trace).any()
+    times[COMPILING] = union(*((compiled.start_ns, compiled.end_ns) if not repeats else NEVER))
+    times[CAPTURE] = joined(marked_captures(trace), NEVER if repeats else Intervals(captured.start_ns, captured.end_ns))
     return times
 
 

@@ -192,9 +192,9 @@ def _casts(trace: Trace) -> Int64s:
     ops, parent = trace.ops, trace.links.op_parent
     weighted = ops.named(lambda name: name in WEIGHTED)
     outer = follow(ops.name, parent)
-    again = np.flatnonzero(weighted & (ops.name == outer))
+    inner = np.flatnonzero(weighted & (ops.name == outer))
     by_autocast = np.zeros(len(ops), bool)
-    by_autocast[parent[again]] = True
+    by_autocast[parent[inner]] = True
     casts = np.flatnonzero(ops.named(lambda name: name == CAST) & (parent != NONE))
     return casts[by_autocast[parent[casts]]]
 
