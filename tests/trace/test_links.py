@@ -107,18 +107,6 @@ def test_a_range_lies_in_the_innermost_other_one_that_is_open(ranges: list[Range
     assert ranges_around == [innermost(ranges, thread, start, row) for row, (thread, start, _) in enumerate(ranges)]
 
 
-@given(nested())
-def test_a_parent_encloses_its_children_from_start_to_end(ranges: list[Range]) -> None:
-    table = host_events(ranges)
-    parent = enclosing(table, table)
-    child = np.flatnonzero(parent != NONE)
-    parent = parent[child]
-    assert (table.thread[parent] == table.thread[child]).all()
-    assert (table.start_ns[parent] <= table.start_ns[child]).all()
-    assert (table.end_ns[parent] >= table.end_ns[child]).all()
-    assert (parent < child).all()
-
-
 @given(st.lists(st.tuples(st.integers(2, 9), st.booleans()), min_size=1, max_size=10), st.booleans())
 def test_ends_that_overlap_by_a_microsecond_of_rounding_change_nothing(
     lengths: list[tuple[int, bool]], around: bool

@@ -74,14 +74,6 @@ def zstd_block(form: str) -> int:
 
 
 @pytest.mark.parametrize("form", ["gzip", "zstd"])
-def test_the_members_before_a_cut_one_are_kept(form: str) -> None:
-    pack = PACK[form]
-    content, lost = unpacked(pack(TEXT) + pack(b"other")[:-2])
-    assert content.startswith(TEXT)
-    assert lost is not None
-
-
-@pytest.mark.parametrize("form", ["gzip", "zstd"])
 def test_of_a_corrupt_file_comes_what_there_is_and_then_the_reason(form: str) -> None:
     pack = PACK[form]
     broken = bytearray(pack(TEXT * 100))
