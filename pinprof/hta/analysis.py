@@ -213,32 +213,28 @@ class RecordedTrace(Trace):  # type: ignore[misc]  # HTA has no types
         super().write_raw_trace(output_file, trace_contents)
 
 
-def _without_syncs(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of TraceAnalysis that does not take synchronizations for GPU work."""
+def _with_frames(
+    change: Callable[[TraceAnalysis, pd.DataFrame], pd.DataFrame], method: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a method of TraceAnalysis that works on changed frames."""
 
     @wraps(method)
     def run(analysis: TraceAnalysis, *args: Any, **options: Any) -> Any:
-        sync = analysis.t.symbol_table.sym_index.get("cuda_sync", NONE)
-        return method(_changed(analysis, lambda frame: frame[frame["cat"] != sync]), *args, **options)
+        trace = copy(analysis.t)
+        trace.traces = {rank: change(analysis, frame) for rank, frame in trace.traces.items()}
+        return method(RecordedAnalysis(trace), *args, **options)
 
     return run
 
 
-def _in_pandas_3(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of TraceAnalysis that also works in pandas 3, which HTA 0.5 does not support."""
-
-    @wraps(method)
-    def run(analysis: TraceAnalysis, *args: Any, **options: Any) -> Any:
-        return method(_changed(analysis, Pandas2Frame), *args, **options)
-
-    return run
+def _without_syncs(analysis: TraceAnalysis, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame without synchronizations, which some methods take for GPU work."""
+    return frame[frame["cat"] != analysis.t.symbol_table.sym_index.get("cuda_sync", NONE)]
 
 
-def _changed(analysis: TraceAnalysis, change: Callable[[pd.DataFrame], pd.DataFrame]) -> "RecordedAnalysis":
-    """Return an analysis of changed frames."""
-    trace = copy(analysis.t)
-    trace.traces = {rank: change(frame) for rank, frame in trace.traces.items()}
-    return RecordedAnalysis(trace)
+def _as_pandas_2(_: TraceAnalysis, frame: pd.DataFrame) -> Pandas2Frame:
+    """Return a frame for methods that do not work in pandas 3, which HTA 0.5 does not support."""
+    return Pandas2Frame(frame)
 
 
 class RecordedAnalysis(TraceAnalysis):  # type: ignore[misc]
@@ -247,12 +243,16 @@ class RecordedAnalysis(TraceAnalysis):  # type: ignore[misc]
     def __init__(self, trace: RecordedTrace) -> None:
         self.t = trace
 
-    critical_path_analysis = _in_pandas_3(TraceAnalysis.critical_path_analysis)
-    get_comm_comp_overlap = _without_syncs(TraceAnalysis.get_comm_comp_overlap)
-    get_cupti_counter_data_with_operators = _in_pandas_3(TraceAnalysis.get_cupti_counter_data_with_operators)
-    get_frequent_cuda_kernel_sequences = _in_pandas_3(_without_syncs(TraceAnalysis.get_frequent_cuda_kernel_sequences))
-    get_gpu_kernel_breakdown = _without_syncs(TraceAnalysis.get_gpu_kernel_breakdown)
-    get_temporal_breakdown = _without_syncs(TraceAnalysis.get_temporal_breakdown)
+    critical_path_analysis = _with_frames(_as_pandas_2, TraceAnalysis.critical_path_analysis)
+    get_comm_comp_overlap = _with_frames(_without_syncs, TraceAnalysis.get_comm_comp_overlap)
+    get_cupti_counter_data_with_operators = _with_frames(
+        _as_pandas_2, TraceAnalysis.get_cupti_counter_data_with_operators
+    )
+    get_frequent_cuda_kernel_sequences = _with_frames(
+        _as_pandas_2, _with_frames(_without_syncs, TraceAnalysis.get_frequent_cuda_kernel_sequences)
+    )
+    get_gpu_kernel_breakdown = _with_frames(_without_syncs, TraceAnalysis.get_gpu_kernel_breakdown)
+    get_temporal_breakdown = _with_frames(_without_syncs, TraceAnalysis.get_temporal_breakdown)
 
 
 def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, exact: bool) -> RecordedAnalysis:
