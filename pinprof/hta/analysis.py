@@ -14,12 +14,10 @@ from hta.common.trace_symbol_table import TraceSymbolTable
 from hta.configs.env_options import disable_ns_rounding
 from hta.trace_analysis import TraceAnalysis
 
-from pinprof.hta.recording import EventColumns, check_output, counters, document_of
+from pinprof.hta.recording import HTA_UNIT_NS, EventColumns, check_output, counters, document_of
 from pinprof.trace.reader.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
 from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int64s
 
-HTA_UNIT_NS = 1000
-"""Nanoseconds in a microsecond, HTA's unit."""
 STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
 COUNTERS = "cuda_profiler_range"
 COMPACT = (

@@ -11,11 +11,11 @@ import numpy as np
 
 from pinprof.documents.report import Hta, HtaKernel, HtaLaunches, HtaStream, HtaTimes
 from pinprof.hta import trace_analysis
+from pinprof.hta.recording import HTA_UNIT_NS
 from pinprof.trace.tables import NONE
 from pinprof.units import ms
 
 T = TypeVar("T")
-HTA_UNIT_NS = 1000
 SLOW_CALL_US, LATE_US = 50, 100
 """HTA's thresholds of a slow launch and of a late start, in `get_cuda_kernel_launch_stats`."""
 

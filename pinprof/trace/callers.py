@@ -225,7 +225,7 @@ def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
     return stack if reached_users else stack[:STACK_DEPTH]
 
 
-LONGEST_MODULE: Final = 200
+LONGEST_MODULE_CHARS: Final = 200
 """Characters of the name of a module that are kept."""
 
 
@@ -244,7 +244,7 @@ def module_around(trace: Trace, function: Int32s) -> Int32s:
 
 def module_name(name: str) -> str:
     """Return the module of a recorded call, numbered within its class as torch does it: `Linear_3`."""
-    return shortened(name.removeprefix(MODULE_PREFIX), LONGEST_MODULE)
+    return shortened(name.removeprefix(MODULE_PREFIX), LONGEST_MODULE_CHARS)
 
 
 STACK_ENTRY = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}):(?P<function>.+)")

@@ -218,7 +218,7 @@ TOKEN_CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")
 """Ops and kernels that choose the next token."""
 ANY_ATTENTION: Final = re.compile(r"attention|flash_fwd|fmha", re.IGNORECASE)
 """Ops and kernels of attention."""
-SOFTMAX: Final = re.compile(r"softmax")
+ANY_SOFTMAX: Final = re.compile(r"softmax")
 """Ops and kernels of attention written by hand, and of other models."""
 
 

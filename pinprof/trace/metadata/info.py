@@ -6,12 +6,12 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 
 from pinprof.document import ByteSize, doc
-from pinprof.trace.lines import MOST_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
+from pinprof.trace.lines import MAX_RECORDED_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
 from pinprof.trace.metadata.sampled_stacks import HostProfile
 
 PREFETCHED = 2
 """Torch's default of `prefetch_factor`."""
-PossibleMs: TypeAlias = Annotated[float, Meta(ge=0, le=MOST_MS)]
+PossibleMs: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_RECORDED_MS)]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Struct
 
 from pinprof.document import Count, Ms, Words, converted, doc
-from pinprof.trace.lines import MOST_MS, Placed
+from pinprof.trace.lines import MAX_RECORDED_MS, Placed
 
 HOST_KEY = "pinprof_host"
 """Key of the sampled stacks in the trace file."""
@@ -71,7 +71,7 @@ def _is_sound(profile: HostProfile) -> bool:
     times = profile.interval_ms, profile.window_ms
     counts = [*(stack.count for stack in profile.stacks), profile.folded]
     return (
-        all(0 <= time <= MOST_MS for time in times)
+        all(0 <= time <= MAX_RECORDED_MS for time in times)
         and profile.steps <= MAX_HOST_SAMPLES
         and len(profile.stacks) <= MAX_KEPT_STACKS
         and all(stack.count > 0 and 0 < len(stack.frames) <= MAX_KEPT_FRAMES for stack in profile.stacks)

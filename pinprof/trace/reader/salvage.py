@@ -17,16 +17,16 @@ from pinprof.trace.reader.events import Event, Metadata, decode_event
 
 EVENT_SEAM = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
 """The text between two events, or within the arguments of one."""
-MOST_JOINED = 8
+MAX_SEAMS_IN_EVENT = 8
 """An event that has more such seams than this is taken for broken."""
 LIST_END = re.compile(rb"\}\s*\](?=\s*(?:[,}]|\Z))")
-MOST_RESTS = 16
+MAX_LIST_ENDS_TRIED = 16
 """How many possible ends of the list are tried; each try reads all text before it."""
-LONGEST_LAST = 4 << 20
+MAX_SEARCHED_BYTES = 4 << 20
 """Bytes of the last event, and of a key of the metadata, that are searched for its end."""
-MOST_MALFORMED = 50_000
+MAX_MALFORMED_EVENTS = 50_000
 """Broken events of a file, which are tried in all ways to repair them."""
-MOST_VALUES = 4
+MAX_VALUES_OF_KEY = 4
 """How often a key of the metadata is looked for."""
 
 NO_VALUE = re.compile(rb"(:\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
@@ -69,7 +69,7 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
     events: list[Event] = []
     repaired = malformed = index = 0
     while index < len(cuts):
-        event, width = _event(text, cuts[index], bounds[index : index + MOST_JOINED], decode)
+        event, width = _event(text, cuts[index], bounds[index : index + MAX_SEAMS_IN_EVENT], decode)
         if event is None and (event := _repaired(_stripped(text[cuts[index] : bounds[index]]), decode)):
             repaired += 1
         if event is not None:
@@ -84,8 +84,8 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
 
 def check_malformed(count: int) -> None:
     """Raise TraceError if this number of broken events is that of no trace."""
-    if count > MOST_MALFORMED:
-        raise TraceError(f"the JSON is broken: more than {MOST_MALFORMED:,} events are; record the trace again")
+    if count > MAX_MALFORMED_EVENTS:
+        raise TraceError(f"the JSON is broken: more than {MAX_MALFORMED_EVENTS:,} events are; record the trace again")
 
 
 def _event(text: bytes, begin: int, ends: list[int], decode: Decode) -> tuple[Event | None, int]:
@@ -103,11 +103,13 @@ def _stripped(text: bytes) -> bytes:
 
 def _whole(text: bytes) -> int:
     """Return where the event at the beginning of a text ends; 0 if it is not whole."""
-    text = text[:LONGEST_LAST]
+    text = text[:MAX_SEARCHED_BYTES]
     try:
         return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
     except (ValueError, RecursionError):
-        ends = (match.start() + 1 for match, _ in zip(LIST_END.finditer(text), range(MOST_RESTS), strict=False))
+        ends = (
+            match.start() + 1 for match, _ in zip(LIST_END.finditer(text), range(MAX_LIST_ENDS_TRIED), strict=False)
+        )
         return next((end for end in ends if _repaired(text[:end], decode_event)), 0)
 
 
@@ -153,7 +155,7 @@ def salvage_metadata(around: bytes) -> Metadata:
 
 def _values_of(text: str, key: str) -> Iterator[str]:
     """Yield the values of a key that are whole."""
-    for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', text), MOST_VALUES):
-        value = text[match.end() :][:LONGEST_LAST]
+    for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', text), MAX_VALUES_OF_KEY):
+        value = text[match.end() :][:MAX_SEARCHED_BYTES]
         with suppress(ValueError, RecursionError):
             yield value[: json.JSONDecoder().raw_decode(value)[1]]

@@ -18,7 +18,7 @@ from pinprof.trace.links import RecordedWork
 from pinprof.trace.spans.one_time_work import REGION
 from pinprof.trace.tables import NONE, Activities, Bools, HostEvents, Int64s, ModelCalls
 from pinprof.trace.threads import BACKWARD_OP, OPTIMIZER_MARK
-from pinprof.trace.vendors import ANY_ATTENTION, FUSED_LOOKUP, LARGE_LOOKUP, SMALL_LOOKUP, SOFTMAX, TOKEN_CHOICE
+from pinprof.trace.vendors import ANY_ATTENTION, ANY_SOFTMAX, FUSED_LOOKUP, LARGE_LOOKUP, SMALL_LOOKUP, TOKEN_CHOICE
 
 LOOKUP: Final = "aten::embedding"
 BATCH_MARK: Final = "pinprof batch "
@@ -52,7 +52,7 @@ def find_model_calls(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> Mod
         found = _calls_by_lookups(recorded, shapes)
     is_known = bool(len(found)) and bool((found.requests != NONE).all())
     has_prompts = not found.decodes.all()
-    is_sure = _has(ops, gpu, ANY_ATTENTION) or (has_prompts and is_known and _has(ops, gpu, SOFTMAX))
+    is_sure = _has(ops, gpu, ANY_ATTENTION) or (has_prompts and is_known and _has(ops, gpu, ANY_SOFTMAX))
     is_sure &= has_prompts or is_known
     decodes = int(found.decodes.sum()) if is_known else _longest_run(found.decodes)
     return found if is_sure and decodes >= FEWEST_DECODES and _has(ops, gpu, TOKEN_CHOICE) else no_model_calls()

@@ -138,13 +138,13 @@ def _outermost(thread: Int64s, start: Int64s, end: Int64s) -> ThreadTimes:
     )
 
 
-START, LOADING, FIRST, COMPILING, CAPTURE = "start", "loading", "first", "compiling", "capture"
+CUDA_START, MODULE_LOADING, FIRST_LAUNCH, COMPILING, GRAPH_CAPTURE = "start", "loading", "first", "compiling", "capture"
 ONE_TIME_KINDS: Final = {
-    START: "CUDA's start",
-    LOADING: "loading of modules",
-    FIRST: "first launches of kernels",
+    CUDA_START: "CUDA's start",
+    MODULE_LOADING: "loading of modules",
+    FIRST_LAUNCH: "first launches of kernels",
     COMPILING: "compiling",
-    CAPTURE: "the capture of graphs",
+    GRAPH_CAPTURE: "the capture of graphs",
 }
 """The kinds of one-time work, in words."""
 SLOW_CALL_NS: Final = 1_000_000
@@ -168,13 +168,19 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
     free = np.ones(len(calls), bool)
     free[waits] = False
     notes = trace.overheads.times(trace.overheads.named(LOADING_NOTES.search))
-    rows = {START: _starts(trace), LOADING: calls.named(LOADS_CODE.search) & free, FIRST: _first_launches(trace) & free}
+    rows = {
+        CUDA_START: _starts(trace),
+        MODULE_LOADING: calls.named(LOADS_CODE.search) & free,
+        FIRST_LAUNCH: _first_launches(trace) & free,
+    }
     times = {kind: calls.times(of_kind) for kind, of_kind in rows.items()}
-    times[LOADING] = joined(times[LOADING], notes)
+    times[MODULE_LOADING] = joined(times[MODULE_LOADING], notes)
     compiled, captured = compile_times(trace), capture_times(trace)
     repeats = compiles_again(trace).any()
     times[COMPILING] = union(*((compiled.start_ns, compiled.end_ns) if not repeats else NEVER))
-    times[CAPTURE] = joined(marked_captures(trace), NEVER if repeats else Intervals(captured.start_ns, captured.end_ns))
+    times[GRAPH_CAPTURE] = joined(
+        marked_captures(trace), NEVER if repeats else Intervals(captured.start_ns, captured.end_ns)
+    )
     return times
 
 
