@@ -171,7 +171,7 @@ class _Columns:
     """The rows of a file, to be taken out as tables."""
 
     def __init__(self, parts: list[FilePart], shared: Shared, counts: Int64s) -> None:
-        """Join the parts, each of which holds `counts` events of the file."""
+        """Join the parts; `counts` are the numbers of their events."""
         rows = joined(part.rows for part in parts)
         rows = replace(rows, category=_with_marks(rows, shared))
         self._file = rows

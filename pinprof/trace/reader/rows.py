@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import compress
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -151,18 +152,6 @@ class Codes(dict[Key, int], Generic[Key]):
         return number
 
 
-class Categories(dict[str | None, int]):
-    """The wanted codes of categories as they stand in the file."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        super().__init__()
-        self._options = options
-
-    def __missing__(self, category: str | None) -> int:
-        self[category] = code = self._options.category(category or "")
-        return code
-
-
 class Shared:
     """The common data of all parts of a file: what to read, and the numbers of texts and threads."""
 
@@ -170,7 +159,8 @@ class Shared:
         self.options = options
         self.arguments = attrgetter(*options.ids, *(NEEDED_FOR_TEXT.get(name, name) for name in options.texts))
         """Returns the wanted arguments of an event, as `Args` has them."""
-        self.categories = Categories(options)
+        self.category = cache(lambda text: options.category(text or ""))
+        """Returns the code of a category as it stands in the file."""
         self.names: Codes[str] = Codes()
         self.threads: Codes[ThreadKey] = Codes()
         self.exact_times = True
@@ -260,7 +250,7 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     counts: Counter[str] = Counter()
     for text, count in Counter(columns[1]).items():
         counts[category_name(text or "")] += count
-    category = np.fromiter(map(shared.categories.__getitem__, columns[1]), np.int8, len(durations))
+    category = np.fromiter(map(shared.category, columns[1]), np.int8, len(durations))
     is_wanted = category != NONE
     chosen = durations
     if not is_wanted.all():
