@@ -185,7 +185,7 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
     assert trace_files(f"{web}/run/") == [f"{web}/run/r2.json.gz", f"{web}/run/r10.json"]
     assert trace_files(f"{web}/run/*.json") == [f"{web}/run/r10.json"]
     assert trace_files(f"{web}/run") == [f"{web}/run"]
-    assert trace_files(f"{web}/r.json?sig=[*") == [f"{web}/r.json?sig=[*"]
+    assert trace_files(f"{web}/none.json?sig=[*") == [f"{web}/none.json?sig=[*"]
 
 
 @pytest.mark.slow
