@@ -190,7 +190,7 @@ def test_memory_and_time_are_bounded(make: Callable[[], str], tmp_path: Path, sp
 def test_entries_that_are_no_events_are_cut_between_and_counted(
     entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
 ) -> None:
-    for name, size in (("BLOCK_BYTES", 1_500), ("LARGEST_ENTRY", 5_000), ("LARGEST_WHOLE", 10_000)):
+    for name, size in (("BLOCK_BYTES", 1_500), ("MAX_ENTRY_BYTES", 5_000), ("MAX_WHOLE_BYTES", 10_000)):
         monkeypatch.setattr(blocks, name, size)
     others = [entry] * (1_000_000 // len(entry))
     path = tmp_path / "trace.json"

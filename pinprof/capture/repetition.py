@@ -18,7 +18,7 @@ from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.outputs import unfinished
 from pinprof.processes import exit_status, temporary_folder
 from pinprof.program.user_program import HOME
-from pinprof.trace.run_log import RUN_KEY, run_of_metadata
+from pinprof.trace.metadata.run_log import RUN_KEY, run_of_metadata
 
 TASK, OUTCOME = "task", "outcome"
 """The files, next to the output of a worker, with its task and with how its program ended."""

@@ -20,7 +20,7 @@ import click
 from pinprof import outputs
 from pinprof.errors import PinprofError
 from pinprof.host_time import HOST_TIME
-from pinprof.standard_streams import is_terminal, lent_streams, own_error
+from pinprof.standard_streams import is_terminal, own_error, program_may_replace_streams
 from pinprof.urls import local_path, redacted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -76,7 +76,7 @@ def ended_by_signals() -> Iterator[None]:
 @contextmanager
 def users_program() -> Iterator[None]:
     """Let the block run the user's program: signals have Python's default effect, and the streams are lent to it."""
-    with usual_signals(), _usual_errors(), lent_streams():
+    with usual_signals(), _usual_errors(), program_may_replace_streams():
         yield
 
 

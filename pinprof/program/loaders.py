@@ -9,7 +9,7 @@ from weakref import ReferenceType, ref
 
 import torch
 
-from pinprof.trace.info import Made, MadeLoader
+from pinprof.trace.metadata.info import Made, MadeLoader
 
 # ruff: noqa: SLF001  torch's iterators have all this only under private names
 

@@ -14,7 +14,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from pinprof.host_time import HOST_TIME
 from pinprof.processes import MEMINFO, machine_memory
 from pinprof.standard_streams import OwnDescriptor
-from pinprof.trace.info import HostMemory, UnreadGradients
+from pinprof.trace.metadata.info import HostMemory, UnreadGradients
 from pinprof.units import NS_PER_MS
 
 EventMark: TypeAlias = Any

@@ -13,7 +13,7 @@ from pinprof.report.html import Markup, note
 from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place
-from pinprof.trace.sources import ANONYMOUS, MODULE, Sources, fits, may_call
+from pinprof.trace.sources import ANONYMOUS, MODULE_CODE, Sources, fits, may_call
 from pinprof.units import shortened
 
 AROUND = 2
@@ -86,7 +86,7 @@ class Quoting:
         text = self.sources.text(at.file)
         if self.is_changed(at):
             return note(f"{at.file} was changed after the recording, so it is not quoted.")
-        if text is None or not fits(text, at.function or MODULE, at.line):
+        if text is None or not fits(text, at.function or MODULE_CODE, at.line):
             return Markup()
         rows = list(_around(text.splitlines(), at.line))
         if not any(number == at.line for number, _ in rows):
@@ -105,7 +105,7 @@ class Quoting:
         if at.file is None or at.line is None or not self.code.quotes:
             return ""
         text = self.sources.text(at.file)
-        if text is None or not fits(text, at.function or MODULE, at.line):
+        if text is None or not fits(text, at.function or MODULE_CODE, at.line):
             return ""
         if of_call and not may_call(text, at.line):
             return ""

@@ -9,10 +9,10 @@ from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
-from pinprof.trace.idle_times import long_ops, long_pauses
 from pinprof.trace.links import within
-from pinprof.trace.one_time_work import REGION, capture_times, compile_times
-from pinprof.trace.steps import serving_marks
+from pinprof.trace.spans.idle_times import long_ops, long_pauses
+from pinprof.trace.spans.one_time_work import REGION, capture_times, compile_times
+from pinprof.trace.spans.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
 from pinprof.units import duration, listed

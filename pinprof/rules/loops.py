@@ -18,8 +18,8 @@ from pinprof.trace.calls import MODULE_LOAD, PROFILER, QUEUE_FULL
 from pinprof.trace.collectives import is_collective
 from pinprof.trace.lines import OpPlace, Place
 from pinprof.trace.links import follow, step_at
-from pinprof.trace.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, phase_of_calls
 from pinprof.trace.sources import Sources
+from pinprof.trace.spans.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, phase_of_calls
 from pinprof.trace.tables import DTOH, HTOD, NONE, Int32s, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 

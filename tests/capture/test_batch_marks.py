@@ -8,7 +8,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from pinprof.capture.steps.sources import Observer, StepEvent, reporting_modules
-from pinprof.trace.decoding import BATCH
+from pinprof.trace.spans.model_calls import BATCH_IN_MARK
 
 
 class Silent(Observer):
@@ -34,7 +34,7 @@ def tokens(*shape: int) -> torch.Tensor:
 def marks_of(call: Callable[[Model], object]) -> list[str]:
     with reporting_modules(Silent()), profile(activities=[ProfilerActivity.CPU]) as recorded:
         call(Model())
-    return [event.name for event in recorded.events() if BATCH.fullmatch(event.name)]
+    return [event.name for event in recorded.events() if BATCH_IN_MARK.fullmatch(event.name)]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
 from pinprof.program.machine import Clock, CudaClock, EventMark
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import IrregularWork, Later
+from pinprof.trace.metadata.run_log import IrregularWork, Later
 
 MS = 1_000_000
 

@@ -20,8 +20,8 @@ from pinprof.capture.window.trace_file import store
 from pinprof.program.waits import noticing, taking_warnings
 from pinprof.trace import read_trace
 from pinprof.trace.callers import call_path
-from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import LINES_KEY, OpPlace, Place, RecordedLines, SourceLine
+from pinprof.trace.spans.idle_times import python_in_nodes
 
 
 def read_deep(value: torch.Tensor) -> float:

@@ -17,8 +17,8 @@ from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError
-from pinprof.trace.info import HostMemory
-from pinprof.trace.run_log import RUN_KEY
+from pinprof.trace.metadata.info import HostMemory
+from pinprof.trace.metadata.run_log import RUN_KEY
 
 
 @pytest.fixture

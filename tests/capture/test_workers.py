@@ -20,8 +20,8 @@ from pinprof.measurement.measure import measure
 from pinprof.program.hooks import faults
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import find
-from pinprof.trace.run_log import RUN_KEY, RunLog
-from pinprof.trace.sampled_stacks import WORKER_KEY, HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.run_log import RUN_KEY, RunLog
+from pinprof.trace.metadata.sampled_stacks import WORKER_KEY, HostFrame, HostProfile, HostStack
 
 US = 1000
 ROOT = Path(__file__).parents[2]

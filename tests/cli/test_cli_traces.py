@@ -16,7 +16,7 @@ from command_line import invoke, is_one_line_error
 from quick import slow_but
 from trace_builder import TraceBuilder
 
-from pinprof.trace.remote import RemoteFiles
+from pinprof.trace.files import RemoteFiles
 
 LIMIT = ("--max-step-ms", "99")
 EACH = (["report"], ["check", *LIMIT, "--some-ranks"], ["whatif"], ["timeline", "-o", "-"])

@@ -32,7 +32,7 @@ from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.search import RULES, unsearched
 from pinprof.trace import read_trace
-from pinprof.trace.info import Cut
+from pinprof.trace.metadata.info import Cut
 from pinprof.trace.tables import MEMCPY, NONE
 
 ALWAYS_RIGHT = {"source_lines", "host_memory", "profiler_cost"}

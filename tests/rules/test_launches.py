@@ -22,7 +22,7 @@ from pinprof.rules.rule import Findings
 from pinprof.rules.search import RULES, find
 from pinprof.trace import Trace
 from pinprof.trace.lines import PauseCode, Place
-from pinprof.trace.run_log import CompilerNote, RunLog
+from pinprof.trace.metadata.run_log import CompilerNote, RunLog
 
 STEPS = 4
 

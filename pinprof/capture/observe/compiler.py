@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from pinprof.program.frames import is_users, shown_file
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CompilerNote
+from pinprof.trace.metadata.run_log import CompilerNote
 
 MOST_NOTES: Final = 20
 LONGEST_REASON: Final = 160

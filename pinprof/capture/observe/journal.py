@@ -24,7 +24,7 @@ from pinprof.program.loaders import BatchSource
 from pinprof.program.machine import Clock, EventMark
 from pinprof.step_statistics import Series
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import (
+from pinprof.trace.metadata.run_log import (
     CAPTURE,
     CHECKPOINT,
     COMPILE,

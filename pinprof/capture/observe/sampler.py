@@ -26,7 +26,7 @@ from pinprof.capture.observe.stacks import Sample, host_profile_of, raw_stack
 from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import frame_of_thread
 from pinprof.program.hooks import contained, faults, replaced, start_unlisted
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 
 INTERVAL_S = 0.01
 """Mean time between samples. On an idle virtual machine, whose interrupts alone take 40 us, a sample cost 35 us by the

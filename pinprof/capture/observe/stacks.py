@@ -12,7 +12,14 @@ from typing import NamedTuple, TypeAlias, cast
 import torch
 
 from pinprof.program.frames import is_users, shown_file
-from pinprof.trace.sampled_stacks import DEEPEST, MOST_STACKS, CodeOrigin, HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.sampled_stacks import (
+    MAX_KEPT_FRAMES,
+    MAX_KEPT_STACKS,
+    CodeOrigin,
+    HostFrame,
+    HostProfile,
+    HostStack,
+)
 from pinprof.units import shortened
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]
@@ -72,7 +79,7 @@ def host_profile_of(
             continue
         counts[naming.indices(sample.stack)] += sample.ticks
     total, empty = sum(counts.values()), counts.pop((), 0)
-    kept = counts.most_common(MOST_STACKS)
+    kept = counts.most_common(MAX_KEPT_STACKS)
     return HostProfile(
         interval_ms=interval_s * 1e3,
         samples=total,
@@ -98,8 +105,8 @@ class _Naming:
     def indices(self, stack: RawStack) -> tuple[int, ...]:
         """Return the frames of a stack outermost first, without pinprof's own and those outside of the program."""
         kept = list(_of_the_program(list(_entered(stack))))
-        if len(kept) > DEEPEST:
-            kept = kept[:OUTER] + kept[OUTER - DEEPEST :]
+        if len(kept) > MAX_KEPT_FRAMES:
+            kept = kept[:OUTER] + kept[OUTER - MAX_KEPT_FRAMES :]
         return tuple(self._frame(code, instruction) for code, instruction in kept)
 
     def _frame(self, code: CodeType, instruction: int) -> int:

@@ -12,11 +12,11 @@ from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Delay
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import PROFILED, WATCH, Collections, HostStops
+from pinprof.trace.metadata.run_log import PROFILED, WATCH_WINDOW, Collections, HostStops
 
 OLDEST: Final = 2
 """The generation of the oldest objects: its collections look at all objects, are few, and take long."""
-LEFT_OUT: Final = frozenset({"warm-up", WATCH, *PROFILED})
+LEFT_OUT: Final = frozenset({"warm-up", WATCH_WINDOW, *PROFILED})
 """Windows whose steps differ from those of a run without pinprof."""
 MOST_PLACES: Final = 100
 """Places that are kept at most: a collection may begin at any line."""

@@ -16,7 +16,7 @@ from pinprof.capture.observe.sampler import HostSampler
 from pinprof.host_time import HOST_TIME
 from pinprof.processes import temporary_folder
 from pinprof.program.hooks import contained, replaced
-from pinprof.trace.sampled_stacks import HostProfile, HostStack
+from pinprof.trace.metadata.sampled_stacks import HostProfile, HostStack
 
 INTERVAL_S: Final = 0.005
 KEPT_AT_S: Final = (0.1, 0.3, 1.0)

@@ -9,10 +9,10 @@ from statistics import median
 
 from pinprof.capture.steps.groups import Groups
 from pinprof.capture.steps.sources import BY_HAND, LOADER, MODULE, OPTIMIZER, SOURCES, Source, StepEvent
-from pinprof.trace.steps import MIN_REPEATS
+from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
-FEW_STEPS = MIN_REPEATS + 1
-"""Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_REPEATS whole cycles."""
+FEW_STEPS = MIN_STEP_REPEATS + 1
+"""Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_STEP_REPEATS whole cycles."""
 
 UNUSED_OPTIMIZER = 1000
 """Calls that suffice if the program has an optimizer that has not stepped: fewer may be one step that accumulates

@@ -7,7 +7,7 @@ from math import inf
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from pinprof.trace.steps import MIN_REPEATS
+from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
 LARGEST_ROUND = 16
 """The most steps of the least frequent optimizer in a round of all optimizers."""
@@ -16,7 +16,7 @@ LARGEST_GROUP = 64
 """The most optimizer steps per iteration; PPO has 4 to 40 by its usual settings. After this number of steps of the
 marking optimizer the search ends, unless a rollout may have begun."""
 
-LONGEST_SEARCH = (MIN_REPEATS + 1) * LARGEST_GROUP
+LONGEST_SEARCH = (MIN_STEP_REPEATS + 1) * LARGEST_GROUP
 """The search ends after this number of steps even then."""
 
 PAUSE = 3.0
@@ -167,7 +167,7 @@ class Groups:
             return self._since_end == 0
         if len(gaps) - self._first > (LONGEST_SEARCH if self.wants_calls else LARGEST_GROUP):
             self._give_up()
-        elif self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
+        elif self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_STEP_REPEATS:])) <= 1:
             late = gaps[self._first :]
             if not any(gap.draws for gap in late):
                 return self._look_for_rollouts(late)
@@ -216,8 +216,8 @@ def steps_per_batch(gaps: Sequence[Gap]) -> int:
 
 def round_size(others: Sequence[Hashable]) -> int:
     """Return over how many gaps the other optimizers have recently repeated a round; 1 without a longer one."""
-    for size in range(1, min(LARGEST_ROUND, len(others) // MIN_REPEATS) + 1):
-        late = others[-MIN_REPEATS * size :]
+    for size in range(1, min(LARGEST_ROUND, len(others) // MIN_STEP_REPEATS) + 1):
+        late = others[-MIN_STEP_REPEATS * size :]
         if late[:-size] == late[size:]:
             return size
     return 1
@@ -233,7 +233,7 @@ def pauses(gaps: Sequence[Gap]) -> list[int]:
 
 
 def group_size(gaps: Sequence[Gap]) -> int | None:
-    """Return how many optimizer steps make an iteration, if the last steps came in MIN_REPEATS groups of that size.
+    """Return how many optimizer steps make an iteration: the last steps came in MIN_STEP_REPEATS groups of that size.
 
     The last group has to be complete: it ends with the step after the last gap. Only the first steps of the program,
     which take long, may differ: at most as many as two groups have.
@@ -242,7 +242,7 @@ def group_size(gaps: Sequence[Gap]) -> int | None:
     sizes = [later - earlier for earlier, later in pairwise([-1, *positions, len(gaps)])]
     size = sizes[-1]
     alike = next((number for number, other in enumerate(reversed(sizes)) if other != size), len(sizes))
-    if not 1 < size <= LARGEST_GROUP or alike < MIN_REPEATS or sum(sizes[:-alike]) > 2 * size:
+    if not 1 < size <= LARGEST_GROUP or alike < MIN_STEP_REPEATS or sum(sizes[:-alike]) > 2 * size:
         return None
     return size if _are_rollouts(positions[1 - alike :], gaps) else None
 
@@ -268,7 +268,7 @@ def _may_be_rollout(index: int, gaps: Sequence[Gap]) -> bool:
 def _is_nearly_sure(positions: Sequence[int], gaps: Sequence[Gap]) -> bool:
     """Return whether only one more group of the same size is needed, and the pauses so far are rollouts."""
     sizes = {later - earlier for earlier, later in pairwise([-1, *positions])}
-    return len(positions) >= MIN_REPEATS - 1 and len(sizes) == 1 and _are_rollouts(positions, gaps)
+    return len(positions) >= MIN_STEP_REPEATS - 1 and len(sizes) == 1 and _are_rollouts(positions, gaps)
 
 
 def _begins_like_rollouts(gaps: Sequence[Gap]) -> bool:

@@ -22,7 +22,7 @@ from weakref import ReferenceType, ref
 
 from pinprof.program.frames import Stack, stack_from
 from pinprof.program.hooks import contained, replaced
-from pinprof.trace.decoding import MARK
+from pinprof.trace.spans.model_calls import BATCH_MARK
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -287,7 +287,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
     @contained
     def marked(args: tuple[Any, ...], options: dict[str, Any]) -> AbstractContextManager[Any] | None:
         size = _batch_size(args, options) if torch._C._autograd._profiler_enabled() else None  # noqa: SLF001  no public name
-        return torch.profiler.record_function(f"{MARK}{size[0]}x{size[1]}") if size else None
+        return torch.profiler.record_function(f"{BATCH_MARK}{size[0]}x{size[1]}") if size else None
 
     def change(call: Callable[..., Any]) -> Callable[..., Any]:
         def call_module(self: "Module", /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`

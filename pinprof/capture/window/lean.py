@@ -21,7 +21,7 @@ from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import hashes_of_program
 from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import loaders_pin, tries_convolutions, unread_gradients
-from pinprof.trace.info import UnreadGradients
+from pinprof.trace.metadata.info import UnreadGradients
 from pinprof.units import NS_PER_MS
 
 MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]

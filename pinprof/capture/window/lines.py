@@ -32,7 +32,6 @@ from pinprof.program.waits import noticing
 from pinprof.rules.loops import places_of_loops
 from pinprof.trace import read_trace
 from pinprof.trace.callers import places_of_ops
-from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import (
     BACKWARD_KEY,
     CONTEXTS_KEY,
@@ -44,8 +43,9 @@ from pinprof.trace.lines import (
     SourceLine,
     WatchedWait,
 )
-from pinprof.trace.run_log import WATCH
+from pinprof.trace.metadata.run_log import WATCH_WINDOW
 from pinprof.trace.sources import Sources
+from pinprof.trace.spans.idle_times import python_in_nodes
 
 
 class LineRecorder:
@@ -246,7 +246,7 @@ def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
             noticing(contained(watcher.waited)),
         ):
             while watcher.step < steps and not watcher.is_enough(HOST_TIME.monotonic() - start):
-                yield Progress(WATCH, watcher.step + 1, steps)
+                yield Progress(WATCH_WINDOW, watcher.step + 1, steps)
                 watcher.end_step()
     finally:
         with suppress(CaptureError), as_capture_error("the waits were not stored"):

@@ -46,8 +46,8 @@ from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
 from pinprof.step_statistics import OTHER_STEPS
-from pinprof.trace.run_log import RECORDED, RUN_KEY
-from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
+from pinprof.trace.metadata.run_log import RECORDED, RUN_KEY
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
 from pinprof.units import NS_PER_MS
 
 SPARE = 3

@@ -16,8 +16,8 @@ from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress,
 from pinprof.host_time import HOST_TIME
 from pinprof.program.loaders import BatchSource
 from pinprof.step_statistics import Series
-from pinprof.trace.run_log import IRREGULAR_WORK, PLAIN
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.metadata.run_log import IRREGULAR_WORK, TIMING_WINDOW
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
 
 COMPARED_STEPS = 5
@@ -111,7 +111,7 @@ def plain_window(
         clock.synchronize()
         drained_ns = clock.now_ns() - ended_ns
     times_ns = journal.times_ns(first)
-    mean_ms = max((journal.ns_in(PLAIN) + drained_ns) / len(times_ns), float(times_ns.mean())) / NS_PER_MS
+    mean_ms = max((journal.ns_in(TIMING_WINDOW) + drained_ns) / len(times_ns), float(times_ns.mean())) / NS_PER_MS
     regular = set(regular_since(journal.log(), first).tolist())
     return PlainWindow.of(times_ns, mean_ms), sampler.profile(regular)
 
@@ -123,7 +123,7 @@ def _plain_steps(
     while not options.is_plain_over(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
         if len(journal) - first >= FEWEST_STEPS and is_short():
             return
-        yield Progress(PLAIN, len(journal) - first + 1, options.plain_steps)
+        yield Progress(TIMING_WINDOW, len(journal) - first + 1, options.plain_steps)
     if clock.is_of_gpu:
         yield from until_precise(journal, options, lambda seconds: seconds >= ENOUGH_S or is_short())
 
@@ -135,8 +135,8 @@ def until_precise(
 
     It ends earlier if `is_over` says so of their seconds, or when their time is up.
     """
-    seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
-    before = journal.steps_in(PLAIN)
+    seconds, start_ns, first, look = journal.ns_in(TIMING_WINDOW) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
+    before = journal.steps_in(TIMING_WINDOW)
     while options.plain_precision < 1 and not journal.is_full:
         steps = len(journal) - first
         now = seconds + (journal.clock.now_ns() - start_ns) / NS_PER_S
@@ -147,7 +147,7 @@ def until_precise(
             if figure is not None and figure.precision <= options.plain_precision:
                 return
             look = max(ceil(NEXT_LOOK * steps), steps + FEWEST_STEPS)
-        yield Progress(PLAIN, before + steps + 1, options.plain_steps)
+        yield Progress(TIMING_WINDOW, before + steps + 1, options.plain_steps)
 
 
 MOST_STEPS, MOST_SECONDS = 100, 8.0

@@ -20,7 +20,7 @@ from pinprof.capture.options import WARM_UP_STEPS, Progress, RecordingOptions
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
 from pinprof.outputs import is_own, unfinished
-from pinprof.processes import OWN
+from pinprof.processes import OWN_PROCESS_NAME
 from pinprof.program.machine import host_memory, uses_cuda
 from pinprof.version import VERSION
 
@@ -193,6 +193,6 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
         "marker": marker,
         "plain": asdict(plain) if plain else None,
         "host_memory": msgspec.to_builtins(host_memory()),
-        "spawned": parent_process() is not None and current_process().name != OWN,
+        "spawned": parent_process() is not None and current_process().name != OWN_PROCESS_NAME,
         **(rank._asdict() if rank else {}),
     }

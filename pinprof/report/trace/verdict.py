@@ -23,7 +23,7 @@ from pinprof.report.words import (
 )
 from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict, unsearched
-from pinprof.trace.info import batches_held
+from pinprof.trace.metadata.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.trace.vendors import foreign_vendor
 from pinprof.units import between, counted, duration, how_many, percent, ranged

@@ -6,7 +6,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.wait_sites import look_for_waits
-from pinprof.trace.phases import nan_checks
+from pinprof.trace.spans.phases import nan_checks
 
 
 def _checks(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -19,10 +19,10 @@ from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
-from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import PauseCode, Place
-from pinprof.trace.one_time_work import NEVER
-from pinprof.trace.phases import NODE, torch_times
+from pinprof.trace.spans.idle_times import python_in_nodes
+from pinprof.trace.spans.one_time_work import NEVER
+from pinprof.trace.spans.phases import NODE, torch_times
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, listed, percent
 

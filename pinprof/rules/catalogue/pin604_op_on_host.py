@@ -7,7 +7,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import host_ops, late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAME
-from pinprof.trace.phases import NODE
+from pinprof.trace.spans.phases import NODE
 from pinprof.units import duration, how_many, shortened
 
 IN_EACH_STEP = (

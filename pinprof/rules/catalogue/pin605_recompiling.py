@@ -10,7 +10,14 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
-from pinprof.trace.one_time_work import REGION, ThreadTimes, capture_times, compile_times, compiles_again, time_per_step
+from pinprof.trace.spans.one_time_work import (
+    REGION,
+    ThreadTimes,
+    capture_times,
+    compile_times,
+    compiles_again,
+    time_per_step,
+)
 from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, listed
 

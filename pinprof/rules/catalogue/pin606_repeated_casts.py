@@ -9,7 +9,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import times_of_ops
-from pinprof.trace.phases import Pass, casts_of_weights, optimizer_within, passes_of
+from pinprof.trace.spans.phases import Pass, casts_of_weights, optimizer_within, passes_of
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, how_many
 

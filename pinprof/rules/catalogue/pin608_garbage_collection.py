@@ -10,7 +10,7 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within, in_complete_steps
 from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import Collections
+from pinprof.trace.metadata.run_log import Collections
 from pinprof.units import counted, duration, how_many
 
 WORTH = 0.03

@@ -9,7 +9,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import in_complete_steps
-from pinprof.trace.phases import ADDS, TO_WEIGHT
+from pinprof.trace.spans.phases import ADDS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 from pinprof.units import how_many

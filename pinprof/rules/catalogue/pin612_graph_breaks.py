@@ -8,8 +8,8 @@ from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, in_complete_steps
 from pinprof.trace.links import step_at
-from pinprof.trace.one_time_work import REGION
-from pinprof.trace.run_log import CompilerNote
+from pinprof.trace.metadata.run_log import CompilerNote
+from pinprof.trace.spans.one_time_work import REGION
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, how_many, listed
 

@@ -12,7 +12,7 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.collectives import MESSAGE, is_collective_kernel
-from pinprof.trace.phases import BACKWARD, FORWARD, phase_of_calls
+from pinprof.trace.spans.phases import BACKWARD, FORWARD, phase_of_calls
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 from pinprof.units import counted, duration, how_many

@@ -20,7 +20,7 @@ from pinprof.report.trace.brief_json import traces_to_brief_json
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.verdict import verdict_sentence
 from pinprof.rules.search import RULES
-from pinprof.trace.sampled_stacks import HOST_KEY
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY
 
 SAMPLES = host_profile(
     (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),

@@ -5,20 +5,20 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Struct
 
 from pinprof.document import Count, Ms, Words, converted, doc
-from pinprof.trace.lines import MOST_MS, Placed
+from pinprof.trace.lines import MAX_RECORDED_MS, Placed
 
 HOST_KEY = "pinprof_host"
 """Key of the sampled stacks in the trace file."""
 WORKER_KEY = "pinprof_worker"
 """Key of the sampled stacks of a DataLoader's worker, whose steps are batches."""
 
-DEEPEST = 64
+MAX_KEPT_FRAMES = 64
 """Frames of a stack that are kept."""
 
-MOST_STACKS = 5_000
+MAX_KEPT_STACKS = 5_000
 """Different stacks that are kept, the most frequent ones; samples of others are only counted."""
 
-MOST_SAMPLES = 1_000_000_000
+MAX_HOST_SAMPLES = 1_000_000_000
 """A larger count is corrupt: at 10 ms each it would be four months."""
 
 CodeOrigin: TypeAlias = Annotated[
@@ -71,10 +71,10 @@ def _is_sound(profile: HostProfile) -> bool:
     times = profile.interval_ms, profile.window_ms
     counts = [*(stack.count for stack in profile.stacks), profile.folded]
     return (
-        all(0 <= time <= MOST_MS for time in times)
-        and profile.steps <= MOST_SAMPLES
-        and len(profile.stacks) <= MOST_STACKS
-        and all(stack.count > 0 and 0 < len(stack.frames) <= DEEPEST for stack in profile.stacks)
+        all(0 <= time <= MAX_RECORDED_MS for time in times)
+        and profile.steps <= MAX_HOST_SAMPLES
+        and len(profile.stacks) <= MAX_KEPT_STACKS
+        and all(stack.count > 0 and 0 < len(stack.frames) <= MAX_KEPT_FRAMES for stack in profile.stacks)
         and all(0 <= index < len(profile.frames) for stack in profile.stacks for index in stack.frames)
-        and sum(counts) == profile.samples <= MOST_SAMPLES
+        and sum(counts) == profile.samples <= MAX_HOST_SAMPLES
     )

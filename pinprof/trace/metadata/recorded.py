@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 
 from pinprof.document import converted
-from pinprof.trace.info import Device, HostMemory, Info, Made, PlainStep, UnreadGradients
 from pinprof.trace.lines import (
     OpPlace,
     RecordedLines,
@@ -14,9 +13,10 @@ from pinprof.trace.lines import (
     contexts_of_metadata,
     watched_of_metadata,
 )
+from pinprof.trace.metadata.info import Device, HostMemory, Info, Made, PlainStep, UnreadGradients
+from pinprof.trace.metadata.run_log import RunLog, run_of_metadata
+from pinprof.trace.metadata.sampled_stacks import host_of_metadata
 from pinprof.trace.reader.events import Metadata
-from pinprof.trace.run_log import RunLog, run_of_metadata
-from pinprof.trace.sampled_stacks import host_of_metadata
 from pinprof.trace.tables import Activities
 
 LONGEST_VALUE_BYTES = 4 << 20

@@ -8,8 +8,8 @@ import numpy as np
 from pinprof.intervals import Intervals, covered, gaps, intersect, joined, length, subtract, union
 from pinprof.trace.frames import is_torch_builtin
 from pinprof.trace.links import ROUNDING_NS, enclosing, function_of_ops
-from pinprof.trace.one_time_work import NEVER
-from pinprof.trace.phases import NODE
+from pinprof.trace.spans.one_time_work import NEVER
+from pinprof.trace.spans.phases import NODE
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
 
 LATE_START_NS = 100_000
@@ -40,23 +40,23 @@ def gaps_of(trace: Trace, device: int) -> Gaps:
     return Gaps(times, following, (trace.launched_ns[following] <= times.start) | waited_most)
 
 
-LONG_NS: Final = 50_000
+MIN_PAUSE_NS: Final = 50_000
 """Between two ops, torch's own Python takes 5 to 30 us under a profiler; a pause of this length is the program's."""
 LONG_OP_NS: Final = 500_000
 """No op takes this long to launch one kernel: the host does other work in it, such as an op on the CPU."""
-LAUNCHES: Final = 10
+MIN_PAUSE_LAUNCHES: Final = 10
 """A pause also takes at least this multiple of the usual launch (5 us): on a slow host torch's Python takes longer."""
 COMPILED_NODE: Final = "CompiledFunctionBackward"
 """The node that runs the backward of compiled code: the Python around that is torch's own."""
 NATIVE_NODE: Final = re.compile(r"Backward\d+$")
 """Ends the names of the nodes that torch's own ops record, such as ConvolutionBackward0."""
-MOST_PIECES: Final = 4
+MAX_HOOKS_OF_NODE: Final = 4
 """A hook takes few long times of a node. More are of modules that a node runs again, as activation checkpointing does:
-between two of their ops is Python for up to `OWN` times the least length of a pause."""
-IN_NODES: Final = 0.05
+between two of their ops is Python for up to `MODULE_PAUSE_RATIO` times the least length of a pause."""
+MIN_HOOKS_SHARE_OF_STEPS: Final = 0.05
 """Slow hooks took 12 to 44 % of the steps of five programs. Without any, such long times took up to 3 % in 190
 recordings: the CPU was taken, or the memory of the GPU grew."""
-OWN: Final = 10
+MODULE_PAUSE_RATIO: Final = 10
 """A module's Python between two ops of its forward pass takes up to 10 times as long as torch's own: 50 to 300 us
 in networks of transformers, under a profiler on a slow host."""
 
@@ -73,7 +73,7 @@ def long_pauses(trace: Trace) -> Intervals:
 
 def very_long_pauses(trace: Trace) -> Intervals:
     """Return the long pauses that are no Python of a module between two of its ops."""
-    return _long(long_pauses(trace), trace, OWN)
+    return _long(long_pauses(trace), trace, MODULE_PAUSE_RATIO)
 
 
 @computed_once
@@ -90,8 +90,8 @@ def python_in_ops(trace: Trace) -> Intervals:
     outer = enclosing(ops, functions)
     called = (outer != NONE) & (functions.end_ns <= ops.end_ns[outer] + ROUNDING_NS)
     called &= np.isin(functions.thread, threads) & ~functions.named(is_torch_builtin)
-    again = np.append(called, False)[function_of_ops(trace)] & np.isin(ops.thread, threads)
-    return subtract(functions.times(called), ops.times(again))
+    called_ops = np.append(called, False)[function_of_ops(trace)] & np.isin(ops.thread, threads)
+    return subtract(functions.times(called), ops.times(called_ops))
 
 
 @computed_once
@@ -115,20 +115,20 @@ def python_in_nodes(trace: Trace) -> Intervals:
     rows = np.flatnonzero(nodes)
     start, end = ops.start_ns[rows], ops.end_ns[rows]
     python = _long(subtract(union(start, end), others), trace)
-    many = np.searchsorted(python.start, end) - np.searchsorted(python.start, start) > MOST_PIECES
+    many = np.searchsorted(python.start, end) - np.searchsorted(python.start, start) > MAX_HOOKS_OF_NODE
     modules = union(start[many], end[many])
-    python = joined(subtract(python, modules), _long(intersect(python, modules), trace, OWN))
+    python = joined(subtract(python, modules), _long(intersect(python, modules), trace, MODULE_PAUSE_RATIO))
     mostly = 2 * covered(python, start, end) >= end - start
     python = intersect(python, union(start[mostly], end[mostly]))
     complete = union(trace.steps.start_ns[trace.steps.complete], trace.steps.end_ns[trace.steps.complete])
-    if length(intersect(python, complete)) < IN_NODES * length(complete):
+    if length(intersect(python, complete)) < MIN_HOOKS_SHARE_OF_STEPS * length(complete):
         return NEVER
     return intersect(python, python_in_ops(trace)) if len(trace.functions) else python
 
 
 def _long(pauses: Intervals, trace: Trace, times: int = 1) -> Intervals:
     """Return the pauses of at least `times` the least length."""
-    long = pauses.end - pauses.start >= times * max(LONG_NS, LAUNCHES * usual_launch_ns(trace))
+    long = pauses.end - pauses.start >= times * max(MIN_PAUSE_NS, MIN_PAUSE_LAUNCHES * usual_launch_ns(trace))
     return Intervals(pauses.start[long], pauses.end[long])
 
 

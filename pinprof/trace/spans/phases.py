@@ -8,16 +8,15 @@ import numpy as np
 from pinprof.intervals import Intervals, contains, joined, union
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
-from pinprof.trace.threads import BACKWARD as BACKWARD_OP
-from pinprof.trace.threads import optimizer_marks
+from pinprof.trace.threads import BACKWARD_OP, optimizer_marks
 
-PHASES: Final = ("forward", "backward", "optimizer", "other")
-FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
+CALL_PHASES: Final = ("forward", "backward", "optimizer", "other")
+FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(CALL_PHASES))
 
 
 @computed_once
 def phase_of_calls(trace: Trace) -> Int64s:
-    """Return per call its phase, as an index into `PHASES`.
+    """Return per call its phase, as an index into `CALL_PHASES`.
 
     Calls of the main thread before the last backward pass of its step are forward, except for the optimizer's. In a
     step without backward, as in inference, all calls of the main thread are forward.
@@ -193,9 +192,9 @@ def _casts(trace: Trace) -> Int64s:
     ops, parent = trace.ops, trace.links.op_parent
     weighted = ops.named(lambda name: name in WEIGHTED)
     outer = follow(ops.name, parent)
-    again = np.flatnonzero(weighted & (ops.name == outer))
+    inner = np.flatnonzero(weighted & (ops.name == outer))
     by_autocast = np.zeros(len(ops), bool)
-    by_autocast[parent[again]] = True
+    by_autocast[parent[inner]] = True
     casts = np.flatnonzero(ops.named(lambda name: name == CAST) & (parent != NONE))
     return casts[by_autocast[parent[casts]]]
 

@@ -25,25 +25,25 @@ IRREGULAR_WORK = {
 }
 """All kinds, in words."""
 
-PLAIN = "plain"
+TIMING_WINDOW = "plain"
 """The window that times steps."""
 RECORDED = "recorded"
 """The window whose steps are the trace."""
-WATCH = "watch"
+WATCH_WINDOW = "watch"
 """The window in which torch's sync debug mode alone reports waits."""
 PROFILED = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 
 MAY_BE_USUAL = (EVALUATION, CHECKPOINT, GARBAGE)
-USUAL = 2 / 3
+USUAL_SHARE_OF_STEPS = 2 / 3
 """Such work in more than this share of all steps is a part of the step. With two batches in an epoch it is in half of
 the steps."""
 
 NOWHERE = -1
 """Stands for no place."""
-MOST = 10**17
+MAX_LOGGED_AMOUNT = 10**17
 """A log with a larger number of steps, or of ns (three years), is corrupt."""
-Amount: TypeAlias = Annotated[int, Meta(ge=0, le=MOST)]
+Amount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGGED_AMOUNT)]
 """Of steps, of ns or of whatever is counted."""
 
 
@@ -131,7 +131,7 @@ class RunLog:
     graph_breaks: tuple[CompilerNote, ...] = ()
     recompiled: tuple[CompilerNote, ...] = ()
     """What torch.compile kept of its work, the most frequent first; the line of compiled code is where it begins."""
-    runs_ns: tuple[Annotated[float, Meta(gt=0, le=MOST)], ...] = ()
+    runs_ns: tuple[Annotated[float, Meta(gt=0, le=MAX_LOGGED_AMOUNT)], ...] = ()
     """The regular step of each run of `pinprof run --repeat`, in order and with this run; empty for a single run."""
 
     def steps_of(self, window: str) -> range:
@@ -153,7 +153,7 @@ class RunLog:
     @property
     def unusual_work(self) -> list[IrregularWork]:
         """The noted work, without evaluations, checkpoints and collections that most steps have."""
-        most = USUAL * len(self.step_ns)
+        most = USUAL_SHARE_OF_STEPS * len(self.step_ns)
         steps_with = {kind: {work.step for work in self.work if work.kind == kind} for kind in MAY_BE_USUAL}
         usual = {kind for kind, steps in steps_with.items() if len(steps) > most}
         return [work for work in self.work if work.kind not in usual]

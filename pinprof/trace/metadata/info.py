@@ -6,12 +6,12 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 
 from pinprof.document import ByteSize, doc
-from pinprof.trace.lines import MOST_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.lines import MAX_RECORDED_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 
 PREFETCHED = 2
 """Torch's default of `prefetch_factor`."""
-PossibleMs: TypeAlias = Annotated[float, Meta(ge=0, le=MOST_MS)]
+PossibleMs: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_RECORDED_MS)]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,17 @@ class Device:
     name: str | None
     major: int | None = None
     """The first number of its compute capability."""
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One host thread, by the ids that the trace gives it."""
+
+    pid: int | float | str | None
+    tid: int | float | str | None
+    name: str
+    role: str
+    """`main`, `autograd`, `pin_memory` or `other`."""
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,15 @@ from pinprof.intervals import Intervals, contains, distinct, joined, union
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import STEP_MARK
-from pinprof.trace.vendors import GRAPH_LAUNCH, LOADS, RUNTIME_CALL
+from pinprof.trace.vendors import GRAPH_LAUNCH, LAUNCHES_OR_WAITS, LAUNCHES_WORK, LOADS_CODE, MAKES_GRAPH, RUNTIME_CALL
 
 COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
 """Ends the names of the work of torch's compilers: `_compile.compile_inner (dynamo_timed)`; not those of lookups."""
 REGION: Final = "Torch-Compiled Region: "
 """Begins the names of ops that run compiled code; the number of the code follows as frame/version."""
-CAPTURES: Final = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
-"""Calls that make a graph."""
-
 CAPTURING: Final = re.compile(r"capture_\d+_[A-Z]+(?:_\w+)?")
 """How vLLM and SGLang, when they start, mark the capture of the graphs for one size of batch (`capture_32_FULL`)."""
-WARM_UP: Final = 2
+MAX_WARM_UP_STEPS: Final = 2
 """Steps after the first one in which a program may still compile and capture for the first time."""
 
 
@@ -68,7 +65,7 @@ def compiled_before(trace: Trace) -> int | None:
     ran = (
         (trace.ops, trace.ops.named(lambda name: name.startswith(REGION) or COMPILER_MARK.search(name) is not None)),
         (trace.annotations, is_compiling(trace.annotations)),
-        (trace.calls, trace.calls.named(lambda name: bool(CAPTURES.search(name) or GRAPH_LAUNCH.search(name)))),
+        (trace.calls, trace.calls.named(lambda name: bool(MAKES_GRAPH.search(name) or GRAPH_LAUNCH.search(name)))),
     )
     times = [int(table.start_ns[chosen].min()) for table, chosen in ran if chosen.any()]
     return min(times, default=None)
@@ -105,13 +102,13 @@ def _later(trace: Trace, ran: int, compiles: Bools) -> Bools:
     the program made more steps before.
     """
     steps = np.arange(len(trace.steps))
-    if _steps_before(trace) > WARM_UP:
+    if _steps_before(trace) > MAX_WARM_UP_STEPS:
         return steps >= 0
     first = int(step_at(trace.steps, np.array([ran]))[0])
     later = steps > first
     warm = steps[later & ~compiles]
     until = int(warm[0]) if len(warm) else len(steps)
-    if first != NONE and compiles[first] and until - first - 1 <= WARM_UP:
+    if first != NONE and compiles[first] and until - first - 1 <= MAX_WARM_UP_STEPS:
         return steps >= until
     return later
 
@@ -141,27 +138,23 @@ def _outermost(thread: Int64s, start: Int64s, end: Int64s) -> ThreadTimes:
     )
 
 
-START, LOADING, FIRST, COMPILING, CAPTURE = "start", "loading", "first", "compiling", "capture"
-KINDS: Final = {
-    START: "CUDA's start",
-    LOADING: "loading of modules",
-    FIRST: "first launches of kernels",
+CUDA_START, MODULE_LOADING, FIRST_LAUNCH, COMPILING, GRAPH_CAPTURE = "start", "loading", "first", "compiling", "capture"
+ONE_TIME_KINDS: Final = {
+    CUDA_START: "CUDA's start",
+    MODULE_LOADING: "loading of modules",
+    FIRST_LAUNCH: "first launches of kernels",
     COMPILING: "compiling",
-    CAPTURE: "the capture of graphs",
+    GRAPH_CAPTURE: "the capture of graphs",
 }
 """The kinds of one-time work, in words."""
-SLOW_NS: Final = 1_000_000
+SLOW_CALL_NS: Final = 1_000_000
 """A call that neither waits, copies nor launches takes some microseconds; a call of this length starts or loads."""
 SLOW_LAUNCH_NS: Final = 100_000
 """A launch takes 2 to 15 us, under a profiler on a slow host up to 50; one that loads its kernel takes at least 100."""
-TIMES: Final = 10
+MIN_FIRST_LAUNCH_RATIO: Final = 10
 """A launch that loads its kernel also takes at least this multiple of the usual launch."""
 LOADING_NOTES: Final = re.compile(r"Module Loading|Lazy Function Loading")
 """Kineto's records of the cost of loading (`Runtime Triggered Module Loading`)."""
-WAITS: Final = re.compile(r"Synchronize|Memcpy|Memset|Launch|EventQuery|StreamQuery|StreamWait")
-"""Calls that wait for work, or launch it: their time is not a start."""
-MAKES: Final = re.compile(r"Memcpy|Memset|Launch")
-"""Calls that launch work."""
 NEVER: Final = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -175,13 +168,19 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
     free = np.ones(len(calls), bool)
     free[waits] = False
     notes = trace.overheads.times(trace.overheads.named(LOADING_NOTES.search))
-    rows = {START: _starts(trace), LOADING: calls.named(LOADS.search) & free, FIRST: _first_launches(trace) & free}
+    rows = {
+        CUDA_START: _starts(trace),
+        MODULE_LOADING: calls.named(LOADS_CODE.search) & free,
+        FIRST_LAUNCH: _first_launches(trace) & free,
+    }
     times = {kind: calls.times(of_kind) for kind, of_kind in rows.items()}
-    times[LOADING] = joined(times[LOADING], notes)
+    times[MODULE_LOADING] = joined(times[MODULE_LOADING], notes)
     compiled, captured = compile_times(trace), capture_times(trace)
-    again = compiles_again(trace).any()
-    times[COMPILING] = union(*((compiled.start_ns, compiled.end_ns) if not again else NEVER))
-    times[CAPTURE] = joined(marked_captures(trace), NEVER if again else Intervals(captured.start_ns, captured.end_ns))
+    repeats = compiles_again(trace).any()
+    times[COMPILING] = union(*((compiled.start_ns, compiled.end_ns) if not repeats else NEVER))
+    times[GRAPH_CAPTURE] = joined(
+        marked_captures(trace), NEVER if repeats else Intervals(captured.start_ns, captured.end_ns)
+    )
     return times
 
 
@@ -192,9 +191,11 @@ def _starts(trace: Trace) -> Bools:
     slow in every step are not a start.
     """
     calls = trace.calls
-    slow = (calls.duration_ns >= SLOW_NS) & calls.named(RUNTIME_CALL.match) & ~calls.named(WAITS.search)
+    slow = (
+        (calls.duration_ns >= SLOW_CALL_NS) & calls.named(RUNTIME_CALL.match) & ~calls.named(LAUNCHES_OR_WAITS.search)
+    )
     slow &= ~_recurring(trace, slow)
-    launched = calls.start_ns[calls.named(MAKES.search)]  # also launches of lost work
+    launched = calls.start_ns[calls.named(LAUNCHES_WORK.search)]  # also launches of lost work
     before = slow & (calls.start_ns < launched.min(initial=np.iinfo(np.int64).max))
     return slow if before.any() else before
 
@@ -227,4 +228,4 @@ def _first_launches(trace: Trace) -> Bools:
     result &= ~calls.named(lambda name: "GraphLaunch" in name)
     others = distinct(launch[~result[launch]])
     usual = float(np.median(calls.duration_ns[others])) if len(others) else 0.0
-    return result & (calls.duration_ns >= max(SLOW_LAUNCH_NS, TIMES * usual))
+    return result & (calls.duration_ns >= max(SLOW_LAUNCH_NS, MIN_FIRST_LAUNCH_RATIO * usual))

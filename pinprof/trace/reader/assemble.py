@@ -1,4 +1,4 @@
-"""Builds a Trace of the rows that were read of a file."""
+"""Builds the Trace of what was read of a file."""
 
 import re
 from collections import Counter
@@ -8,31 +8,31 @@ import numpy as np
 
 from pinprof.errors import TraceError
 from pinprof.trace.calls import call_kind
-from pinprof.trace.decoding import find_model_calls
-from pinprof.trace.info import Cut
-from pinprof.trace.links import find_links, launches
-from pinprof.trace.metadata import recorded_info, recorded_run
-from pinprof.trace.reader.events import Metadata, Number
+from pinprof.trace.links import RecordedWork, find_links, launches
+from pinprof.trace.metadata.info import Cut
+from pinprof.trace.metadata.recorded import recorded_info, recorded_run
+from pinprof.trace.reader.events import Number
 from pinprof.trace.reader.rows import (
     CALL_CATEGORIES,
     FIRST_WITH_IDS,
     HOST_CATEGORIES,
-    IDS,
+    ID_ARGUMENTS,
     KNOWN_CATEGORIES,
-    TABLES,
-    TEXTS,
+    TABLE_CATEGORIES,
+    TEXT_ARGUMENTS,
+    FileContent,
     FilePart,
-    MemoryRows,
     Rows,
     Shared,
     as_integer,
     by_appearance,
     joined,
 )
-from pinprof.trace.steps import find_steps
+from pinprof.trace.spans.model_calls import find_model_calls
+from pinprof.trace.spans.steps import find_steps
 from pinprof.trace.tables import (
-    CATEGORIES,
     DIRECTIONS,
+    GPU_CATEGORIES,
     HOST_DEVICE,
     HOST_MEMORIES,
     KERNEL,
@@ -51,9 +51,8 @@ from pinprof.trace.tables import (
     Steps,
     SyncEvents,
     Trace,
-    no_memory,
 )
-from pinprof.trace.threads import MARK, ThreadKey, name_threads
+from pinprof.trace.threads import TORCH_MARK, ThreadKey, name_threads
 from pinprof.trace.vendors import COPY_DIRECTIONS
 
 MAX_DISTANCE_NS = 86_400 * 10**9
@@ -64,21 +63,21 @@ NO_STREAM = 2**32 - 1
 
 COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+)->([\w ]+)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
-LONGEST_KIND = 1000
+LONGEST_COPY_NAME_CHARS = 1000
 """Only this many characters of a copy's name are searched for its kind."""
 
-CPU = 0
+CPU_DEVICE_TYPE = 0
 """The host's memory among the types of devices of c10/core/DeviceType.h."""
 
-MOST_TRACKS, MOST_GPUS = 20_000, 1024
+MAX_TRACKS, MAX_GPUS = 20_000, 1024
 """No recorded process has more threads and streams, or GPUs; each costs a millisecond."""
-MOST_BYTES = 1 << 40
+MAX_COPY_BYTES = 1 << 40
 """A larger size of a copy is corrupt: no device has this much memory. The sum of 8 million such sizes fits int64."""
 
-KINDS = {direction.lower(): direction for direction in DIRECTIONS} | COPY_DIRECTIONS
-OTHER = DIRECTIONS.index("other")
+DIRECTION_OF_TEXT = {direction.lower(): direction for direction in DIRECTIONS} | COPY_DIRECTIONS
+OTHER_DIRECTION = DIRECTIONS.index("other")
 
-KIND_OF: dict[str, EventKind] = {
+KIND_OF_CATEGORY: dict[str, EventKind] = {
     "kernel": "kernel",
     "gpu_memcpy": "copy",
     "gpu_memset": "memset",
@@ -88,54 +87,36 @@ KIND_OF: dict[str, EventKind] = {
 """What an event of a category was, as `Trace.skipped_kinds` calls it."""
 
 
-def assemble(
-    path: str,
-    metadata: Metadata,
-    parts: list[FilePart],
-    shared: Shared,
-    cut: str | None = None,
-    stamp: tuple[int, int] | None = None,
-) -> Trace:
-    """Return the trace of the parts of a file, in the order of the file; `cut` says why its end is missing.
+def assemble(path: str, read: FileContent, stamp: tuple[int, int] | None = None) -> Trace:
+    """Return the trace of a file's content; `stamp` is that of `FileEvents`.
 
-    `stamp` is that of `FileEvents`. The list of parts is emptied: so their rows are in memory once.
+    The list of parts is emptied: so their rows are in memory once. Raises TraceError, with the path.
     """
+    parts = read.parts
     counts = np.array([part.entries - part.malformed for part in parts], np.int64)
-    begins = np.cumsum(counts) - counts
-    first = np.repeat(begins, [len(part.rows) for part in parts])
-    by_category: Counter[str] = Counter()
-    for part in parts:
-        by_category.update(part.counts)
+    by_category = sum((part.counts for part in parts), Counter[str]())
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
     malformed, repaired = sum(part.malformed for part in parts), sum(part.repaired for part in parts)
-    rows = joined(part.rows for part in parts)
-    lookups = _lookups(parts, begins)
-    memory_rows = [part.memory for part in parts if part.memory]
     numbers = [number for part in parts for number in part.op_numbers]
-    numbered = max(numbers) - min(numbers) + 1 if numbers else 0
+    lookups = _lookups(parts, counts)
+    columns = _Columns(parts, read.shared, counts)
     parts.clear()
-    columns = _Columns(rows, shared, first)
-    if len(shared.threads) > MOST_TRACKS:
-        raise TraceError(f"{path}: has {len(shared.threads):,} threads and streams, more than any process")
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
-    calls, gpu, syncs = columns.calls(), columns.activities(), columns.syncs()
-    if len(np.unique(gpu.device)) > MOST_GPUS:
-        raise TraceError(f"{path}: has work of more than {MOST_GPUS:,} GPUs, more than any process uses")
-    threads = name_threads(columns.threads, labels, ops, annotations, calls)
-    events = {table: columns.events[categories] for table, categories in TABLES.items()}
+    calls, gpu, syncs, memory = columns.calls(), columns.activities(), columns.syncs(), columns.memory()
+    _check_bounds(path, read.shared, gpu)
+    events = {table: columns.events[categories] for table, categories in TABLE_CATEGORIES.items()}
     skipped, skipped_kinds = columns.not_usable(malformed)
-    missing_end = Cut(cut, columns.last_ns) if cut else None
-    absurd_sizes = columns.absurd_sizes
-    memory = columns.memory(memory_rows) if memory_rows else no_memory()
-    del rows, first, columns  # the tables have what is needed of them; to find links takes as much memory again
-    launch = launches(calls, gpu)
+    cut = Cut(read.cut, columns.last_ns) if read.cut else None
+    absurd_sizes, keys = columns.absurd_sizes, columns.threads
+    del columns  # the tables have what is needed of it; to find links takes as much memory again
+    work = RecordedWork(ops, annotations, functions, calls, gpu, launches(calls, gpu))
     shapes = {row: lookups[event] for row, event in enumerate(events["ops"].tolist()) if event in lookups}
-    model_calls = find_model_calls(ops, annotations, calls, gpu, launch, shapes)
-    steps = _before(missing_end, find_steps(ops, annotations, functions, calls, gpu, launch, model_calls))
+    model_calls = find_model_calls(work, shapes)
+    steps = _before(cut, find_steps(work, model_calls))
     return Trace(
         path=path,
-        info=recorded_info(metadata, gpu),
-        threads=threads,
+        info=recorded_info(read.metadata, gpu),
+        threads=name_threads(keys, labels, ops, annotations, calls),
         ops=ops,
         annotations=annotations,
         functions=functions,
@@ -144,28 +125,36 @@ def assemble(
         syncs=syncs,
         overheads=overheads,
         steps=steps,
-        links=find_links(ops, functions, calls, gpu, launch, steps),
+        links=find_links(work, steps),
         counts=dict(sorted(by_category.items())),
         events=FileEvents(tuple(counts.tolist()), events, stamp),
         skipped=skipped,
         skipped_kinds=skipped_kinds,
         repaired=repaired,
-        cut=missing_end,
+        trailing=read.trailing,
+        cut=cut,
         absurd_sizes=absurd_sizes,
-        run=recorded_run(metadata),
+        run=recorded_run(read.metadata),
         memory=memory,
         model_calls=model_calls,
-        numbered_ops=numbered,
+        numbered_ops=max(numbers) - min(numbers) + 1 if numbers else 0,
     )
 
 
-def _lookups(parts: list[FilePart], begins: Int64s) -> dict[int, bytes]:
-    """Return the shapes of all lookups by their event of the file; each part begins with one of the events."""
+def _lookups(parts: list[FilePart], counts: Int64s) -> dict[int, bytes]:
+    """Return the shapes of all lookups by their event of the file; each part holds `counts` of these."""
     return {
         int(begin) + entry: dims
-        for part, begin in zip(parts, begins, strict=True)
+        for part, begin in zip(parts, np.cumsum(counts) - counts, strict=True)
         for entry, dims in part.lookups.items()
     }
+
+
+def _check_bounds(path: str, shared: Shared, gpu: Activities) -> None:
+    if len(shared.threads) > MAX_TRACKS:
+        raise TraceError(f"{path}: has {len(shared.threads):,} threads and streams, more than any process")
+    if len(np.unique(gpu.device)) > MAX_GPUS:
+        raise TraceError(f"{path}: has work of more than {MAX_GPUS:,} GPUs, more than any process uses")
 
 
 def _before(missing_end: Cut | None, steps: Steps) -> Steps:
@@ -181,10 +170,13 @@ def _before(missing_end: Cut | None, steps: Steps) -> Steps:
 class _Columns:
     """The rows of a file, to be taken out as tables."""
 
-    def __init__(self, rows: Rows, shared: Shared, first: Int64s) -> None:
-        """`first` is the number of the first event of the part that each row is of."""
+    def __init__(self, parts: list[FilePart], shared: Shared, counts: Int64s) -> None:
+        """Join the parts; `counts` are the numbers of their events."""
+        rows = joined(part.rows for part in parts)
         rows = replace(rows, category=_with_marks(rows, shared))
         self._file = rows
+        self._memory = [part.memory for part in parts if part.memory]
+        first = np.repeat(np.cumsum(counts) - counts, [len(part.rows) for part in parts])
         self._event = (first + rows.entry).astype(np.int32)
         self.events: dict[tuple[str, ...], Int32s] = {}
         """Per row of each table which event of the file it is, by the table's categories."""
@@ -193,10 +185,10 @@ class _Columns:
         self._rows_of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
         self._place_of_ids = np.cumsum(rows.category >= FIRST_WITH_IDS, dtype=np.int32) - 1
         texts, keys = tuple(shared.names), tuple(shared.threads)
-        by_category = [rows.name[rows.category == index] for index in range(len(KNOWN_CATEGORIES))]
-        arguments = [line[line != NONE] for line in rows.ids[len(IDS) :]]
-        names = by_appearance([*by_category, *arguments], len(texts))
-        names = np.array(sorted(names.tolist(), key=texts.__getitem__), names.dtype)  # of equal sums the same is first
+        is_used = np.zeros(len(texts), bool)
+        for codes in (rows.name, *rows.ids[len(ID_ARGUMENTS) :]):
+            is_used[codes[codes != NONE]] = True
+        names = np.array(sorted(np.flatnonzero(is_used).tolist(), key=texts.__getitem__), np.int64)
         self._names, self._name = tuple(texts[code] for code in names), _inverse(names, len(texts))
         by_key = sorted(range(len(keys)), key=lambda code: tuple(map(str, keys[code])))
         self._rank = _inverse(np.array(by_key, np.int32), len(keys))
@@ -205,14 +197,14 @@ class _Columns:
         self.threads: tuple[ThreadKey, ...] = tuple(keys[code] for code in threads)
         """The host threads, in the order in which the tables number them."""
         last = np.flatnonzero(usable)[-1:]
-        of_gpu = [KNOWN_CATEGORIES.index(category) for category in (*CALL_CATEGORIES, *CATEGORIES)]
+        of_gpu = [KNOWN_CATEGORIES.index(category) for category in (*CALL_CATEGORIES, *GPU_CATEGORIES)]
         self.last_ns = int(rows.start_ns[last[0]]) if np.isin(rows.category[last], of_gpu).any() else None
         """When the last event of the file began, if it is GPU work or its launch."""
         self._thread = _inverse(threads, len(keys))
         self._keys: tuple[ThreadKey, ...] = keys
-        self._gpu = self._rows(*CATEGORIES)
+        self._gpu = self._rows(*GPU_CATEGORIES)
         size = self._id(self._gpu, "bytes")
-        self._is_absurd = (size < NONE) | (size > MOST_BYTES)
+        self._is_absurd = (size < NONE) | (size > MAX_COPY_BYTES)
         self.absurd_sizes = int(self._is_absurd.sum())
         """How many sizes of GPU work are impossible."""
 
@@ -231,7 +223,7 @@ class _Columns:
         text = KNOWN_CATEGORIES[category]
         if text in CALL_CATEGORIES:
             return "wait" if call_kind(self._names[name]) != NONE else "call"
-        return KIND_OF.get(text, "host")
+        return KIND_OF_CATEGORY.get(text, "host")
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)
@@ -244,7 +236,7 @@ class _Columns:
 
     def activities(self) -> Activities:
         rows = self._gpu
-        category = (self._file.category[rows] - KNOWN_CATEGORIES.index(CATEGORIES[KERNEL])).astype(np.int8)
+        category = (self._file.category[rows] - KNOWN_CATEGORIES.index(GPU_CATEGORIES[KERNEL])).astype(np.int8)
         direction, host_memory = self._copy_kinds(rows, category == MEMCPY)
         collective, group, message = (self._text(rows, name) for name in ("collective", "group", "message"))
         return Activities(
@@ -271,20 +263,24 @@ class _Columns:
             correlation=self._id(rows, "correlation"),
         )
 
-    def memory(self, parts: list[MemoryRows]) -> MemoryUse:
+    def memory(self) -> MemoryUse:
         """Return the events of memory; those outside of all other events have corrupt times."""
-        thread, at_ns, timed = (np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:3])
-        kind, device, allocated, reserved = np.concatenate([part.numbers for part in parts], axis=1)
+        if not self._memory:
+            return MemoryUse()
+        thread, at_ns, timed = (np.concatenate(columns) for columns in list(zip(*self._memory, strict=True))[:3])
+        kind, device, allocated, reserved = np.concatenate([part.numbers for part in self._memory], axis=1)
         start, end = self._file.start_ns[self._usable], self._end[self._usable]
         if len(start):
             timed = timed & (at_ns >= start.min()) & (at_ns <= end.max())
-        rows = np.flatnonzero(timed & (allocated >= 0) & (allocated <= MOST_BYTES) & (device <= np.iinfo(np.int32).max))
+        rows = np.flatnonzero(
+            timed & (allocated >= 0) & (allocated <= MAX_COPY_BYTES) & (device <= np.iinfo(np.int32).max)
+        )
         rows = rows[np.lexsort((self._rank[thread[rows]], at_ns[rows]))]
         return MemoryUse(
             at_ns=at_ns[rows],
-            device=np.where(kind[rows] == CPU, HOST_DEVICE, device[rows]).astype(np.int32),
+            device=np.where(kind[rows] == CPU_DEVICE_TYPE, HOST_DEVICE, device[rows]).astype(np.int32),
             allocated=allocated[rows],
-            reserved=np.where((reserved[rows] < 0) | (reserved[rows] > MOST_BYTES), NONE, reserved[rows]),
+            reserved=np.where((reserved[rows] < 0) | (reserved[rows] > MAX_COPY_BYTES), NONE, reserved[rows]),
             thread=self._thread[thread[rows]],
         )
 
@@ -300,11 +296,11 @@ class _Columns:
         return self._names, self._file.start_ns[rows], self._end[rows], self._name[self._file.name[rows]]
 
     def _id(self, rows: Int64s, name: str) -> Int64s:
-        return self._file.ids[IDS.index(name), self._place_of_ids[rows]].astype(np.int64)
+        return self._file.ids[ID_ARGUMENTS.index(name), self._place_of_ids[rows]].astype(np.int64)
 
     def _text(self, rows: Int64s, name: str) -> Int32s:
         """Return an argument that is a text as an index into the names, -1 where there is none."""
-        code = self._file.ids[len(IDS) + TEXTS.index(name), self._place_of_ids[rows]]
+        code = self._file.ids[len(ID_ARGUMENTS) + TEXT_ARGUMENTS.index(name), self._place_of_ids[rows]]
         return np.where(code == NONE, NONE, self._name[code]).astype(np.int32)
 
     def _device(self, rows: Int64s) -> Int32s:
@@ -337,13 +333,13 @@ class _Columns:
         direction, host_memory = (np.full(len(self._names), NONE, np.int8) for _ in range(2))
         for code in np.unique(np.concatenate((name[is_copy], by_args[is_copy & (by_args != NONE)]))):
             direction[code], host_memory[code] = _copy_kind(self._names[code])
-        text = np.where((by_args != NONE) & (direction[by_args] != OTHER), by_args, name)
+        text = np.where((by_args != NONE) & (direction[by_args] != OTHER_DIRECTION), by_args, name)
         return np.where(is_copy, direction[text], NONE), np.where(is_copy, host_memory[text], NONE)
 
 
 def _with_marks(rows: Rows, shared: Shared) -> Int8s:
     """Return the categories of rows, in which torch's own marks are annotations, as versions after 1.10 record them."""
-    is_mark = np.fromiter((MARK.match(name) is not None for name in shared.names), bool, len(shared.names))
+    is_mark = np.fromiter((TORCH_MARK.match(name) is not None for name in shared.names), bool, len(shared.names))
     op, annotation = map(KNOWN_CATEGORIES.index, ("cpu_op", "user_annotation"))
     return np.where((rows.category == op) & is_mark[rows.name], annotation, rows.category).astype(np.int8)
 
@@ -376,7 +372,7 @@ def _stream_of_track(tid: Number) -> int:
 def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
     """Return the ends in ns, which events have a usable time, and how many have none, by reason."""
     start, duration = rows.start_ns, rows.duration_ns
-    on_gpu = np.isin(rows.category, [KNOWN_CATEGORIES.index(category) for category in CATEGORIES])
+    on_gpu = np.isin(rows.category, [KNOWN_CATEGORIES.index(category) for category in GPU_CATEGORIES])
     lost = rows.timed & on_gpu & (start == 0)
     negative = rows.timed & ~lost & (duration < 0)
     usable = rows.timed & ~lost & ~negative
@@ -389,8 +385,8 @@ def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
 
 def _copy_kind(name: str) -> tuple[int, int]:
     """Return (direction, host memory), as indices into DIRECTIONS and HOST_MEMORIES, of a copy's name."""
-    match = COPY_NAME.search(name[:LONGEST_KIND])
-    direction = KINDS.get(match[1].lower(), "other") if match else "other"
+    match = COPY_NAME.search(name[:LONGEST_COPY_NAME_CHARS])
+    direction = DIRECTION_OF_TEXT.get(match[1].lower(), "other") if match else "other"
     memory = "unknown"
     if match and match[2] and direction in {"HtoD", "DtoH"}:
         side = (match[2] if direction == "HtoD" else match[3]).strip().lower()

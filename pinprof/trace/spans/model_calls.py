@@ -9,88 +9,59 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
 
-from pinprof.trace.one_time_work import REGION
-from pinprof.trace.tables import (
-    NONE,
-    Activities,
-    Bools,
-    Calls,
-    HostEvents,
-    Int32s,
-    Int64s,
-    ModelCalls,
-    no_model_calls,
-)
-from pinprof.trace.threads import BACKWARD, OPTIMIZER
+from pinprof.trace.links import RecordedWork
+from pinprof.trace.spans.one_time_work import REGION
+from pinprof.trace.tables import NONE, Activities, Bools, HostEvents, Int64s, ModelCalls
+from pinprof.trace.threads import BACKWARD_OP, OPTIMIZER_MARK
+from pinprof.trace.vendors import ANY_ATTENTION, ANY_SOFTMAX, FUSED_LOOKUP, LARGE_LOOKUP, SMALL_LOOKUP, TOKEN_CHOICE
 
 LOOKUP: Final = "aten::embedding"
-MARK: Final = "pinprof batch "
+BATCH_MARK: Final = "pinprof batch "
 """Begins pinprof's own marks of the calls of a model; requests and tokens of each follow, as `8x1`."""
-BATCH: Final = re.compile(rf"{MARK}([1-9]\d{{0,8}})x([1-9]\d{{0,8}})")
+BATCH_IN_MARK: Final = re.compile(rf"{BATCH_MARK}([1-9]\d{{0,8}})x([1-9]\d{{0,8}})")
 
-FEW: Final = re.compile(r"indexSelectSmallIndex")
-"""The kernel of a lookup of at most 16 tokens (aten/src/ATen/native/cuda/Indexing.cu)."""
-MANY: Final = re.compile(r"vectorized_gather_kernel|indexSelectLargeIndex")
-"""The kernels of a lookup of more tokens."""
-FUSED: Final = re.compile(r"\btriton_\w+_embedding_")
-"""A kernel that Inductor made of a lookup and other ops: torch.compile has compiled the call."""
-
-PRODUCT: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|convolution|_scaled_mm)")
+PRODUCT_OP: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|convolution|_scaled_mm)")
 """Ops that every call of a model has: between two lookups without any, the call is the same."""
-CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")
-"""Ops and kernels that choose the next token."""
-ATTENTION: Final = re.compile(r"attention|flash_fwd|fmha", re.IGNORECASE)
-BY_HAND: Final = re.compile(r"softmax")
-"""What attention written by hand has, too, as other models do."""
-MOST: Final = 10**9
+MAX_BATCH_TOKENS: Final = 10**9
 """A larger number of requests or tokens is corrupt."""
 FEWEST_DECODES: Final = 3
 """Fewer calls that decode, in a row where their sizes are unknown, do not show that a program makes tokens singly."""
 
 
-class _Rows(NamedTuple):
-    """Tables of a trace."""
-
-    ops: HostEvents
-    calls: Calls
-    gpu: Activities
-    launch: Int32s
-
-
-def find_model_calls(
-    ops: HostEvents,
-    annotations: HostEvents,
-    calls: Calls,
-    gpu: Activities,
-    launch: Int32s,
-    shapes: Mapping[int, bytes],
-) -> ModelCalls:
+def find_model_calls(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> ModelCalls:
     """Return the calls of a language model if some of them surely decode; otherwise, and in a training, none.
 
     `shapes` has the `Input Dims` of lookups, as JSON by row of the ops.
     """
-    marked = np.flatnonzero(annotations.named(BATCH.fullmatch))
+    ops, annotations, gpu = recorded.ops, recorded.annotations, recorded.gpu
+    marked = np.flatnonzero(annotations.named(BATCH_IN_MARK.fullmatch))
     if not len(marked) and not ops.named(LOOKUP.__eq__).any():
         return no_model_calls()
-    if ops.named(BACKWARD.match).any() or annotations.named(OPTIMIZER.match).any():
+    if ops.named(BACKWARD_OP.match).any() or annotations.named(OPTIMIZER_MARK.match).any():
         return no_model_calls()
     if len(marked):
         marked = outer(annotations, marked[of_busiest(annotations, marked)])
         sizes = [_size_in(annotations.name_of(row)) for row in marked.tolist()]
         found = _calls_at(annotations, marked, sizes)
     else:
-        found = _calls_by_lookups(_Rows(ops, calls, gpu, launch), shapes)
+        found = _calls_by_lookups(recorded, shapes)
     is_known = bool(len(found)) and bool((found.requests != NONE).all())
     has_prompts = not found.decodes.all()
-    is_sure = _has(ops, gpu, ATTENTION) or (has_prompts and is_known and _has(ops, gpu, BY_HAND))
+    is_sure = _has(ops, gpu, ANY_ATTENTION) or (has_prompts and is_known and _has(ops, gpu, ANY_SOFTMAX))
     is_sure &= has_prompts or is_known
     decodes = int(found.decodes.sum()) if is_known else _longest_run(found.decodes)
-    return found if is_sure and decodes >= FEWEST_DECODES and _has(ops, gpu, CHOICE) else no_model_calls()
+    return found if is_sure and decodes >= FEWEST_DECODES and _has(ops, gpu, TOKEN_CHOICE) else no_model_calls()
+
+
+def no_model_calls() -> ModelCalls:
+    """Return what a trace has of a program that does not run a language model, or trains one."""
+    numbers = np.zeros(0, np.int64)
+    return ModelCalls(numbers, numbers, numbers > 0, numbers, numbers)
 
 
 def outer(events: HostEvents, rows: Int64s) -> Int64s:
@@ -122,22 +93,22 @@ def _calls_at(events: HostEvents, rows: Int64s, sizes: Sequence[tuple[int, int]]
 
 
 def _size_in(mark: str) -> tuple[int, int]:
-    requests, tokens = map(int, BATCH.fullmatch(mark).groups())  # type: ignore[union-attr]  # only such marks come here
+    requests, tokens = map(int, BATCH_IN_MARK.fullmatch(mark).groups())  # type: ignore[union-attr]  # only such marks come here
     return requests, requests * tokens
 
 
-def _calls_by_lookups(rows: _Rows, shapes: Mapping[int, bytes]) -> ModelCalls:
+def _calls_by_lookups(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> ModelCalls:
     """Return a call for each first lookup, and for each call of compiled code that has one in it."""
-    ops, is_lookup = rows.ops, rows.ops.named(LOOKUP.__eq__)
+    ops, is_lookup = recorded.ops, recorded.ops.named(LOOKUP.__eq__)
     begins = np.flatnonzero(is_lookup | ops.named(lambda name: name.startswith(REGION)))
     begins = begins[of_busiest(ops, begins)]
     lookups, regions = begins[is_lookup[begins]], outer(ops, begins[~is_lookup[begins]])
     lookups = _first_of_calls(ops, _of_first_table(lookups, shapes))
-    regions = regions[_launches(rows, FUSED, regions)]
+    regions = regions[_launches(recorded, FUSED_LOOKUP, regions)]
     begins = outer(ops, np.sort(np.concatenate((lookups, regions))))
     sizes = [_size_of(shapes.get(row)) for row in begins.tolist()]
     found = _calls_at(ops, begins, sizes)
-    few, many = _launches(rows, FEW, begins), _launches(rows, MANY, begins)
+    few, many = _launches(recorded, SMALL_LOOKUP, begins), _launches(recorded, LARGE_LOOKUP, begins)
     is_region = np.isin(begins, regions)
     by_kernel = (few & ~many) | (is_region & many.any())
     return replace(found, decodes=np.where(found.requests == NONE, by_kernel, found.decodes))
@@ -151,15 +122,15 @@ def _of_first_table(lookups: Int64s, shapes: Mapping[int, bytes]) -> Int64s:
 
 def _first_of_calls(ops: HostEvents, lookups: Int64s) -> Int64s:
     """Return the lookups that have a product since the one before."""
-    products = ops.start_ns[ops.named(PRODUCT.fullmatch)]
+    products = ops.start_ns[ops.named(PRODUCT_OP.fullmatch)]
     before = np.searchsorted(products, ops.start_ns[lookups])
     return lookups[np.diff(before, prepend=-1) > 0]
 
 
-def _launches(rows: _Rows, kernel: re.Pattern[str], around: Int64s) -> Bools:
+def _launches(recorded: RecordedWork, kernel: re.Pattern[str], around: Int64s) -> Bools:
     """Return which of these ops, none within another, launch such a kernel."""
-    ops, calls = rows.ops, rows.calls
-    launching = rows.launch[rows.gpu.named(kernel.search) & (rows.launch != NONE)]
+    ops, calls = recorded.ops, recorded.calls
+    launching = recorded.launch[recorded.gpu.named(kernel.search) & (recorded.launch != NONE)]
     place = np.searchsorted(ops.start_ns[around], calls.start_ns[launching], side="right") - 1
     launching, place = launching[place >= 0], place[place >= 0]
     op = around[place]
@@ -172,7 +143,7 @@ def _launches(rows: _Rows, kernel: re.Pattern[str], around: Int64s) -> Bools:
 def _size_of(text: bytes | None) -> tuple[int, int]:
     """Return requests and tokens of a lookup; -1 where its shapes do not say them."""
     indices = dims[1] if len(dims := _dims(text)) > 1 else []
-    if len(indices) != 2 or not all(0 < side <= MOST for side in indices):  # noqa: PLR2004  a row per request
+    if len(indices) != 2 or not all(0 < side <= MAX_BATCH_TOKENS for side in indices):  # noqa: PLR2004  a row per request
         return NONE, NONE
     return indices[0], indices[0] * indices[1]
 

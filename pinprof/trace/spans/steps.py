@@ -8,17 +8,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pinprof.intervals import contains
-from pinprof.trace.decoding import of_busiest, outer
-from pinprof.trace.frames import MODULE
-from pinprof.trace.links import follow, step_at
-from pinprof.trace.one_time_work import REGION, is_marked_capture
+from pinprof.trace.frames import MODULE_PREFIX
+from pinprof.trace.links import RecordedWork, follow, step_at
+from pinprof.trace.spans.model_calls import of_busiest, outer
+from pinprof.trace.spans.one_time_work import REGION, is_marked_capture
 from pinprof.trace.tables import (
     KERNEL,
     NONE,
     WHOLE_TRACE,
-    Activities,
     Bools,
-    Calls,
     HostEvents,
     Int32s,
     Int64s,
@@ -27,10 +25,10 @@ from pinprof.trace.tables import (
     StepSource,
     rows_by,
 )
-from pinprof.trace.threads import BACKWARD, LOADER, MARK, STEP_PREFIX, optimizer_marks
+from pinprof.trace.threads import BACKWARD_OP, LOADER_MARK, STEP_PREFIX, TORCH_MARK, optimizer_marks
 from pinprof.trace.vendors import UPDATE
 
-MIN_REPEATS = 3
+MIN_STEP_REPEATS = 3
 """Fewer repeats than this do not show a step."""
 MIN_STEP_KERNELS = 8
 """Forward, backward and update of a single layer launch about this number of kernels; a shorter period is a loop within
@@ -43,8 +41,8 @@ MIN_EDGE_LAUNCHES = 0.8
 """A step at an edge with fewer launches than this share of the usual is cut off (as in torch_tb_profiler)."""
 MAX_IRREGULARITY = 0.1
 """An annotation marks steps if the number of launches between its starts deviates by at most this share of the mean."""
-DIGITS = re.compile(r"\d+")
-PART: Final = re.compile(
+NUMBER_IN_NAME = re.compile(r"\d+")
+PART_OF_STEP: Final = re.compile(
     r"## Call CompiledFxGraph |Torch-Compiled|TorchDynamo|FSDP|FullySharded|nccl:|gloo:|"
     r"(?<![a-z])(layer|block|attn|attention|mlp|ffn|feed_?forward|expert|moe|router|head|conv|norm|"
     r"all_?to_?all|all_?reduce|all_?gather|reduce_?scatter)(?!oader)",
@@ -54,38 +52,31 @@ PART: Final = re.compile(
 layer may run the same code."""
 
 
-def find_steps(
-    ops: HostEvents,
-    annotations: HostEvents,
-    functions: HostEvents,
-    calls: Calls,
-    gpu: Activities,
-    launch: Int32s,
-    model_calls: ModelCalls,
-) -> Steps:
+def find_steps(recorded: RecordedWork, model_calls: ModelCalls) -> Steps:
     """Return the steps of a trace, from the best evidence that it holds."""
     part = ""
-    steps = _profiler_steps(annotations, calls, launch) or _served_batches(annotations)
-    if not steps and not annotations.named(is_marked_capture).any():  # a server captures graphs before its first step
-        evidence = _Evidence(ops, annotations, functions, calls, gpu, launch)
-        steps = _annotated_steps(evidence) or _called(model_calls)
-        repeated = None if steps else _repeated_steps(calls, gpu, launch)
-        if repeated and evidence.shows(repeated):
+    steps = _profiler_steps(recorded) or _served_batches(recorded.annotations)
+    captures = recorded.annotations.named(is_marked_capture).any()  # a server captures graphs before its first step
+    if not steps and not captures:
+        steps = _annotated_steps(recorded) or _called(model_calls)
+        repeated = None if steps else _repeated_steps(recorded)
+        if repeated and _are_steps(recorded, repeated):
             return repeated
-        part = f": {repeated.marker} {len(repeated)} times{evidence.around}" if repeated else ""
-        steps = steps or _optimized_steps(evidence)
-    return steps or _whole_trace(ops, annotations, calls, gpu, part)
+        part = f": {repeated.marker} {len(repeated)} times{_in_network(recorded)}" if repeated else ""
+        steps = steps or _optimized_steps(recorded)
+    return steps or _whole_trace(recorded, part)
 
 
-def _profiler_steps(annotations: HostEvents, calls: Calls, launch: Int32s) -> Steps | None:
+def _profiler_steps(recorded: RecordedWork) -> Steps | None:
     """Return the `ProfilerStep#N` ranges, without those at the edges that launch nothing while others do."""
+    annotations = recorded.annotations
     rows = np.flatnonzero(annotations.named(lambda name: name.startswith(STEP_PREFIX)))
     if len(rows) == 0:
         return None
     thread = np.bincount(annotations.thread[rows]).argmax()
     rows = rows[annotations.thread[rows] == thread]
     steps = _steps("profiler_step", STEP_PREFIX + "N", annotations.start_ns[rows], annotations.end_ns[rows])
-    return _mark_complete(steps, _launches_per_step(steps, calls, launch))
+    return _mark_complete(steps, _launches_per_step(steps, recorded))
 
 
 def _served_batches(annotations: HostEvents) -> Steps | None:
@@ -116,94 +107,99 @@ def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s)
     return steps
 
 
-class _Evidence(NamedTuple):
-    """What distinguishes a repetition that is a step from the layers of one, and from other loops within a step."""
+def _may_be_steps(recorded: RecordedWork, steps: Steps, *, by_users_marks: bool = False) -> bool:
+    """Return whether nothing shows that these are parts of a step, or loops within one.
 
-    ops: HostEvents
-    annotations: HostEvents
-    functions: HostEvents
-    calls: Calls
-    gpu: Activities
-    launch: Int32s
-
-    def allows(self, steps: Steps, *, by_users_marks: bool = False) -> bool:
-        """Return whether nothing shows that these are parts of a step.
-
-        A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has
-        an optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
-        """
-        for events, begin in ((self.functions, MODULE), (self.ops, REGION)):
-            rows = events.named(re.compile(re.escape(begin)).match)
-            begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
-            if (begun[1] - begun[0] > 1).any():
-                return False
-        optimizer, passes = self._training()
-        return all(self._in_each(steps, time) for time in (*([] if by_users_marks else optimizer), *passes))
-
-    def shows(self, steps: Steps) -> bool:
-        """Return whether something that is in each step shows that these are steps."""
-        if not self.allows(steps):
+    A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has an
+    optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
+    """
+    for events, begin in ((recorded.functions, MODULE_PREFIX), (recorded.ops, REGION)):
+        rows = events.named(re.compile(re.escape(begin)).match)
+        begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
+        if (begun[1] - begun[0] > 1).any():
             return False
-        loads = self.annotations.start_ns[self.annotations.named(LOADER.match)]
-        is_kernel = self.gpu.named(UPDATE.search)
-        began = self.calls.start_ns[self.launch[is_kernel]] if steps.on_host else self.gpu.start_ns[is_kernel]
-        times = (loads, began, *self._called_modules())
-        return any(map(bool, self._training())) or any(self._in_each(steps, time) for time in times)
-
-    @property
-    def around(self) -> str:
-        """The network that is called once, and calls all others; empty if there is none."""
-        rows = self._outer_modules()
-        return f" in one call of {self.functions.name_of(rows[0]).removeprefix(MODULE)}" if len(rows) == 1 else ""
-
-    def _training(self) -> Iterator[list[Int64s]]:
-        """Yield when optimizers step; then when calls are in backward passes, and when in none; nothing without any."""
-        steps = self.annotations.start_ns[optimizer_marks(self.annotations, "step")]
-        yield [steps] if len(steps) else []
-        backward = self.ops.named(BACKWARD.match)
-        times, called = self.ops.times(backward), self.calls.start_ns[self.launch[self.launch != NONE]]
-        inside = contains(times, called)
-        yield [called[inside], called[~inside]] if inside.any() else []
-
-    def _called_modules(self) -> Iterator[Int64s]:
-        """Yield when the calls of each network end that no other network calls; they begin before the first launch."""
-        rows = self._outer_modules()
-        for same in rows_by(self.functions.name[rows]):
-            yield self.functions.end_ns[rows[same]]
-
-    def _outer_modules(self) -> Int64s:
-        rows = np.flatnonzero(self.functions.named(lambda name: name.startswith(MODULE)))
-        return outer(self.functions, rows[of_busiest(self.functions, rows)]) if len(rows) else rows
-
-    @staticmethod
-    def _in_each(steps: Steps, time: Int64s) -> bool:
-        step = step_at(steps, time)
-        return len(np.unique(step[step != NONE])) == len(steps)
+    optimizer, passes = _optimizer_times(recorded), _pass_times(recorded)
+    return all(_in_each(steps, time) for time in (*([] if by_users_marks else optimizer), *passes))
 
 
-def _annotated_steps(evidence: _Evidence) -> Steps | None:
+def _are_steps(recorded: RecordedWork, steps: Steps) -> bool:
+    """Return whether something that is in each of these shows that they are steps."""
+    if not _may_be_steps(recorded, steps):
+        return False
+    if _optimizer_times(recorded) or _pass_times(recorded):
+        return True
+    gpu, calls, annotations = recorded.gpu, recorded.calls, recorded.annotations
+    loads = annotations.start_ns[annotations.named(LOADER_MARK.match)]
+    updates = gpu.named(UPDATE.search)
+    updated = calls.start_ns[recorded.launch[updates]] if steps.on_host else gpu.start_ns[updates]
+    return any(_in_each(steps, time) for time in (loads, updated, *_network_ends(recorded)))
+
+
+def _in_network(recorded: RecordedWork) -> str:
+    """Return the network that is called once, and calls all others, in words; empty if there is none."""
+    rows, functions = _outer_modules(recorded), recorded.functions
+    return f" in one call of {functions.name_of(rows[0]).removeprefix(MODULE_PREFIX)}" if len(rows) == 1 else ""
+
+
+def _optimizer_times(recorded: RecordedWork) -> list[Int64s]:
+    """Return when optimizers step, if any does."""
+    times = recorded.annotations.start_ns[optimizer_marks(recorded.annotations, "step")]
+    return [times] if len(times) else []
+
+
+def _pass_times(recorded: RecordedWork) -> list[Int64s]:
+    """Return when calls launch in backward passes, and when outside of them; nothing without backward passes."""
+    times = recorded.ops.times(recorded.ops.named(BACKWARD_OP.match))
+    launched = recorded.calls.start_ns[recorded.launch[recorded.launch != NONE]]
+    inside = contains(times, launched)
+    return [launched[inside], launched[~inside]] if inside.any() else []
+
+
+def _network_ends(recorded: RecordedWork) -> Iterator[Int64s]:
+    """Yield when the calls of each network end that no other network calls; they begin before the first launch."""
+    rows, functions = _outer_modules(recorded), recorded.functions
+    for same in rows_by(functions.name[rows]):
+        yield functions.end_ns[rows[same]]
+
+
+def _outer_modules(recorded: RecordedWork) -> Int64s:
+    functions = recorded.functions
+    rows = np.flatnonzero(functions.named(lambda name: name.startswith(MODULE_PREFIX)))
+    return outer(functions, rows[of_busiest(functions, rows)]) if len(rows) else rows
+
+
+def _in_each(steps: Steps, time: Int64s) -> bool:
+    step = step_at(steps, time)
+    return len(np.unique(step[step != NONE])) == len(steps)
+
+
+def _annotated_steps(recorded: RecordedWork) -> Steps | None:
     """Return the times between the starts of an annotation if about the same number of activities is launched in each.
 
     Of several such annotations the one that covers most time is taken. Numbers in names are ignored. The marks of a
     part of a step are none, unless something else shows that it is one.
     """
-    annotations, calls, launch = evidence.annotations, evidence.calls, evidence.launch
+    annotations = recorded.annotations
     folded: dict[str, int] = {}
-    family = np.array([folded.setdefault(DIGITS.sub("#", name), len(folded)) for name in annotations.names], dtype=int)
+    family = np.array(
+        [folded.setdefault(NUMBER_IN_NAME.sub("#", name), len(folded)) for name in annotations.names], dtype=int
+    )
     best: tuple[int, Steps] | None = None
     group = family[annotations.name] * (annotations.thread.max(initial=0) + 1) + annotations.thread
     for key in np.unique(group):
         rows = np.flatnonzero(group == key)
-        if len(rows) <= MIN_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
+        if len(rows) <= MIN_STEP_REPEATS or (annotations.start_ns[rows[1:]] < annotations.end_ns[rows[:-1]]).any():
             continue
-        starts = annotations.start_ns[rows]
-        steps = _steps("annotation", annotations.name_of(rows[0]), starts[:-1], starts[1:])
-        per_step = _launches_per_step(steps, calls, launch)
+        name, starts = annotations.name_of(rows[0]), annotations.start_ns[rows]
+        steps = _steps("annotation", name, starts[:-1], starts[1:])
+        per_step = _launches_per_step(steps, recorded)
         if per_step.min() == 0 or per_step.std() > MAX_IRREGULARITY * per_step.mean():
             continue
-        name = annotations.name_of(rows[0])
-        by_user = MARK.match(name) is None
-        if not (evidence.shows(steps) if PART.search(name) else evidence.allows(steps, by_users_marks=by_user)):
+        if PART_OF_STEP.search(name):
+            marks_steps = _are_steps(recorded, steps)
+        else:
+            marks_steps = _may_be_steps(recorded, steps, by_users_marks=TORCH_MARK.match(name) is None)
+        if not marks_steps:
             continue
         time = int(annotations.duration_ns[rows].sum())
         if best is None or time > best[0]:
@@ -211,13 +207,15 @@ def _annotated_steps(evidence: _Evidence) -> Steps | None:
     return best[1] if best else None
 
 
-def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | None:
+def _repeated_steps(recorded: RecordedWork) -> Steps | None:
     """Return the periods of the sequence of kernel launches, which may be steps or parts of one.
 
     Each begins after the longest pause in its period.
     """
+    calls, gpu = recorded.calls, recorded.gpu
     kernels = np.flatnonzero(gpu.category == KERNEL)
-    launching, first = np.unique(launch[kernels], return_index=True)  # a graph launch has many kernels and counts once
+    # A graph launch has many kernels, and counts once.
+    launching, first = np.unique(recorded.launch[kernels], return_index=True)
     launching, first = launching[launching != NONE], first[launching != NONE]
     on_host = len(launching) > 0
     start, end = (
@@ -232,7 +230,7 @@ def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | No
     repeats = len(pause) // period
     phase = int(np.median(pause[: repeats * period].reshape(repeats, period), axis=0).argmax()) + 1
     starts = start[phase::period]
-    if len(starts) <= MIN_REPEATS:
+    if len(starts) <= MIN_STEP_REPEATS:
         return None
     marker = f"a sequence of {period} kernel launches that repeats"
     return _steps("repetition", marker, starts[:-1], starts[1:], on_host=on_host)
@@ -241,11 +239,11 @@ def _repeated_steps(calls: Calls, gpu: Activities, launch: Int32s) -> Steps | No
 def _period(name: Int32s) -> int:
     """Return the smallest number of launches after which the names repeat; 0 if it is too small, or none repeat."""
     count = len(name)
-    longest = count // MIN_REPEATS
+    longest = count // MIN_STEP_REPEATS
     if longest < MIN_STEP_KERNELS:
         return 0
     names, uses = np.unique(name, return_counts=True)
-    often_enough = uses >= MIN_REPEATS
+    often_enough = uses >= MIN_STEP_REPEATS
     if not often_enough.any():
         return 0
     rarest = names[often_enough][uses[often_enough].argmin()]
@@ -257,14 +255,14 @@ def _period(name: Int32s) -> int:
     return 0
 
 
-def _optimized_steps(evidence: _Evidence) -> Steps | None:
+def _optimized_steps(recorded: RecordedWork) -> Steps | None:
     """Return the steps of a trace of the host alone by its optimizer, at whose end each of them ends.
 
     They have about the same number of ops, except for the first one, in which the program may make more.
     """
-    ops, annotations = evidence.ops, evidence.annotations
+    ops, annotations = recorded.ops, recorded.annotations
     rows = np.flatnonzero(optimizer_marks(annotations, "step"))
-    if (evidence.launch != NONE).any() or len(rows) <= MIN_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
+    if (recorded.launch != NONE).any() or len(rows) <= MIN_STEP_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
         return None
     end = annotations.end_ns[rows]
     steps = _steps("annotation", annotations.name_of(rows[0]), np.append(ops.start_ns[:1], end[:-1]), end)
@@ -275,11 +273,12 @@ def _optimized_steps(evidence: _Evidence) -> Steps | None:
     return steps
 
 
-def _whole_trace(ops: HostEvents, annotations: HostEvents, calls: Calls, gpu: Activities, part: str) -> Steps:
-    tables = [table for table in (ops, annotations, calls, gpu) if len(table)]
+def _whole_trace(recorded: RecordedWork, part: str) -> Steps:
+    of_host = (recorded.ops, recorded.annotations, recorded.calls)
+    tables = [table for table in (*of_host, recorded.gpu) if len(table)]
     start = min((table.start_ns[0] for table in tables), default=0)
     end = max((table.end_ns.max() for table in tables), default=0)
-    on_host = any(len(table) for table in (ops, annotations, calls))
+    on_host = any(map(len, of_host))
     return _steps(WHOLE_TRACE, f"no step was found{part}", np.array([start]), np.array([end + 1]), on_host=on_host)
 
 
@@ -287,8 +286,8 @@ def _steps(source: StepSource, marker: str, start: Int64s, end: Int64s, *, on_ho
     return Steps(source, marker, start, end, np.ones(len(start), bool), on_host)
 
 
-def _launches_per_step(steps: Steps, calls: Calls, launch: Int32s) -> np.ndarray:
-    step = follow(step_at(steps, calls.start_ns), launch)
+def _launches_per_step(steps: Steps, recorded: RecordedWork) -> np.ndarray:
+    step = follow(step_at(steps, recorded.calls.start_ns), recorded.launch)
     return np.bincount(step[step != NONE], minlength=len(steps))
 
 
@@ -300,7 +299,7 @@ def _mark_complete(steps: Steps, per_step: np.ndarray) -> Steps:
     kept = slice(working[0], working[-1] + 1)
     per_step = per_step[kept]
     complete: Bools = np.ones(len(per_step), bool)
-    if len(per_step) >= MIN_REPEATS:
+    if len(per_step) >= MIN_STEP_REPEATS:
         usual = np.median(per_step[1:-1])
         complete[[0, -1]] = per_step[[0, -1]] >= MIN_EDGE_LAUNCHES * usual
     return Steps(steps.source, steps.marker, steps.start_ns[kept], steps.end_ns[kept], complete, steps.on_host)
@@ -313,10 +312,6 @@ class AnnotationKind(NamedTuple):
     kind: str
     """The name of the kind, with N for numbers."""
     name: re.Pattern[str]
-
-    def has(self, name: str) -> bool:
-        """Return whether an annotation of this name is of the kind."""
-        return self.name.fullmatch(name) is not None
 
 
 SGLANG, VLLM = "SGLang", "vLLM"
@@ -349,7 +344,7 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
     The marks are of the thread that has most of them, and none lies within another.
     """
     for marks in MARKS:
-        rows = np.flatnonzero(annotations.named(marks.has))
+        rows = np.flatnonzero(annotations.named(marks.name.fullmatch))
         if len(rows):
             server = SGLANG if _is_of_sglang(annotations.names) else marks.server
             return f"{server}'s {marks.kind}", outer(annotations, rows[of_busiest(annotations, rows)])
@@ -358,5 +353,5 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
 
 def _is_of_sglang(names: Sequence[str]) -> bool:
     """Return whether any name in the trace, also of a Python function, is SGLang's."""
-    own = [marks for marks in MARKS if marks.server == SGLANG]
-    return any("sglang" in name or any(marks.has(name) for marks in own) for name in names)
+    own = [marks.name for marks in MARKS if marks.server == SGLANG]
+    return any("sglang" in name or any(pattern.fullmatch(name) for pattern in own) for name in names)
