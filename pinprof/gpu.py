@@ -8,7 +8,7 @@ import subprocess
 import warnings
 from pathlib import Path
 
-MAJOR, MINOR = 1000, 10
+CUDA_MAJOR, CUDA_MINOR = 1000, 10
 """CUDA numbers its versions with these factors: 12040 is 12.4."""
 SMI_FIELDS = ("driver_version", "pcie.link.gen.max", "pcie.link.width.max")
 """The fastest link that GPU and slot support: the present one is slower while the GPU is idle."""
@@ -37,10 +37,10 @@ def why_not(torch: str, built_for: str | None, driver: int | None) -> str:
         return f"{torch} is built without CUDA; install one with CUDA{here}"
     if driver is None:
         return f"{torch} finds no NVIDIA driver (libcuda.so.1); run it on a machine with one"
-    if driver // MAJOR < int(built_for.partition(".")[0]):
+    if driver // CUDA_MAJOR < int(built_for.partition(".")[0]):
         return (
             f"{torch} is built for CUDA {built_for}, and the driver runs CUDA up to {spelled(driver)}; install a newer "
-            f"driver, or a torch for CUDA {driver // MAJOR}"
+            f"driver, or a torch for CUDA {driver // CUDA_MAJOR}"
         )
     return f"{torch} sees no GPU, though the driver fits; look at nvidia-smi and CUDA_VISIBLE_DEVICES"
 
@@ -57,7 +57,7 @@ def driver_version() -> int | None:
 
 def spelled(version: int) -> str:
     """Return a version of CUDA as people write it."""
-    return f"{version // MAJOR}.{version % MAJOR // MINOR}"
+    return f"{version // CUDA_MAJOR}.{version % CUDA_MAJOR // CUDA_MINOR}"
 
 
 def gpu_of_torch() -> str:

@@ -103,8 +103,8 @@ class Watched:
             self._waits.append(line)
 
 
-WATCH = pytest.StashKey[Watched]()
-GUARD: "pytest.StashKey[Guard]" = pytest.StashKey()
+TEST_WATCH = pytest.StashKey[Watched]()
+TEST_GUARD: "pytest.StashKey[Guard]" = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -119,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def pinprof_no_sync(request: pytest.FixtureRequest) -> Watched:
     """Fail the test if it makes the host wait for the GPU outside of `with pinprof_no_sync.allowed():`."""
-    watch = request.node.stash.get(WATCH, None)
+    watch = request.node.stash.get(TEST_WATCH, None)
     if watch is None:
         pytest.fail(f"{FIXTURE}: make it an argument of the test; asking for it in the test is too late", pytrace=False)
     return watch
@@ -134,7 +134,7 @@ def pinprof_guard(request: pytest.FixtureRequest) -> "Iterator[Guard]":
     from pinprof.races.guard import Guard  # noqa: PLC0415  loads torch
 
     with Guard("collect", gpu=gpu) as guard:
-        request.node.stash[GUARD] = guard
+        request.node.stash[TEST_GUARD] = guard
         yield guard
 
 
@@ -150,7 +150,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     noticing = item.config.stash.get(NOTICING, None) or _noticing_of_torch()
     if noticing is None:
         pytest.skip(f"{MARKER}: needs a GPU that torch can see")
-    item.stash[WATCH] = Watched(item, noticing, allow)
+    item.stash[TEST_WATCH] = Watched(item, noticing, allow)
 
 
 def _allow(marker: pytest.Mark) -> Allow:
@@ -187,7 +187,7 @@ def _test_place(item: pytest.Item) -> "SourceLine":
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Watch the test alone: within pytest's capture of warnings, without set-up and teardown of fixtures."""
-    watch = item.stash.get(WATCH, None)
+    watch = item.stash.get(TEST_WATCH, None)
     try:
         with watch.watching() if watch else nullcontext():
             result = yield
@@ -209,7 +209,7 @@ def _add_sections(item: pytest.Item) -> None:
 
 def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
     """Yield the reasons why a test fails: the name of the check, and its text."""
-    watch, guard = item.stash.get(WATCH, None), item.stash.get(GUARD, None)
+    watch, guard = item.stash.get(TEST_WATCH, None), item.stash.get(TEST_GUARD, None)
     if watch and len(watch.waits) > watch.allow.times:
         yield MARKER, _waits_text(watch, item.config)
     if guard and not guard.is_clean:

@@ -147,7 +147,7 @@ class UserProgram:
         return _compiled(source, spec.origin, change)
 
 
-SHARED = ("builtins", "io", "json", "math", "os", "posixpath", "re", "shutil", "tempfile", "threading")
+SHARED_MODULES = ("builtins", "io", "json", "math", "os", "posixpath", "re", "shutil", "tempfile", "threading")
 """Modules whose functions programs replace, for tests or to watch themselves, and which a report needs."""
 
 
@@ -155,7 +155,7 @@ class _Shared:
     """The functions of shared modules, and what Python imports, traces and profiles, as they are before the program."""
 
     def __init__(self) -> None:
-        modules = [vars(sys.modules[name]) for name in SHARED if name in sys.modules]
+        modules = [vars(sys.modules[name]) for name in SHARED_MODULES if name in sys.modules]
         self._functions = [(of, {name: of[name] for name in of if callable(of[name])}) for of in modules]
         self._modules, self._finders = sys.modules.copy(), sys.meta_path[:]
         self._trace, self._profile = sys.gettrace(), sys.getprofile()
@@ -366,7 +366,7 @@ def is_our_doing(exc: BaseException) -> bool:
     return False
 
 
-POLITE_STOPS = 2
+MAX_POLITE_STOPS = 2
 """How often to ask a script to stop before its exception handlers are interrupted, too."""
 
 
@@ -384,7 +384,7 @@ class Stop:
         self.times += 1
         if threading.current_thread() is not threading.main_thread():
             finish_main()
-        if self.times > POLITE_STOPS:
+        if self.times > MAX_POLITE_STOPS:
             raise_at_next_line(Finished())
         raise Finished
 
@@ -441,10 +441,12 @@ _CALL = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_call)
 
 
 def _is_installed(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
+    return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED_FOLDERS))
 
 
-INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+INSTALLED_FOLDERS = tuple(
+    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
 
 HOME = str(Path(__file__).parents[2])
 """The folder from which this process imports pinprof, and from which its children can."""

@@ -32,8 +32,8 @@ Mode = Literal["warn", "raise", "collect"]
 MODES = ("warn", "raise", "collect")
 
 NO_GPU = "torch sees no GPU, so there was no copy to follow."
-COMPILED = "torch.compile has compiled code: the guard sees only its inputs and outputs"
-CAVEAT = (
+COMPILED_UNSEEN = "torch.compile has compiled code: the guard sees only its inputs and outputs"
+UNNEEDED_CAVEAT = (
     "Candidates only: the guard sees only uses of tensors. Time measurements, numpy views, other libraries, or error "
     "checks may need the wait."
 )
@@ -89,7 +89,7 @@ class Guard:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the program does that the guard cannot see."""
-        return (*sorted(self._watch.notes if self._watch else ()), *([COMPILED] if self._compiled else ()))
+        return (*sorted(self._watch.notes if self._watch else ()), *([COMPILED_UNSEEN] if self._compiled else ()))
 
     def __enter__(self) -> Self:
         if self._watch is not None:
@@ -162,7 +162,8 @@ def _about_waits(unneeded: tuple[Synchronize, ...]) -> list[str]:
     if not unneeded:
         return ["Every synchronize was followed by a use of what it had waited for."]
     rows = "\n".join(f"  {wait}" for wait in unneeded)
-    return [f"{pin507_unneeded_synchronize.RULE.id}: synchronizes that no access of the host needed\n{rows}\n{CAVEAT}"]
+    title = f"{pin507_unneeded_synchronize.RULE.id}: synchronizes that no access of the host needed"
+    return [f"{title}\n{rows}\n{UNNEEDED_CAVEAT}"]
 
 
 _watches: WeakSet[Watch] = WeakSet()

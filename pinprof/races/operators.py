@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pinprof.program.hooks import replaced
+from pinprof.program.hooks import preceded, replaced
+from pinprof.program.machine import PLAIN_TENSORS
 from pinprof.races.pending_copies import Access
 from pinprof.races.torch_ops import may_copy_within
 from pinprof.races.watch import Watch
@@ -21,7 +22,7 @@ from pinprof.races.watch import Watch
 _C: Any = torch._C
 _Mode: Any = TorchDispatchMode
 
-COMPILERS = "torch._subclasses."
+COMPILER_MODULES = "torch._subclasses."
 """The modules of tensors without memory, which represent others while a program is compiled."""
 
 
@@ -43,7 +44,7 @@ class Operators(_Mode):  # type: ignore[misc]
         """Call one operator."""
         kwargs = kwargs or {}
         if types and any(kind.__torch_dispatch__ is not Tensor.__torch_dispatch__ for kind in types):
-            if not any(kind.__module__.startswith(COMPILERS) for kind in types):
+            if not any(kind.__module__.startswith(COMPILER_MODULES) for kind in types):
                 return NotImplemented  # tensor classes that call operators themselves, which come here too
             return func(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
@@ -121,9 +122,9 @@ def _reporting(
 
             if not only_if():
                 return call()
-            others: list[tuple[Tensor, Access]] = [(arg, "read") for arg in args if type(arg) in PLAIN]
+            others: list[tuple[Tensor, Access]] = [(arg, "read") for arg in args if type(arg) in PLAIN_TENSORS]
             both = [(tensor, kind), *others]
-            uses = [(used, use) for used, use in both if type(used) in PLAIN and not watch.gpu.owns(used)]
+            uses = [(used, use) for used, use in both if type(used) in PLAIN_TENSORS and not watch.gpu.owns(used)]
             return watch.use(uses, action, call)
 
         wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
@@ -132,15 +133,11 @@ def _reporting(
     return change
 
 
-PLAIN = (Tensor, torch.nn.Parameter)
-"""Classes of tensors with their own memory."""
-
-
 @contextmanager
 def _sent_to_processes(watch: Watch) -> Iterator[None]:
     """Tell the watch about tensors that go to another process, which have their own way of pickling."""
     reducers: dict[Any, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-    before = {kind: reducers[kind] for kind in PLAIN if kind in reducers}
+    before = {kind: reducers[kind] for kind in PLAIN_TENSORS if kind in reducers}
     show = _reporting(watch, "read", "handing over to another process")
     reducers.update({kind: show(reducer) for kind, reducer in before.items()})
     try:
@@ -153,14 +150,6 @@ def _sent_to_processes(watch: Watch) -> Iterator[None]:
 def registered_memory(watch: Watch) -> Iterator[None]:
     """Tell the watch about memory that the program pins by `torch.cuda.cudart()`, which torch does not manage."""
 
-    def pinning(function: Any) -> Any:
-        @wraps(function)
-        def pin(address: int, size: int, *flags: Any) -> Any:
-            watch.registered(address, size)
-            return function(address, size, *flags)
-
-        return pin
-
     def unpinning(function: Any) -> Any:
         @wraps(function)
         def unpin(address: int) -> Any:
@@ -171,6 +160,7 @@ def registered_memory(watch: Watch) -> Iterator[None]:
     cudart = getattr(watch.gpu.c, "_cudart", None)
     with ExitStack() as undo:
         if cudart is not None:
+            pinning = preceded(lambda address, size, *_flags: watch.registered(address, size))
             undo.enter_context(replaced(cudart, "cudaHostRegister", pinning))
             undo.enter_context(replaced(cudart, "cudaHostUnregister", unpinning))
         yield

@@ -12,7 +12,7 @@ from pinprof.races.gpu import Gpu
 
 _aten: Any = torch.ops.aten
 COPY, TO_COPY, FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default  # noqa: SLF001
-COPIES = frozenset((COPY, TO_COPY, FOREACH_COPY))
+COPY_OPERATORS = frozenset((COPY, TO_COPY, FOREACH_COPY))
 """The operators that can copy between host and device without blocking; `to`, `cuda` and `cpu` call them."""
 
 IGNORES_CONTENTS = (
@@ -61,13 +61,13 @@ def effects(op: Any) -> tuple[Effect, ...]:
     )  # an alias that it does not write is the base of a view
 
 
-STATISTICS = ("running_mean", "running_var")
+BATCH_NORM_STATISTICS = ("running_mean", "running_var")
 """Arguments that batch norm writes in training; the schemas of its older forms do not say so."""
 
 
 def _training(schema: Any, argument: str) -> int | None:
     names = [parameter.name for parameter in schema.arguments]
-    lacks_write = argument in STATISTICS and schema.name.endswith("batch_norm") and "training" in names
+    lacks_write = argument in BATCH_NORM_STATISTICS and schema.name.endswith("batch_norm") and "training" in names
     return names.index("training") if lacks_write else None
 
 
@@ -146,7 +146,7 @@ def parts(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether one of `COPIES` copies between the host and a device."""
+    """Return whether one of `COPY_OPERATORS` copies between the host and a device."""
     if op is TO_COPY:
         target = kwargs.get("device")
         return target is not None and gpu.owns(target) != gpu.owns(args[0])
@@ -154,7 +154,7 @@ def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-    """Return the index of the device that a call of one of `COPIES` copies from or to; None for the current one."""
+    """Return the index of the device that one of `COPY_OPERATORS` copies from or to; None for the current one."""
     if op is TO_COPY:
         sides = [args[0], kwargs["device"]]
     else:
@@ -165,7 +165,7 @@ def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator[Transfer]:
-    """Yield the copies between host and device of a call of one of `COPIES`."""
+    """Yield the copies between host and device of a call of one of `COPY_OPERATORS`."""
     for to, source in _pairs(op, args, result):
         to_host = not gpu.owns(to)
         if to_host == gpu.owns(source):
@@ -175,7 +175,7 @@ def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator
 
 
 def is_non_blocking(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether a call of one of `COPIES` asks not to block."""
+    """Return whether a call of one of `COPY_OPERATORS` asks not to block."""
     if op is not TO_COPY and len(args) > 2:  # noqa: PLR2004  destination, source, non_blocking
         return bool(args[2])
     return bool(kwargs.get("non_blocking", False))

@@ -20,7 +20,7 @@ from pinprof.units import duration, size
 
 LIBRARY_FRAMES = 5
 """How many library frames a text shows between the user's line and the call."""
-WIDTH_OF_SOURCE = 100
+SOURCE_CHARS = 100
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def source_of(place: SourceLine) -> str:
 def _side(title: str, place: SourceLine, source: str) -> list[str]:
     lines = [f"  {title}", f"    at {_at(place)}"]
     if source:
-        lines.append(f"        {source[:WIDTH_OF_SOURCE]}")
+        lines.append(f"        {source[:SOURCE_CHARS]}")
     own_frame = f"{place.file}:{place.line}:{place.function}"
     depth = place.stack.index(own_frame) if own_frame in place.stack else 0
     inner_frames = [*reversed(place.stack[:depth][:LIBRARY_FRAMES])]

@@ -17,7 +17,7 @@ from pinprof.races.clocks import EndedCopies, Stream, VectorClocks
 from pinprof.races.gpu import CopyMark, Gpu
 from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
 from pinprof.races.torch_ops import (
-    COPIES,
+    COPY_OPERATORS,
     Transfer,
     accesses_of,
     device_of,
@@ -38,10 +38,17 @@ Use = tuple[Extent, Access]
 _Conflict = tuple[Copy, Access, bool]
 """A copy, what the host does with its memory, and whether the copy has ended by now."""
 
-AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
+FILES_AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
 
-VERBS: dict[Access, str] = {"read": "reads", "write": "writes", "view": "hands out a view", "unpin": "takes the memory"}
-CAPTURED = "copies in CUDA graphs were captured: the guard does not see what a replay reads and writes on the host"
+ACCESS_VERBS: dict[Access, str] = {
+    "read": "reads",
+    "write": "writes",
+    "view": "hands out a view",
+    "unpin": "takes the memory",
+}
+CAPTURED_UNSEEN = (
+    "copies in CUDA graphs were captured: the guard does not see what a replay reads and writes on the host"
+)
 
 
 class Watch:
@@ -81,7 +88,7 @@ class Watch:
 
     def call(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call an operator and return its result."""
-        if op in COPIES and is_transfer(self.gpu, op, args, kwargs):
+        if op in COPY_OPERATORS and is_transfer(self.gpu, op, args, kwargs):
             return self._copy(op, args, kwargs)
         if not self._pending and self._waits is None:
             return op(*args, **kwargs)
@@ -154,7 +161,7 @@ class Watch:
                     stream=copy.ticket.stream,
                     copy=copied_at,
                     access=place,
-                    action=f"{action} {VERBS[kind]}",
+                    action=f"{action} {ACCESS_VERBS[kind]}",
                     access_stream=by,
                     thread=threading.current_thread().name,
                     had_ended=had_ended,
@@ -173,7 +180,7 @@ class Watch:
 
     def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.gpu.is_capturing():
-            self.notes.add(CAPTURED)
+            self.notes.add(CAPTURED_UNSEEN)
             return op(*args, **kwargs)
         name = op._schema.name  # noqa: SLF001  the only place where an operator says it
         if not is_non_blocking(op, args, kwargs):
@@ -281,7 +288,7 @@ def place_of(stack: Stack) -> SourceLine:
 
 def _is_between(code: CodeType) -> bool:
     """Return whether a frame is pinprof's, or torch's around a mode, which prevents compiling it."""
-    return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(AROUND_A_MODE)
+    return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(FILES_AROUND_A_MODE)
 
 
 def _extent(tensor: Tensor) -> Extent:

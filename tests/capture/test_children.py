@@ -279,7 +279,7 @@ from pinprof.capture.children import waiting
 from pinprof.program.user_program import Finished, finishable
 
 are_stopped, works = (word == "yes" for word in sys.argv[1:])
-waiting.IDLE_S, waiting.LOOK_S = 0.3, 0.05
+waiting.MAX_IDLE_S, waiting.IDLE_POLL_S = 0.3, 0.05
 if works:  # on half a core
     waiting.HOST_TIME = SimpleNamespace(monotonic=time.monotonic, process_time=lambda: time.monotonic() / 2)
 script = waiting.StuckScript(lambda: are_stopped, lambda: None)

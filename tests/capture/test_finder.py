@@ -7,14 +7,14 @@ import pytest
 
 from pinprof.capture.steps.finder import StepFinder, choose
 from pinprof.capture.steps.groups import ordinal
-from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, Source, StepEvent
+from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS, MODULE_CALLS, OPTIMIZER_STEPS, Source, StepEvent
 
 BATCH = "batch drawn from a DataLoader"
 
-TRAIN, VALID, OTHER = (StepEvent(LOADER, name) for name in ("train", "valid", "other"))
-ADAM, CRITIC, SGD = (StepEvent(OPTIMIZER, name, name) for name in ("Adam", "Critic", "SGD"))
-BACKWARD_PASS, OTHER_PASS = (StepEvent(BACKWARD, ("train.py", line)) for line in (10, 20))
-MODEL, ENCODER = (StepEvent(MODULE, name, name) for name in ("Model", "Encoder"))
+TRAIN, VALID, OTHER = (StepEvent(BATCH_DRAWS, name) for name in ("train", "valid", "other"))
+ADAM, CRITIC, SGD = (StepEvent(OPTIMIZER_STEPS, name, name) for name in ("Adam", "Critic", "SGD"))
+BACKWARD_PASS, OTHER_PASS = (StepEvent(BACKWARD_CALLS, ("train.py", line)) for line in (10, 20))
+MODEL, ENCODER = (StepEvent(MODULE_CALLS, name, name) for name in ("Model", "Encoder"))
 
 
 def times(count: int, *events: StepEvent) -> list[StepEvent]:
@@ -148,7 +148,7 @@ def test_a_step_is_one_round_of_all_optimizers_wherever_the_program_begins(begin
     assert {(end + begin) % len(SAC) for end in late} <= {1, 4, 5}  # the last of its optimizer in a round
 
 
-@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER, True), (None, False)])
+@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER_STEPS, True), (None, False)])
 def test_rounds_of_optimizers_are_not_grouped_where_nobody_wants_it(wanted: Source | None, group: bool) -> None:
     finder = StepFinder(lambda: 3, wanted, group=group)
     ends = [place for place, event in enumerate(times(20, *SAC)) if finder.see(event)]
@@ -202,7 +202,7 @@ def test_an_evaluation_of_the_batches_of_the_training_is_no_steps() -> None:
 
 
 def test_batches_that_were_asked_for_are_steps_whatever_is_done_with_them() -> None:
-    _, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN)], wanted=LOADER)
+    _, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN)], wanted=BATCH_DRAWS)
     assert len(ends) == 6 + 30
 
 
@@ -225,11 +225,11 @@ def test_the_end_of_an_epoch_makes_no_step_more() -> None:
     finder = StepFinder(lambda: 1)
     ends = sum(run_epochs(finder, repeat(TRAIN, 6), 10))
     assert ends == 60 - 3  # of the fourth to the last, which the last draw of all ends
-    assert finder.event_counts == {LOADER: 60, OPTIMIZER: 60}
+    assert finder.event_counts == {BATCH_DRAWS: 60, OPTIMIZER_STEPS: 60}
 
 
 def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:
-    epochs = [StepEvent(LOADER, epoch) for epoch in range(6)]
+    epochs = [StepEvent(BATCH_DRAWS, epoch) for epoch in range(6)]
     assert sum(run_epochs(StepFinder(lambda: 1), epochs, 10)) == 60 - 3
 
 
@@ -237,7 +237,7 @@ def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> 
     finder = StepFinder(lambda: 0)
     ends = 0
     for epoch in range(6):
-        draw = StepEvent(LOADER, epoch)
+        draw = StepEvent(BATCH_DRAWS, epoch)
         for _ in range(20):
             ends += finder.see(draw)
         ends += finder.see(draw)
@@ -256,16 +256,16 @@ ALL_SOURCES = times(20, TRAIN, MODEL, BACKWARD_PASS, ADAM)
 @pytest.mark.parametrize(
     ("wanted", "events", "text"),
     [
-        (LOADER, ALL_SOURCES, BATCH),
-        (LOADER, times(5, TRAIN, TRAIN, ADAM), BATCH),
-        (LOADER, times(20, TRAIN), BATCH),
-        (LOADER, times(50, ADAM), None),
-        (OPTIMIZER, ALL_SOURCES, "optimizer step (Adam)"),
-        (OPTIMIZER, times(500, TRAIN), None),
-        (BACKWARD, ALL_SOURCES, "call of backward"),
-        (BACKWARD, times(300, TRAIN, ADAM), None),
-        (MODULE, ALL_SOURCES, "call of Model"),
-        (MODULE, times(300, TRAIN, ADAM), None),
+        (BATCH_DRAWS, ALL_SOURCES, BATCH),
+        (BATCH_DRAWS, times(5, TRAIN, TRAIN, ADAM), BATCH),
+        (BATCH_DRAWS, times(20, TRAIN), BATCH),
+        (BATCH_DRAWS, times(50, ADAM), None),
+        (OPTIMIZER_STEPS, ALL_SOURCES, "optimizer step (Adam)"),
+        (OPTIMIZER_STEPS, times(500, TRAIN), None),
+        (BACKWARD_CALLS, ALL_SOURCES, "call of backward"),
+        (BACKWARD_CALLS, times(300, TRAIN, ADAM), None),
+        (MODULE_CALLS, ALL_SOURCES, "call of Model"),
+        (MODULE_CALLS, times(300, TRAIN, ADAM), None),
     ],
 )
 def test_a_marker_that_was_asked_for_is_kept_and_not_replaced(
@@ -279,7 +279,7 @@ def test_nothing_is_chosen_from_nothing() -> None:
 
 
 def test_optimizers_of_which_none_recurs_are_watched_on() -> None:
-    events = [*times(2, ADAM), *(StepEvent(OPTIMIZER, number) for number in range(8)), *times(50, TRAIN)]
+    events = [*times(2, ADAM), *(StepEvent(OPTIMIZER_STEPS, number) for number in range(8)), *times(50, TRAIN)]
     assert choose(events, lambda: 9) is None
 
 
@@ -372,7 +372,7 @@ def test_epochs_of_a_loader_are_no_iterations() -> None:
     assert finder.marker == BATCH
 
 
-@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER, True), (None, False)])
+@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER_STEPS, True), (None, False)])
 def test_optimizer_steps_that_were_asked_for_are_not_grouped(wanted: Source | None, group: bool) -> None:
     finder = StepFinder(lambda: 1, wanted, group=group)
     assert play(finder, 8)[-3:] == [30, 31, 32]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.capture.observe.journal import MOST_STEPS, MOST_UNTIMED, Journal, noticing_work
+from pinprof.capture.observe.journal import MAX_LOGGED_STEPS, MAX_UNTIMED_STEPS, Journal, noticing_work
 from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
 from pinprof.program.machine import Clock, CudaClock, EventMark
@@ -110,7 +110,7 @@ def test_the_time_of_the_gpu_begins_anew_after_a_long_pause_of_pinprofs(journal:
 def test_marks_are_made_before_the_first_step_that_they_time(journal: Journal, clock: FakeClock) -> None:
     step(journal, clock, 10)
     with journal.timing_gpu():
-        assert clock.ready == 2 * MOST_UNTIMED
+        assert clock.ready == 2 * MAX_UNTIMED_STEPS
 
 
 def test_no_mark_is_made_while_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,12 +179,12 @@ def test_other_threads_do_not_count(journal: Journal, clock: FakeClock) -> None:
 
 
 def test_the_steps_of_a_long_run_are_summed(journal: Journal, clock: FakeClock) -> None:
-    for _ in range(MOST_STEPS + 3):
+    for _ in range(MAX_LOGGED_STEPS + 3):
         clock.time_ns += 500
         journal.note_input_wait(2)
         step(journal, clock, 0.0005)
     log = journal.log()
-    assert len(log.step_ns) == MOST_STEPS
+    assert len(log.step_ns) == MAX_LOGGED_STEPS
     assert log.later == Later(3, 3000, 6)
 
 

@@ -118,7 +118,7 @@ print("trained")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_run_says_a_line_per_look_while_the_script_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pinprof.capture.window.lean.MOST_SHARE", 1e3)  # whatever a look costs here
+    monkeypatch.setattr("pinprof.capture.window.lean.MAX_SHARE_OF_LOOKS", 1e3)  # whatever a look costs here
     (tmp_path / "train.py").write_text(TRAINING)
     result = invoke("run", "--every", "30", "--warmup", "9", "--steps", "2", "train.py")
     assert result.exit_code == 0, result.stderr

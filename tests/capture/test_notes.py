@@ -52,7 +52,7 @@ def test_a_long_wait_for_a_process_is_said_once(notes: Notes, tmp_path: Path, mo
     lines: list[str] = []
     monkeypatch.setattr(faults, "output", lines.append)
     monkeypatch.setattr(faults, "sentences", [])
-    monkeypatch.setattr("pinprof.capture.children.notes.SAY_AFTER_S", 0.1)
+    monkeypatch.setattr("pinprof.capture.children.notes.ANNOUNCE_WAIT_AFTER_S", 0.1)
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
         started_by(process.pid, notes, tmp_path / "out.json", None)
         (notes.folder / f"{process.pid}.followed").touch()

@@ -10,7 +10,7 @@ from fake_profiler import FakeProfiler
 
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.steps.stepper import Stepper
-from pinprof.capture.window.lean import SHORTEST_KEPT_S, Stretch
+from pinprof.capture.window.lean import SHORTEST_STRETCH_S, Stretch
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
 from pinprof.program.machine import Clock
@@ -29,7 +29,7 @@ def recording_of(tmp_path: Path) -> Recording:
 
 def record(stretch: Stretch) -> None:
     stretch.begin()
-    time.sleep(2 * SHORTEST_KEPT_S)
+    time.sleep(2 * SHORTEST_STRETCH_S)
 
 
 def test_a_stretch_is_written_with_its_length_as_the_marker(tmp_path: Path) -> None:

@@ -83,18 +83,18 @@ def test_work_counts_from_the_last_mark(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     work = Work(0)
     for quarter in range(1, 9):
-        work.look(quarter * S // 4, 0, counts=True)
+        work.add(quarter * S // 4, 0, counts=True)
     assert work.seconds == 2.0
-    work.look(9 * S // 4, 0, counts=False)
+    work.add(9 * S // 4, 0, counts=False)
     assert work.seconds == 2.0
-    work.look(10 * S // 4, 2 * S, counts=True)
+    work.add(10 * S // 4, 2 * S, counts=True)
     assert work.seconds == 0.0
 
 
 def test_a_thread_that_was_not_let_run_has_seen_one_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     work = Work(0)
-    work.look(60 * S, 0, counts=True)
+    work.add(60 * S, 0, counts=True)
     assert work.seconds == 1.0
 
 
@@ -102,7 +102,7 @@ def test_on_a_machine_with_a_gpu_time_without_its_use_hardly_counts(monkeypatch:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     work = Work(0)
-    work.look(S, 0, counts=True)
+    work.add(S, 0, counts=True)
     assert work.seconds == pytest.approx(0.1)
 
 
@@ -113,10 +113,10 @@ def test_memory_given_back_shows_work_and_a_model_being_loaded_does_not(monkeypa
     stats = lambda _device: {"allocation": {"all": {"freed": next(freed)}}}  # noqa: E731  read once per look
     monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", stats)
     work = Work(0)
-    work.look(S, 0, counts=True)
-    work.look(2 * S, 0, counts=True)
+    work.add(S, 0, counts=True)
+    work.add(2 * S, 0, counts=True)
     assert work.seconds == pytest.approx(1.1)
-    work.look(3 * S, 0, counts=True)
+    work.add(3 * S, 0, counts=True)
     assert work.seconds == pytest.approx(2.1)
 
 

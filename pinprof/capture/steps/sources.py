@@ -102,7 +102,7 @@ class Observer:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Something that a program does once per step. Of two sources, the earlier one in SOURCES is the better sign."""
+    """Something that a program does once per step. Of two sources, the earlier in STEP_SOURCES is the better sign."""
 
     option: str
     """The value of `--step-marker` that asks for it."""
@@ -157,7 +157,7 @@ def step() -> None:
     In a program that calls it, nothing else marks steps, except an explicit `--step-marker`.
     """
     if _observer is not None:
-        contained(_observer.saw)(StepEvent(BY_HAND, "step"))
+        contained(_observer.saw)(StepEvent(STEP_CALLS, "step"))
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def reporting_optimizers(observer: Observer) -> Iterator[None]:
 
     @contained
     def report(optimizer: Any, frame: FrameType) -> None:
-        observer.saw(StepEvent(OPTIMIZER, roles.stepped(optimizer, frame), type(optimizer).__name__))
+        observer.saw(StepEvent(OPTIMIZER_STEPS, roles.stepped(optimizer, frame), type(optimizer).__name__))
 
     def after_step(optimizer: Any, *_: object) -> None:
         report(optimizer, sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
@@ -223,7 +223,7 @@ def reporting_backward(observer: Observer) -> Iterator[None]:
         while caller is not None and caller.f_code.co_filename.startswith(installed):
             frame, caller = caller, caller.f_back
         frame = caller or frame
-        saw(StepEvent(BACKWARD, (frame.f_code.co_filename, frame.f_lineno)))
+        saw(StepEvent(BACKWARD_CALLS, (frame.f_code.co_filename, frame.f_lineno)))
 
     def change(run: Callable[..., Any]) -> Callable[..., Any]:
         def run_and_note(*args: Any, **options: Any) -> Any:
@@ -261,7 +261,7 @@ def _leave_to_python(function: Any, *, with_callees: bool) -> None:
         frames.skip_code(function.__code__)
 
 
-MODULE_CALL: Final = "call_module"
+CALL_MODULE: Final = "call_module"
 """The name of the function that stands for `Module.__call__`; its frames only pass on a call."""
 
 
@@ -282,7 +282,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
         if next(module.children(), None) is None and next(module.parameters(recurse=False), None) is None:
             return None
         original = getattr(module, "_orig_mod", module)  # the module that torch.compile wraps
-        return StepEvent(MODULE, id(module), type(original).__name__)
+        return StepEvent(MODULE_CALLS, id(module), type(original).__name__)
 
     @contained
     def marked(args: tuple[Any, ...], options: dict[str, Any]) -> AbstractContextManager[Any] | None:
@@ -316,7 +316,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
         is_placed = False  # what the program has compiled meanwhile keeps the changed `__call__`
 
 
-TOKENS: Final = ("input_ids", "inputs_embeds")
+TOKEN_ARGUMENTS: Final = ("input_ids", "inputs_embeds")
 """What models of transformers call their tokens; others get them as the first tensor of whole numbers in rows."""
 
 
@@ -324,7 +324,7 @@ def _batch_size(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, in
     """Return how many requests, and tokens of each, a call of a language model gets; None of another module."""
     from torch import Tensor, int32, int64
 
-    for name in TOKENS:
+    for name in TOKEN_ARGUMENTS:
         if isinstance(tokens := options.get(name), Tensor):
             return (tokens.shape[0], tokens.shape[1]) if tokens.ndim > 1 else None
     for value in (*args, *options.values()):
@@ -363,7 +363,7 @@ def reporting_draws(observer: Observer) -> Iterator[None]:
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
     def event_of(iterator: Any) -> StepEvent:
-        return StepEvent(LOADER, id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
+        return StepEvent(BATCH_DRAWS, id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
 
     report = contained(lambda iterator: observer.saw(event_of(iterator)))
     report_end = contained(lambda iterator: observer.exhausted(event_of(iterator)))
@@ -384,7 +384,7 @@ def reporting_draws(observer: Observer) -> Iterator[None]:
         yield
 
 
-BY_HAND: Final = Source(
+STEP_CALLS: Final = Source(
     AUTO,
     "the script calls pinprof.step()",
     "pinprof.step()",
@@ -393,18 +393,20 @@ BY_HAND: Final = Source(
     enough=1,
     is_certain=True,
 )
-OPTIMIZER: Final = Source("optimizer", "it steps", "optimizer step ({name})", reporting_optimizers, trains=True)
-BACKWARD: Final = Source("backward", "a call of it", "call of backward", reporting_backward, trains=True)
-MODULE: Final = Source(
+OPTIMIZER_STEPS: Final = Source("optimizer", "it steps", "optimizer step ({name})", reporting_optimizers, trains=True)
+BACKWARD_CALLS: Final = Source("backward", "a call of it", "call of backward", reporting_backward, trains=True)
+MODULE_CALLS: Final = Source(
     "module", "a call of the outermost one", "call of {name}", reporting_modules, trains=False, is_costly=True
 )
-LOADER: Final = Source("loader", "it draws a batch", "batch drawn from a DataLoader", reporting_draws, trains=False)
-SOURCES: Final = (BY_HAND, OPTIMIZER, BACKWARD, MODULE, LOADER)
+BATCH_DRAWS: Final = Source(
+    "loader", "it draws a batch", "batch drawn from a DataLoader", reporting_draws, trains=False
+)
+STEP_SOURCES: Final = (STEP_CALLS, OPTIMIZER_STEPS, BACKWARD_CALLS, MODULE_CALLS, BATCH_DRAWS)
 """The best sign of a step first."""
-NAMED: Final = {source.option: source for source in SOURCES if source.option != AUTO}
+SOURCES_BY_OPTION: Final = {source.option: source for source in STEP_SOURCES if source.option != AUTO}
 """The sources that `--step-marker` can name."""
 
 
 def is_function(step_marker: str) -> bool:
     """Return whether this value of `--step-marker` names a function, whose calls mark the steps."""
-    return step_marker != AUTO and step_marker not in NAMED
+    return step_marker != AUTO and step_marker not in SOURCES_BY_OPTION

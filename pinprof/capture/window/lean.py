@@ -111,7 +111,7 @@ class LeanWindow:
         self.steps = steps
 
 
-SHORTEST_KEPT_S = 0.02
+SHORTEST_STRETCH_S = 0.02
 """A shorter stretch mostly shows the start of the profiler."""
 
 UNTIL_STOPPED = 0
@@ -163,7 +163,7 @@ class Stretch:
         with as_capture_error("the recording could not be finished"):
             profiler.add_metadata_json("pinprof", msgspec.json.encode(self._describe(self.marker)).decode())
             profiler.stop()
-            if seconds >= SHORTEST_KEPT_S:
+            if seconds >= SHORTEST_STRETCH_S:
                 write_trace(profiler, self.path)
                 self.is_written = True
 
@@ -171,13 +171,13 @@ class Stretch:
 # Repeated looks at a long training: a few recorded steps each time, for a small share of its time
 
 
-MOST_SHARE = 0.005
+MAX_SHARE_OF_LOOKS = 0.005
 """The share of the program's time that looks may take: after a costly look, the next one comes later."""
-BETWEEN = "between"
+BETWEEN_LOOKS = "between"
 """The window of the steps between two looks."""
-KEPT_STEPS = 1000
+MAX_STEPS_BEFORE_LOOK = 1000
 """The last steps before a look, at most, from which the step without the profiler is calculated."""
-UNLIKE = 3.0
+UNLIKE_STEP_FACTOR = 3.0
 """Steps longer than this multiple of the median are left out of the mean: they evaluate, or write a checkpoint."""
 
 OnLook: TypeAlias = Callable[[Path, int], None]
@@ -221,10 +221,10 @@ class RepeatedLooks:
         """
         clock = self._journal.clock
         begin_ns, count = clock.now_ns(), 0
-        ends_ns = deque([begin_ns], KEPT_STEPS + 1)
-        while count < every or ends_ns[-1] - begin_ns < cost_ns / MOST_SHARE:
+        ends_ns = deque([begin_ns], MAX_STEPS_BEFORE_LOOK + 1)
+        while count < every or ends_ns[-1] - begin_ns < cost_ns / MAX_SHARE_OF_LOOKS:
             count += 1
-            yield Progress(BETWEEN, count, every)
+            yield Progress(BETWEEN_LOOKS, count, every)
             ends_ns.append(clock.now_ns())
         return [end - start for start, end in pairwise(ends_ns)], (ends_ns[-1] - begin_ns) / count
 
@@ -251,4 +251,6 @@ class RepeatedLooks:
 def _plain(times_ns: list[int]) -> PlainWindow:
     """Return the step without the profiler, of these times in ns."""
     usual_ns = median(times_ns)
-    return PlainWindow.of(times_ns, fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE * usual_ns) / NS_PER_MS)
+    return PlainWindow.of(
+        times_ns, fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE_STEP_FACTOR * usual_ns) / NS_PER_MS
+    )
