@@ -25,8 +25,9 @@ from pinprof.capture.window.lean import OnLook
 from pinprof.capture.window.recording import OnWindow, Recording, profile
 from pinprof.errors import CaptureError, TooFewSteps
 from pinprof.outputs import shortest
+from pinprof.program.ending import Ending, ending_of
 from pinprof.program.hooks import faults
-from pinprof.program.user_program import INTERRUPTED, Ending, UserProgram, ending_of, exit_as_fork, join_threads
+from pinprof.program.user_program import INTERRUPTED, UserProgram, exit_as_fork, join_threads
 from pinprof.units import counted
 
 MARK_STEPS = (
@@ -94,7 +95,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     Raises CaptureError if the script or function does not exist, and TooFewSteps if a script ended without failure
     before a step was recorded.
     """
-    program = UserProgram.found(script, args, module=module)
+    program = UserProgram.at(script, args, module=module)
     if options.warmup < 1:
         raise CaptureError(
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
@@ -134,7 +135,7 @@ class _Recorder:
             may_join=alone,
             is_training=lambda: self.marks.trains,
             is_needed=lambda: bool(notes.running),
-            kind=lambda: self.marks.kind,
+            kind=lambda: self.marks.finder.kind,
             awaits_better_s=lambda: self.marks.awaits_optimizer_s,
         )
         self.marks = Marks(
@@ -152,7 +153,7 @@ class _Recorder:
             body=ending_of.__code__,
             waits_for_others=lambda: bool(notes.running) or notes.have_trained,
         )
-        recording.join(agreement, lambda: self.marks.marks_passed)
+        recording.join(agreement, lambda: self.marks.finder.marks_passed)
 
     @contextmanager
     def following(self) -> Iterator[Callable[[Ending], None]]:

@@ -1,7 +1,7 @@
 """Keeps pinprof's hooks harmless: contains their failures, replaces functions and restores them, waits for imports.
 
 All code of pinprof that a program calls without knowing it (a hook of torch, a changed function, a signal handler) goes
-through `contained`. Exceptions that end a program on purpose (`Finished`, Ctrl-C) are not an `Exception`, and pass.
+through `contained`. What ends a program on purpose (`StopRequested`, Ctrl-C) is not an `Exception`, and passes.
 """
 
 import ctypes

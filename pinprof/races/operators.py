@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -87,7 +87,7 @@ def in_new_threads(mode: Operators) -> Iterator[None]:
 def beyond_operators(watch: Watch) -> Iterator[None]:
     """Tell the watch about uses of a tensor's memory without an operator of torch."""
     with ExitStack() as undo:
-        for holder, name, kind, action in _others():
+        for holder, name, kind, action in BEYOND_OPERATORS:
             undo.enter_context(replaced(holder, name, _reporting(watch, kind, action)))
         for name in ("__float__", "__index__", "__complex__"):
             undo.enter_context(replaced(Tensor, name, _reporting(watch, "read", "torch.tensor", only_if=_are_unseen)))
@@ -95,15 +95,16 @@ def beyond_operators(watch: Watch) -> Iterator[None]:
         yield
 
 
-def _others() -> Iterator[tuple[Any, str, Access, str]]:
-    yield Tensor, "numpy", "view", "Tensor.numpy"  # __array__ calls it, and so does np.asarray
-    yield Tensor, "__dlpack__", "view", "DLPack"
-    yield torch.utils.dlpack, "to_dlpack", "view", "DLPack"
-    yield Tensor, "tolist", "read", "Tensor.tolist"
-    yield Tensor, "__reduce_ex__", "read", "pickling, as torch.save does it,"
-    yield torch._tensor_str, "_str", "read", "printing"
-    yield Tensor, "apply_", "write", "Tensor.apply_"
-    yield Tensor, "map_", "write", "Tensor.map_"
+BEYOND_OPERATORS: tuple[tuple[Any, str, Access, str], ...] = (
+    (Tensor, "numpy", "view", "Tensor.numpy"),  # __array__ calls it, and so does np.asarray
+    (Tensor, "__dlpack__", "view", "DLPack"),
+    (torch.utils.dlpack, "to_dlpack", "view", "DLPack"),
+    (Tensor, "tolist", "read", "Tensor.tolist"),
+    (Tensor, "__reduce_ex__", "read", "pickling, as torch.save does it,"),
+    (torch._tensor_str, "_str", "read", "printing"),
+    (Tensor, "apply_", "write", "Tensor.apply_"),
+    (Tensor, "map_", "write", "Tensor.map_"),
+)
 
 
 def _are_unseen() -> bool:
@@ -117,15 +118,12 @@ def _reporting(
     def change(function: Any) -> Any:
         @wraps(function)
         def wrapper(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            def call() -> Any:
-                return function(tensor, *args, **kwargs)
-
+            call = partial(function, tensor, *args, **kwargs)
             if not only_if():
                 return call()
-            others: list[tuple[Tensor, Access]] = [(arg, "read") for arg in args if type(arg) in PLAIN_TENSORS]
-            both = [(tensor, kind), *others]
-            uses = [(used, use) for used, use in both if type(used) in PLAIN_TENSORS and not watch.gpu.owns(used)]
-            return watch.use(uses, action, call)
+            uses: list[tuple[Tensor, Access]] = [(tensor, kind), *((arg, "read") for arg in args)]
+            own = [(used, use) for used, use in uses if type(used) in PLAIN_TENSORS and not watch.gpu.owns(used)]
+            return watch.use(own, action, call)
 
         wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
         return wrapper

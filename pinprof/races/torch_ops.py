@@ -1,5 +1,6 @@
 """What torch's operators do, by their schemas: what they read and write, and what they copy between host and device."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,27 +16,11 @@ COPY, TO_COPY, FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten
 COPY_OPERATORS = frozenset((COPY, TO_COPY, FOREACH_COPY))
 """The operators that can copy between host and device without blocking; `to`, `cuda` and `cpu` call them."""
 
-IGNORES_CONTENTS = (
-    "aten::_reshape_alias",
-    "aten::_unsafe_view",
-    "aten::is_pinned",
-    "aten::is_same_size",
-    "aten::lift_fresh",
-    "aten::record_stream",
-    "aten::resize_",
-    "aten::set_",
+IGNORES_CONTENTS = re.compile(
+    "aten::(_reshape_alias|_unsafe_view|is_pinned|is_same_size|lift_fresh|record_stream|resize_|set_"
+    "|(new_|empty|size|sym_|stride|storage_offset).*|.*_like)"
 )
 """Operators that take tensors but do not read their contents, although their schema does not say so."""
-
-IGNORES_CONTENTS_END = ("_like",)
-IGNORES_CONTENTS_START = (
-    "aten::new_",
-    "aten::empty",
-    "aten::size",
-    "aten::sym_",
-    "aten::stride",
-    "aten::storage_offset",
-)
 
 
 class Effect(NamedTuple):
@@ -52,7 +37,7 @@ class Effect(NamedTuple):
 def effects(op: Any) -> tuple[Effect, ...]:
     """Return what an operator reads and writes, by argument, without arguments whose contents it ignores."""
     schema = op._schema  # noqa: SLF001  there is no public schema
-    if _ignores_contents(op, schema.name):
+    if IGNORES_CONTENTS.fullmatch(schema.name) or torch.Tag.inplace_view in op.tags:
         return ()
     return tuple(
         Effect(position, argument.name, argument.alias_info is not None, _training(schema, argument.name))
@@ -69,15 +54,6 @@ def _training(schema: Any, argument: str) -> int | None:
     names = [parameter.name for parameter in schema.arguments]
     lacks_write = argument in BATCH_NORM_STATISTICS and schema.name.endswith("batch_norm") and "training" in names
     return names.index("training") if lacks_write else None
-
-
-def _ignores_contents(op: Any, name: str) -> bool:
-    return (
-        name in IGNORES_CONTENTS
-        or name.endswith(IGNORES_CONTENTS_END)
-        or name.startswith(IGNORES_CONTENTS_START)
-        or torch.Tag.inplace_view in op.tags
-    )
 
 
 @cache
@@ -155,11 +131,8 @@ def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """Return the index of the device that one of `COPY_OPERATORS` copies from or to; None for the current one."""
-    if op is TO_COPY:
-        sides = [args[0], kwargs["device"]]
-    else:
-        pair = next(pair for pair in _pairs(op, args, None) if gpu.owns(pair[0]) != gpu.owns(pair[1]))
-        sides = [*pair]
+    pairs = [(args[0], kwargs["device"])] if op is TO_COPY else _pairs(op, args, None)
+    sides = next(pair for pair in pairs if gpu.owns(pair[0]) != gpu.owns(pair[1]))
     on_device = next(side for side in sides if gpu.owns(side))
     return on_device.device.index if isinstance(on_device, Tensor) else on_device.index
 

@@ -114,11 +114,11 @@ class Watch:
 
     def _using(self, uses: list[Use], action: str, call: Callable[[], Any]) -> Any:
         conflicts = self._conflicts(uses)
-        if conflicts and self._before:
-            self._tell(conflicts, action)
+        if self._before:
+            self._report_conflicts(conflicts, action)
         result = call()
-        if conflicts and not self._before:
-            self._tell(conflicts, action)
+        if not self._before:
+            self._report_conflicts(conflicts, action)
         return result
 
     def _look_for_reuse(self, fresh: Iterable[Tensor], action: str) -> None:
@@ -127,8 +127,7 @@ class Watch:
         with self._lock:
             reused = {copy for extent in extents for copy in self._pending.overlapping(extent)}
             reused = {copy for copy in reused if not copy.protected and copy.is_freed()}
-        if reused:
-            self._tell([(copy, "unpin", copy.mark.has_ended()) for copy in reused], action)
+        self._report_conflicts([(copy, "unpin", copy.mark.has_ended()) for copy in reused], action)
 
     def _conflicts(self, uses: Iterable[Use], is_over: Callable[[Copy], bool] = lambda _: False) -> list[_Conflict]:
         with self._lock:
@@ -143,8 +142,10 @@ class Watch:
                         conflicts[copy] = kind
             return [(copy, kind, copy.mark.has_ended()) for copy, kind in conflicts.items()]
 
-    def _tell(self, conflicts: list[_Conflict], action: str, by: Stream | None = None) -> None:
+    def _report_conflicts(self, conflicts: list[_Conflict], action: str, by: Stream | None = None) -> None:
         """Report conflicts of the host, or of a copy on a stream."""
+        if not conflicts:
+            return
         place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames
         for copy, kind, had_ended in conflicts:
             copied_at = place_of(copy.stack)
@@ -188,7 +189,7 @@ class Watch:
             for transfer in transfers(self.gpu, op, args, result):
                 stream = self.gpu.current_stream(transfer.device.device.index)
                 self._use_by_copy(transfer, stream, name)
-                self.learn(self.clocks.behind_stream(stream), "a blocking copy")
+                self.learn(self.clocks.ended_after(stream), "a blocking copy")
             return result
         self._on_copy()
         mark = self.gpu.begin(device_of(self.gpu, op, args, kwargs))
@@ -208,8 +209,7 @@ class Watch:
             return False
         uses = [(extent, kind) for extent in self._extents(transfer.host)]
         conflicts = self._conflicts(uses, lambda copy: self.clocks.precedes(copy.ticket, stream))
-        if conflicts:
-            self._tell(conflicts, name, stream)
+        self._report_conflicts(conflicts, name, stream)
         return True
 
     def _add(self, transfer: Transfer, stream: Stream, mark: CopyMark) -> None:
@@ -267,9 +267,9 @@ class Watch:
             if self._waits is not None and removable:
                 self._waits.note_wait(how, place_of(stack), settled)
 
-    def behind_current(self) -> EndedCopies:
+    def ended_after_now(self) -> EndedCopies:
         """Return what has ended when all work now on this thread's current streams of all devices has ended."""
-        return self.clocks.behind(self.gpu.current_stream(device) for device in self.clocks.devices())
+        return self.clocks.ended_after(*map(self.gpu.current_stream, self.clocks.devices()))
 
     def forget(self) -> None:
         """Forget all copies, as a forked process must: they belong to its parent."""

@@ -276,7 +276,7 @@ WAITS = """
 import subprocess, sys, threading, time
 from types import SimpleNamespace
 from pinprof.capture.children import waiting
-from pinprof.program.user_program import Finished, finishable
+from pinprof.program.ending import StopRequested, finishable
 
 are_stopped, works = (word == "yes" for word in sys.argv[1:])
 waiting.MAX_IDLE_S, waiting.IDLE_POLL_S = 0.3, 0.05
@@ -289,7 +289,7 @@ with script.watched():
     try:
         with finishable():
             threading.Event().wait(60 if are_stopped and not works else 1)
-    except Finished:
+    except StopRequested:
         print("finished", end=" ")
 print(script.interrupted)
 """

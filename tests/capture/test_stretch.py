@@ -13,8 +13,8 @@ from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.lean import SHORTEST_STRETCH_S, Stretch
 from pinprof.capture.window.recording import Recording
 from pinprof.errors import CaptureError
+from pinprof.program.ending import StopRequested
 from pinprof.program.machine import Clock
-from pinprof.program.user_program import Finished
 
 
 def stretch_of(tmp_path: Path, profiler: FakeProfiler | None = None) -> Stretch:
@@ -180,7 +180,7 @@ def test_a_script_goes_on_while_better_steps_may_follow(tmp_path: Path, waits_s:
     stepper.recording.start()
     for _ in range(5):
         stepper.end_step("batch")
-    with nullcontext() if waits_s else pytest.raises(Finished):
+    with nullcontext() if waits_s else pytest.raises(StopRequested):
         stepper.end_step("batch")
     assert stepper.recording.done
     assert stepper.may_end() == (not waits_s)

@@ -22,16 +22,9 @@ from pinprof.capture.children.waiting import StuckScript
 from pinprof.capture.job import leave_job, rank_in
 from pinprof.capture.steps.sources import is_function
 from pinprof.errors import CaptureError
+from pinprof.program.ending import caused_by_stop, ending_of, finishable
 from pinprof.program.hooks import contained, faults, preceded, replaced, when_imported
-from pinprof.program.user_program import (
-    CodeChange,
-    UserProgram,
-    ending_of,
-    exit_as_fork,
-    finishable,
-    hide_own_frames,
-    is_our_doing,
-)
+from pinprof.program.user_program import CodeChange, UserProgram, exit_as_fork, hide_own_frames
 
 if TYPE_CHECKING:
     from pinprof.capture.children.child_recording import ChildRecording
@@ -198,7 +191,7 @@ def _error_of(process: BaseProcess) -> BaseException | None:
         with finishable():
             process.run()
     except BaseException as exc:  # noqa: BLE001  as multiprocessing itself does
-        return None if is_our_doing(exc) else exc
+        return None if caused_by_stop(exc) else exc
     return None
 
 

@@ -10,8 +10,8 @@ from threading import Thread
 from types import FrameType
 
 from pinprof.host_time import HOST_TIME
+from pinprof.program.ending import finish_main
 from pinprof.program.hooks import contained
-from pinprof.program.user_program import finish_main
 
 MAX_IDLE_S = 20.0
 """How long the script may stand still after its children were stopped."""

@@ -75,15 +75,15 @@ def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: S
         places = _places(source, events)
         most = max(map(len, places.values()), default=0)
         if source is OPTIMIZER_STEPS:
-            enough, may_come = _are_enough_steps(most, most_draws, optimizers), most > 1
+            enough, better_possible = _are_enough_steps(most, most_draws, optimizers), most > 1
         else:  # a program with an optimizer may have made no step of it so far
             trains_not = wanted is source or most >= MIN_CALLS_BESIDE_OPTIMIZER
             enough = most >= source.enough and (trains_not or not optimizers())
-            may_come = 2 * most > most_draws
+            better_possible = 2 * most > most_draws
         if enough:
             slowest = _slowest(places)
             return _cycle_of(slowest, events, wanted) if slowest else None
-        if may_come:
+        if better_possible:
             return None
     if wanted in CYCLE_SOURCES or most_draws < BATCH_DRAWS.enough:
         return None
@@ -239,7 +239,7 @@ class StepFinder:
         if event.source is BATCH_DRAWS and self._exhausted and self.choice.cycle is None:
             self._take(replace(self.choice, event=event))
         elif event == self.choice.cycle:
-            self._follow(self.choice)
+            self._switch_loader(self.choice)
         return False
 
     def exhausted(self, draw: StepEvent) -> None:
@@ -304,7 +304,7 @@ class StepFinder:
         self._since.clear()
         self._counts.clear()
 
-    def _follow(self, choice: Choice) -> None:
+    def _switch_loader(self, choice: Choice) -> None:
         """Switch to the DataLoader from which the last cycle drew, if that is not the chosen one.
 
         Programs that make a new DataLoader for every epoch need this.

@@ -5,14 +5,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import wraps
 from importlib import import_module
 from inspect import getattr_static, unwrap
 from typing import Any
 
 from pinprof.capture.steps.sources import AUTO, SOURCES_BY_OPTION, STEP_CALLS, Observer, StepEvent
 from pinprof.errors import CaptureError
-from pinprof.program.hooks import contained, replaced
+from pinprof.program.hooks import contained, preceded, replaced
 from pinprof.program.user_program import CodeChange
 
 MARKING_DECORATOR = "__pinprof_marks_steps__"
@@ -31,7 +30,6 @@ class FunctionCalls:
         # no step precedes the first call
         self.source = replace(STEP_CALLS, option=name, words=words, enough=2, hook=self.reporting)
         self._observer: Observer | None = None
-        self._report = contained(self._report_call)
 
     @property
     def in_script(self) -> bool:
@@ -52,7 +50,7 @@ class FunctionCalls:
                 undo.enter_context(replaced(*_imported(self.name), self.mark))
             yield
 
-    def _report_call(self) -> None:
+    def _report_call(self, *_: object, **__: object) -> None:
         if self._observer is not None:
             self._observer.saw(StepEvent(self.source, self.name))
 
@@ -83,13 +81,7 @@ class FunctionCalls:
             return type(function)(self.mark(function.__func__))
         if not callable(function):
             raise CaptureError(f"{self.name}: not a function, but of type {type(function).__name__}")
-
-        @wraps(function)
-        def marked(*args: Any, **kwargs: Any) -> Any:
-            self._report()
-            return function(*args, **kwargs)
-
-        return marked
+        return preceded(contained(self._report_call))(function)
 
     def _decorated(self, tree: ast.Module) -> ast.Module:
         """Return the script's code with the decorator MARKING_DECORATOR on its function."""

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from os import getpid
 from pathlib import Path
@@ -28,9 +28,10 @@ from pinprof.capture.steps.sources import (
     reporting_modules,
 )
 from pinprof.host_time import HOST_TIME
+from pinprof.program.ending import Stop, caused_by_stop
 from pinprof.program.frames import callers, frame_of_thread
 from pinprof.program.hooks import replaced
-from pinprof.program.user_program import CodeChange, Stop, is_our_doing
+from pinprof.program.user_program import CodeChange
 
 MIN_LEAD_CALLS = 12
 """If several threads call the step's marker, the steps move to a thread that has made this many calls more."""
@@ -159,16 +160,6 @@ class Marks(Observer):
             return 0.0
         return AWAITS_UNUSED_OPTIMIZER_S if self.optimizers else AWAITS_OPTIMIZER_S
 
-    @property
-    def kind(self) -> Hashable:
-        """What the steps are; recorded and timed steps have to be of one kind."""
-        return self.finder.kind
-
-    @property
-    def marks_passed(self) -> int:
-        """How many marks of a step the program has passed since its start; all ranks of a job count alike."""
-        return self.finder.marks_passed
-
     def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Note an event, and end a step if one ends with it."""
         process, thread = process_and_thread()
@@ -272,7 +263,7 @@ def silent_of_stops(show: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return a `threading.excepthook` that shows all errors except those by which pinprof ends a thread."""
 
     def shown(failure: Any) -> None:
-        if failure.exc_value is None or not is_our_doing(failure.exc_value):
+        if failure.exc_value is None or not caused_by_stop(failure.exc_value):
             show(failure)
 
     return shown

@@ -24,10 +24,11 @@ from pinprof.capture.steps.sources import AUTO, CALL_MODULE
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.errors import CaptureError
 from pinprof.host_time import HOST_TIME
+from pinprof.program.ending import call_in_main
 from pinprof.program.frames import callers, calling_line, frame_of_thread
 from pinprof.program.hooks import contained, faults, start_unlisted
 from pinprof.program.machine import uses_cuda
-from pinprof.program.user_program import OWN_FOLDERS, call_in_main
+from pinprof.program.user_program import OWN_FOLDERS
 
 STRETCH_AFTER_S, STRETCH_S = 30.0, 3.0
 """Seconds of work without a step after which a stretch of time is recorded, and for how long: some steps of an
