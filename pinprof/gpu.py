@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 CUDA_MAJOR, CUDA_MINOR = 1000, 10
@@ -47,12 +48,14 @@ def why_not(torch: str, built_for: str | None, driver: int | None) -> str:
 
 def driver_version() -> int | None:
     """Return the newest version of CUDA that the driver runs, as CUDA numbers it; None without a driver."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    version = ctypes.c_int()
-    return version.value if library.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
+    driver, version = _driver(), ctypes.c_int()
+    return version.value if driver and driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
+
+
+def _driver() -> ctypes.CDLL | None:
+    with suppress(OSError):
+        return ctypes.CDLL("libcuda.so.1")
+    return None
 
 
 def spelled(version: int) -> str:
@@ -125,11 +128,9 @@ def name_of_cpu() -> str | None:
 
 def can_access_pageable(device: int = 0) -> bool | None:
     """Return whether kernels may read pageable memory in place, as the driver says; None if it does not say."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    driver, handle, answer = _driver(), ctypes.c_int(), ctypes.c_int()
+    if driver is None:
         return None
-    handle, answer = ctypes.c_int(), ctypes.c_int()
     failed = driver.cuDeviceGet(ctypes.byref(handle), device)
     failed = failed or driver.cuDeviceGetAttribute(ctypes.byref(answer), PAGEABLE_MEMORY_ACCESS, handle)
     return None if failed else bool(answer.value)

@@ -38,7 +38,7 @@ class StuckScript:
         self._over = threading.Event()
         self._thread: Thread | None = None
         self._signals: dict[int, Callable[[int, FrameType | None], object]] = {
-            signal.SIGCHLD: contained(self._look),
+            signal.SIGCHLD: contained(self._child_ended),
             signal.SIGTERM: self._end,
             signal.SIGHUP: self._end,
         }
@@ -70,7 +70,7 @@ class StuckScript:
             if threading.current_thread() is threading.main_thread():
                 self.leave()
 
-    def _look(self, _number: int, _frame: FrameType | None) -> None:
+    def _child_ended(self, _number: int, _frame: FrameType | None) -> None:
         if getpid() == self._process and self._thread is None and self._are_stopped():
             self._thread = Thread(target=contained(self._interrupt_if_idle), daemon=True)
             self._thread.start()

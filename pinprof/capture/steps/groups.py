@@ -97,7 +97,7 @@ class Groups:
             self._first = len(self._gaps) + 1  # the times of these, and of the next one, are not known
         if optimizer not in earlier:
             self._give_up()
-        return self._look()
+        return self._search()
 
     def drew(self) -> None:
         """Note a batch drawn from a DataLoader."""
@@ -123,7 +123,7 @@ class Groups:
             return True
         self._last_ns = at_ns
         if self.size == 1:
-            return self._look()
+            return self._search()
         self._since_end = 1 if after_ns >= self._pause_ns else self._since_end + 1
         if self._since_end < self.size:
             return False
@@ -153,7 +153,7 @@ class Groups:
         self._evaluated, self._draws = False, 0
         self._others.clear()
 
-    def _look(self) -> bool:
+    def _search(self) -> bool:
         """Search the gaps so far for groups; return whether a step of the program ends with the last step."""
         if not self._searches:
             return True
@@ -170,11 +170,11 @@ class Groups:
         elif self._other_pauses < MAX_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
             late = gaps[self._first :]
             if not any(gap.draws for gap in late):
-                return self._look_for_rollouts(late)
+                return self._search_rollouts(late)
         self.wants_calls = False
         return True
 
-    def _look_for_rollouts(self, gaps: Sequence[Gap]) -> bool:
+    def _search_rollouts(self, gaps: Sequence[Gap]) -> bool:
         """Search for updates after rollouts; return False in the third of equal groups, whose end is awaited."""
         if not self.wants_calls:
             self.wants_calls = _begins_like_rollouts(gaps)

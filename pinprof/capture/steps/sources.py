@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ReferenceType, ref
 
 from pinprof.program.frames import Stack, stack_from
-from pinprof.program.hooks import contained, replaced
+from pinprof.program.hooks import contained, noting, replaced
 from pinprof.trace.decoding import MARK
 
 if TYPE_CHECKING:
@@ -31,13 +31,12 @@ AUTO = "auto"
 """The step marker that lets the finder choose a source."""
 
 
+@dataclass(eq=False)
 class OptimizerRole:
-    """What an optimizer is for in the program, with the optimizer that is there for it now."""
+    """What an optimizer is for in the program: the optimizer that is there for it now, and whether that has stepped."""
 
-    def __init__(self, holder: Any) -> None:
-        self.holder: ReferenceType[Any] = ref(holder)
-        self.has_stepped = False
-        """Whether the holder has stepped."""
+    holder: ReferenceType[Any]
+    has_stepped: bool = False
 
 
 class OptimizerRoles:
@@ -63,7 +62,7 @@ class OptimizerRoles:
         roles = self._made_at[type(optimizer), stack_from(frame)]
         role = next((role for role in roles if role.has_stepped or role.holder() is None), None)
         if role is None:
-            role = OptimizerRole(optimizer)
+            role = OptimizerRole(ref(optimizer))
         else:
             roles.remove(role)
             role.holder, role.has_stepped = ref(optimizer), False
@@ -180,19 +179,14 @@ def reporting_optimizers(observer: Observer) -> Iterator[None]:
         report(optimizer, sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
 
     after_step._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
-    note = contained(roles.made)
 
-    def change(make: Callable[..., None]) -> Callable[..., None]:
-        @wraps(make)
-        def made(self: Any, /, *args: Any, **options: Any) -> None:
-            make(self, *args, **options)
-            note(self, sys._getframe(1))  # noqa: SLF001
-
-        return made
+    @contained
+    def note_made(_result: None, optimizer: Any, *_args: Any, **_options: Any) -> None:
+        roles.made(optimizer, sys._getframe(3))  # noqa: SLF001  the caller of the changed `__init__`
 
     hook = register_optimizer_step_post_hook(after_step)
     try:
-        with replaced(Optimizer, "__init__", change):
+        with replaced(Optimizer, "__init__", noting(note_made)):
             yield
     finally:
         hook.remove()

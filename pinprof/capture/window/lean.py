@@ -87,13 +87,12 @@ class LeanWindow:
     def facts(self) -> dict[str, object]:
         """Return the facts about the program at this window; without a recorded window, those known so far."""
         made = self._journal.batch_source.described(self._drawn_before)
-        unread = asdict(self._unread) if self._unread else None
         return {
             "steps_before": self._steps_before,
             "loaders_pin": self._loaders_pin,
             "tries_convolutions": tries_convolutions(),
             "made": asdict(replace(made, hashes=hashes_of_program())),
-            "unread": unread,
+            "unread": asdict(self._unread) if self._unread else None,
             "profiled": self.profiled,
         }
 
@@ -202,19 +201,18 @@ class RepeatedLooks:
         self, every: int, steps: int, path: Path, marker: str, on_look: OnLook
     ) -> Generator[Progress, None, None]:
         """Record `steps` steps again and again, at least `every` steps apart, and call `on_look` after each time."""
-        clock, steps_made = self._journal.clock, self._steps_made
-        tell = contained(on_look)
+        clock, steps_made, report = self._journal.clock, self._steps_made, contained(on_look)
         begin_ns = clock.now_ns()
-        tell(path, steps_made())
+        report(path, steps_made())
         cost_ns = clock.now_ns() - begin_ns
         while True:
-            times_ns, step_ns = yield from self._between(every, cost_ns)
+            times_ns, step_ns = yield from self._await_look(every, cost_ns)
             begin_ns, first = clock.now_ns(), steps_made()
-            if (yield from self._look(steps, latest(path), _plain(times_ns), marker)):
-                tell(latest(path), steps_made())
+            if (yield from self._record_look(steps, latest(path), _plain(times_ns), marker)):
+                report(latest(path), steps_made())
             cost_ns = clock.now_ns() - begin_ns - int((steps_made() - first) * step_ns)
 
-    def _between(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
+    def _await_look(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
         """Wait for `every` steps, and until the cost of the last look is a small share of the time since.
 
         Return the times of the last steps, and the mean time of all steps, in ns.
@@ -228,7 +226,7 @@ class RepeatedLooks:
             ends_ns.append(clock.now_ns())
         return [end - start for start, end in pairwise(ends_ns)], (ends_ns[-1] - begin_ns) / count
 
-    def _look(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, bool]:
+    def _record_look(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, bool]:
         """Record these steps, and return whether that succeeded: after a look that fails, a later one may succeed."""
 
         def sections() -> dict[str, str]:

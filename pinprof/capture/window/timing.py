@@ -40,8 +40,12 @@ def warm_up(
     while not _is_over(marks_ns, options, batches) and (len(marks_ns) <= options.warmup or may_wait()):
         yield Progress("warm-up", len(marks_ns), options.warmup)
         marks_ns.append(clock.now_ns())
-    times = [end - start for start, end in pairwise(marks_ns)]
+    times = _times(marks_ns)
     return median(times[-COMPARED_STEPS:]) if times else 0.0
+
+
+def _times(marks_ns: Sequence[int]) -> list[int]:
+    return [end - start for start, end in pairwise(marks_ns)]
 
 
 def _is_over(marks_ns: Sequence[int], options: RecordingOptions, batches: BatchSource) -> bool:
@@ -51,7 +55,7 @@ def _is_over(marks_ns: Sequence[int], options: RecordingOptions, batches: BatchS
     if steps >= options.most_warmup or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S:
         return True
     is_unsteady = marks_ns[-1] - marks_ns[options.warmup] >= UNSTEADY_S * NS_PER_S
-    return not batches.is_filling and (is_unsteady or is_steady([end - start for start, end in pairwise(marks_ns)]))
+    return not batches.is_filling and (is_unsteady or is_steady(_times(marks_ns)))
 
 
 def is_steady(times: Sequence[int]) -> bool:
@@ -64,7 +68,7 @@ def is_steady(times: Sequence[int]) -> bool:
 
 
 UNSTEADY_S = 3.0
-"""Steps that are not steady for this time behind the first ones will not become so soon: many programs are short."""
+"""Stop waiting for steady steps after this time: many programs are short."""
 
 GPU_TIMING_S, HOST_TIMING_S = 5.0, 10.0
 """With a GPU, the window ends after GPU_TIMING_S, precise or not: many programs are short. Without one, the steps after
@@ -135,18 +139,18 @@ def until_precise(
 
     It ends earlier if `is_over` says so of their seconds, or when their time is up.
     """
-    seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
-    before = journal.steps_in(PLAIN)
+    seconds, start_ns, first = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal)
+    before, next_check = journal.steps_in(PLAIN), 0
     while options.plain_precision < 1 and not journal.is_full:
         steps = len(journal) - first
         now = seconds + (journal.clock.now_ns() - start_ns) / NS_PER_S
         if now >= options.plain_max_seconds or is_over(now):
             return
-        if steps >= look:
+        if steps >= next_check:
             figure = timed_regular_step(journal.log())
             if figure is not None and figure.precision <= options.plain_precision:
                 return
-            look = max(ceil(PRECISION_CHECK_FACTOR * steps), steps + MIN_TIMED_STEPS)
+            next_check = max(ceil(PRECISION_CHECK_FACTOR * steps), steps + MIN_TIMED_STEPS)
         yield Progress(PLAIN, before + steps + 1, options.plain_steps)
 
 
