@@ -4,12 +4,12 @@ In a program with a race the line of the copy ends with `# copy`, that of the ac
 """
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from fake_gpu import line_of
 
 from pinprof.races.guard import Guard
 from pinprof.workloads import WORKLOADS, Workload
@@ -84,12 +84,6 @@ def race_unregistered_too_early() -> None:
 
 
 RACES: tuple[Program, ...] = tuple(value for name, value in list(globals().items()) if name.startswith("race_"))
-
-
-def line_of(program: Program, mark: str) -> int:
-    lines, first = inspect.getsourcelines(program)
-    (number_of_line,) = (number for number, line in enumerate(lines, first) if f"# {mark}" in line)
-    return number_of_line
 
 
 @pytest.fixture(autouse=True)
