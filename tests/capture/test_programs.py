@@ -14,7 +14,7 @@ from pinprof.analyses.syncs.sites import Site, measure_syncs
 from pinprof.trace import read_trace
 
 TESTS = Path(__file__).parents[1]
-PROGRAMS = ("gan", "resnet", "gpt", "detection", "trainer", "lightning_module", "graph", "amp", "custom")
+PROGRAMS = ("resnet", "gpt", "detection", "trainer", "lightning_module", "custom")
 
 IN_LIBRARIES = ("detection",)
 """Programs that wait in functions of libraries which they call."""
