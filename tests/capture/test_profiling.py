@@ -274,7 +274,7 @@ def test_failing_profiler_is_one_line(record: Record, clock: FakeClock, profiler
     ],
 )
 def test_what_cannot_be_recorded_is_refused_before_any_step(
-    tmp_path: Path, name: str, changes: dict[str, int], reason: str
+    tmp_path: Path, name: str, changes: dict[str, Any], reason: str
 ) -> None:
     (tmp_path / "out.json").write_text("precious")
     with pytest.raises(CaptureError, match=reason):

@@ -23,7 +23,7 @@ def stretch_of(tmp_path: Path, profiler: FakeProfiler | None = None) -> Stretch:
 
 
 def recording_of(tmp_path: Path, clock: FakeClock | None = None, **windows: int) -> Recording:
-    plainly = {"warmup": 2, "max_warmup": 2, "plain_steps": 0, "steps": 2, "line_steps": 0, **windows}
+    plainly: dict[str, Any] = {"warmup": 2, "max_warmup": 2, "plain_steps": 0, "steps": 2, "line_steps": 0, **windows}
     return fake_recording(tmp_path, RecordingOptions(**plainly, plain_seconds=0.0, plain_precision=1.0), clock)
 
 

@@ -222,7 +222,7 @@ def test_a_program_without_a_tensor_is_let_alone(tmp_path: Path, monkeypatch: py
 
 def test_a_profiler_of_the_programs_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = Endless(tmp_path, monkeypatch, watches_modules=True)
-    with torch.autograd.profiler.profile() as own:  # type: ignore[no-untyped-call]
+    with torch.autograd.profiler.profile() as own:
         program.work(200)
         torch.ones(2).sum()
     assert len(own.function_events) > 0

@@ -172,11 +172,9 @@ def reporting_optimizers(observer: Observer) -> Iterator[None]:
         roles.made(optimizer, None)
 
     @contained
-    def report(optimizer: Any, frame: FrameType) -> None:
-        observer.saw(StepEvent(OPTIMIZER_STEPS, roles.stepped(optimizer, frame), type(optimizer).__name__))
-
     def after_step(optimizer: Any, *_: object) -> None:
-        report(optimizer, sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
+        frame = sys._getframe(2)  # noqa: SLF001  the only way to the caller without building a whole stack
+        observer.saw(StepEvent(OPTIMIZER_STEPS, roles.stepped(optimizer, frame), type(optimizer).__name__))
 
     after_step._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
 
