@@ -40,7 +40,7 @@ THREADS_END_WITHIN_S = 5.0
 """How long to wait for threads that make steps, after the program was stopped: each ends at its next one."""
 
 CHILDREN_WAIT_S = 300.0
-"""How long to wait for processes that still record when the script has ended: as long as for the ranks of a job."""
+"""How long to wait for processes that still record when the script has ended; ranks of a job get the same time."""
 
 CHILDREN_WAIT_AFTER_FAILURE_S = 10.0
 """The same if the script has failed or was stopped."""
@@ -84,7 +84,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
 
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
-    `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
+    `backward`, `module` (a call of the outermost one), or a function: its name in the script, or
     `module:name`. After half a minute of work in which nothing marks a step, it records a stretch of time. `on_look` is
     called with the trace of each look (`every` of the options), and the number of the last step.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if

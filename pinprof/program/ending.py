@@ -12,7 +12,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from pinprof.errors import CaptureError
-from pinprof.program.user_program import INSTALLED_FOLDERS, OWN_FOLDERS, CodeChange, UserProgram, status_after
+from pinprof.program.user_program import OWN_FOLDERS, CodeChange, UserProgram, is_installed, status_after
 
 
 @dataclass(frozen=True)
@@ -168,4 +168,4 @@ _CALL_NEXT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_call)
 
 
 def _is_installed(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED_FOLDERS))
+    return frame.f_code.co_filename.startswith(OWN_FOLDERS) or is_installed(frame.f_code.co_filename)

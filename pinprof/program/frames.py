@@ -17,7 +17,7 @@ from operator import methodcaller
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
-from pinprof.program.user_program import INSTALLED_FOLDERS, OWN_FOLDERS
+from pinprof.program.user_program import INSTALLED_FOLDERS, OWN_FOLDERS, is_installed
 from pinprof.trace.callers import kept_frames
 from pinprof.trace.frames import is_generated
 from pinprof.trace.lines import SourceLine
@@ -107,9 +107,7 @@ def _calls(frames: Iterable[tuple[CodeType, int]]) -> Iterator[_Call]:
 @cache
 def is_users(file: str) -> bool:
     """Return whether a file is the user's own code, and neither installed nor written by torch.compile."""
-    if file.startswith((*INSTALLED_FOLDERS, "<")) or is_generated(file):
-        return False
-    return not any(f"{os.sep}{folder}{os.sep}" in file for folder in ("site-packages", "dist-packages"))
+    return not (file.startswith("<") or is_installed(file) or is_generated(file))
 
 
 def hashes_of_program() -> dict[str, str]:

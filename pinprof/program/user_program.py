@@ -48,7 +48,7 @@ def is_script(path: str | os.PathLike[str]) -> bool:
 class UserProgram:
     """The words after `python` on a command line: a script, or `-m` and a module, and the arguments.
 
-    A script may also be compiled, or an archive or a folder with a `__main__`, as for python.
+    As for python, a script may also be compiled, or an archive or a folder with a `__main__`.
     """
 
     name: str
@@ -290,6 +290,13 @@ def _programs_frames(trace: TracebackType | None) -> TracebackType | None:
 INSTALLED_FOLDERS = tuple(
     {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+
+
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to Python or to an installed package, even to one of another environment."""
+    packages = (f"{os.sep}{folder}{os.sep}" in file for folder in ("site-packages", "dist-packages"))
+    return file.startswith(INSTALLED_FOLDERS) or any(packages)
+
 
 HOME = str(Path(__file__).parents[2])
 """The folder from which this process imports pinprof, and from which its children can."""

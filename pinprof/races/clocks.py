@@ -67,17 +67,17 @@ class VectorClocks:
             _join(self._streams.setdefault(stream, {}), self.ended_after(other))
 
     def ended_after_event(self, event: Hashable) -> EndedCopies:
-        """Return what has ended when an event has ended; nothing if it was not recorded."""
+        """Return which copies have ended once an event has ended; none if it was not recorded."""
         with self._lock:
             return self._events.get(event, {})
 
     def ended_after_device(self, device: int) -> EndedCopies:
-        """Return what has ended when all work now on a device has ended."""
+        """Return which copies have ended once the present work of a device has ended."""
         with self._lock:
             return self.ended_after(*(stream for stream in self._streams if stream.device == device))
 
     def ended_after(self, *streams: Stream) -> EndedCopies:
-        """Return what has ended when all work now on some streams has ended."""
+        """Return which copies have ended once the present work of some streams has ended."""
         with self._lock:
             ended: dict[Stream, int] = {}
             for stream in streams:
@@ -90,7 +90,7 @@ class VectorClocks:
             return {stream.device for stream in self._streams}
 
     def host_learns(self, ended: EndedCopies) -> bool:
-        """Let the host know what has ended; return whether any of that is new to it."""
+        """Tell the host which copies have ended; return whether any of that is new to it."""
         with self._lock:
             return _join(self._host, ended)
 

@@ -34,7 +34,7 @@ def following_streams(watch: Watch) -> Iterator[None]:
 
 
 class _ExplicitWait(threading.local):
-    """Whether this thread is in a call that waits by name: the watch knows more of it than torch's warning says."""
+    """Whether this thread is in a call that waits by name: torch's warning says less about that wait than its name."""
 
     inside = False
 

@@ -268,7 +268,7 @@ class Watch:
                 self._waits.note_wait(how, place_of(stack), settled)
 
     def ended_after_now(self) -> EndedCopies:
-        """Return what has ended when all work now on this thread's current streams of all devices has ended."""
+        """Return which copies have ended once the present work of this thread's current streams has ended."""
         return self.clocks.ended_after(*map(self.gpu.current_stream, self.clocks.devices()))
 
     def forget(self) -> None:

@@ -375,7 +375,7 @@ def serve():
 
 def test_a_program_with_no_line_of_its_own_to_stop_at_runs_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "library.py").write_text(LIBRARY)
-    installs = "import sys, pinprof.program.ending as m\nm.INSTALLED_FOLDERS += (sys.path[0] + '/library.py',)\n"
+    installs = "import sys, pinprof.program.user_program as m\nm.INSTALLED_FOLDERS += (sys.path[0] + '/library.py',)\n"
     ran = run(tmp_path, soon(0.5) + installs + "import library\nlibrary.serve()\nprint('finished')")
     assert (ran.status, ran.out) == (0, "")
     assert ran.err.startswith("pinprof has a stretch of its time and waits for the script to end: it is in ")

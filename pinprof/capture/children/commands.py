@@ -17,7 +17,7 @@ import msgspec
 
 from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import rank_in
-from pinprof.program.user_program import HOME, INSTALLED_FOLDERS, is_script
+from pinprof.program.user_program import HOME, is_installed, is_script
 
 LAUNCHER_MODULES = (
     "torch.distributed.run",
@@ -178,9 +178,7 @@ def _is_users_script(path: Path) -> bool:
 
 
 def _is_installed(path: str) -> bool:
-    return (
-        path.startswith(INSTALLED_FOLDERS) or f"{os.sep}site-packages{os.sep}" in path or path in {"built-in", "frozen"}
-    )
+    return is_installed(path) or path in {"built-in", "frozen"}
 
 
 SPAWNED_BY_TORCH = "torch.multiprocessing.spawn"

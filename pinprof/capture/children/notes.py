@@ -31,7 +31,7 @@ class ChildConfig(msgspec.Struct, frozen=True):
 
     `path` is the trace of the script itself; the names of the children's traces follow from it. `options` are those of
     `profile()`. The children write into the folder `notes`. `inherited` is the rank in the environment of the starting
-    process: a child with the same rank is a helper of it.
+    process: a child with the same rank only helps that process.
     """
 
     path: str

@@ -146,7 +146,7 @@ class Journal:
         self.stops.begin_anew()
 
     def begin_anew(self, *, with_step: bool) -> None:
-        """Count all steps so far as start-up, as the next ones are others; with the open one if not `with_step`."""
+        """Count all steps so far as start-up, because other steps follow; also the open one if not `with_step`."""
         self._start_up_ns += sum(step.ns + step.own_ns for step in self._steps)
         self._begins_with_step, self.unavoidable, self._drawn_before = with_step, None, self.batch_source.drawn
         self._steps.clear()

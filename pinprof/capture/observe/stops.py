@@ -100,7 +100,7 @@ class Stops:
     def _note_place(self) -> None:
         """Note the line that asked for a collection."""
         try:
-            frame = sys._getframe(3)  # noqa: SLF001  of the code that ran, behind `_note` and its wrapper
+            frame = sys._getframe(3)  # noqa: SLF001  of the code that ran, outside `_note` and its wrapper
         except ValueError:  # no Python code ran: the interpreter collects as it ends
             return
         if frame.f_code.co_names and "collect" in frame.f_code.co_names:

@@ -20,7 +20,7 @@ from pinprof.trace.sampled_stacks import HostProfile, HostStack
 
 WORKER_SAMPLE_INTERVAL_S: Final = 0.005
 KEPT_AT_S: Final = (0.1, 0.3, 1.0)
-"""A worker writes its samples after these times in batches, as it may be killed at any time; the last ends sampling."""
+"""A worker writes its samples after these times in batches: it may be killed at any time. The last ends sampling."""
 FETCH_FILE: Final = "torch/utils/data/_utils/fetch.py"
 """The file whose functions call the dataset and the function that collates."""
 

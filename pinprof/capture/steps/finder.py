@@ -76,7 +76,7 @@ def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: S
         most = max(map(len, places.values()), default=0)
         if source is OPTIMIZER_STEPS:
             enough, better_possible = _are_enough_steps(most, most_draws, optimizers), most > 1
-        else:  # a program with an optimizer may have made no step of it so far
+        else:  # a program with an optimizer may not have stepped so far
             trains_not = wanted is source or most >= MIN_CALLS_BESIDE_OPTIMIZER
             enough = most >= source.enough and (trains_not or not optimizers())
             better_possible = 2 * most > most_draws

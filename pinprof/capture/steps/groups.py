@@ -208,7 +208,7 @@ def ordinal(number: int) -> str:
 
 
 def steps_per_batch(gaps: Sequence[Gap]) -> int:
-    """Return how many optimizer steps the program has recently made for each batch drawn, as for each of its users."""
+    """Return how many optimizer steps the program has recently made for each batch drawn, such as one user's."""
     size = round_size([gap.draws for gap in gaps])
     late = gaps[-size:]
     return size if sum(gap.draws for gap in late) == 1 and not any(gap.evaluated for gap in late) else 1
@@ -241,10 +241,10 @@ def group_size(gaps: Sequence[Gap]) -> int | None:
     positions = pauses(gaps)
     sizes = [later - earlier for earlier, later in pairwise([-1, *positions, len(gaps)])]
     size = sizes[-1]
-    alike = next((number for number, other in enumerate(reversed(sizes)) if other != size), len(sizes))
-    if not 1 < size <= MAX_GROUP_STEPS or alike < MIN_REPEATS or sum(sizes[:-alike]) > 2 * size:
+    repeats = next((number for number, other in enumerate(reversed(sizes)) if other != size), len(sizes))
+    if not 1 < size <= MAX_GROUP_STEPS or repeats < MIN_REPEATS or sum(sizes[:-repeats]) > 2 * size:
         return None
-    return size if _are_rollouts(positions[1 - alike :], gaps) else None
+    return size if _are_rollouts(positions[1 - repeats :], gaps) else None
 
 
 def _are_rollouts(positions: Sequence[int], gaps: Sequence[Gap]) -> bool:

@@ -320,7 +320,7 @@ def _batch_size(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, in
         if isinstance(tokens := options.get(name), Tensor):
             return (tokens.shape[0], tokens.shape[1]) if tokens.ndim > 1 else None
     for value in (*args, *options.values()):
-        if isinstance(value, Tensor) and value.is_floating_point():  # numbers behind an image or a state are not tokens
+        if isinstance(value, Tensor) and value.is_floating_point():  # numbers after an image or a state are not tokens
             return None
         if isinstance(value, Tensor) and value.ndim == 2 and value.dtype in {int32, int64}:  # noqa: PLR2004  a row per request
             return value.shape[0], value.shape[1]

@@ -1,4 +1,4 @@
-"""Watches a program in which nothing marks a step: lets modules mark them, then records some seconds of it.
+"""Watches a program in which nothing marks a step: lets modules mark steps, then records some seconds.
 
 A thread looks at the program. What has to happen in the main thread (watch modules, start and stop torch's profiler,
 which records the thread that starts it, end the program), the interpreter calls there between two bytecodes of the
