@@ -43,12 +43,11 @@ def work(rank, method, nap_ms):
         optimizer.step()
 
 
-if __name__ == "__main__":
-    if "LOCAL_RANK" in os.environ:
-        work(int(os.environ["LOCAL_RANK"]), "env://", float(sys.argv[1]))
-    else:
-        multiprocessing.spawn(work, nprocs=2, args=("tcp://127.0.0.1:23456", 0.0))
-        print("after")
+if __name__ == "__main__" and "LOCAL_RANK" in os.environ:
+    work(int(os.environ["LOCAL_RANK"]), "env://", float(sys.argv[1]))
+elif __name__ == "__main__":
+    multiprocessing.spawn(work, nprocs=2, args=("tcp://127.0.0.1:23456", 0.0))
+    print("after")
 """
 
 
