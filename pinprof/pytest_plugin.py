@@ -29,7 +29,7 @@ MARKER = "no_gpu_sync"
 FIXTURE = "pinprof_no_sync"
 GUARD_FIXTURE = "pinprof_guard"
 
-LIBRARY_FRAMES = 5
+MAX_FRAMES_WITHIN_LINE = 5
 """How many library frames a failure shows between the user's line and the wait."""
 
 Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
@@ -38,7 +38,7 @@ Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
 NOTICING = pytest.StashKey[Noticing]()
 """In a config's stash: a replacement for the detection of waits by torch."""
 
-GPU: "pytest.StashKey[Gpu]" = pytest.StashKey()
+GPU_KEY: "pytest.StashKey[Gpu]" = pytest.StashKey()
 """In a config's stash: a replacement for torch's GPUs, which the guard watches."""
 
 
@@ -128,7 +128,7 @@ def pinprof_no_sync(request: pytest.FixtureRequest) -> Watched:
 @pytest.fixture
 def pinprof_guard(request: pytest.FixtureRequest) -> "Iterator[Guard]":
     """Fail the test if it uses host memory before an asynchronous copy of it is known to have ended."""
-    gpu = request.config.stash.get(GPU, None)
+    gpu = request.config.stash.get(GPU_KEY, None)
     if gpu is None and _noticing_of_torch() is None:
         pytest.skip(f"{GUARD_FIXTURE}: needs a GPU that torch can see")
     from pinprof.races.guard import Guard  # noqa: PLC0415  loads torch
@@ -240,8 +240,8 @@ def _within(line: "SourceLine") -> tuple[str, ...]:
     """Return the last library frames between the user's line and the wait, outermost first."""
     own_frame = f"{line.file}:{line.line}:{line.function}"
     inner = line.stack[: line.stack.index(own_frame)] if own_frame in line.stack else line.stack
-    frames = [" in ".join(frame.rsplit(":", 1)) for frame in reversed(inner[:LIBRARY_FRAMES])]
-    return ("...", *frames) if len(inner) > LIBRARY_FRAMES else tuple(frames)
+    frames = [" in ".join(frame.rsplit(":", 1)) for frame in reversed(inner[:MAX_FRAMES_WITHIN_LINE])]
+    return ("...", *frames) if len(inner) > MAX_FRAMES_WITHIN_LINE else tuple(frames)
 
 
 def _source(folder: Path, file: str, number: int | None) -> str:

@@ -24,7 +24,7 @@ WRONG_USAGE = 2
 """Exit status of a script that refuses its arguments, as argparse does."""
 TRACE_NAMES = (".json", ".json.gz", ".json.zst")
 PYTHONS = ("python", "python3")
-LAUNCHER_MODULES = {
+LAUNCHERS = {
     "torchrun": "torchrun ... -m pinprof run {script}",
     "accelerate": "pinprof run -m accelerate.commands.launch {script}",
     "deepspeed": "pinprof run -m deepspeed.launcher.runner {script}",
@@ -105,8 +105,8 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
     shown = shlex.quote(script) if script else "SCRIPT"
     if Path(word).name in PYTHONS:
         return f"pinprof starts Python itself: pinprof run {shown}"
-    if word in LAUNCHER_MODULES:
-        return f"is not a Python script; write: {LAUNCHER_MODULES[word].format(script=shown)}"
+    if word in LAUNCHERS:
+        return f"is not a Python script; write: {LAUNCHERS[word].format(script=shown)}"
     if word == STANDARD:
         return "pinprof runs no program from standard input; write it to a file"
     if Path(word).is_dir():
@@ -159,10 +159,10 @@ def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
 
 def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
     """Return the name for the outputs: that of the script, also if a launcher starts it, or of the module."""
-    from pinprof.capture.children.commands import LAUNCHER_MODULES
+    from pinprof.capture.children.commands import FOLLOWED_LAUNCHERS
 
     started = (
-        next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHER_MODULES else None
+        next((word for word in args if word.endswith(".py")), None) if module and script in FOLLOWED_LAUNCHERS else None
     )
     return script.rpartition(".")[2] if module and started is None else Path(started or script).absolute().stem
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from pinprof.races.gpu import Gpu
 
 _aten: Any = torch.ops.aten
-COPY, TO_COPY, FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default  # noqa: SLF001
-COPY_OPERATORS = frozenset((COPY, TO_COPY, FOREACH_COPY))
+ATEN_COPY, ATEN_TO_COPY, ATEN_FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default  # noqa: SLF001
+COPY_OPERATORS = frozenset((ATEN_COPY, ATEN_TO_COPY, ATEN_FOREACH_COPY))
 """The operators that can copy between host and device without blocking; `to`, `cuda` and `cpu` call them."""
 
 IGNORES_CONTENTS = re.compile(
@@ -123,7 +123,7 @@ def parts(tensor: Tensor) -> Iterator[Tensor]:
 
 def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether one of `COPY_OPERATORS` copies between the host and a device."""
-    if op is TO_COPY:
+    if op is ATEN_TO_COPY:
         target = kwargs.get("device")
         return target is not None and gpu.owns(target) != gpu.owns(args[0])
     return any(gpu.owns(to) != gpu.owns(source) for to, source in _pairs(op, args, None))
@@ -131,7 +131,7 @@ def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """Return the index of the device that one of `COPY_OPERATORS` copies from or to; None for the current one."""
-    pairs = [(args[0], kwargs["device"])] if op is TO_COPY else _pairs(op, args, None)
+    pairs = [(args[0], kwargs["device"])] if op is ATEN_TO_COPY else _pairs(op, args, None)
     sides = next(pair for pair in pairs if gpu.owns(pair[0]) != gpu.owns(pair[1]))
     on_device = next(side for side in sides if gpu.owns(side))
     return on_device.device.index if isinstance(on_device, Tensor) else on_device.index
@@ -149,15 +149,15 @@ def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator
 
 def is_non_blocking(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a call of one of `COPY_OPERATORS` asks not to block."""
-    if op is not TO_COPY and len(args) > 2:  # noqa: PLR2004  destination, source, non_blocking
+    if op is not ATEN_TO_COPY and len(args) > 2:  # noqa: PLR2004  destination, source, non_blocking
         return bool(args[2])
     return bool(kwargs.get("non_blocking", False))
 
 
 def _pairs(op: Any, args: tuple[Any, ...], result: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    if op is FOREACH_COPY:
+    if op is ATEN_FOREACH_COPY:
         yield from zip(args[0], args[1], strict=True)
-    elif op is COPY:
+    elif op is ATEN_COPY:
         yield args[0], args[1]
     else:
         yield result, args[0]

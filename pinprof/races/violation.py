@@ -18,7 +18,7 @@ from pinprof.rules.rule import Rule
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.units import duration, size
 
-LIBRARY_FRAMES = 5
+MAX_FRAMES_BESIDE_LINE = 5
 """How many library frames a text shows between the user's line and the call."""
 SOURCE_CHARS = 100
 
@@ -131,9 +131,9 @@ def _side(title: str, place: SourceLine, source: str) -> Iterator[str]:
         yield f"        {source[:SOURCE_CHARS]}"
     own_frame = f"{place.file}:{place.line}:{place.function}"
     depth = place.stack.index(own_frame) if own_frame in place.stack else 0
-    for frame in reversed(place.stack[:depth][:LIBRARY_FRAMES]):
+    for frame in reversed(place.stack[:depth][:MAX_FRAMES_BESIDE_LINE]):
         yield f"      within it {_frame(frame)}"
-    for frame in place.stack[depth + 1 :][:LIBRARY_FRAMES]:
+    for frame in place.stack[depth + 1 :][:MAX_FRAMES_BESIDE_LINE]:
         yield f"      called from {_frame(frame)}"
 
 

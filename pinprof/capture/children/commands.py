@@ -19,7 +19,7 @@ from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import rank_in
 from pinprof.program.user_program import HOME, is_installed, is_script
 
-LAUNCHER_MODULES = (
+FOLLOWED_LAUNCHERS = (
     "torch.distributed.run",
     "torch.distributed.launch",
     "accelerate.commands.launch",
@@ -156,7 +156,7 @@ def _split(words: Sequence[str]) -> PythonCommand | None:
 
 
 def _is_users_module(name: str, folder: Path) -> bool:
-    if name in LAUNCHER_MODULES:
+    if name in FOLLOWED_LAUNCHERS:
         return True
     path = folder.joinpath(*name.split("."))
     if path.with_suffix(".py").is_file() or (path / "__main__.py").is_file():
