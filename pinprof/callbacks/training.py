@@ -16,7 +16,7 @@ from pinprof.report.trace.verdict import verdict_sentence
 from pinprof.standard_streams import is_terminal
 from pinprof.units import counted
 
-RANKS_STOP_APART = (
+STOP_WITH_RANKS = (
     "stop=True is for one process: the ranks of a job would stop at different steps and wait for each other forever; "
     "leave it out, and limit the training itself"
 )
@@ -46,7 +46,7 @@ class TrainingRecording:
         if self._recording is not None:
             return
         if ranks > 1 and self._stop:
-            raise CaptureError(RANKS_STOP_APART)
+            raise CaptureError(STOP_WITH_RANKS)
         if self._stop and self._options.get("every"):
             raise CaptureError(
                 "stop=True ends the training at the recording, every=N looks again after it: leave one out"

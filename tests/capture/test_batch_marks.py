@@ -64,12 +64,3 @@ def test_no_mark_is_made_while_nothing_records(monkeypatch: pytest.MonkeyPatch) 
     with reporting_modules(Silent()):
         assert Model()(tokens(8, 1)) == 1
     assert made == []
-
-
-def test_what_the_model_raises_goes_through_the_mark() -> None:
-    class Failing(Model):
-        def forward(self, *_: object, **__: object) -> int:
-            raise ValueError("no")
-
-    with reporting_modules(Silent()), profile(activities=[ProfilerActivity.CPU]), pytest.raises(ValueError, match="no"):
-        Failing()(tokens(8, 1))
