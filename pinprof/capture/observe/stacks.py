@@ -13,6 +13,7 @@ import torch
 
 from pinprof.program.frames import is_users, shown_file
 from pinprof.trace.metadata.sampled_stacks import (
+    MAX_KEPT_FRAMES,
     MAX_KEPT_STACKS,
     CodeOrigin,
     HostFrame,

@@ -17,10 +17,10 @@ from pinprof.capture.steps.sources import (
     Source,
     StepEvent,
 )
-from pinprof.trace.spans.steps import MIN_REPEATS
+from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
-MIN_OPTIMIZER_STEPS = MIN_REPEATS + 1
-"""Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_REPEATS whole cycles."""
+MIN_OPTIMIZER_STEPS = MIN_STEP_REPEATS + 1
+"""Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_STEP_REPEATS whole cycles."""
 
 MIN_CALLS_BESIDE_OPTIMIZER = 1000
 """Calls that suffice if the program has an optimizer that has not stepped: fewer may be one step that accumulates
