@@ -9,23 +9,35 @@ from functools import partial
 from pinprof.bench import judge
 from pinprof.bench.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
 from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
-from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, Ratio, all_of, at_least, at_most, barely, mostly, no, yes
-from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
+from pinprof.bench.judge import (
+    DIRECTIONS,
+    PINNED_RATE,
+    Claim,
+    Ratio,
+    all_of,
+    at_least,
+    at_most,
+    barely,
+    mostly,
+    no,
+    yes,
+)
+from pinprof.bench.results import LARGEST, SMALLEST, Figure, Measured, figures
 from pinprof.gpu import can_access_pageable
 from pinprof.units import rate, size
 
-PAGEABLE_RATE = {way: Figure("E13", f"{way} pageable", "GB/s") for way in WAYS}
+PAGEABLE_RATE = {way: Figure("E13", f"{way} pageable", "GB/s") for way in DIRECTIONS}
 ON_THE_GPU = Figure("E13", "DtoD", "GB/s")
-CASES = (*(of[way] for way in WAYS for of in (PAGEABLE_RATE, PINNED_RATE)), ON_THE_GPU)
+CASES = (*(of[way] for way in DIRECTIONS for of in (PAGEABLE_RATE, PINNED_RATE)), ON_THE_GPU)
 BLOCKED_PAGEABLE, BLOCKED_PINNED = figures("E13", "ms", "blocked, HtoD pageable; blocked, HtoD pinned")
 """For how long a call holds the host while a kernel runs in front of the copy on its stream."""
-BUSY = {case: Figure("E13", f"host busy, {case.name}", "%") for case in CASES[:4]}
+CPU_PERCENT = {case: Figure("E13", f"host busy, {case.name}", "%") for case in CASES[:4]}
 """Percent of a copy's time for which this process uses a CPU."""
 ACCESS = Figure("E13", "the GPU can access pageable memory", "yes")
-TEXTS = 16 * MIB
+PUBLISHED_BYTES = 16 * MIB
 """The size of the text's copies."""
-PUBLISHED = dict(zip(CASES, (2.308439, 5.774224, 2.316220, 5.958834), strict=False))
-IN_A_ROW_BYTES, MOST_IN_A_ROW = 4 * MIB, 64
+PUBLISHED_GBPS = dict(zip(CASES, (2.308439, 5.774224, 2.316220, 5.958834), strict=False))
+IN_A_ROW_BYTES, MAX_IN_A_ROW = 4 * MIB, 64
 """Small copies are timed in rows, because two events are too coarse for one."""
 REACHES_SHARE = 0.9
 """A machine with this share of a link's usual rate reaches the rate of the link."""
@@ -49,7 +61,7 @@ def copies_of(lab: Lab, count: int) -> CaseRuns:
 
 def rates_of_size(lab: Lab, count: int, runs: CaseRuns) -> Iterator[Measured]:
     """Yield the rate of each kind of copy of this size."""
-    in_a_row = max(1, min(MOST_IN_A_ROW, IN_A_ROW_BYTES // count))
+    in_a_row = max(1, min(MAX_IN_A_ROW, IN_A_ROW_BYTES // count))
     for case, run in zip(CASES, runs, strict=True):
         times = lab.times(lambda run=run: [run() for _ in range(in_a_row)], lab.between_events)  # type: ignore[misc]
         yield case.of([count * in_a_row / (ms * 1e6) for ms in times], count)
@@ -62,7 +74,7 @@ def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
         yield from rates_of_size(lab, count, runs)
         for figure, run in zip((BLOCKED_PAGEABLE, BLOCKED_PINNED), runs[:2], strict=True):
             yield figure.of([lab.hold(run, behind=long_kernel) for _ in range(4)][1:], count)
-    for figure, run in zip(BUSY.values(), runs[:4], strict=True):
+    for figure, run in zip(CPU_PERCENT.values(), runs[:4], strict=True):
         yield figure.of([_share_of_a_cpu(lab, run) for _ in range(2)], count)
     if (can_access := can_access_pageable()) is not None:
         yield ACCESS.of([can_access])
@@ -117,7 +129,7 @@ def reaches_the_link(read: judge.Readings) -> judge.ClaimJudgement:
 
 def more_predictable(read: judge.Readings) -> judge.ClaimJudgement:
     """Judge whether copies of pinned memory vary less at two of three sizes, by the spread's share of the median."""
-    pairs = [pair for way in WAYS for pair in read.pairs(PAGEABLE_RATE[way], PINNED_RATE[way], judge.LARGE_BYTES)]
+    pairs = [pair for way in DIRECTIONS for pair in read.pairs(PAGEABLE_RATE[way], PINNED_RATE[way], judge.LARGE_BYTES)]
     varies = [[(one.high - one.low) / one.median if one.median > 0 else 0.0 for one in pair] for pair in pairs]
     total, steadier = len(pairs), sum(pinned < pageable for pageable, pinned in varies)
     why = f"of {total} sizes and ways from {size(judge.LARGE_BYTES)} on pinned copies vary less in {steadier}"
@@ -132,7 +144,12 @@ BANDWIDTH = Experiment(
         Claim(
             "Copies of pinned memory have more than twice the rate of pageable ones",
             "processes: concepts",
-            all_of(*(at_least(Ratio(PINNED_RATE[way].at(TEXTS), PAGEABLE_RATE[way].at(TEXTS)), 2) for way in WAYS)),
+            all_of(
+                *(
+                    at_least(Ratio(PINNED_RATE[way].at(PUBLISHED_BYTES), PAGEABLE_RATE[way].at(PUBLISHED_BYTES)), 2)
+                    for way in DIRECTIONS
+                )
+            ),
             "it depends on the link, and on how fast the host stages",
         ),
         Claim("Copies of pinned memory reach the rate of the link", "processes: concepts", reaches_the_link),
@@ -142,8 +159,8 @@ BANDWIDTH = Experiment(
             all_of(
                 no(PAGEABLE_SOURCE),
                 yes(PINNED_SOURCE),
-                *(mostly(BUSY[case].at(MOST)) for case in PAGEABLE_RATE.values()),
-                *(barely(BUSY[case].at(MOST)) for case in PINNED_RATE.values()),
+                *(mostly(CPU_PERCENT[case].at(LARGEST)) for case in PAGEABLE_RATE.values()),
+                *(barely(CPU_PERCENT[case].at(LARGEST)) for case in PINNED_RATE.values()),
             ),
         ),
         Claim("The GPU cannot access pageable memory", "article: pinned memory; processes: concepts", no(ACCESS)),
@@ -151,7 +168,7 @@ BANDWIDTH = Experiment(
             "Pinned memory is faster because none of it is on disk",
             "answer: pin memory",
             judge.less_in_most(
-                *((PINNED_RATE[way], PAGEABLE_RATE[way]) for way in WAYS), least_bytes=judge.LARGE_BYTES
+                *((PINNED_RATE[way], PAGEABLE_RATE[way]) for way in DIRECTIONS), least_bytes=judge.LARGE_BYTES
             ),
             "memory just written is not on disk either; the second copy costs time, as the same answer says",
         ),
@@ -159,14 +176,14 @@ BANDWIDTH = Experiment(
             "The rates differ from machine to machine",
             "processes: concepts; tutorial: preamble",
             judge.any_of(
-                *(at_least(case.at(TEXTS), 1.1 * value) for case, value in PUBLISHED.items()),
-                *(at_most(case.at(TEXTS), 0.9 * value) for case, value in PUBLISHED.items()),
+                *(at_least(case.at(PUBLISHED_BYTES), 1.1 * value) for case, value in PUBLISHED_GBPS.items()),
+                *(at_most(case.at(PUBLISHED_BYTES), 0.9 * value) for case, value in PUBLISHED_GBPS.items()),
             ),
         ),
         Claim(
             "The GPU reaches its own memory at a much higher rate than the host's",
             "article: opening",
-            at_least(Ratio(ON_THE_GPU.at(MOST), PINNED_RATE["HtoD"].at(MOST)), 2),
+            at_least(Ratio(ON_THE_GPU.at(LARGEST), PINNED_RATE["HtoD"].at(LARGEST)), 2),
         ),
         Claim(
             "Pinned memory makes copies more predictable",
@@ -177,17 +194,17 @@ BANDWIDTH = Experiment(
         Claim(
             "A non_blocking copy of pinned memory does not hold the host",
             "tutorial: asynchronous; article: non_blocking; processes: usage",
-            at_most(Ratio(BLOCKED_PINNED.at(MOST), BLOCKED_PAGEABLE.at(MOST)), 0.1, 1),
+            at_most(Ratio(BLOCKED_PINNED.at(LARGEST), BLOCKED_PAGEABLE.at(LARGEST)), 0.1, 1),
         ),
         Claim(
             "Pinned memory is copied by DMA, which leaves the CPU free",
             "processes: usage",
-            all_of(*(barely(BUSY[case].at(MOST)) for case in PINNED_RATE.values())),
+            all_of(*(barely(CPU_PERCENT[case].at(LARGEST)) for case in PINNED_RATE.values())),
         ),
         Claim(
             "With non_blocking=True the host is not blocked, whatever the memory",
             "tutorial: asynchronous",
-            at_most(Ratio(BLOCKED_PAGEABLE.at(MOST), BLOCKED_PAGEABLE.at(LEAST)), 1.1, 10),
+            at_most(Ratio(BLOCKED_PAGEABLE.at(LARGEST), BLOCKED_PAGEABLE.at(SMALLEST)), 1.1, 10),
             "the driver stages a large pageable source in the call, and waits for the stream first",
         ),
     ),
@@ -198,7 +215,7 @@ BANDWIDTH = Experiment(
         Size("least", 4096, "bytes of the smallest copy"),
         Size("most", GIB, "bytes of the largest copy; each is four times the one before", 64 * MIB),
     ),
-    published={case.at(TEXTS): value for case, value in PUBLISHED.items()},
+    published={case.at(PUBLISHED_BYTES): value for case, value in PUBLISHED_GBPS.items()},
     changed="the text's figures are of an old laptop, at 16 MB alone; the other sizes are ours",
 )
 RATES = replace(

@@ -13,7 +13,7 @@ from typing import Annotated, Concatenate, Literal, NamedTuple, ParamSpec, TypeA
 
 from msgspec import Struct
 
-from pinprof.bench.results import LEAST, Bench, Figure, Measured, against, shown, spread
+from pinprof.bench.results import SMALLEST, Bench, Figure, Measured, against, shown, spread
 from pinprof.document import Words, doc
 from pinprof.units import size
 
@@ -27,10 +27,10 @@ MATTERS_SHARE = 0.1
 """A difference of this share matters: figures are the same only if one so large can be excluded."""
 MOST_PERCENT, BARELY_PERCENT = 50.0, 10.0
 """Percent of something: from the first value on it is most of it, up to the second hardly any."""
-COUNTED = {"wrong", "yes", "waits", "calls"}
+EXACT_UNITS = {"wrong", "yes", "waits", "calls"}
 """Units of counts and answers: nothing of them is uncertain."""
-WAYS = ("HtoD", "DtoH")
-PINNED_RATE = {way: Figure("E13", f"{way} pinned", "GB/s") for way in WAYS}
+DIRECTIONS = ("HtoD", "DtoH")
+PINNED_RATE = {way: Figure("E13", f"{way} pinned", "GB/s") for way in DIRECTIONS}
 LARGE_BYTES = 1024**2
 """From this size on a copy shows the rate of the link; below it the time to start decides."""
 
@@ -78,7 +78,7 @@ class Readings:
             return Measured(name, "times", first.median / second.median, *_quotient(first, second), runs)
         wanted = quantity.size
         if isinstance(wanted, str):
-            wanted = self.by_size(quantity)[0 if wanted == LEAST else -1].size
+            wanted = self.by_size(quantity)[0 if wanted == SMALLEST else -1].size
         if (measured := self.bench.figure(quantity, wanted)) is None:
             raise MissingError(f"not measured: {quantity.name}")
         self.keep(measured)
@@ -181,7 +181,7 @@ def told(measured: Measured) -> str:
 
 def bounds(measured: Measured, share: float = SPREAD_SHARE) -> tuple[float, float]:
     """Return between which values a median may lie: within half of its spread, by factors if that is above zero."""
-    middle, share = measured.median, 1.0 if measured.unit in COUNTED else share
+    middle, share = measured.median, 1.0 if measured.unit in EXACT_UNITS else share
     if measured.low > 0:
         return middle * (measured.low / middle) ** share, middle * (measured.high / middle) ** share
     return middle - share * (middle - measured.low), middle + share * (measured.high - middle)

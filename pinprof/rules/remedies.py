@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-ANY: Final = frozenset[str]()
+ANY_FUNCTION: Final = frozenset[str]()
 
 
 class Remedy(NamedTuple):
@@ -87,7 +87,7 @@ REMEDIES: Final = (
 """The first one that fits holds; without packages, functions of this name of any library."""
 IMPORTED_AS: Final = {"np": "numpy", "Image": "PIL"}
 """Names that programs give to modules."""
-CALL = re.compile(r"\b((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\(")
+CALL_IN_LINE = re.compile(r"\b((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\(")
 
 
 def remedy_of(package: str, called: Sequence[str], *, in_c: bool = False) -> str:
@@ -103,7 +103,7 @@ def remedy_of(package: str, called: Sequence[str], *, in_c: bool = False) -> str
 def remedy_of_line(line: str) -> str:
     """Return what spares the functions in C that a line of the program calls, where there is one such advice."""
     found = set()
-    for dotted in CALL.findall(line.partition("#")[0]):
+    for dotted in CALL_IN_LINE.findall(line.partition("#")[0]):
         root, _, name = dotted.partition(".")
         package = "time" if dotted == "sleep" else IMPORTED_AS.get(root, root)
         found.add(remedy_of(package, (name or root,), in_c=True) if name or dotted == "sleep" else "")

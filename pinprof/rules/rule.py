@@ -75,7 +75,7 @@ class Evidence(Placed):
         )
 
 
-NEGLIGIBLE = 0.001
+NEGLIGIBLE_SHARE_OF_STEP = 0.001
 """A cost below this share of the step is not worth a line."""
 
 Member = TypeVar("Member")
@@ -94,7 +94,7 @@ def as_one(
     wait would only move there.
     """
     weighed = sorted(((evidence_of([member]), member) for member in members), key=lambda pair: -pair[0].cost_ns)
-    kept = _worth_a_line(weighed, NEGLIGIBLE * (profile.step_ns or 0.0), groups)
+    kept = _worth_a_line(weighed, NEGLIGIBLE_SHARE_OF_STEP * (profile.step_ns or 0.0), groups)
     if len(kept) == 1:
         yield kept[0][0]
     elif kept:
@@ -280,7 +280,7 @@ class Finding:
         return tuple(replace(self, evidence=site.evidence, saving=site.saving, alone=()) for site in self.sites)
 
 
-MAX_IN_REPR = 3
+MAX_FINDINGS_IN_REPR = 3
 """Findings that a repr names."""
 
 
@@ -314,8 +314,8 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         return self
 
     def __repr__(self) -> str:
-        names = (f"{finding.rule.id} {_saves(finding.saving)}".strip() for finding in self[:MAX_IN_REPR])
-        rest = f"and {len(self) - MAX_IN_REPR} more" if len(self) > MAX_IN_REPR else ""
+        names = (f"{finding.rule.id} {_saves(finding.saving)}".strip() for finding in self[:MAX_FINDINGS_IN_REPR])
+        rest = f"and {len(self) - MAX_FINDINGS_IN_REPR} more" if len(self) > MAX_FINDINGS_IN_REPR else ""
         joint = f"together {duration(self.joint.saving_ns)}" if self.joint else ""
         return one_line(f"findings, {len(self)}", (*names, rest, joint)) if self else "<pinprof findings, none>"
 

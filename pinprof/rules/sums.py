@@ -109,15 +109,15 @@ def copies_by_place(details: Details, chosen: Bools, steps: int, per: str) -> It
         )
 
 
-LONGEST_NAME = 200
+LONGEST_NAMED_CHARS = 200
 """Characters of a name within a sentence."""
-MOST_NAMED = 4
+MAX_NAMED = 4
 """Things of one kind that a sentence names."""
 
 
 def at(place: Place) -> str:
     """Return where something is, to follow what it is; nothing where that is not known."""
-    name = shortened(str(place), LONGEST_NAME)
+    name = shortened(str(place), LONGEST_NAMED_CHARS)
     if place.line is not None:
         return f" at {name}"
     return f" in {name}()" if name else ""
@@ -128,13 +128,16 @@ def within(sites: Iterable[BareSite]) -> str:
     libraries = dict.fromkeys(site.library for site in sites if site.library)
     files = [f"{library.file}{'' if library.line is None else f':{library.line}'}" for library in libraries]
     named = zip(libraries, files, strict=True)
-    names = [f"{library.function} ({shortened(file, LONGEST_NAME)})" for library, file in named]
-    return f" within {listed(names, MOST_NAMED)}" if names else ""
+    names = [f"{library.function} ({shortened(file, LONGEST_NAMED_CHARS)})" for library, file in named]
+    return f" within {listed(names, MAX_NAMED)}" if names else ""
 
 
 def ops_of(sites: Iterable[BareSite]) -> str:
     """Return the ops in which sites wait, or the calls where no op surrounds them."""
-    return listed(list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites)), MOST_NAMED)
+    return listed(
+        list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAMED_CHARS) for site in sites)),
+        MAX_NAMED,
+    )
 
 
 def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, WaitCost]]) -> str:
@@ -192,7 +195,7 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
     return trace.steps.holds(step_at(trace.steps, time))
 
 
-OF_BOUND, OF_ANY = 0.02, 0.1
+MIN_SHARE_IF_GPU_BOUND, MIN_SHARE_OF_KERNELS = 0.02, 0.1
 """Shares of the step from which kernels count where the GPU limits it, and where it does not: a GPU that is idle for
 some of the step gains little from shorter kernels."""
 
@@ -211,7 +214,9 @@ def launched_kernels(trace: Trace) -> Int64s:
 def matters(profile: Profile, time_ns: float) -> bool:
     """Return whether kernels that take so long per step are worth a finding."""
     step = profile.step_ns
-    return bool(step) and time_ns >= (OF_BOUND if profile.bound == "gpu" else OF_ANY) * (step or 0.0)
+    return bool(step) and time_ns >= (MIN_SHARE_IF_GPU_BOUND if profile.bound == "gpu" else MIN_SHARE_OF_KERNELS) * (
+        step or 0.0
+    )
 
 
 def per_step(trace: Trace, profile: Profile, rows: Int64s) -> float:

@@ -87,7 +87,7 @@ ANSWERS = {
 def nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let pin_memory() copy and no more: without a GPU there is no pinned memory."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
-    monkeypatch.setattr(copies, "SIDE", 32)
+    monkeypatch.setattr(copies, "MATRIX_SIDE", 32)
     # as much as the machine has would stay mapped, and then no process of a later test can be forked
     monkeypatch.setattr(pinned_limits, "machine_memory", lambda: (1 << 30, 1 << 29))
     threads = torch.get_num_threads()

@@ -26,7 +26,7 @@ from trace_builder import TraceBuilder, without_known_events
 from pinprof.check.baseline import BaselineTrace, match_traces, read_baseline, remarks_on
 from pinprof.check.figures import measure_figures
 from pinprof.check.judge import KEPT, NOT_JUDGED, Checked, judge, outcome
-from pinprof.check.limits import BYTES, COUNT, MS, QUANTITIES, SHARE, Limits
+from pinprof.check.limits import QUANTITIES, UNIT_BYTES, UNIT_COUNT, UNIT_MS, UNIT_SHARE, Limits
 from pinprof.errors import PinprofError
 from pinprof.report.trace.json import traces_to_json
 from pinprof.units import size
@@ -108,11 +108,12 @@ def test_worse_is_beyond_the_tolerance_and_the_noise_of_20_us(
 
 
 def test_help_guide_and_sentence_name_the_noise(tmp_path: Path) -> None:
-    waits, overlap = f"{COUNT.noise:g} waits", f"{100 * SHARE.noise:.0f} % of overlap"
+    waits, overlap = f"{UNIT_COUNT.noise:g} waits", f"{100 * UNIT_SHARE.noise:.0f} % of overlap"
     for text in (invoke("check", "--help").stdout, (ROOT / "pinprof" / "guides" / "ci.md").read_text()):
         words = " ".join(text.split())
         assert all(
-            noise in words for noise in (f"{1000 * MS.noise:.0f} µs", waits, size(BYTES.noise)[0] + " KiB", overlap)
+            noise in words
+            for noise in (f"{1000 * UNIT_MS.noise:.0f} µs", waits, size(UNIT_BYTES.noise)[0] + " KiB", overlap)
         )
     verdict = next(
         verdict for verdict in compared(longer_copies(300), longer_copies(200), tmp_path).verdicts if verdict.failed

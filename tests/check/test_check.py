@@ -23,9 +23,9 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import analyse
 from pinprof.check.baseline import read_baseline
-from pinprof.check.figures import LIMITED, TraceFigures, measure_figures
+from pinprof.check.figures import FIGURE_OF_QUANTITY, TraceFigures, measure_figures
 from pinprof.check.judge import KEPT, LimitVerdict, judge, outcome, remarks
-from pinprof.check.limits import BYTES, COUNT, MS, QUANTITIES, SHARE, Limits, Quantity
+from pinprof.check.limits import QUANTITIES, UNIT_BYTES, UNIT_COUNT, UNIT_MS, UNIT_SHARE, Limits, Quantity
 from pinprof.errors import PinprofError
 from pinprof.trace import read_trace
 
@@ -200,9 +200,12 @@ def test_a_limit_that_cannot_be_is_refused(limits: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("quantity", QUANTITIES.values(), ids=QUANTITIES)
 def test_a_limit_is_a_lower_bound_where_more_of_its_figure_is_better(quantity: Quantity) -> None:
-    figure = LIMITED[quantity.key]
+    figure = FIGURE_OF_QUANTITY[quantity.key]
     assert quantity.at_least == figure.more_is_better
-    assert quantity.unit in {"ns": (MS,), "bytes": (BYTES,), "count": (COUNT,), "share": (SHARE,)}[figure.unit]
+    assert (
+        quantity.unit
+        in {"ns": (UNIT_MS,), "bytes": (UNIT_BYTES,), "count": (UNIT_COUNT,), "share": (UNIT_SHARE,)}[figure.unit]
+    )
 
 
 # A file that has lost its end

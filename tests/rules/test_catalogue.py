@@ -15,7 +15,7 @@ from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.explain import to_page
 from pinprof.rules import catalogue
 from pinprof.rules.rule import Rule
-from pinprof.rules.search import GUARDING, RULES, rule_of
+from pinprof.rules.search import RULE_OF_GUARDS, RULES, rule_of
 from pinprof.verdict.step_limits import LIMITS
 
 MADE_UP = """
@@ -116,7 +116,7 @@ def test_what_no_trace_shows_is_a_hazard() -> None:
 
 def test_one_rule_is_for_waits_that_guard_a_copy() -> None:
     (rule,) = [rule for rule in RULES if rule.guards]
-    assert rule.id == GUARDING
+    assert rule.id == RULE_OF_GUARDS
 
 
 def test_each_rule_that_a_text_names_exists() -> None:

@@ -17,7 +17,7 @@ from pinprof.analyses.host_samples import CalledLine, CodeKind, HostSums, Librar
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.finding_views import to_do
 from pinprof.report.trace.json import traces_to_json
-from pinprof.rules.catalogue.pin603_python_code import NOT_KNOWN, NOT_SEEN
+from pinprof.rules.catalogue.pin603_python_code import CODE_NOT_SEEN, NO_REMEDY_KNOWN
 from pinprof.rules.rule import Findings
 from pinprof.rules.search import RULES, find
 from pinprof.trace import Trace
@@ -493,11 +493,11 @@ def copying_in_a_loop(builder: TraceBuilder, start: float, *, size: int) -> None
 @pytest.mark.parametrize(
     ("scene", "samples", "advice"),
     [
-        (pausing, 90, NOT_KNOWN),
-        (pausing, 60, NOT_KNOWN),
-        (pausing, 9, NOT_SEEN),  # no line takes long
+        (pausing, 90, NO_REMEDY_KNOWN),
+        (pausing, 60, NO_REMEDY_KNOWN),
+        (pausing, 9, CODE_NOT_SEEN),  # no line takes long
         (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies of the step into one"),
-        (partial(copying_in_a_loop, size=4_000_000), 90, NOT_KNOWN),
+        (partial(copying_in_a_loop, size=4_000_000), 90, NO_REMEDY_KNOWN),
     ],
 )
 def test_what_a_sampled_line_launches_is_not_advised_to_be_left_out(scene: Scene, samples: int, advice: str) -> None:
@@ -540,8 +540,8 @@ PACKAGES = "/opt/lib/python3.12/site-packages"
 @pytest.mark.parametrize(
     ("inner", "where", "advice"),
     [
-        ((), "559 µs of 559 µs in main()", NOT_KNOWN),
-        (("train.py(90): weights",), "380 µs of 559 µs in weights()", NOT_KNOWN),
+        ((), "559 µs of 559 µs in main()", NO_REMEDY_KNOWN),
+        (("train.py(90): weights",), "380 µs of 559 µs in weights()", NO_REMEDY_KNOWN),
         (
             (
                 f"{PACKAGES}/transformers/a.py(1): floating_point_ops",
@@ -553,7 +553,7 @@ PACKAGES = "/opt/lib/python3.12/site-packages"
         ((f"{PACKAGES}/tqdm/std.py(1): refresh",), "in main(), in tqdm refresh", "Update the progress bar less often"),
         (("logging/__init__.py(1): info",), "in main(), in logging info", "Log every N steps."),
         (("torch/optim/adam.py(1): _init_group",), "in torch _init_group", "torch.compile of optimizer.step"),
-        ((f"{PACKAGES}/lightning/loop.py(1): advance",), "in lightning advance", NOT_KNOWN),
+        ((f"{PACKAGES}/lightning/loop.py(1): advance",), "in lightning advance", NO_REMEDY_KNOWN),
     ],
 )
 def test_a_pause_names_the_code_that_runs_in_it(inner: tuple[str, ...], where: str, advice: str) -> None:
@@ -894,4 +894,4 @@ def test_torchs_own_python_in_the_optimizer_is_at_the_line_that_calls_it(scene: 
     (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
     assert finding.evidence.line == line
     assert ("392 µs of it within the optimizer, which is torch's own code" in finding.evidence.text) is bool(line)
-    assert finding.fix == (NOT_KNOWN if finding.evidence.line == 9 else NOT_SEEN)
+    assert finding.fix == (NO_REMEDY_KNOWN if finding.evidence.line == 9 else CODE_NOT_SEEN)

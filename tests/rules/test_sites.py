@@ -157,7 +157,7 @@ def test_hazards_are_told_one_by_one() -> None:
 
 
 def test_so_many_sites_get_a_replay_of_their_own_the_costliest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(savings, "MOST_REPLAYS", 2)
+    monkeypatch.setattr(savings, "MAX_REPLAYS", 2)
     (finding,) = findings_of(one_after_another(5))
     assert finding.saving
     assert [site.saving is not None for site in finding.sites] == [True, True, False, False, False]

@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
-from pinprof.ranks.compare import SKEWED
+from pinprof.ranks.compare import MIN_SKEW_SHARE
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, end_of, layout, points
 from pinprof.report.html import Markup
@@ -63,7 +63,7 @@ def ranks_chart(ranks: Ranks) -> Chart | None:
         return None
     names = [str(row.rank) for row in rows]
     top = max(_usual(_known(line)) for line in lines) or max(max(_known(line)) for line in lines)
-    scale_end = max(SKEWED * typical, *(_usual(_distances(line)) for line in lines)) or top
+    scale_end = max(MIN_SKEW_SHARE * typical, *(_usual(_distances(line)) for line in lines)) or top
     slowest = slowest_of(ranks)
     keys = [
         Key(f"0 to {duration(top)} per step, or more", _gradient(STRENGTHS)),

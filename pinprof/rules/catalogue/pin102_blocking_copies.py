@@ -11,7 +11,7 @@ from pinprof.rules.wait_sites import look_for_waits
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import PAGEABLE
 
-SMALL = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
+FIX_OF_SMALL_COPIES = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
 
 
 def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -23,7 +23,7 @@ def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
         unblocked = frozenset(row for row in evidence.edits.unblocked if not of_others[copy[row]])
         if unblocked:
             edits = replace(evidence.edits, pinned=frozenset(), unblocked=unblocked)
-            yield replace(evidence, edits=edits, fix="" if evidence.edits.pinned else SMALL)
+            yield replace(evidence, edits=edits, fix="" if evidence.edits.pinned else FIX_OF_SMALL_COPIES)
 
 
 RULE = Rule(

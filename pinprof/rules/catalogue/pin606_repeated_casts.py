@@ -13,7 +13,7 @@ from pinprof.trace.phases import Pass, casts_of_weights, optimizer_within, passe
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, how_many
 
-LEAST = 2
+MIN_MICRO_BATCHES = 2
 """Micro-batches of a step, and weights in each: fewer are cast but once, or are hardly a model."""
 
 
@@ -41,12 +41,12 @@ def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 def _repeats(trace: Trace, passes: Sequence[Pass], like: Sequence[Pass]) -> bool:
     """Return whether all passes of a step cast the same weights: as many, as often, with one update behind them."""
-    if not LEAST <= len(passes) == len(like):
+    if not MIN_MICRO_BATCHES <= len(passes) == len(like):
         return False
     first = like[0]
     alike = all(one.weights == first.weights and len(one.casts) == len(first.casts) for one in passes)
     adds = all(again.adds == again.weights for again in passes[1:])
-    enough = LEAST <= first.weights <= len(first.casts)
+    enough = MIN_MICRO_BATCHES <= first.weights <= len(first.casts)
     return alike and adds and enough and not optimizer_within(trace, passes[0].begin_ns, passes[-1].begin_ns)
 
 

@@ -10,7 +10,7 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.trace.tables import NONE
 from pinprof.units import how_many
 
-ALLOCATES = frozenset(
+ALLOCATING_OPS = frozenset(
     f"aten::{name}"
     for name in (
         *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
@@ -23,7 +23,7 @@ ALLOCATES = frozenset(
 def _fills(details: Details, profile: Profile) -> Iterator[Evidence]:
     ops, parent = details.trace.ops, details.trace.links.op_parent
     rows = np.flatnonzero(ops.named("aten::fill_".__eq__) & (parent != NONE))
-    rows = rows[ops.named(ALLOCATES.__contains__)[parent[rows]]]
+    rows = rows[ops.named(ALLOCATING_OPS.__contains__)[parent[rows]]]
     cost = cost_of_ops(details, profile, rows)
     if cost:
         yield Evidence(

@@ -9,9 +9,9 @@ from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.vendors import LAYOUT_CHANGE
 from pinprof.units import counted, duration, percent
 
-SHORT = re.compile(r"\b(\w+)[<(]")
+SHORT_KERNEL_NAME = re.compile(r"\b(\w+)[<(]")
 """The name of a kernel without what is around it."""
-MOST_NAMED = 3
+MAX_KERNELS_NAMED = 3
 """Kernels that a sentence names."""
 
 
@@ -22,15 +22,15 @@ def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
     time = per_step(trace, profile, rows[changes])
     if not matters(profile, time):
         return
-    matches = ((name, SHORT.search(name)) for name in named(trace, rows, changes))
+    matches = ((name, SHORT_KERNEL_NAME.search(name)) for name in named(trace, rows, changes))
     names = list(dict.fromkeys(match[1] if match else name[:40] for name, match in matches))
     busy = profile.steps.busy_ns
     share = f", {percent(time / busy)} of the GPU's work" if busy else ""
     yield Evidence(
         time,
         f"{counted(int(changes.sum()) / profile.steps.divisor, 'kernel')} {profile.steps.per} only for changes of "
-        f"layout around convolutions: {duration(time)}{share} ({', '.join(names[:MOST_NAMED])}); pinprof does not "
-        "predict what convolutions and normalizations gain from channels last",
+        f"layout around convolutions: {duration(time)}{share} ({', '.join(names[:MAX_KERNELS_NAMED])}); pinprof does "
+        "not predict what convolutions and normalizations gain from channels last",
         edits=Edits(removed_works=frozenset(rows[changes].tolist())),
     )
 

@@ -13,11 +13,11 @@ from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.units import counted, duration
 
-MATH: Final = "aten::_scaled_dot_product_attention_math"
-PRODUCT: Final = ("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum")
-SOFTMAX: Final = "aten::softmax"
-BATCHED: Final = ("aten::bmm", "aten::baddbmm")
-BETWEEN: Final = frozenset(
+MATH_ATTENTION: Final = "aten::_scaled_dot_product_attention_math"
+PRODUCT_OPS: Final = ("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum")
+SOFTMAX_OP: Final = "aten::softmax"
+BATCHED_PRODUCT_OPS: Final = ("aten::bmm", "aten::baddbmm")
+OPS_BETWEEN: Final = frozenset(
     f"aten::{name}"
     for name in (
         *("add", "add_", "sub", "mul", "mul_", "div", "div_", "to", "float", "half", "type_as", "contiguous", "view"),
@@ -40,7 +40,7 @@ class _Attention(NamedTuple):
 
 def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
     trace = details.trace
-    rows = np.flatnonzero(trace.ops.named(MATH.__eq__))
+    rows = np.flatnonzero(trace.ops.named(MATH_ATTENTION.__eq__))
     rows = rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
     by_torch = _Attention("by scaled_dot_product_attention's math, not fused", rows, rows)
     for attention in (by_torch, _by_hand(trace)):
@@ -79,8 +79,8 @@ def _by_hand(trace: Trace) -> _Attention:
     top = np.flatnonzero((parent == NONE) & trace.has_role("main")[ops.thread])
     top = top[in_complete_steps(trace, ops.start_ns[top])]
     product = _batched(trace)[top]
-    softmax = ops.named(SOFTMAX.__eq__)[top]
-    other = ~(product | softmax | ops.named(BETWEEN.__contains__)[top])
+    softmax = ops.named(SOFTMAX_OP.__eq__)[top]
+    other = ~(product | softmax | ops.named(OPS_BETWEEN.__contains__)[top])
     if not softmax.any():
         none = np.empty(0, np.int64)
         return _Attention("", none, none)
@@ -98,8 +98,8 @@ def _by_hand(trace: Trace) -> _Attention:
 def _batched(trace: Trace) -> Bools:
     """Return for each op whether it is a product of batches of matrices: a linear layer is one of matrices."""
     ops = trace.ops
-    batched = np.flatnonzero(ops.named(BATCHED.__contains__)).astype(np.int32)
-    around = outermost(ops.named(PRODUCT.__contains__), batched, trace.links.op_parent)
+    batched = np.flatnonzero(ops.named(BATCHED_PRODUCT_OPS.__contains__)).astype(np.int32)
+    around = outermost(ops.named(PRODUCT_OPS.__contains__), batched, trace.links.op_parent)
     result = np.zeros(len(ops), bool)
     result[around[around != NONE]] = True
     return result

@@ -19,7 +19,7 @@ from pinprof.units import counted, duration, how_many
 
 REDUCING = re.compile(r"(?i)all_?reduce|reduce_?scatter")
 """What names a collective that adds up, or the kernel of one."""
-LEAST_ELEMENTS = 10_000
+MIN_GRADIENT_ELEMENTS = 10_000
 """Collectives of fewer elements are of metrics, or of the statistics of normalizations; gradients come in buckets."""
 
 
@@ -93,7 +93,7 @@ def _is_of_gradients(trace: Trace, row: int) -> bool:
     gpu, message = trace.gpu, trace.gpu.message[row]
     called = gpu.names[gpu.collective[row]] if gpu.collective[row] != NONE else gpu.name_of(row)
     match = MESSAGE.fullmatch(gpu.names[message]) if message != NONE else None
-    return bool(REDUCING.search(called)) and (match is None or int(match[2]) >= LEAST_ELEMENTS)
+    return bool(REDUCING.search(called)) and (match is None or int(match[2]) >= MIN_GRADIENT_ELEMENTS)
 
 
 RULE = Rule(
