@@ -88,8 +88,6 @@ def nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let pin_memory() copy and no more: without a GPU there is no pinned memory."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
     monkeypatch.setattr(copies, "MATRIX_SIDE", 32)
-    # as much as the machine has would stay mapped, and then no process of a later test can be forked
-    monkeypatch.setattr(pinned_limits, "machine_memory", lambda: (1 << 30, 1 << 29))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -116,6 +114,15 @@ def test_figures_by_name_on_the_cpu(known: Experiment) -> None:
     made = list(timed(known.name, tiny(known), quick=True, device="cpu"))
     check(known, made)
     assert {(each.median, each.runs) for each in made if each.unit == "wrong"} <= {(0, TINY["tries"])}
+
+
+@pytest.mark.usefixtures("nothing_is_pinned", "little_work")
+def test_as_much_memory_as_the_machine_has_is_given_back() -> None:
+    """With as much still mapped, no process of a later test could be forked."""
+    known = experiment_of("E15")
+    before = pinned_limits.kib_of("VmSize", pinned_limits.STATUS) or 0
+    list(known.measure(Lab(CPU, tiny(known), quick=True)))
+    assert (pinned_limits.kib_of("VmSize", pinned_limits.STATUS) or 0) - before < 1 << 20
 
 
 @pytest.mark.gpu
