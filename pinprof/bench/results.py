@@ -61,7 +61,7 @@ class Figure:
     name: str
     unit: str = "ms"
     size: int | str | None = None
-    """At which size a claim asks for it: LEAST, MOST or a number; None where it has no size."""
+    """At which size a claim asks for it: SMALLEST, LARGEST or a number; None where it has no size."""
 
     def at(self, size: int | str) -> "Figure":
         """Return the figure at one of its sizes."""

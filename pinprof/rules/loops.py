@@ -37,11 +37,13 @@ MAX_RUNS_LOOKED_AT = 20_000
 """Runs that are looked at, the longest first."""
 
 WORKING_MULTIPLE = 4
-"""A kernel that takes WORKING times as long as a short one is at work for nearly all of its time."""
+"""A kernel that takes this many times as long as a short one is at work for nearly all of its time."""
 
-LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "ops"]
-"""In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell; other
-ops."""
+LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "written cell", "ops"]
+"""In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell of torch,
+or one that people write; other ops."""
+SEQUENTIAL: Final = frozenset[LoopKind](("cell", "written cell"))
+"""Kinds in which each repetition needs the one before."""
 
 PREFIXES_OF_FOREACH: Final = ("aten::_foreach", "aten::_fused", "aten::_amp_foreach")
 """Begin the names of ops for many tensors at once."""
@@ -72,12 +74,16 @@ OPS_TAKING_PARTS: Final = frozenset(
 JOINING_OPS: Final = frozenset(("aten::stack", "aten::cat"))
 """Ops that put what a loop has made together."""
 MAX_OPS_BEFORE_JOIN = 3
-"""How many ops after a loop one of `JOINS` is looked for."""
+"""How many ops after a loop one of `JOINING_OPS` is looked for."""
 OPS_OF_CHAINS: Final = frozenset(("aten::scaled_dot_product_attention", "aten::bmm", "aten::tanh"))
 """Ops of blocks that work on the result of the block before, or of cells that people write themselves."""
 ADD_OP: Final = "aten::add"
 START_OF_CELL: Final = "aten::linear aten::linear aten::add"
-"""What a recurrent cell that people write runs for its input and its state."""
+"""What a recurrent cell that people write runs for its input and its state, unless it joins them first."""
+OPS_OF_WRITTEN_CELLS: Final = frozenset(
+    f"aten::{name}" for name in ["linear", "add", "sub", "rsub", "mul", "cat", "tanh", "sigmoid", "relu"]
+)
+NONLINEAR_OPS_OF_CELLS: Final = frozenset(("aten::tanh", "aten::sigmoid"))
 NODE_OF_LINEAR_WEIGHT: Final = f"{NODE}TBackward0"
 """The node of autograd for the weight of each call of a linear layer that is trained."""
 
@@ -320,7 +326,14 @@ class _Sequence:
             return "tensors"
         if not has_weights and names & GATHER_OPS:
             return "gather"
+        return self._kind_of_chain(span, names, has_weights=has_weights)
+
+    def _kind_of_chain(self, span: _Span, names: set[str], *, has_weights: bool) -> LoopKind | None:
+        """Return what a run is whose repetitions may need each other."""
         in_order = " ".join(self.names(span.start, span.start + 2 * span.ops))
+        joins_state = START_OF_CELL in in_order or {"aten::linear", "aten::cat"} <= names
+        if joins_state and names & NONLINEAR_OPS_OF_CELLS and names <= OPS_OF_WRITTEN_CELLS:
+            return "written cell" if self._has_same_weights(span) else None
         if names & OPS_OF_CHAINS or START_OF_CELL in in_order or not self._is_of_parts(span):
             return None
         return "ops" if not has_weights else "module" if self._has_same_weights(span) else None

@@ -12,7 +12,7 @@ class Remedy(NamedTuple):
 
     packages: frozenset[str]
     functions: frozenset[str]
-    """By their names; `ANY` for all of these packages."""
+    """By their names; `ANY_FUNCTION` for all of these packages."""
     advice: str
     is_in_c: bool = False
     """Whether no Python runs in them: a sample then shows the line that calls them."""
@@ -80,7 +80,7 @@ REMEDIES: Final = (
     _remedy(
         "",
         "floating_point_ops numel signature get_type_hints is_available",
-        "Its result is the same in each step of most programs: compute it once before the loop and keep it.",
+        "What it returns is the same in each step of most programs: call it once before the loop and keep the result.",
     ),
     _remedy("copy", "deepcopy", "Make the copy once before the loop, and copy values into it: copy_() for tensors."),
 )

@@ -598,6 +598,14 @@ def test_a_sampled_line_names_the_library_but_for_imports(imports: int, told: bo
     )
 
 
+def test_a_line_that_takes_little_of_the_python_gets_no_advice() -> None:
+    trace, call = read(small_kernels), LibraryCall("tqdm", "refresh", "format_meter")
+    lines = tuple(CalledLine("train.py", line, "main", (("library", 15),), ((call, 15),)) for line in range(1, 7))
+    host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), lines, (), ())
+    (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
+    assert finding.fix == NO_REMEDY_KNOWN
+
+
 def reading_in_a_library(builder: TraceBuilder, start: float, *, stack: tuple[str, ...]) -> None:
     """A kernel that is read in the library's function, and a long pause behind it."""
     builder.kernel(start + 10, 100, launch=start + 2)

@@ -34,6 +34,8 @@ SHARE_NAMED_ALONE = 0.5
 """A place that takes a larger share is named alone."""
 MIN_SHARE_NAMED = 0.05
 """A place that takes a smaller share is not named."""
+MIN_SHARE_ADVISED = 0.2
+"""To change a place that takes a smaller share of the pauses would not save what the finding says."""
 MIN_PART_SHARE_OF_SAMPLES = 0.1
 """A function of a library that takes a smaller share of the step is not named."""
 PACK_COPIES_OF_LINE = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
@@ -52,7 +54,7 @@ FIX_OF_HOOK = (
     "Do less in the Python code that backward passes call: operations on the GPU, every N steps, or once behind the "
     "backward pass for all gradients together."
 )
-NO_REMEDY_KNOWN = "The trace shows what takes the time, not what could take its place."
+NO_REMEDY_KNOWN = "See whether each step needs it; pinprof knows no other way to write this code."
 CODE_NOT_SEEN = "The trace does not show which code it is."
 FREEING_LINE = re.compile(r"(async )?for |del ")
 """A line that calls nothing itself: memory is freed there, such as a batch that workers shared (munmap)."""
@@ -103,16 +105,21 @@ def _how_to_spare(
         return PACK_COPIES_OF_LINE
     if any(copies.line is None for copies in copied):
         return PACK_COPIES_OF_STEP
-    code = paused.code.places[0] if paused and paused.code and paused.code.places else None
-    if code:
-        if paused and paused.in_hooks and not code.package:
+    code = paused.code if paused else None
+    if paused and code and code.places:
+        first = code.places[0]
+        if paused.in_hooks and not first.package:
             return FIX_OF_HOOK
-        return remedy_of(code.package, code.called) or remedy_of_line(_source(details, code.place)) or NO_REMEDY_KNOWN
+        known = remedy_of(first.package, first.called) or remedy_of_line(_source(details, first.place))
+        matters = first.ns >= MIN_SHARE_ADVISED * code.total_ns
+        return known if known and matters else NO_REMEDY_KNOWN
     if lines:
-        call = _library_of(*lines[0])
-        names = (*call.names, *_parts(profile.host, lines[0][0])[:1]) if call else ()
-        known = remedy_of(call.package, names) if call else remedy_of_line(_source(details, lines[0][0].place))
-        return known or NO_REMEDY_KNOWN
+        line, own = lines[0]
+        call = _library_of(line, own)
+        names = (*call.names, *_parts(profile.host, line)[:1]) if call else ()
+        known = remedy_of(call.package, names) if call else remedy_of_line(_source(details, line.place))
+        matters = own >= MIN_SHARE_ADVISED * sum(samples for _, samples in lines)
+        return known if known and matters else NO_REMEDY_KNOWN
     is_seen = profile.host is not None or len(details.trace.functions)
     return CODE_NOT_SEEN if is_seen else RECORD_STACKS
 

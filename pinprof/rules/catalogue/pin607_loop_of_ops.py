@@ -9,7 +9,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.loops import NORM_OPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
+from pinprof.rules.loops import NORM_OPS, SEQUENTIAL, Loop, LoopKind, find_loops, in_one_call, place_of_loop
 from pinprof.rules.rule import Evidence, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_NAMED
 from pinprof.trace.lines import Place
@@ -40,6 +40,9 @@ FIX_OF_LOOP: dict[LoopKind, str] = {
     "torch.vmap does it where the code is written for one part.",
     "cell": "torch.nn.LSTM, GRU or RNN in place of the cell: each repetition needs the one before, and one call runs "
     "them all. Where it has to be this cell, a CUDA graph of the loop, or torch.compile, spares launches.",
+    "written cell": "It looks like a recurrent cell: each repetition needs the one before, so that no batch can do "
+    "them all. Where it is a cell of torch, torch.nn.RNN, GRU or LSTM runs all repetitions in one call. Otherwise "
+    "torch.compile of the cell fuses its ops, and a CUDA graph of the loop spares launches.",
 }
 
 
@@ -108,7 +111,7 @@ def _title(loop: Loop, times: str) -> str:
 def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
     """Return what changes if one call does the work of each loop; of cells, if a graph launches them."""
     kind = loops[0].kind
-    if kind == "cell":
+    if kind in SEQUENTIAL:
         rows = np.concatenate([run.calls for loop in loops for run in (*loop.runs, *loop.of_backward)])
         return Edits(graphed=frozenset(rows.tolist()))
     longest = SHORT_KERNEL_OF_MODULE_NS if kind == "module" else SHORT_KERNEL_NS
