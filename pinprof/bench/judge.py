@@ -146,7 +146,7 @@ class Claim:
 
     text: str
     sources: str
-    """Which texts say it and where: "tutorial: opening; article: pinned memory", with the names of `TEXTS_WITH_CLAIMS`."""
+    """Which of `TEXTS_WITH_CLAIMS` say it and where: "tutorial: opening; article: pinned memory"."""
     holds: Predicate
     differs: str = ""
     """Why the outcome may differ from that of the text."""

@@ -1001,6 +1001,26 @@ def reduced_once(texts: Texts, device: str, _folder: Path) -> None:
     torch.testing.assert_close(*weights)
 
 
+@trial("PIN708")
+def reduced_together(texts: Texts, device: str, _folder: Path) -> None:
+    """A job of one process: what is reduced stays as it is."""
+    backend, distributed = "gloo" if device == "cpu" else "nccl", import_module("torch.distributed")
+    distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
+    gradients, outputs = [], []
+    try:
+        for kind in ("before", "code"):
+            torch.manual_seed(3)
+            model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 2)).to(device)
+            model(torch.ones(4, 8, device=device)).square().sum().backward()
+            texts.run(kind, 0, {"model": model, "dist": distributed})
+            gradients.append([weight.grad for weight in model.parameters() if weight.grad is not None])
+            outputs.append(texts.run(kind, 1, {"model": model})["model"](torch.ones(4, 8, device=device)).detach())
+    finally:
+        distributed.destroy_process_group()
+    assert same(*gradients)
+    assert same(*([output] for output in outputs))
+
+
 @trial("PIN701")
 def with_tf32(texts: Texts, device: str, _folder: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)).to(device)

@@ -1,4 +1,3 @@
-import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -8,17 +7,15 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
+from pinprof.rules.gradients import reductions_of
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import per_step
 from pinprof.trace.callers import usual_place
-from pinprof.trace.collectives import MESSAGE, is_collective_kernel
-from pinprof.trace.phases import BACKWARD, FORWARD, phase_of_calls
-from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.phases import BACKWARD
+from pinprof.trace.tables import Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 from pinprof.units import counted, duration, how_many
 
-REDUCING = re.compile(r"(?i)all_?reduce|reduce_?scatter")
-"""What names a collective that adds up, or the kernel of one."""
 MIN_GRADIENT_ELEMENTS = 10_000
 """Collectives of fewer elements are of metrics, or of the statistics of normalizations; gradients come in buckets."""
 
@@ -63,37 +60,12 @@ def _are_alike(trace: Trace, passes: Sequence[_Pass]) -> bool:
 
 def _passes(trace: Trace) -> Iterator[_Pass]:
     """Yield the backward passes of complete steps that reduce gradients; none where no optimizer is marked."""
-    marks, phase, launch = trace.annotations, phase_of_calls(trace), trace.links.launch
+    marks, (rows, phase, forward) = trace.annotations, reductions_of(trace, MIN_GRADIENT_ELEMENTS)
     updates = np.sort(marks.start_ns[optimizer_marks(marks, "step")])
-    rows = np.flatnonzero((launch != NONE) & is_collective_kernel(trace.gpu))
-    others = trace.launches_work.copy()
-    others[launch[rows]] = False
-    rows = rows[trace.steps.holds(trace.links.activity_step[rows])]
-    rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
-    rows = rows[[_is_of_gradients(trace, row) for row in rows.tolist()]]
-    issued, computing = trace.launched_ns[rows], np.flatnonzero(others)
-    # a collective belongs to the pass of the work that was launched before it
-    before = np.searchsorted(trace.calls.start_ns[computing], issued) - 1
-    if not len(updates) or not len(rows) or not len(computing):
-        return
-    within, group = np.where(before >= 0, phase[computing[before]], NONE), trace.gpu.group[rows]
-    of_layers = group[(within == FORWARD) & (group != NONE)]  # tensor-parallel ones reduce activations, too
-    chosen = (within == BACKWARD) & ~np.isin(group, of_layers)
-    rows, issued = rows[chosen], issued[chosen]
-    forward = trace.calls.start_ns[computing[phase[computing] == FORWARD]]
-    places = list(
-        zip(np.searchsorted(updates, issued).tolist(), np.searchsorted(forward, issued).tolist(), strict=True)
-    )
-    for place, numbers in groupby(range(len(rows)), key=places.__getitem__):
+    rows, forward = rows[phase == BACKWARD], forward[phase == BACKWARD]
+    places = list(zip(np.searchsorted(updates, trace.launched_ns[rows]).tolist(), forward.tolist(), strict=True))
+    for place, numbers in groupby(range(len(rows) if len(updates) else 0), key=places.__getitem__):
         yield _Pass(place[0], rows[list(numbers)])
-
-
-def _is_of_gradients(trace: Trace, row: int) -> bool:
-    """Return whether a collective may add up gradients, by its name and size as far as these are known."""
-    gpu, message = trace.gpu, trace.gpu.message[row]
-    called = gpu.names[gpu.collective[row]] if gpu.collective[row] != NONE else gpu.name_of(row)
-    match = MESSAGE.fullmatch(gpu.names[message]) if message != NONE else None
-    return bool(REDUCING.search(called)) and (match is None or int(match[2]) >= MIN_GRADIENT_ELEMENTS)
 
 
 RULE = Rule(
