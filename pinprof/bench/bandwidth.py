@@ -9,26 +9,14 @@ from functools import partial
 from pinprof.bench import judge
 from pinprof.bench.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
 from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
-from pinprof.bench.judge import (
-    DIRECTIONS,
-    PINNED_RATE,
-    Claim,
-    Ratio,
-    all_of,
-    at_least,
-    at_most,
-    barely,
-    mostly,
-    no,
-    yes,
-)
-from pinprof.bench.results import LARGEST, SMALLEST, Figure, Measured, figures
+from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, Ratio, all_of, at_least, at_most, barely, mostly, no, yes
+from pinprof.bench.results import AT_LARGEST, AT_SMALLEST, Figure, Measured, figures
 from pinprof.gpu import can_access_pageable
 from pinprof.units import rate, size
 
-PAGEABLE_RATE = {way: Figure("E13", f"{way} pageable", "GB/s") for way in DIRECTIONS}
+PAGEABLE_RATE = {way: Figure("E13", f"{way} pageable", "GB/s") for way in WAYS}
 ON_THE_GPU = Figure("E13", "DtoD", "GB/s")
-CASES = (*(of[way] for way in DIRECTIONS for of in (PAGEABLE_RATE, PINNED_RATE)), ON_THE_GPU)
+CASES = (*(of[way] for way in WAYS for of in (PAGEABLE_RATE, PINNED_RATE)), ON_THE_GPU)
 BLOCKED_PAGEABLE, BLOCKED_PINNED = figures("E13", "ms", "blocked, HtoD pageable; blocked, HtoD pinned")
 """For how long a call holds the host while a kernel runs in front of the copy on its stream."""
 CPU_PERCENT = {case: Figure("E13", f"host busy, {case.name}", "%") for case in CASES[:4]}
@@ -129,7 +117,7 @@ def reaches_the_link(read: judge.Readings) -> judge.ClaimJudgement:
 
 def more_predictable(read: judge.Readings) -> judge.ClaimJudgement:
     """Judge whether copies of pinned memory vary less at two of three sizes, by the spread's share of the median."""
-    pairs = [pair for way in DIRECTIONS for pair in read.pairs(PAGEABLE_RATE[way], PINNED_RATE[way], judge.LARGE_BYTES)]
+    pairs = [pair for way in WAYS for pair in read.pairs(PAGEABLE_RATE[way], PINNED_RATE[way], judge.LARGE_BYTES)]
     varies = [[(one.high - one.low) / one.median if one.median > 0 else 0.0 for one in pair] for pair in pairs]
     total, steadier = len(pairs), sum(pinned < pageable for pageable, pinned in varies)
     why = f"of {total} sizes and ways from {size(judge.LARGE_BYTES)} on pinned copies vary less in {steadier}"
@@ -147,7 +135,7 @@ BANDWIDTH = Experiment(
             all_of(
                 *(
                     at_least(Ratio(PINNED_RATE[way].at(PUBLISHED_BYTES), PAGEABLE_RATE[way].at(PUBLISHED_BYTES)), 2)
-                    for way in DIRECTIONS
+                    for way in WAYS
                 )
             ),
             "it depends on the link, and on how fast the host stages",
@@ -159,8 +147,8 @@ BANDWIDTH = Experiment(
             all_of(
                 no(PAGEABLE_SOURCE),
                 yes(PINNED_SOURCE),
-                *(mostly(CPU_PERCENT[case].at(LARGEST)) for case in PAGEABLE_RATE.values()),
-                *(barely(CPU_PERCENT[case].at(LARGEST)) for case in PINNED_RATE.values()),
+                *(mostly(CPU_PERCENT[case].at(AT_LARGEST)) for case in PAGEABLE_RATE.values()),
+                *(barely(CPU_PERCENT[case].at(AT_LARGEST)) for case in PINNED_RATE.values()),
             ),
         ),
         Claim("The GPU cannot access pageable memory", "article: pinned memory; processes: concepts", no(ACCESS)),
@@ -168,7 +156,7 @@ BANDWIDTH = Experiment(
             "Pinned memory is faster because none of it is on disk",
             "answer: pin memory",
             judge.less_in_most(
-                *((PINNED_RATE[way], PAGEABLE_RATE[way]) for way in DIRECTIONS), least_bytes=judge.LARGE_BYTES
+                *((PINNED_RATE[way], PAGEABLE_RATE[way]) for way in WAYS), least_bytes=judge.LARGE_BYTES
             ),
             "memory just written is not on disk either; the second copy costs time, as the same answer says",
         ),
@@ -183,7 +171,7 @@ BANDWIDTH = Experiment(
         Claim(
             "The GPU reaches its own memory at a much higher rate than the host's",
             "article: opening",
-            at_least(Ratio(ON_THE_GPU.at(LARGEST), PINNED_RATE["HtoD"].at(LARGEST)), 2),
+            at_least(Ratio(ON_THE_GPU.at(AT_LARGEST), PINNED_RATE["HtoD"].at(AT_LARGEST)), 2),
         ),
         Claim(
             "Pinned memory makes copies more predictable",
@@ -194,17 +182,17 @@ BANDWIDTH = Experiment(
         Claim(
             "A non_blocking copy of pinned memory does not hold the host",
             "tutorial: asynchronous; article: non_blocking; processes: usage",
-            at_most(Ratio(BLOCKED_PINNED.at(LARGEST), BLOCKED_PAGEABLE.at(LARGEST)), 0.1, 1),
+            at_most(Ratio(BLOCKED_PINNED.at(AT_LARGEST), BLOCKED_PAGEABLE.at(AT_LARGEST)), 0.1, 1),
         ),
         Claim(
             "Pinned memory is copied by DMA, which leaves the CPU free",
             "processes: usage",
-            all_of(*(barely(CPU_PERCENT[case].at(LARGEST)) for case in PINNED_RATE.values())),
+            all_of(*(barely(CPU_PERCENT[case].at(AT_LARGEST)) for case in PINNED_RATE.values())),
         ),
         Claim(
             "With non_blocking=True the host is not blocked, whatever the memory",
             "tutorial: asynchronous",
-            at_most(Ratio(BLOCKED_PAGEABLE.at(LARGEST), BLOCKED_PAGEABLE.at(SMALLEST)), 1.1, 10),
+            at_most(Ratio(BLOCKED_PAGEABLE.at(AT_LARGEST), BLOCKED_PAGEABLE.at(AT_SMALLEST)), 1.1, 10),
             "the driver stages a large pageable source in the call, and waits for the stream first",
         ),
     ),

@@ -8,7 +8,7 @@ from pinprof.bench.bandwidth import CPU_PERCENT
 from pinprof.bench.early_write import PINNED_SOURCE, wrong_values
 from pinprof.bench.experiment import CaseRuns, Experiment, Lab, Size, Tensor
 from pinprof.bench.judge import PINNED_RATE, Claim, all_of, mostly, no, wrong
-from pinprof.bench.results import LARGEST, figures
+from pinprof.bench.results import AT_LARGEST, figures
 
 AT_ONCE, AFTER_WAIT, *SENT = CASES = figures(
     "E5",
@@ -61,7 +61,7 @@ EARLY_READ = Experiment(
         Claim(
             "A background thread moves the data",
             "answer: non_blocking",
-            mostly(CPU_PERCENT[PINNED_RATE["HtoD"]].at(LARGEST)),
+            mostly(CPU_PERCENT[PINNED_RATE["HtoD"]].at(AT_LARGEST)),
             "the GPU copies pinned memory by itself, with no thread busy; pageable memory the calling thread stages",
         ),
     ),

@@ -302,9 +302,9 @@ def shares_asked_early(trace: Trace, _details: Details) -> Iterator[float]:
 
 
 WAITED = InTrace("waits", "waits", calls_that_wait)
-HIDDEN = InTrace("overlapped", "%", shares_under_kernels)
-SHARE_AT_ONCE = InTrace("copies at once", "%", shares_at_once)
-SHARE_QUEUED_EARLY = InTrace("copies asked for early", "%", shares_asked_early)
+COPIES_HIDDEN = InTrace("overlapped", "%", shares_under_kernels)
+COPIES_AT_ONCE = InTrace("copies at once", "%", shares_at_once)
+QUEUED_EARLY = InTrace("copies asked for early", "%", shares_asked_early)
 
 
 HOST_BARS = {COPY: "copy", ASYNC_COPY: "copy", STREAM: "wait", DEVICE: "wait", EVENT: "wait"}

@@ -13,7 +13,7 @@ from typing import Annotated, Concatenate, Literal, NamedTuple, ParamSpec, TypeA
 
 from msgspec import Struct
 
-from pinprof.bench.results import SMALLEST, Bench, Figure, Measured, against, shown, spread
+from pinprof.bench.results import AT_SMALLEST, Bench, Figure, Measured, against, shown, spread
 from pinprof.document import Words, doc
 from pinprof.units import size
 
@@ -29,8 +29,8 @@ MOST_PERCENT, BARELY_PERCENT = 50.0, 10.0
 """Percent of something: from the first value on it is most of it, up to the second hardly any."""
 EXACT_UNITS = {"wrong", "yes", "waits", "calls"}
 """Units of counts and answers: nothing of them is uncertain."""
-DIRECTIONS = ("HtoD", "DtoH")
-PINNED_RATE = {way: Figure("E13", f"{way} pinned", "GB/s") for way in DIRECTIONS}
+WAYS = ("HtoD", "DtoH")
+PINNED_RATE = {way: Figure("E13", f"{way} pinned", "GB/s") for way in WAYS}
 LARGE_BYTES = 1024**2
 """From this size on a copy shows the rate of the link; below it the time to start decides."""
 
@@ -78,7 +78,7 @@ class Readings:
             return Measured(name, "times", first.median / second.median, *_quotient(first, second), runs)
         wanted = quantity.size
         if isinstance(wanted, str):
-            wanted = self.by_size(quantity)[0 if wanted == SMALLEST else -1].size
+            wanted = self.by_size(quantity)[0 if wanted == AT_SMALLEST else -1].size
         if (measured := self.bench.figure(quantity, wanted)) is None:
             raise MissingError(f"not measured: {quantity.name}")
         self.keep(measured)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from pinprof.bench.experiment import HIDDEN, WAITED, CaseRuns, Experiment, Lab, Size
+from pinprof.bench.experiment import COPIES_HIDDEN, WAITED, CaseRuns, Experiment, Lab, Size
 from pinprof.bench.judge import Claim, Ratio, at_least, at_most, less, mostly
 from pinprof.bench.results import figures
 from pinprof.bench.six_strategies import COPIED
@@ -58,7 +58,7 @@ LOADER = Experiment(
         Claim(
             "In a plain loop over the loader transfers so overlap with computation",
             "article: non_blocking",
-            mostly(HIDDEN(PINNED_ASYNC)),
+            mostly(COPIES_HIDDEN(PINNED_ASYNC)),
             OWN_STREAM,
         ),
     ),
@@ -72,6 +72,6 @@ LOADER = Experiment(
     ),
     changed="the article shows a loader and a loop and prints nothing; the four ways and the larger batch, whose "
     "copy can be seen in the step, are ours. The loop as it is: E14",
-    traced=dict.fromkeys(CASES[:4], (WAITED, HIDDEN)),
+    traced=dict.fromkeys(CASES[:4], (WAITED, COPIES_HIDDEN)),
     rounds=5,
 )

@@ -48,7 +48,7 @@ class Measured(Struct, frozen=True):
     ] = None
 
 
-SMALLEST, LARGEST = "least", "most"
+AT_SMALLEST, AT_LARGEST = "least", "most"
 """The smallest and the largest of the sizes at which a figure was measured."""
 
 
@@ -61,7 +61,7 @@ class Figure:
     name: str
     unit: str = "ms"
     size: int | str | None = None
-    """At which size a claim asks for it: SMALLEST, LARGEST or a number; None where it has no size."""
+    """At which size a claim asks for it: AT_SMALLEST, AT_LARGEST or a number; None where it has no size."""
 
     def at(self, size: int | str) -> "Figure":
         """Return the figure at one of its sizes."""

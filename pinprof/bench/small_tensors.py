@@ -5,16 +5,7 @@ from statistics import median
 
 import numpy as np
 
-from pinprof.bench.experiment import (
-    SHARE_QUEUED_EARLY,
-    WAITED,
-    CaseRuns,
-    Experiment,
-    InTrace,
-    Lab,
-    Size,
-    of_turns,
-)
+from pinprof.bench.experiment import QUEUED_EARLY, WAITED, CaseRuns, Experiment, InTrace, Lab, Size, of_turns
 from pinprof.bench.judge import SAME_SHARE, Claim, Predicate, Ratio, all_of, at_least, at_most, in_order
 from pinprof.bench.results import Figure, Measured, figures
 from pinprof.details import Details
@@ -62,7 +53,7 @@ def asynchronous_calls(trace: Trace, _details: Details) -> Iterator[float]:
         yield float(copies[trace.links.call_step == step].sum())
 
 
-COPYING_CALLS = InTrace("asynchronous copies", "calls", asynchronous_calls)
+COPY_CALLS = InTrace("asynchronous copies", "calls", asynchronous_calls)
 SMALL_TENSORS = Experiment(
     "E2",
     "small_tensors",
@@ -74,8 +65,8 @@ SMALL_TENSORS = Experiment(
             "tutorial: asynchronous; tutorial: non_blocking",
             all_of(
                 at_most(Ratio(WAITED(TOGETHER), WAITED(BLOCKING)), 0.1),
-                in_order(COPYING_CALLS(BLOCKING), COPYING_CALLS(TOGETHER), "same"),
-                at_least(Ratio(WAITED(BLOCKING), COPYING_CALLS(BLOCKING)), 1),
+                in_order(COPY_CALLS(BLOCKING), COPY_CALLS(TOGETHER), "same"),
+                at_least(Ratio(WAITED(BLOCKING), COPY_CALLS(BLOCKING)), 1),
             ),
             shows="profiles: cudaMemcpyAsync in both, cudaStreamSynchronize in the blocking one",
         ),
@@ -85,5 +76,5 @@ SMALL_TENSORS = Experiment(
     lambda lab: gains_in_turn(lab, CASES, _copying_steps(lab), (TOGETHER, BLOCKING)),
     sizes=(Size("tensors", 1000, "how many tensors"), Size("floats", 1000, "numbers of 4 bytes in each tensor")),
     published={BLOCKING: 16.35, TOGETHER: 12.05, WAITED(BLOCKING): 1000, WAITED(TOGETHER): 1},
-    traced=dict.fromkeys(CASES, (WAITED, COPYING_CALLS, SHARE_QUEUED_EARLY)),
+    traced=dict.fromkeys(CASES, (WAITED, COPY_CALLS, QUEUED_EARLY)),
 )

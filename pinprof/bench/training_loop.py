@@ -6,7 +6,7 @@ from functools import partial
 from pinprof.bench.experiment import WAITED, CaseRuns, Experiment, Lab, Size, of_turns
 from pinprof.bench.judge import Claim, at_most, less, yes
 from pinprof.bench.loader import STEPS_BETWEEN_WAITS
-from pinprof.bench.prefetching import STEPS_AHEAD
+from pinprof.bench.prefetching import LEAD_MS
 from pinprof.bench.results import figures
 
 WRITTEN, KEPT = CASES = figures("E14", "ms", "as written; without .item()")
@@ -60,7 +60,7 @@ TRAINING_LOOP = Experiment(
         Claim(
             "The two .item() cost the host its lead over the GPU: it queues the next copies later",
             "pinprof",
-            less(STEPS_AHEAD(WRITTEN), STEPS_AHEAD(KEPT)),
+            less(LEAD_MS(WRITTEN), LEAD_MS(KEPT)),
         ),
     ),
     CASES,
@@ -73,5 +73,5 @@ TRAINING_LOOP = Experiment(
     ),
     changed="the network is a small one of ours, as the article has none; the batches are made beforehand, so that the "
     "loader keeps up",
-    traced=dict.fromkeys(CASES, (WAITED, STEPS_AHEAD)),
+    traced=dict.fromkeys(CASES, (WAITED, LEAD_MS)),
 )

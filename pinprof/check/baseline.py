@@ -8,7 +8,7 @@ import msgspec
 
 from pinprof.analyses.syncs.sites import SiteIdentity
 from pinprof.check.figures import FIGURE_OF_QUANTITY, Bounded, TraceFigures
-from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE, Quantity
+from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE_SHARE, Quantity
 from pinprof.document import read_document
 from pinprof.documents import report as documents
 from pinprof.documents.fields import DeviceJson, Library
@@ -79,7 +79,7 @@ def _refuse_impossible(report: Baseline) -> None:
             ("steps.step_ms", trace.steps.step_ms, UNIT_MS.most),
             ("steps.range_ms", low, high),
             ("steps.range_ms", high, UNIT_MS.most),
-            ("overlap.fraction", trace.overlap.fraction, WHOLE),
+            ("overlap.fraction", trace.overlap.fraction, WHOLE_SHARE),
             *((f"per_step.{row.figure}", _per_step(trace, row.figure), row.unit.most) for row in QUANTITIES.values()),
         ]
         for name, value, most in figures:
@@ -146,7 +146,7 @@ def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bo
     if figure is OVERLAP_FRACTION:
         share = before.overlap.fraction
         return (
-            Bounded(0.0, WHOLE, UNIT_SHARE.noise, NO_COPIES_IN_BASELINE)
+            Bounded(0.0, WHOLE_SHARE, UNIT_SHARE.noise, NO_COPIES_IN_BASELINE)
             if share is None
             else Bounded(share, share, UNIT_SHARE.noise)
         )

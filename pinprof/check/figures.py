@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pinprof.analyses.syncs.sites import Site, SiteIdentity
 from pinprof.analysis import Analysis
-from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE, Quantity
+from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE_SHARE, Quantity
 from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
@@ -230,9 +230,9 @@ def _overlap(analysis: Analysis, quantity: Quantity) -> Bounded:
     why = _unrecorded(details, profile, quantity) or _unfit(profile.withheld.copies or profile.withheld.overlap)
     sums = given(profile.overlap)
     if why or sums is None:
-        return Bounded(0.0, WHOLE, UNIT_SHARE.noise, why)
+        return Bounded(0.0, WHOLE_SHARE, UNIT_SHARE.noise, why)
     if sums.fraction is None:
-        return Bounded(WHOLE, WHOLE, UNIT_SHARE.noise, "the trace has no copies")
+        return Bounded(WHOLE_SHARE, WHOLE_SHARE, UNIT_SHARE.noise, "the trace has no copies")
     steps = profile.steps
     noise = max(UNIT_SHARE.noise, UNIT_MS.noise * UNIT_MS.times * steps.divisor / sums.known_ns)
     exposed_ns = (1 - sums.fraction) * sums.known_ns / steps.divisor

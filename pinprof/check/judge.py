@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before, has_wait, tells_waits
 from pinprof.check.figures import Bounded, TraceFigures
-from pinprof.check.limits import QUANTITIES, UNIT_MS, UNKNOWN_NUMBER, WHOLE, Limits, Quantity
+from pinprof.check.limits import QUANTITIES, UNIT_MS, UNKNOWN_NUMBER, WHOLE_SHARE, Limits, Quantity
 from pinprof.check.places import CodePlace, finding_places
 from pinprof.errors import TraceError
 from pinprof.rules.rule import Finding
@@ -195,7 +195,7 @@ def _figure_text(quantity: Quantity, figure: Bounded) -> str:
     """Return a figure as text: its value, or its bounds."""
     if figure.value is not None:
         return quantity.unit.show(figure.value)
-    if figure.low == 0 and (figure.high >= WHOLE if quantity.at_least else math.isinf(figure.high)):
+    if figure.low == 0 and (figure.high >= WHOLE_SHARE if quantity.at_least else math.isinf(figure.high)):
         return UNKNOWN_NUMBER
     if math.isinf(figure.high):
         return f"{quantity.unit.show(figure.low)} or more"

@@ -46,7 +46,7 @@ class Unit:
     """The measured unit times this number is one of these."""
 
 
-WHOLE = 1.0
+WHOLE_SHARE = 1.0
 """A share of everything."""
 UNIT_MS = Unit(
     "ms",
@@ -74,7 +74,7 @@ UNIT_SHARE = Unit(
     "of 1",
     "SHARE",
     lambda value: f"{100 * value:.1f} %",
-    most=WHOLE,
+    most=WHOLE_SHARE,
     noise=0.01,  # more if the copies are so short that the noise of times is a larger share of them
 )
 

@@ -8,7 +8,7 @@ from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
-from pinprof.rules.sums import MAX_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
+from pinprof.rules.sums import MAX_THINGS_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.idle_times import long_ops, long_pauses
 from pinprof.trace.links import within
 from pinprof.trace.one_time_work import REGION, capture_times, compile_times
@@ -133,7 +133,7 @@ def _what_breaks(trace: Trace) -> str:
     notes = trace.run.graph_breaks if trace.run else ()
     if not notes:
         return LOGS_OF_COMPILER
-    return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MAX_NAMED)} (PIN612)."
+    return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MAX_THINGS_NAMED)} (PIN612)."
 
 
 def _needs(blockers: Sequence[Blocker]) -> str:

@@ -111,7 +111,7 @@ def copies_by_place(details: Details, chosen: Bools, steps: int, per: str) -> It
 
 LONGEST_NAMED_CHARS = 200
 """Characters of a name within a sentence."""
-MAX_NAMED = 4
+MAX_THINGS_NAMED = 4
 """Things of one kind that a sentence names."""
 
 
@@ -129,14 +129,13 @@ def within(sites: Iterable[BareSite]) -> str:
     files = [f"{library.file}{'' if library.line is None else f':{library.line}'}" for library in libraries]
     named = zip(libraries, files, strict=True)
     names = [f"{library.function} ({shortened(file, LONGEST_NAMED_CHARS)})" for library, file in named]
-    return f" within {listed(names, MAX_NAMED)}" if names else ""
+    return f" within {listed(names, MAX_THINGS_NAMED)}" if names else ""
 
 
 def ops_of(sites: Iterable[BareSite]) -> str:
     """Return the ops in which sites wait, or the calls where no op surrounds them."""
     return listed(
-        list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAMED_CHARS) for site in sites)),
-        MAX_NAMED,
+        list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAMED_CHARS) for site in sites)), MAX_THINGS_NAMED
     )
 
 

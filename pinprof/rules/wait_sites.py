@@ -15,7 +15,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import without_blocking, without_waits
 from pinprof.rules.rule import Evidence, Search, as_one
-from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_NAMED, at, cost_of_waits, ops_of, within
+from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED, at, cost_of_waits, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
 from pinprof.units import counted, duration, how_many, shortened
@@ -160,7 +160,9 @@ def _named(lines: Sequence[Sequence[Site]]) -> str:
         where = at(sites[0].place) if len(places) == 1 else ""
         return f"{ops_of(sites)}{where or f' at {len(lines)} sites'}"
     names = _names(sites)
-    return ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
+    return ", ".join(names[:MAX_THINGS_NAMED]) + (
+        f" and {len(names) - MAX_THINGS_NAMED} more" if len(names) > MAX_THINGS_NAMED else ""
+    )
 
 
 def _names(sites: Sequence[Site]) -> list[str]:

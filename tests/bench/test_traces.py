@@ -5,18 +5,10 @@ from pathlib import Path
 import pytest
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.bench.experiment import (
-    HIDDEN,
-    MAX_BARS,
-    SHARE_AT_ONCE,
-    SHARE_QUEUED_EARLY,
-    WAITED,
-    InTrace,
-    picture,
-)
-from pinprof.bench.prefetching import STEPS_AHEAD
+from pinprof.bench.experiment import COPIES_AT_ONCE, COPIES_HIDDEN, MAX_BARS, QUEUED_EARLY, WAITED, InTrace, picture
+from pinprof.bench.prefetching import LEAD_MS
 from pinprof.bench.results import Bar, Figure, Measured, Picture
-from pinprof.bench.small_tensors import COPYING_CALLS
+from pinprof.bench.small_tensors import COPY_CALLS
 from pinprof.details import details_of
 from pinprof.trace import Trace, read_trace
 
@@ -85,7 +77,7 @@ def shown(figure: InTrace, trace: Trace) -> list[Measured]:
 def test_figures_of_a_trace(tmp_path: Path) -> None:
     trace = copying(tmp_path / "trace.json", "HtoD (Pinned -> Device)", SIDE, "cudaDeviceSynchronize")
     found: dict[str, float] = {}
-    for figure in (WAITED, COPYING_CALLS, HIDDEN, STEPS_AHEAD):
+    for figure in (WAITED, COPY_CALLS, COPIES_HIDDEN, LEAD_MS):
         (measured,) = shown(figure, trace)
         found[measured.name] = measured.median
     assert found == {
@@ -104,7 +96,7 @@ def test_copies_run_at_once_while_more_than_one_does(second: float, share: float
         builder.step(number, start, 190)
         builder.copy("HtoD (Pinned -> Device)", start + 10, 40, launch=start + 4)
         builder.copy("DtoH (Device -> Pinned)", start + second, 40, launch=start + 8, stream=SIDE)
-    (made,) = shown(SHARE_AT_ONCE, builder.read())
+    (made,) = shown(COPIES_AT_ONCE, builder.read())
     assert (made.name, made.unit, made.runs) == ("copies at once, a case", "%", 2)
     assert made.low == made.high == pytest.approx(share)
 
@@ -115,7 +107,7 @@ def test_a_copy_is_asked_for_early_if_the_one_before_has_not_ended() -> None:
     builder.step(1, 0, 190)
     for begin, launch in ((10, 4), (50, 8), (110, 92)):
         builder.copy("HtoD (Pinned -> Device)", begin, 40, launch=launch)
-    (made,) = shown(SHARE_QUEUED_EARLY, builder.read())
+    (made,) = shown(QUEUED_EARLY, builder.read())
     assert made.median == 50
 
 
@@ -123,6 +115,6 @@ def test_without_copies_nothing_is_said_of_them() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 190)
     builder.kernel(0, 5, launch=0)
-    assert [shown(figure, builder.read()) for figure in (SHARE_AT_ONCE, SHARE_QUEUED_EARLY, HIDDEN, STEPS_AHEAD)] == [
+    assert [shown(figure, builder.read()) for figure in (COPIES_AT_ONCE, QUEUED_EARLY, COPIES_HIDDEN, LEAD_MS)] == [
         []
     ] * 4

@@ -7,7 +7,7 @@ from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.graphs import capture_of
 from pinprof.rules.launching import MIN_IDLE_SHARE_OF_STEP, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import MAX_NAMED, at, idle_within
+from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.units import duration, how_many, listed
 
 
@@ -20,7 +20,7 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     capture = capture_of(details.trace, details.syncs, "step")
     graphs = Edits(graphed=frozenset(capture.calls.tolist()))
     named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in capture.blockers]
-    forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MAX_NAMED)}"
+    forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MAX_THINGS_NAMED)}"
     if not named:
         forbidden = "; nothing that the trace shows keeps the step from being one CUDA graph" * (
             profile.steps.count > 1

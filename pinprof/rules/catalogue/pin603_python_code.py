@@ -18,7 +18,7 @@ from pinprof.rules.copies import many_small
 from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import MAX_NAMED, at, idle_within
+from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.one_time_work import NEVER
@@ -232,13 +232,15 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
 
 def _shared(code: PauseCode, per: int) -> str:
     """Return the functions that share the time of a library's function; nothing where it is the time of one."""
-    return listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_NAMED)
+    return listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_THINGS_NAMED)
 
 
 def _named_code(code: PausedCode, per: int) -> str:
     """Return the places that take most of the pauses, or the one that takes more than half."""
     first = code.places[0]
-    named = [place for place in code.places[:MAX_NAMED] if place.ns >= MIN_SHARE_NAMED * code.total_ns] or [first]
+    named = [place for place in code.places[:MAX_THINGS_NAMED] if place.ns >= MIN_SHARE_NAMED * code.total_ns] or [
+        first
+    ]
     if first.ns > SHARE_NAMED_ALONE * code.total_ns:
         named = [first]
     words: list[str] = []
@@ -292,7 +294,7 @@ def _program_lines(details: Details, profile: Profile) -> list[tuple[CalledLine,
 def _lines_text(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> str:
     assert profile.host is not None
     words = []
-    for line, own in lines[:MAX_NAMED]:
+    for line, own in lines[:MAX_THINGS_NAMED]:
         call = _library_of(line, own)
         within = f" in {call.package} {' → '.join(call.names)}" if call else ""
         parts = _parts(profile.host, line) if call and len(call.names) == 1 else ()
@@ -320,7 +322,7 @@ def _parts(host: HostSums | None, line: CalledLine) -> Sequence[str]:
     """Return the functions that share the samples of a line which takes most of them in no single one, most first."""
     least = MIN_PART_SHARE_OF_SAMPLES * host.samples if host else inf
     shared = (name for name, count in line.parts if name not in SAMPLED_PHASES and count >= least)
-    return [name for name in shared if LOCALS not in name][:MAX_NAMED]
+    return [name for name in shared if LOCALS not in name][:MAX_THINGS_NAMED]
 
 
 RULE = Rule(

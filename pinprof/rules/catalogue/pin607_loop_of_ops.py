@@ -11,7 +11,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.loops import NORM_OPS, SEQUENTIAL, Loop, LoopKind, find_loops, in_one_call, place_of_loop
 from pinprof.rules.rule import Evidence, Rule, as_one
-from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_NAMED
+from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Trace
 from pinprof.units import counted, duration, how_many, listed, percent, shortened
@@ -87,7 +87,7 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
     more = f"; the backward pass of it makes {how_many(gradients)} more" if gradients else ""
     text = (
         f"the same ops run again and again, with no wait in between: "
-        f"{listed(repeated, MAX_NAMED, '; ')} {profile.steps.per}, which is "
+        f"{listed(repeated, MAX_THINGS_NAMED, '; ')} {profile.steps.per}, which is "
         f"{how_many(len(calls) / divisor)} launches, {percent(min(share, 1.0))} of all{more}; "
     )
     figures = f"{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU"
