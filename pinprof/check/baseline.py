@@ -170,11 +170,8 @@ def _per_step(before: BaselineTrace, figure: str) -> float | None:
 
 
 def has_wait(before: BaselineTrace, wait: SiteIdentity) -> bool:
-    """Return whether the trace had a hidden wait; older reports without libraries match any library."""
-    hidden = {_identity(site) for site in before.syncs.sites if site.verdict == "hidden"}
-    if all(site.library is not msgspec.UNSET for site in before.syncs.sites):
-        return wait in hidden
-    return wait[:4] in {identity[:4] for identity in hidden}
+    """Return whether the trace had a hidden wait."""
+    return wait in {_identity(site) for site in before.syncs.sites if site.verdict == "hidden"}
 
 
 def _identity(site: SiteJson) -> SiteIdentity:

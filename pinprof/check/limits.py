@@ -5,7 +5,7 @@ The command line imports it, not numpy.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -228,8 +228,6 @@ PROJECT_FILE = "pyproject.toml"
 TABLE_OF_PINPROF, TABLE_OF_CHECK = "pinprof", "check"
 TABLE_OF_LIMITS = f"[tool.{TABLE_OF_PINPROF}.{TABLE_OF_CHECK}]"
 KEYS_OF_LIMITS = tuple(quantity.name for quantity in QUANTITIES.values())
-MIN_LIKENESS_OF_NAMES = 0.8
-"""How similar a name must be to pinprof's to count as a typing error; `pyprof` is 0.77 like `pinprof`."""
 
 
 def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
@@ -281,20 +279,13 @@ def _document(path: str | Path) -> Mapping[str, Any]:
 
 
 def _own(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the table [tool.pinprof] of a document, or None. Raises PinprofError if a similar name seems meant."""
-    tools = document.get("tool", {})
-    names = tools if isinstance(tools, Mapping) else {}
-    slip = _like(TABLE_OF_PINPROF, names.keys() - {TABLE_OF_PINPROF})
-    if slip:
-        raise PinprofError(f"pinprof does not read [tool.{slip}]; put limits into {TABLE_OF_LIMITS}")
-    for name in document.keys() - {"tool"}:
-        if name == TABLE_OF_PINPROF or (name.lower() == "tool" and _like(TABLE_OF_PINPROF, document[name])):
-            raise PinprofError(f"pinprof does not read [{name}]; put limits into {TABLE_OF_LIMITS}")
-    return _known(names[TABLE_OF_PINPROF]) if TABLE_OF_PINPROF in names else None
-
-
-def _known(own: object) -> Mapping[str, Any]:
-    """Return the table [tool.pinprof]. Raises PinprofError if it is not a table of the table of limits alone."""
+    """Return the table [tool.pinprof] of a document, or None. Raises PinprofError if it holds anything but limits."""
+    if TABLE_OF_PINPROF in document:
+        raise PinprofError(f"pinprof does not read [{TABLE_OF_PINPROF}]; put limits into {TABLE_OF_LIMITS}")
+    tools = document.get("tool")
+    own = tools.get(TABLE_OF_PINPROF) if isinstance(tools, Mapping) else None
+    if own is None:
+        return None
     if not isinstance(own, Mapping):
         raise PinprofError(f"tool.{TABLE_OF_PINPROF} is not a table; put limits into {TABLE_OF_LIMITS}")
     for key in own:
@@ -303,15 +294,6 @@ def _known(own: object) -> Mapping[str, Any]:
         if key != TABLE_OF_CHECK:
             raise PinprofError(f"[tool.{TABLE_OF_PINPROF}] has no key {key}; put limits into {TABLE_OF_LIMITS}")
     return own
-
-
-def _like(name: str, others: object) -> str | None:
-    """Return the name that seems to be a typing error for this one, or None."""
-    if not isinstance(others, Iterable):
-        return None
-    by_letters = {other.lower().replace("-", "").replace("_", ""): other for other in others if isinstance(other, str)}
-    close = get_close_matches(name, by_letters, n=1, cutoff=MIN_LIKENESS_OF_NAMES)
-    return by_letters[close[0]] if close else None
 
 
 def _limits(table: object) -> Limits:

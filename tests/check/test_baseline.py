@@ -264,15 +264,6 @@ def test_a_baseline_whose_figures_are_none_is_refused(tmp_path: Path, changes: d
         read_baseline(report_of(plain(), tmp_path, **changes))
 
 
-def test_a_baseline_of_an_older_pinprof_may_lack_a_sum_per_step(tmp_path: Path) -> None:
-    report = report_of(with_waits(), tmp_path)
-    document = json.loads(report.read_text())
-    del document["traces"][0]["per_step"]["bubble_ms"], document["traces"][0]["kernels"], document["ranks"]
-    report.write_text(json.dumps(document))
-    (baseline,) = read_baseline(report).traces
-    assert outcome([judge(measured(with_waits(), tmp_path), Limits(), baseline)]) == KEPT
-
-
 def remarks_of(now: TraceBuilder, before: TraceBuilder, folder: Path, **changes: Any) -> str:
     baseline = read_baseline(report_of(before, folder, **changes))
     return "\n".join(remarks_on(baseline, [measured(now, folder)], baseline.traces))
@@ -304,36 +295,16 @@ def test_a_baseline_of_another_program_machine_or_version_is_remarked_on(tmp_pat
     assert "it is of pinprof 9." in "".join(remarks_on(baseline, [None], [None]))
 
 
-def without_libraries(report: Path) -> Path:
-    """Turn a report into one of a pinprof that did not tell waits apart by library."""
-    document = fitting(report.read_text())
-    for site in document["traces"][0]["syncs"]["sites"]:
-        del site["library"]
-    report.write_text(json.dumps(document))
-    return report
-
-
-def new_waits(before: TraceBuilder, now: TraceBuilder, folder: Path, *, of_old_pinprof: bool) -> tuple[str, ...]:
-    """Return what is said of the hidden waits that a baseline does not have."""
-    report = report_of(before, folder)
-    (baseline,) = read_baseline(without_libraries(report) if of_old_pinprof else report).traces
-    checked = judge(measured(now, folder), Limits(), baseline)
-    return tuple(
-        place.message for verdict in checked.verdicts if verdict.key == "new_waits" for place in verdict.places
-    )
-
-
 def test_a_wait_in_another_function_of_a_library_is_new(tmp_path: Path) -> None:
-    (said,) = new_waits(detector(WAITS[:3]), detector(WAITS[:4]), tmp_path, of_old_pinprof=False)
-    assert said.startswith(
+    (verdict,) = [
+        verdict
+        for verdict in compared(detector(WAITS[:4]), detector(WAITS[:3]), tmp_path).verdicts
+        if verdict.key == "new_waits"
+    ]
+    (place,) = verdict.places
+    assert place.message.startswith(
         "`nonzero()` (aten::nonzero) within fastrcnn_loss (torchvision/models/detection/roi_heads.py:32): 1 per step; "
     )
-
-
-def test_a_baseline_that_does_not_tell_libraries_knows_all_that_a_line_calls(tmp_path: Path) -> None:
-    assert new_waits(detector(WAITS[:3]), detector(WAITS[:4]), tmp_path, of_old_pinprof=True) == ()
-    (said,) = new_waits(detector(WAITS[:1]), detector(WAITS[:2]), tmp_path, of_old_pinprof=True)
-    assert said.startswith("`nonzero()` (aten::nonzero) within __call__")
 
 
 def test_what_one_line_calls_in_libraries_is_one_place_of_a_limit(tmp_path: Path) -> None:
