@@ -15,7 +15,7 @@ from pinprof.check.figures import Bounded, TraceFigures
 from pinprof.check.limits import QUANTITIES, UNIT_MS, UNKNOWN_NUMBER, WHOLE_SHARE, Limits, Quantity
 from pinprof.check.places import CodePlace, finding_places
 from pinprof.errors import TraceError
-from pinprof.rules.rule import Finding
+from pinprof.rules.rule import Finding, Severity
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.lines import Place
 
@@ -287,8 +287,8 @@ def _listed(ranks: Iterable[int], count: int) -> str:
     return ", ".join(map(str, islice(ranks, MAX_ABSENT_NAMED))) + more
 
 
-LEVEL_OF_SEVERITY = {"high": "warning", "medium": "warning"}
-"""The level of a finding that fails no limit; every other severity is a note."""
+SEVERITIES_OF_WARNINGS: Final = frozenset[Severity](("high", "medium"))
+"""A finding that fails no limit is a note if it has another severity."""
 
 Spot = tuple[str, Place]
 """A subject and its place."""
@@ -336,7 +336,7 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
         if behind and place.file is None and place.function is None:
             errors.append(Remark(place, "error", behind))
         else:
-            others.append(Remark(place, LEVEL_OF_SEVERITY.get(finding.severity, "note")))
+            others.append(Remark(place, "warning" if finding.severity in SEVERITIES_OF_WARNINGS else "note"))
     return (*errors, *sorted(others, key=lambda remark: remark.level != "warning"))
 
 

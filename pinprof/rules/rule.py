@@ -121,6 +121,9 @@ NumberEffect: TypeAlias = Literal["equal", "rounding", "different"]
 """What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
 
 
+Severity: TypeAlias = Literal["high", "medium", "low", "suspect"]
+
+
 class Family(NamedTuple):
     """The subject of rules whose numbers begin with the same digit."""
 
@@ -238,7 +241,7 @@ class Finding:
     """A rule that holds in a trace, at one or more sites with one fix."""
 
     rule: Rule
-    severity: str
+    severity: Severity
     """`high`, `medium` or `low`, by the share of the step that the fix of all its sites saves, or by that of the cost
     where no replay is made; `suspect` for a hazard, which may be none."""
     evidence: Evidence

@@ -16,7 +16,7 @@ from pinprof.replay import Replay
 from pinprof.rules import catalogue
 from pinprof.rules.catalogue import pin104_unpinned_batches, pin105_batches_without_pin_memory
 from pinprof.rules.copies import has_unpinned_batches
-from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding, Findings, Rule
+from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding, Findings, Rule, Severity
 from pinprof.rules.savings import as_measured, with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.verdict.verdict import judge
@@ -74,7 +74,7 @@ def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinn
             continue
         for evidence in rule.look(details, profile):
             if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE_SHARE_OF_STEP * step_ns:
-                severity = "suspect" if rule.is_hazard else _severity(evidence.cost_ns / step_ns)
+                severity: Severity = "suspect" if rule.is_hazard else _severity(evidence.cost_ns / step_ns)
                 measured = as_measured(evidence, rule, details.trace, machine) if machine else evidence
                 yield Finding(rule, severity, measured)
 
@@ -95,7 +95,7 @@ def unsearched(profile: Profile) -> Doubt | None:
     return profile.gravest(*(doubt for rule in RULES for doubt in _doubts(profile, rule)))
 
 
-def _severity(share: float) -> str:
+def _severity(share: float) -> Severity:
     """Return the severity of a saving of this share of the step, or of a cost where no replay says what it saves."""
     if share >= HIGH_SHARE_OF_STEP:
         return "high"

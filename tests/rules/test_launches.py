@@ -651,7 +651,7 @@ def test_functions_that_share_a_librarys_time_are_named() -> None:
     assert finding.evidence.text.endswith(
         "90 % at train.py:7 in transformers Trainer.train (Trainer.floating_point_ops, Module.zero_grad)"
     )
-    assert finding.fix.startswith("Its result is the same in each step of most programs")
+    assert finding.fix.startswith("What it returns is the same in each step of most programs")
 
 
 def test_the_report_tells_how_kernels_are_launched() -> None:
