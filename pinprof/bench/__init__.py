@@ -1,23 +1,23 @@
 """The experiments, each a module by the name of its subject, and what the figures of a machine say of their claims."""
 
-from pinprof.bench.bandwidth import BANDWIDTH
-from pinprof.bench.copy_overlap import COPY_OVERLAP
-from pinprof.bench.custom_batch import CUSTOM_BATCH
-from pinprof.bench.early_read import EARLY_READ
-from pinprof.bench.early_write import EARLY_WRITE
+from pinprof.bench.catalogue.bandwidth import BANDWIDTH
+from pinprof.bench.catalogue.copy_overlap import COPY_OVERLAP
+from pinprof.bench.catalogue.custom_batch import CUSTOM_BATCH
+from pinprof.bench.catalogue.early_read import EARLY_READ
+from pinprof.bench.catalogue.early_write import EARLY_WRITE
+from pinprof.bench.catalogue.loader import LOADER
+from pinprof.bench.catalogue.pinned_in_object import PINNED_IN_OBJECT
+from pinprof.bench.catalogue.pinned_limits import PINNED_LIMITS
+from pinprof.bench.catalogue.pinning_cost import PINNING_COST
+from pinprof.bench.catalogue.prefetching import PREFETCHING
+from pinprof.bench.catalogue.processes import PROCESSES
+from pinprof.bench.catalogue.six_strategies import SIX_STRATEGIES
+from pinprof.bench.catalogue.small_tensors import SMALL_TENSORS
+from pinprof.bench.catalogue.threaded_pinning import THREADED_PINNING
+from pinprof.bench.catalogue.training_loop import TRAINING_LOOP
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.judge import Claim, ClaimVerdict, Readings, judged
-from pinprof.bench.loader import LOADER
-from pinprof.bench.pinned_in_object import PINNED_IN_OBJECT
-from pinprof.bench.pinned_limits import PINNED_LIMITS
-from pinprof.bench.pinning_cost import PINNING_COST
-from pinprof.bench.prefetching import PREFETCHING
-from pinprof.bench.processes import PROCESSES
 from pinprof.bench.results import Bench, Measured, amount, shown, spread
-from pinprof.bench.six_strategies import SIX_STRATEGIES
-from pinprof.bench.small_tensors import SMALL_TENSORS
-from pinprof.bench.threaded_pinning import THREADED_PINNING
-from pinprof.bench.training_loop import TRAINING_LOOP
 from pinprof.errors import PinprofError
 from pinprof.units import size
 

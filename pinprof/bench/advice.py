@@ -3,9 +3,9 @@
 import os
 import shlex
 
-from pinprof.bench.bandwidth import PAGEABLE_RATE
+from pinprof.bench.catalogue.bandwidth import PAGEABLE_RATE
+from pinprof.bench.catalogue.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.judge import PINNED_RATE, by_size, order
-from pinprof.bench.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.results import Bench, BenchError, Measured, from_json, shown
 from pinprof.document import read_document
 from pinprof.prediction.pinning import Advice, PinnedRates, Pinning, Rates

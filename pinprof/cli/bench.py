@@ -61,7 +61,7 @@ def bench(
       pinprof workload --list                # what the experiments are
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.bench import EXPERIMENTS, experiment_of
-    from pinprof.bench.bandwidth import RATES
+    from pinprof.bench.catalogue.bandwidth import RATES
 
     if rates and (only is not None or quick):
         fail("--rates measures what predictions use, and no experiment: leave out --only and --quick")

@@ -10,8 +10,9 @@ import pytest
 import torch
 from bench_parts import fails
 
-from pinprof.bench import EXPERIMENTS, experiment_of, pinned_limits, prefetching, processes
-from pinprof.bench.bandwidth import RATES
+from pinprof.bench import EXPERIMENTS, experiment_of
+from pinprof.bench.catalogue import pinned_limits, prefetching, processes
+from pinprof.bench.catalogue.bandwidth import RATES
 from pinprof.bench.experiment import Experiment, Lab, free_pinned
 from pinprof.bench.judge import Readings, judged
 from pinprof.bench.results import Measured, Picture, recorded

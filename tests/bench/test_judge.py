@@ -7,7 +7,7 @@ from bench_builder import H200, BenchBuilder, count, gbps, measured, ms
 from msgspec.structs import replace
 
 from pinprof.bench import EXPERIMENTS, verdicts
-from pinprof.bench.bandwidth import more_predictable, reaches_the_link
+from pinprof.bench.catalogue.bandwidth import more_predictable, reaches_the_link
 from pinprof.bench.judge import (
     ClaimJudgement,
     ClaimOutcome,

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from trace_builder import SIDE, TraceBuilder
 
+from pinprof.bench.catalogue.prefetching import LEAD_MS
+from pinprof.bench.catalogue.small_tensors import COPY_CALLS
 from pinprof.bench.experiment import COPIES_AT_ONCE, COPIES_HIDDEN, MAX_BARS, QUEUED_EARLY, WAITED, InTrace, picture
-from pinprof.bench.prefetching import LEAD_MS
 from pinprof.bench.results import Bar, Figure, Measured, Picture
-from pinprof.bench.small_tensors import COPY_CALLS
 from pinprof.details import details_of
 from pinprof.trace import Trace, read_trace
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pinprof.bench import EXPERIMENTS, verdicts
 from pinprof.bench.advice import advice
-from pinprof.bench.bandwidth import LAUNCH, RATES
+from pinprof.bench.catalogue.bandwidth import LAUNCH, RATES
 from pinprof.bench.experiment import TEXTS_WITH_CLAIMS, Experiment
 from pinprof.bench.judge import MATTERS_SHARE, SAME_SHARE, ClaimVerdict
 from pinprof.bench.results import Bench, Measured, Result, amount, shown, spread

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pinprof.bench.catalogue.loader import STEPS_BETWEEN_WAITS
 from pinprof.bench.experiment import COPIES_HIDDEN, WAITED, CaseRun, CaseRuns, Experiment, InTrace, Lab, Size, Tensor
 from pinprof.bench.judge import Claim, all_of, at_most, barely, less, mostly, yes
-from pinprof.bench.loader import STEPS_BETWEEN_WAITS
 from pinprof.bench.results import figures
 from pinprof.details import Details
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, Trace

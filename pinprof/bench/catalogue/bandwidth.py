@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from pinprof.bench import judge
-from pinprof.bench.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
+from pinprof.bench.catalogue.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
 from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
 from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, Ratio, all_of, at_least, at_most, barely, mostly, no, yes
 from pinprof.bench.results import AT_LARGEST, AT_SMALLEST, Figure, Measured, figures

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from functools import partial
 
+from pinprof.bench.catalogue.six_strategies import COPIED
 from pinprof.bench.experiment import COPIES_HIDDEN, WAITED, CaseRuns, Experiment, Lab, Size
 from pinprof.bench.judge import Claim, Ratio, at_least, at_most, less, mostly
 from pinprof.bench.results import figures
-from pinprof.bench.six_strategies import COPIED
 
 PAGEABLE, PAGEABLE_ASYNC, PINNED, PINNED_ASYNC, NO_COPY = CASES = figures("E8", "ms", f"{COPIED}; no copy")
 STEPS_BETWEEN_WAITS = 10

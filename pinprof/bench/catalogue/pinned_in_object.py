@@ -5,10 +5,10 @@ from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
-from pinprof.bench import processes
+from pinprof.bench.catalogue import processes
+from pinprof.bench.catalogue.processes import copies_in_a_process, copy_both, sent, spawned, two_tensors
 from pinprof.bench.experiment import SOME_ROUNDS, CaseRuns, Experiment, Lab, Tensor
 from pinprof.bench.judge import Claim, all_of, at_least, at_most, no, yes
-from pinprof.bench.processes import copies_in_a_process, copy_both, sent, spawned, two_tensors
 from pinprof.bench.results import Figure, Measured, figures
 
 PAGEABLE, SENT, OWN = CASES = figures("E12", "ms", "pageable; pinned, sent to the child; pinned in the child itself")

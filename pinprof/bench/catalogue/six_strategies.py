@@ -1,9 +1,9 @@
 """E3: many large tensors, pageable, pinned or pinned just before the copy, each waited for or not."""
 
+from pinprof.bench.catalogue.small_tensors import TOGETHER, faster, gains_in_turn
 from pinprof.bench.experiment import QUEUED_EARLY, CaseRuns, Experiment, Lab, Size
 from pinprof.bench.judge import Claim, all_of, any_of, each_of, less, less_in_most, mostly
 from pinprof.bench.results import figures
-from pinprof.bench.small_tensors import TOGETHER, faster, gains_in_turn
 
 COPIED = "pageable, blocking; pageable, non_blocking; pinned, blocking; pinned, non_blocking"
 PAGEABLE, PAGEABLE_ASYNC, PINNED, PINNED_ASYNC, PIN_COPY, PIN_ASYNC = CASES = figures(

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from functools import partial
 
+from pinprof.bench.catalogue.loader import STEPS_BETWEEN_WAITS
+from pinprof.bench.catalogue.prefetching import LEAD_MS
 from pinprof.bench.experiment import WAITED, CaseRuns, Experiment, Lab, Size, of_turns
 from pinprof.bench.judge import Claim, at_most, less, yes
-from pinprof.bench.loader import STEPS_BETWEEN_WAITS
-from pinprof.bench.prefetching import LEAD_MS
 from pinprof.bench.results import figures
 
 WRITTEN, KEPT = CASES = figures("E14", "ms", "as written; without .item()")

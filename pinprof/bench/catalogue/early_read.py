@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count, cycle
 
-from pinprof.bench.bandwidth import CPU_PERCENT
-from pinprof.bench.early_write import PINNED_SOURCE, wrong_values
+from pinprof.bench.catalogue.bandwidth import CPU_PERCENT
+from pinprof.bench.catalogue.early_write import PINNED_SOURCE, wrong_values
 from pinprof.bench.experiment import CaseRuns, Experiment, Lab, Size, Tensor
 from pinprof.bench.judge import PINNED_RATE, Claim, all_of, mostly, no, wrong
 from pinprof.bench.results import AT_LARGEST, figures
