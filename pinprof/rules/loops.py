@@ -13,6 +13,7 @@ from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import contains
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import fusible
+from pinprof.rules.sums import aten
 from pinprof.trace.callers import module_around, outermost_op, usual_place
 from pinprof.trace.calls import MODULE_LOAD, PROFILER, QUEUE_FULL
 from pinprof.trace.collectives import is_collective
@@ -47,8 +48,8 @@ SEQUENTIAL: Final = frozenset[LoopKind](("cell", "written cell"))
 
 PREFIXES_OF_FOREACH: Final = ("aten::_foreach", "aten::_fused", "aten::_amp_foreach")
 """Begin the names of ops for many tensors at once."""
-CELL_OPS: Final = frozenset(f"aten::{cell}" for cell in ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"))
-_NAMES_WITHOUT_WEIGHTS: Final = (
+CELL_OPS: Final = aten("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
+_OUT_OF_PLACE: Final = aten(
     "add sub rsub mul div neg abs sign sgn pow sqrt rsqrt exp log log1p reciprocal square clamp clamp_min "
     "clamp_max lerp addcmul addcdiv maximum minimum where masked_fill relu gelu silu sigmoid softplus tanh "
     "leaky_relu sum mean std var max min amax amin norm linalg_vector_norm argmax argmin softmax log_softmax "
@@ -58,32 +59,24 @@ _NAMES_WITHOUT_WEIGHTS: Final = (
     "index gather index_select take take_along_dim scatter scatter_add index_add index_put stack cat pad roll "
     "flip repeat one_hot topk sort dropout sin cos floor round"
 )
-OPS_WITHOUT_WEIGHTS: Final = frozenset(
-    f"aten::{name}{in_place}" for name in _NAMES_WITHOUT_WEIGHTS.split() for in_place in ("", "_")
-)
+OPS_WITHOUT_WEIGHTS: Final = _OUT_OF_PLACE | {f"{name}_" for name in _OUT_OF_PLACE}
 """Ops that read no weights of a layer. Others may: layers of a model are the same ops, but not one call."""
 ZERO_OP = "aten::zero_"
-NORM_OPS: Final = frozenset(("aten::norm", "aten::linalg_vector_norm"))
-GATHER_OPS: Final = frozenset(
-    ("aten::index", "aten::gather", "aten::index_select", "aten::take", "aten::take_along_dim")
-)
-OPS_TAKING_PARTS: Final = frozenset(
-    f"aten::{name}" for name in ("select", "slice", "narrow", "index", "index_select", "unsqueeze")
-)
+NORM_OPS: Final = aten("norm linalg_vector_norm")
+GATHER_OPS: Final = aten("index gather index_select take take_along_dim")
+OPS_TAKING_PARTS: Final = aten("select slice narrow index index_select unsqueeze")
 """Ops that take a part of a batch."""
-JOINING_OPS: Final = frozenset(("aten::stack", "aten::cat"))
+JOINING_OPS: Final = aten("stack cat")
 """Ops that put what a loop has made together."""
 MAX_OPS_BEFORE_JOIN = 3
 """How many ops after a loop one of `JOINING_OPS` is looked for."""
-OPS_OF_CHAINS: Final = frozenset(("aten::scaled_dot_product_attention", "aten::bmm", "aten::tanh"))
+OPS_OF_CHAINS: Final = aten("scaled_dot_product_attention bmm tanh")
 """Ops of blocks that work on the result of the block before, or of cells that people write themselves."""
 ADD_OP: Final = "aten::add"
 START_OF_CELL: Final = "aten::linear aten::linear aten::add"
 """What a recurrent cell that people write runs for its input and its state, unless it joins them first."""
-OPS_OF_WRITTEN_CELLS: Final = frozenset(
-    f"aten::{name}" for name in ["linear", "add", "sub", "rsub", "mul", "cat", "tanh", "sigmoid", "relu"]
-)
-NONLINEAR_OPS_OF_CELLS: Final = frozenset(("aten::tanh", "aten::sigmoid"))
+OPS_OF_WRITTEN_CELLS: Final = aten("linear add sub rsub mul cat tanh sigmoid relu")
+NONLINEAR_OPS_OF_CELLS: Final = aten("tanh sigmoid")
 NODE_OF_LINEAR_WEIGHT: Final = f"{NODE}TBackward0"
 """The node of autograd for the weight of each call of a linear layer that is trained."""
 

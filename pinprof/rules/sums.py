@@ -223,6 +223,11 @@ def per_step(trace: Trace, profile: Profile, rows: Int64s) -> float:
     return float(trace.gpu.duration_ns[rows].sum()) / profile.steps.divisor
 
 
+def aten(names: str) -> frozenset[str]:
+    """Return the names of ops of torch's own library, given without their prefix."""
+    return frozenset(f"aten::{name}" for name in names.split())
+
+
 def times_of_ops(trace: Trace, ops: Int64s) -> tuple[float, float]:
     """Return how long ops, none within another, take the host, and the GPU what they launch, but copies; in ns."""
     chosen = np.zeros(len(trace.ops), bool)

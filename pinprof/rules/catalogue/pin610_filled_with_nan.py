@@ -7,15 +7,13 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
 from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import aten
 from pinprof.trace.tables import NONE
 from pinprof.units import how_many
 
-ALLOCATING_OPS = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
-        *("resize_", "resize_as_", "_empty_affine_quantized"),
-    )
+ALLOCATING_OPS = aten(
+    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ resize_as_ "
+    "_empty_affine_quantized"
 )
 """Ops that write nothing into the memory that they get, unless torch.use_deterministic_algorithms fills it."""
 

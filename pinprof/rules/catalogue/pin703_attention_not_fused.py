@@ -7,24 +7,20 @@ from pinprof.details import Details
 from pinprof.intervals import distinct
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import in_complete_steps, launched_kernels, matters, per_step
+from pinprof.rules.sums import aten, in_complete_steps, launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.units import counted, duration
 
 MATH_ATTENTION: Final = "aten::_scaled_dot_product_attention_math"
-PRODUCT_OPS: Final = ("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum")
+PRODUCT_OPS: Final = aten("matmul bmm baddbmm einsum")
 SOFTMAX_OP: Final = "aten::softmax"
-BATCHED_PRODUCT_OPS: Final = ("aten::bmm", "aten::baddbmm")
-OPS_BETWEEN: Final = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("add", "add_", "sub", "mul", "mul_", "div", "div_", "to", "float", "half", "type_as", "contiguous", "view"),
-        *("masked_fill", "masked_fill_", "where", "eq", "ne", "lt", "tril", "triu", "slice", "unsqueeze", "expand"),
-        *("dropout", "reshape", "transpose", "permute", "size", "clone", "copy_", "full", "ones", "zeros", "rsub"),
-        *("max", "clamp", "finfo", "logical_not", "bitwise_not", "_to_copy", "nan_to_num", "alias", "detach"),
-    )
+BATCHED_PRODUCT_OPS: Final = aten("bmm baddbmm")
+OPS_BETWEEN: Final = aten(
+    "add add_ sub mul mul_ div div_ to float half type_as contiguous view masked_fill masked_fill_ where eq ne lt tril "
+    "triu slice unsqueeze expand dropout reshape transpose permute size clone copy_ full ones zeros rsub max clamp "
+    "finfo logical_not bitwise_not _to_copy nan_to_num alias detach"
 )
 """What stands between the products and the softmax of attention: scales, masks, casts, dropout."""
 

@@ -7,7 +7,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import launched_kernels, per_step
+from pinprof.rules.sums import aten, launched_kernels, per_step
 from pinprof.trace.links import within
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.units import counted, duration, percent
@@ -17,9 +17,7 @@ MIN_CONVOLUTION_SHARE = 0.2
 MAX_DEVIATION_OF_STEPS = 0.05
 """How far the time of a step's convolutions may be from the usual one, as a share of it, where their shapes are the
 same."""
-CONVOLUTION_OPS = frozenset(
-    {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::convolution_backward"}
-)
+CONVOLUTION_OPS = aten("cudnn_convolution cudnn_convolution_transpose convolution_backward")
 
 
 def _untried(details: Details, profile: Profile) -> Iterator[Evidence]:
