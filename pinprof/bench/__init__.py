@@ -56,9 +56,9 @@ def _verdict(bench: Bench, experiment: Experiment, claim: Claim) -> ClaimVerdict
         text = f"{text}{problem}" if result else "the experiment did not run"
     published = experiment.published_at(result.sizes) if result else {}
     shows = [
-        f"{asked.name}: {amount(asked.unit, published[asked.name, asked.size])}"
-        for asked in read.asked
-        if (asked.name, asked.size) in published
+        f"{cited.name}: {amount(cited.unit, published[cited.name, cited.size])}"
+        for cited in read.cited
+        if (cited.name, cited.size) in published
     ]
     return ClaimVerdict(
         experiment.number,
@@ -67,7 +67,7 @@ def _verdict(bench: Bench, experiment: Experiment, claim: Claim) -> ClaimVerdict
         text,
         tuple(claim.sources.split("; ")),
         "; ".join(filter(None, (*shows, claim.shows))),
-        "; ".join(map(_with_spread, read.asked)) if len(read.asked) <= MOST_SHOWN else "",
+        "; ".join(map(_with_spread, read.cited)) if len(read.cited) <= MOST_SHOWN else "",
         claim.differs if outcome in {"refuted", "depends"} else "",
     )
 

@@ -66,7 +66,7 @@ class Readings:
     """The figures of a bench for one claim; it keeps those that are asked for, to show them with the verdict."""
 
     bench: Bench
-    asked: list[Measured] = field(default_factory=list)
+    cited: list[Measured] = field(default_factory=list)
 
     def __call__(self, quantity: FigureOrRatio) -> Measured:
         """Return what was measured. Raises MissingError."""
@@ -81,12 +81,12 @@ class Readings:
             wanted = self.by_size(quantity)[0 if wanted == AT_SMALLEST else -1].size
         if (measured := self.bench.figure(quantity, wanted)) is None:
             raise MissingError(f"not measured: {quantity.name}")
-        self.keep(measured)
+        self.cite(measured)
         return measured
 
-    def keep(self, *figures: Measured) -> None:
+    def cite(self, *figures: Measured) -> None:
         """Show these figures with the verdict."""
-        self.asked.extend(measured for measured in figures if measured not in self.asked)
+        self.cited.extend(measured for measured in figures if measured not in self.cited)
 
     def by_size(self, figure: Figure) -> Sequence[Measured]:
         """Return what was measured at each size, the smallest first. Raises MissingError."""
@@ -302,7 +302,7 @@ def less_in_most(read: Readings, *pairs: tuple[Figure, Figure], least_bytes: int
     for first, second in pairs:
         sized = read.pairs(first, second, least_bytes)
         found = [order(*pair) for pair in sized]
-        read.keep(*sized[-1])
+        read.cite(*sized[-1])
         at = (
             f" at {size(last)}; less at {found.count('less')} of {len(found)} sizes"
             if (last := sized[-1][0].size)

@@ -181,10 +181,10 @@ class Bench(Struct, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.
         """Return the result of an experiment, None if it did not run."""
         return next((result for result in self.results if result.number == number), None)
 
-    def figure(self, asked: Figure, size: int | None = None) -> Measured | None:
+    def figure(self, figure: Figure, size: int | None = None) -> Measured | None:
         """Return what was measured of a figure, None if it was not."""
-        result = self.result(asked.number)
-        return result.figure(asked.name, size) if result else None
+        result = self.result(figure.number)
+        return result.figure(figure.name, size) if result else None
 
 
 def times(more: float, less: float) -> str:

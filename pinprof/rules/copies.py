@@ -56,10 +56,10 @@ def has_unpinned_batches(details: Details) -> bool:
     return bool(details.loader.waits) and details.loader.pinned is False
 
 
-def pageable(code: int) -> Search:
+def search_pageable(code: int) -> Search:
     """Look for copies of pageable memory in this direction, except those that an op of a library makes by itself."""
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         if code == HTOD and has_unpinned_batches(details):
             return  # batches have rules of their own
         rows = details.overlap.row
@@ -82,13 +82,13 @@ def pageable(code: int) -> Search:
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen & ~by_library), evidence_of)
 
-    return look
+    return found
 
 
-def pageable_batches(*, loader_pins: bool) -> Search:
+def search_batches(*, loader_pins: bool) -> Search:
     """Look for copies of batches that are not pinned, of DataLoaders that pin or of others."""
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         if not has_unpinned_batches(details) or bool(details.loader.pins) != loader_pins:
             return
         rows, gpu = details.overlap.row, details.trace.gpu
@@ -103,7 +103,7 @@ def pageable_batches(*, loader_pins: bool) -> Search:
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
-    return look
+    return found
 
 
 def _with_receiving(evidence: Evidence, details: Details) -> Evidence:
@@ -147,10 +147,10 @@ def _one_step_ahead(details: Details, copies: Copies) -> Edits:
     return Edits(ahead=rows) | without_blocking(details, rows)
 
 
-def exposed(reason: str) -> Search:
+def search_exposed(reason: str) -> Search:
     """Look for HtoD copies that are exposed for this reason although kernels could hide them."""
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         direction = details.trace.gpu.direction[details.overlap.row]
         chosen = (details.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
         kernels = per_step(details.trace, profile, kernels_in_steps(details.trace))
@@ -168,7 +168,7 @@ def exposed(reason: str) -> Search:
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
-    return look
+    return found
 
 
 def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
@@ -191,11 +191,11 @@ WORDS_OF_TOUCH = {
 """By what an op on the host may do to the memory of copies: which copies, what they still do, and what follows."""
 
 
-def touched_in_flight(how: Literal["read", "written"]) -> Search:
+def search_touched(how: Literal["read", "written"]) -> Search:
     """Look for copies that have not ended when the host, which has not waited, may read or write their memory."""
     memory, (one, several), consequence = WORDS_OF_TOUCH[how]
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         ops, touches = details.trace.ops, details.hazards.read if how == "read" else details.hazards.written
         for copies in copies_in_steps(details, profile, np.isin(details.overlap.row, touches.copy)):
             of_copies = np.isin(touches.copy, copies.rows)
@@ -212,4 +212,4 @@ def touched_in_flight(how: Literal["read", "written"]) -> Search:
                 at_any_cost=True,
             )
 
-    return look
+    return found

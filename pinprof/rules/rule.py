@@ -177,7 +177,7 @@ class Rule:
     """An example of code that looks alike, and is fine."""
     short: str = ""
     """Its change in 22 characters, for a column of a table; empty if it saves no time."""
-    look: Search | None = None
+    search: Search | None = None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
     figures: tuple[FigureKind, ...] | None = None
     """The figures that it rests on, where they are not those of its family."""
@@ -210,7 +210,7 @@ class Rule:
     @property
     def rests_on(self) -> tuple[FigureKind, ...]:
         """Where one of these figures is withheld, the rule is silent; none where no trace shows what it is about."""
-        if self.look is None:
+        if self.search is None:
             return ()
         return self._family.rests_on if self.figures is None else self.figures
 

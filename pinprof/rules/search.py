@@ -45,10 +45,10 @@ def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Find
     `machine` is what pinned memory brings and costs on the user's; without it usual rates are assumed.
     """
     details = details_of(trace)
-    return look(details, profile, Replay([details], profile.step_ns), machine)
+    return find_in(details, profile, Replay([details], profile.step_ns), machine)
 
 
-def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
+def find_in(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
     """Return what the rules find of a trace, as `find` does; `replay` computes what their fixes save."""
     step = profile.step_ns
     findings = list(_unweighed(details, profile, step, machine)) if step else []
@@ -70,9 +70,9 @@ def finding_of_verdict(findings: Findings) -> int | None:
 def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
     """Yield what the rules see, weighed by its cost."""
     for rule in RULES:
-        if rule.look is None or any(_doubts(profile, rule)):
+        if rule.search is None or any(_doubts(profile, rule)):
             continue
-        for evidence in rule.look(details, profile):
+        for evidence in rule.search(details, profile):
             if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE_SHARE_OF_STEP * step_ns:
                 severity: Severity = "suspect" if rule.is_hazard else _severity(evidence.cost_ns / step_ns)
                 measured = as_measured(evidence, rule, details.trace, machine) if machine else evidence

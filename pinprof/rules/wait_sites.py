@@ -37,11 +37,11 @@ class WaitRuleFacts(TypedDict):
     what_if: str
     causes: tuple[str, ...]
     guards: bool
-    look: Search
+    search: Search
 
 
 def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -> WaitRuleFacts:
-    """Return the facts of a rule that is for waits with one of these causes; see `look_for_waits`.
+    """Return the facts of a rule that is for waits with one of these causes; see `search_waits`.
 
     A rule for waits that guard a copy names no cause: each cause belongs to the rule for waits that guard none.
     """
@@ -50,11 +50,11 @@ def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -
         "what_if": "--drop-syncs",
         "causes": () if guarding else causes,
         "guards": bool(guarding),
-        "look": look_for_waits(*causes, fixable=fixable, guarding=guarding),
+        "search": search_waits(*causes, fixable=fixable, guarding=guarding),
     }
 
 
-def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Search:
+def search_waits(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Search:
     """Look for sites with one of the causes that are a problem.
 
     The waits in libraries that one line of the user calls are one site of the finding. `are_one`: one change removes
@@ -63,7 +63,7 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
     that must stay is an upper bound: another wait comes in its place.
     """
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def waits(details: Details, profile: Profile) -> Iterator[Evidence]:
         chosen = [
             number
             for number, site in enumerate(details.syncs.sites)
@@ -86,7 +86,7 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
         by_place = [chosen] if (are_one and chosen) or len(by_place) > MAX_PLACES_WEIGHED else by_place
         yield from as_one(profile, by_place, evidence_of, groups)
 
-    return look
+    return waits
 
 
 def _fixed_at(details: Details, sites: Iterable[int]) -> Edits:

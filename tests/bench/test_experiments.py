@@ -64,7 +64,7 @@ def names_to_judge(known: Experiment) -> set[str]:
     shown = {figure(case).name for case, figures in (known.traced or {}).items() for figure in figures}
     swapped = {name for name in own if name.startswith("swapped")}  # where there is room
     fresh = {name for name in own if name.endswith("fresh memory") and CANNOT_FREE}
-    return ({measured.name for measured in read.asked} & own) - shown - swapped - fresh
+    return ({measured.name for measured in read.cited} & own) - shown - swapped - fresh
 
 
 ANSWERS = {

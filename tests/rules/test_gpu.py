@@ -283,8 +283,8 @@ def test_of_float32_is_said_which_products_how_long_and_what_torch_does_by_defau
 def test_of_unread_gradients_is_said_whose_they_are() -> None:
     (finding,) = found(unread)
     assert finding.evidence.text == (
-        "backward computes 2,457,600 numbers of gradients of a tensor that is not a parameter (32 x 3 x 160 x 160) and "
-        "of 2 parameters of Conv2d, which no optimizer and no line of Python had read when the last recorded step ended"
+        "backward computes 2,457,600 gradient elements of a tensor that is not a parameter (32 x 3 x 160 x 160) and of "
+        "2 parameters of Conv2d; nothing had read them when the last recorded step ended"
     )
 
 

@@ -680,7 +680,7 @@ def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:
     for rule in RULES:
         assert rule.id.startswith("PIN")
         assert rule.title
-        for text in (rule.looks_at, rule.why, rule.fix, rule.safe_if):
+        for text in (rule.searchs_at, rule.why, rule.fix, rule.safe_if):
             assert text.endswith(".")
             assert "  " not in text
         for code in (rule.before, rule.code, rule.near_miss):
@@ -693,7 +693,7 @@ def test_every_rule_has_a_trace_that_fires_it() -> None:
     marks = test_a_rule_finds_what_it_is_for.pytestmark  # type: ignore[attr-defined]
     others = {rule.id for rule in RULES if rule.family in ("launches", "gpu")}  # test_launches.py and test_gpu.py
     others.add("PIN403")  # of samples that `run` takes: tests/capture/test_workers.py
-    assert {rule for _, rule in marks[0].args[1]} == {rule.id for rule in RULES if rule.look} - others
+    assert {rule for _, rule in marks[0].args[1]} == {rule.id for rule in RULES if rule.search} - others
 
 
 def test_every_cause_of_a_wait_belongs_to_one_rule() -> None:

@@ -105,7 +105,7 @@ def reaches_the_link(read: judge.Readings) -> judge.ClaimJudgement:
     """Judge whether pinned copies of some size reach, in both directions, the usual rate of such a link."""
     link = read.bench.machine.link
     best = [max(read.by_size(figure), key=lambda measured: measured.low) for figure in PINNED_RATE.values()]
-    read.keep(*best)
+    read.cite(*best)
     why = " and ".join(f"{rate(each.median)} ({each.name})" for each in best)
     if link is None or any(measured.low > link.theoretical for measured in best):
         return judge.ClaimJudgement("unknown", f"{why}; the driver does not say of which link, or of an idle one")

@@ -1,4 +1,4 @@
-from pinprof.rules.copies import UNPINNED, pageable
+from pinprof.rules.copies import UNPINNED, search_pageable
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
 from pinprof.trace.tables import HTOD
@@ -26,7 +26,7 @@ RULE = Rule(
     safe_if=f"{SAFE_REFILL} Nothing writes to a batch of a DataLoader that pins while its copy runs.",
     near_miss="x = x.to(device)  # on the GPU already: nothing is copied",
     change=Change(r"\.(?:to|cuda|copy_)\(", "copy it from pinned memory, with non_blocking=True"),
-    look=pageable(HTOD),
+    search=search_pageable(HTOD),
     causes=("pageable_copy",),
     exposures=(("pageable", "HtoD"),),
 )

@@ -7,7 +7,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import Change, Evidence, Rule
-from pinprof.rules.wait_sites import look_for_waits
+from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import PAGEABLE
 
@@ -19,7 +19,7 @@ def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
     gpu, copy = details.trace.gpu, details.syncs.stalls.copy
     are_small = are_small_to_gpu(gpu, np.arange(len(gpu)))
     of_others = (gpu.host_memory == PAGEABLE) & (has_unpinned_batches(details) | ~are_small)
-    for evidence in look_for_waits("blocking_copy_htod")(details, profile):
+    for evidence in search_waits("blocking_copy_htod")(details, profile):
         unblocked = frozenset(row for row in evidence.edits.unblocked if not of_others[copy[row]])
         if unblocked:
             edits = replace(evidence.edits, pinned=frozenset(), unblocked=unblocked)
@@ -45,5 +45,5 @@ RULE = Rule(
     near_miss="x = x.to(device, torch.float16)  # from GPU to GPU: the host does not wait",
     change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True"),
     causes=("blocking_copy_htod",),
-    look=_blocking,
+    search=_blocking,
 )

@@ -46,5 +46,5 @@ RULE = Rule(
     "they share memory.",
     near_miss="parts = [x.to(device) for x in small[:4]]  # so few cost less than to pack them",
     change=Change(r"\.(?:to|cuda|copy_)\(", "pack them into one copy"),
-    look=_small,
+    search=_small,
 )

@@ -77,5 +77,5 @@ RULE = Rule(
     safe_if="The node has enough cores for the process and its workers: they run on no other node. On the wrong node "
     "the copies become slower, not faster.",
     near_miss="python train.py  # on a machine of one node",
-    look=_slow,
+    search=_slow,
 )

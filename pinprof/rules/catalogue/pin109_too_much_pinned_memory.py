@@ -55,5 +55,5 @@ RULE = Rule(
     "loader = DataLoader(data, batch_size=64, num_workers=4, prefetch_factor=2, pin_memory=True)",
     safe_if=f"{SAFE_REFILL} The workers keep up with fewer batches ready.",
     near_miss="loader = DataLoader(data, num_workers=4, pin_memory=True)  # 8 batches are pinned at a time",
-    look=_too_much,
+    search=_too_much,
 )

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
-from pinprof.rules.wait_sites import look_for_waits, waits_of
+from pinprof.rules.wait_sites import search_waits, waits_of
 
 PATH_OF_DISTRIBUTIONS = "torch/distributions/"
 """In the files whose code validates the arguments of a distribution."""
@@ -17,7 +17,7 @@ FIX_OF_VALIDATION = (
 
 def _branches(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for branches on values; what torch.distributions asks by itself has a fix of its own."""
-    for evidence in look_for_waits("bool")(details, profile):
+    for evidence in search_waits("bool")(details, profile):
         places = {evidence.place, *(site.place for site in evidence.sites)}
         stacks = [site.stack for site in details.syncs.sites if site.cause == "bool" and site.place in places]
         validate = all(any(PATH_OF_DISTRIBUTIONS in entry for entry in stack) for stack in stacks)
@@ -25,7 +25,7 @@ def _branches(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 
 FACTS_OF_BRANCHES = waits_of("bool")
-FACTS_OF_BRANCHES["look"] = _branches
+FACTS_OF_BRANCHES["search"] = _branches
 
 RULE = Rule(
     id="PIN202",

@@ -5,13 +5,13 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.wait_sites import look_for_waits
+from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.phases import nan_checks
 
 
 def _checks(details: Details, profile: Profile) -> Iterator[Evidence]:
     removed = Edits(removed_ops=frozenset(nan_checks(details.trace).tolist()))
-    for evidence in look_for_waits("nan_check", are_one=True)(details, profile):
+    for evidence in search_waits("nan_check", are_one=True)(details, profile):
         yield replace(evidence, edits=evidence.edits | evidence.at_most | removed, at_most=Edits(), keep="")
 
 
@@ -42,5 +42,5 @@ RULE = Rule(
     answers=("sync",),
     what_if="--drop-syncs",
     causes=("nan_check",),
-    look=_checks,
+    search=_checks,
 )

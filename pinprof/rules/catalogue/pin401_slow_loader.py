@@ -46,5 +46,5 @@ RULE = Rule(
     safe_if="The machine has cores and memory for the workers, and reads data as fast as they ask for it. "
     f"{SAFE_WORKERS}",
     near_miss="loader = DataLoader(data, num_workers=1)  # a step takes longer than to make a batch",
-    look=_loader,
+    search=_loader,
 )

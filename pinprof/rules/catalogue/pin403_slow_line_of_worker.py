@@ -92,5 +92,5 @@ RULE = Rule(
     "    return data[index] * weights[index]",
     safe_if="What is kept depends on nothing that changes from sample to sample, such as random numbers.",
     near_miss="def item(index):\n    return data[index]  # no work, and the step is longer",
-    look=_slow_line,
+    search=_slow_line,
 )

@@ -1,4 +1,4 @@
-from pinprof.rules.copies import touched_in_flight
+from pinprof.rules.copies import search_touched
 from pinprof.rules.rule import Rule
 from pinprof.rules.snippets import awaited
 
@@ -24,5 +24,5 @@ RULE = Rule(
     safe_if="Always: it only makes the program correct. With two buffers the wait is for the copy of two steps ago, "
     "and rarely costs anything.",
     near_miss="batch = host.to(device)  # blocking: it has been read when it returns\nhost.zero_()",
-    look=touched_in_flight("written"),
+    search=search_touched("written"),
 )

@@ -96,5 +96,5 @@ RULE = Rule(
     "anew, or has to run in Python in each step: Python runs once, at the capture. Inputs and outputs keep their "
     "place in memory.",
     near_miss="y = model(x.repeat(1000, 1))  # as many launches, but each keeps the GPU busy",
-    look=_small_kernels,
+    search=_small_kernels,
 )

@@ -57,5 +57,5 @@ RULE = Rule(
     code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
     safe_if="The parameters are floating-point numbers on one kind of device. Results differ by rounding.",
     near_miss="optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)  # a few launches",
-    look=_optimizer,
+    search=_optimizer,
 )

@@ -344,5 +344,5 @@ RULE = Rule(
     "    train(batch, weights)",
     safe_if="It depends on nothing that changes from step to step.",
     near_miss="weights = [math.exp(-age / 10) for age in range(10)]  # the GPU has work queued for longer",
-    look=_python,
+    search=_python,
 )

@@ -53,5 +53,5 @@ RULE = Rule(
     "    train(batch, order)",
     safe_if="The GPU has room for it, and nothing reads the result on the host.",
     near_miss="order = torch.argsort(host[0])  # takes far less than 0.5 ms",
-    look=_on_the_host,
+    search=_on_the_host,
 )

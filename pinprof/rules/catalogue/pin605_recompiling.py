@@ -100,5 +100,5 @@ RULE = Rule(
     safe_if="Code for all sizes can be slower than code for one. CUDA graphs are recorded for each size all the same: "
     'for mode="reduce-overhead" pad to few sizes instead.',
     near_miss="compiled = torch.compile(model)  # called with one shape: compiles once",
-    look=_compiling,
+    search=_compiling,
 )

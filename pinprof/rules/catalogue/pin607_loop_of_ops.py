@@ -162,5 +162,5 @@ RULE = Rule(
     "and no module in the loop uses statistics of its batch. Results differ by rounding.",
     near_miss="layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4, device=device) for _ in range(10)))\n"
     "y = layers(x)  # each has weights of its own, and needs the result of the one before",
-    look=_loops,
+    search=_loops,
 )

@@ -137,5 +137,5 @@ RULE = Rule(
     "gc.enable()",
     safe_if="What is not reachable any more may live for N steps longer: memory suffices for it.",
     near_miss="import gc\n\ngc.collect()  # once, before the loop",
-    look=_collecting,
+    search=_collecting,
 )

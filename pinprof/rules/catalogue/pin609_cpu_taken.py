@@ -47,5 +47,5 @@ RULE = Rule(
     "    train(batch)",
     safe_if="The sums of ops on the CPU may round differently with another number of threads.",
     near_miss="torch.set_num_threads(torch.get_num_threads())  # as many as there are cores",
-    look=_off_cpu,
+    search=_off_cpu,
 )

@@ -49,5 +49,5 @@ RULE = Rule(
     "    train(model(x))",
     safe_if="No code reads memory that it has not written, as from torch.empty.",
     near_miss="torch.full((8,), float('nan'), device=device)  # what the program fills itself",
-    look=_fills,
+    search=_fills,
 )

@@ -91,5 +91,5 @@ RULE = Rule(
     safe_if="No code reads .grad between zero_grad and backward, or keeps it. Each parameter gets a gradient in each "
     "step: the optimizer leaves out those without one, but with zeros still applies momentum and weight decay.",
     near_miss="model.zero_grad()  # gradients become None: nothing is filled",
-    look=_zeros,
+    search=_zeros,
 )

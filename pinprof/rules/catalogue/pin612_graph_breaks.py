@@ -76,5 +76,5 @@ RULE = Rule(
     "    return x + 1",
     safe_if="Both branches may be computed, and neither has an effect besides its result.",
     near_miss="compiled = torch.compile(model)  # compiles into one piece",
-    look=_breaks,
+    search=_breaks,
 )

@@ -74,5 +74,5 @@ RULE = Rule(
     safe_if="Results change: the model must train as well with products of three decimal digits (sums stay float32). "
     'Code that needs more, such as solving equations, stays at "highest".',
     near_miss="with torch.autocast(device, torch.bfloat16):\n    y = model(x)  # products of bfloat16",
-    look=_precision,
+    search=_precision,
 )

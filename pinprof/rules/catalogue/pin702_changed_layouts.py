@@ -55,5 +55,5 @@ RULE = Rule(
     safe_if="No code calls .view() on feature maps, which then fails (.reshape() copies), or counts on their strides. "
     "Results differ by rounding. Ops without support for channels_last convert layouts themselves: measure.",
     near_miss="y = model(x)  # of linear layers: they have no such layout",
-    look=_layouts,
+    search=_layouts,
 )

@@ -120,5 +120,5 @@ RULE = Rule(
     safe_if="Nothing else reads the scores. A boolean mask is true where a query may see a key. Results differ by "
     "rounding.",
     near_miss="weights = x.softmax(-1)  # of a classifier: no product of batches follows",
-    look=_attention,
+    search=_attention,
 )

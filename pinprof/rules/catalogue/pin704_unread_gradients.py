@@ -22,8 +22,8 @@ def _unread(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: 
         parts.append(f"of {counted(unread.parameters, 'parameter')}{modules}")
     yield Evidence(
         0.0,
-        f"backward computes {unread.elements:,} numbers of gradients {' and '.join(parts)}, which no optimizer and no "
-        "line of Python had read when the last recorded step ended",
+        f"backward computes {unread.elements:,} gradient elements {' and '.join(parts)}; nothing had read them when "
+        "the last recorded step ended",
         at_any_cost=True,
     )
 
@@ -52,5 +52,5 @@ RULE = Rule(
     near_miss="x = torch.randn(4, 8, device=device, requires_grad=True)\n"
     "(x * x).sum().backward()\n"
     "attacked = x + 0.1 * x.grad.sign()  # it is read",
-    look=_unread,
+    search=_unread,
 )

@@ -50,5 +50,5 @@ RULE = Rule(
     safe_if="Distances that are small against the points' norms need not be exact: a product loses their last digits.",
     near_miss="x = torch.randn(4, 8, device=device)\nd = torch.cdist(x, x, p=1.0)  # no product gives this norm",
     change=Change(r"\bcdist\(", "compute it by a matrix product"),
-    look=_distances,
+    search=_distances,
 )

@@ -73,5 +73,5 @@ RULE = Rule(
     "may be taken in the next run.",
     near_miss="torch.backends.cudnn.deterministic = True  # a trial could take another kernel in each run\n"
     "y = model(x)",
-    look=_untried,
+    search=_untried,
 )

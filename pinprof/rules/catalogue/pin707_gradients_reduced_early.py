@@ -89,5 +89,5 @@ RULE = Rule(
     safe_if="Nothing reads the gradients between the passes. The forward pass is within no_sync(), too. Sharded models "
     "hold whole gradients meanwhile. Results differ by rounding.",
     near_miss="loss_of(model(x), y).backward()  # one pass for each optimizer step",
-    look=_reduced_early,
+    search=_reduced_early,
 )

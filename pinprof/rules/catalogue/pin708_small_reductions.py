@@ -103,5 +103,5 @@ RULE = Rule(
     "Nothing reads one before all are reduced. A larger bucket is sent later: the backward pass hides less of it. "
     "Results differ by rounding.",
     near_miss="losses = torch.stack([loss_of(model(x), y)])  # reduced once per step: dist.all_reduce(losses)",
-    look=_small_reductions,
+    search=_small_reductions,
 )
