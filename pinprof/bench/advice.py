@@ -1,4 +1,4 @@
-"""Advice for a machine from its bench, each a sentence with its figures and a value; and its rates, for a replay."""
+"""A machine's advice from its bench, each a sentence with figures and a value; and the rates that a replay uses."""
 
 import os
 import shlex

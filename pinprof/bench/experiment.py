@@ -230,7 +230,7 @@ class Experiment:
     record: Callable[[Lab, int, Sequence[Path], Recorder], object] | None = None
     """Records a case, by its number, in several processes: each to one of the files."""
     rounds: int = ROUNDS
-    """The number of rounds: one where one answers; fewer than `ROUNDS` where a round takes seconds."""
+    """The number of rounds: one if a single round answers, fewer than `ROUNDS` if a round takes seconds."""
 
     def defaults(self, *, quick: bool = False) -> dict[str, int]:
         """Return the sizes that it runs with by default."""

@@ -26,7 +26,7 @@ SAME_SHARE = 0.03
 MATTERS_SHARE = 0.1
 """A difference of this share matters: figures are the same only if one so large can be excluded."""
 MOST_PERCENT, BARELY_PERCENT = 50.0, 10.0
-"""Percent of something: from the first value on it is most of it, up to the second hardly any."""
+"""In percent: from the first value on a part is most of the whole, up to the second hardly any."""
 EXACT_UNITS = {"wrong", "yes", "waits", "calls"}
 """Units of counts and answers: nothing of them is uncertain."""
 WAYS = ("HtoD", "DtoH")
@@ -337,7 +337,7 @@ def each_of(read: Readings, *parts: Predicate) -> ClaimJudgement:
 
 @predicate
 def any_of(read: Readings, *parts: Predicate, otherwise: ClaimOutcome = "refuted") -> ClaimJudgement:
-    """Say that some of these hold; `otherwise` if none does: what "can be" may be so where nobody looked."""
+    """Say that some of these hold; `otherwise` if none does: what "can be" may hold in a case that was not tried."""
     outcomes, why = _judged_each(parts, read)
     none = otherwise if outcomes == {"refuted"} else "unknown" if "unknown" in outcomes else "depends"
     return decided(why, confirmed="confirmed" in outcomes, refuted=False, otherwise=none)

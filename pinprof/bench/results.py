@@ -164,7 +164,7 @@ class Machine(Struct, frozen=True):
 
     @property
     def link(self) -> Link | None:
-        """The link that the driver reports; None if it does not, or reports one that is not known."""
+        """The link that the driver reports; None if it reports none, or an unknown one."""
         return pcie(self.pcie_generation, self.pcie_width)
 
 

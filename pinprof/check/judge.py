@@ -306,7 +306,7 @@ class Remark:
 
     @property
     def rule(self) -> str:
-        """The id of the rule, or the name of the limit where no rule explains the place."""
+        """The id of the rule that explains the place, otherwise the name of the limit."""
         return self.place.rule or self.verdicts[0].name
 
     @property

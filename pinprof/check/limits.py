@@ -94,7 +94,7 @@ class Quantity:
     help: str
     """The help of the option."""
     what: str
-    """The words after a number of it."""
+    """The words that follow a number."""
     blames: Blamed
     made_of: "tuple[EventKind, ...]"
     """The events that it is made of. The op around a wait shows whether the wait is hidden; the launch of a copy shows

@@ -132,8 +132,8 @@ class RankRow:
     last: float
     """Share of the collectives that it reached last."""
     explains: float | None
-    """The share of the others' waiting, where no other kernel hides it, that its own longer work in the trace explains;
-    None if that is unknown, or nobody waits."""
+    """The share of the others' exposed waiting that its own longer work in the trace explains; None if that is unknown,
+    or nobody waits."""
     clock_ahead_ns: int
     """How far the clock of its machine is ahead of that of the first rank."""
     steps_before: int | None

@@ -20,7 +20,7 @@ from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
 from pinprof.units import duration, listed, rate, shortened
 
 MIN_SMALL_COPIES = 32
-"""Small copies per step from one place that are worth gathering: at about 10 µs each they cost 0.3 ms."""
+"""From this number of small copies per step on a place should gather them: at about 10 µs each they cost 0.3 ms."""
 WHY_PAGEABLE = {
     False: "the DataLoader has no pin_memory=True",
     True: "the DataLoader has pin_memory=True, but this memory is not pinned",
@@ -34,7 +34,7 @@ PIN_OR_HAVE_PINNED = (
     "Add pin_memory=True to the DataLoader, or, if it has that, a method pin_memory() to the class of the batches "
     "(PIN105); then non_blocking=True to the copies."
 )
-"""What to do where the trace does not show whether the DataLoader pins."""
+"""What to do if the trace does not show whether the DataLoader pins."""
 UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
     "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, unpinned. "
@@ -86,7 +86,7 @@ def search_pageable(code: int) -> Search:
 
 
 def search_batches(*, loader_pins: bool) -> Search:
-    """Look for copies of batches that are not pinned, of DataLoaders that pin or of others."""
+    """Look for copies of unpinned batches, either of DataLoaders that pin or of those that do not."""
 
     def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         if not has_unpinned_batches(details) or bool(details.loader.pins) != loader_pins:

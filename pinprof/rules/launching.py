@@ -18,12 +18,12 @@ from pinprof.trace.vendors import GRAPH_LAUNCH
 from pinprof.units import duration, listed
 
 MIN_OPS_SHARE_OF_STEP = 0.02
-"""Ops that need not be and take a smaller share of the step are not worth a finding."""
+"""Needless ops that take a smaller share of the step are not worth a finding."""
 MIN_IDLE_SHARE_OF_STEP = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""
 INDUCTOR_PREFIX = "triton_"
-"""How the names of kernels begin that Inductor makes (torch/_inductor/codegen/triton.py); those that people write in
-Triton have names of their own."""
+"""Begins the names of Inductor's kernels (torch/_inductor/codegen/triton.py); kernels that people write in Triton have
+names of their own."""
 COMPILED_SHARE = 0.1
 """From this share of a step's launches on, torch.compile is at work on the model: matrix products and attention stay
 library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT, a looping transformer) and of vLLM
@@ -50,7 +50,7 @@ OF_GENERATE = (
 )
 MORE_REQUESTS = "Or answer more requests at once."
 SHOWS_TRANSFORMERS = re.compile(r"\btransformers/|^aten::isin$")
-"""What shows transformers' generate: its frames, or the op with which it looks for the end of answers."""
+"""The generate of transformers shows by its frames, or by the op that looks for the end of answers."""
 
 
 def late_ns(profile: Profile) -> float:
@@ -64,7 +64,7 @@ def late_ns(profile: Profile) -> float:
 
 
 class CostOfOps(NamedTuple):
-    """What ops cost that need not be, per step."""
+    """The cost of needless ops per step."""
 
     ns: float
     """Of the GPU, or of the host where the GPU waits for it."""

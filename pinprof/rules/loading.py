@@ -24,7 +24,7 @@ class Workers(NamedTuple):
 
     now: int
     then: int
-    """How many the cores have room for; not more than now where the workers share all cores already."""
+    """How many the cores have room for; not more than now if the workers already share all cores."""
     cpus: int
 
 

@@ -27,15 +27,16 @@ from pinprof.trace.threads import optimizer_marks
 MAX_OPS_OF_REPETITION = 40
 """A repetition of more ops that launch work is a model or a step, not the body of a small loop."""
 MIN_REPEATS_IN_PASS: Final = {FORWARD: 8, BACKWARD: 5}
-"""Fewer repetitions within a pass are no loop that matters."""
+"""The least repetitions of a loop within a pass."""
 MIN_SHARE_IN_BACKWARD, REPEATS_WITHOUT_ADD = 0.9, 2
-"""The least share of the repetitions that a backward pass runs alike, but for the first: these add to no gradient."""
+"""The backward pass of a loop repeats at least this share of its repetitions, but for the first: these add to no
+gradient."""
 MIN_REPEATS_OUTSIDE = 3
-"""The same of loops over tensors, which other ops interrupt where a tensor is of another kind."""
+"""The least repetitions of a loop over tensors: other ops interrupt it at a tensor of another kind."""
 MIN_LAUNCHES_OF_LOOP = 20
-"""Launches per step that a call for all repetitions is far below."""
+"""A loop makes at least this many launches per step; one call for all repetitions makes a few."""
 MAX_RUNS_LOOKED_AT = 20_000
-"""Runs that are looked at, the longest first."""
+"""Only this many runs are examined, the longest first."""
 
 WORKING_MULTIPLE = 4
 """A kernel that takes this many times as long as a short one is at work for nearly all of its time."""
@@ -69,12 +70,12 @@ OPS_TAKING_PARTS: Final = aten("select slice narrow index index_select unsqueeze
 JOINING_OPS: Final = aten("stack cat")
 """Ops that put what a loop has made together."""
 MAX_OPS_BEFORE_JOIN = 3
-"""How many ops after a loop one of `JOINING_OPS` is looked for."""
+"""A join comes at most this many ops after its loop."""
 OPS_OF_CHAINS: Final = aten("scaled_dot_product_attention bmm tanh")
-"""Ops of blocks that work on the result of the block before, or of cells that people write themselves."""
+"""Ops of blocks and cells that need the result of the one before."""
 ADD_OP: Final = "aten::add"
 START_OF_CELL: Final = "aten::linear aten::linear aten::add"
-"""What a recurrent cell that people write runs for its input and its state, unless it joins them first."""
+"""A recurrent cell that people write applies a layer to its input and one to its state, unless it joins them first."""
 OPS_OF_WRITTEN_CELLS: Final = aten("linear add sub rsub mul cat tanh sigmoid relu")
 NONLINEAR_OPS_OF_CELLS: Final = aten("tanh sigmoid")
 NODE_OF_LINEAR_WEIGHT: Final = f"{NODE}TBackward0"
@@ -146,7 +147,7 @@ class Loop:
 
     @property
     def key(self) -> str:
-        """What names its ops, wherever a run of it begins."""
+        """Names its ops, whichever of them a run begins with."""
         return f"loop of {' '.join(_rotated(self.ops))}"
 
     @property

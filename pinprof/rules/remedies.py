@@ -1,4 +1,4 @@
-"""What to do about functions that take the host long: only where it is known what a function does."""
+"""What to do about known functions that take the host long."""
 
 import re
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ REMEDIES: Final = (
     ),
     _remedy("copy", "deepcopy", "Make the copy once before the loop, and copy values into it: copy_() for tensors."),
 )
-"""The first one that fits holds; without packages, functions of this name of any library."""
+"""The first that fits holds; one without packages fits functions of this name in any library."""
 IMPORTED_AS: Final = {"np": "numpy", "Image": "PIL"}
 """Names that programs give to modules."""
 CALL_IN_LINE = re.compile(r"\b((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\(")

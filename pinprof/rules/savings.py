@@ -22,9 +22,9 @@ MIN_SAVING_SHARE_OF_STEP = 0.02
 NO_SAVING_SHARE_OF_STEP = 0.002
 """A saving below this share of the step counts as none."""
 MIN_FURTHER_SHARE_OF_STEP = 0.01
-"""What a fix makes possible is told where that saves this share of the step more."""
+"""A further change is named if it saves at least this share of the step."""
 MIN_SHARE_BEFORE_WHOLE_STEP = 0.1
-"""The share of the step from which a line that launches less is to be changed before the whole step is."""
+"""A change of a line comes before one of the whole step if it saves at least this share."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))
 
 SURPRISING_MULTIPLE = 5

@@ -35,8 +35,8 @@ RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
 launch queue and the profiler's own have none."""
 RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exposures}
-"""The rule that explains why copies are exposed, by the reason and their direction, as far as there is one, and unless
-they are batches of a DataLoader."""
+"""The rule that explains why copies are exposed, by the reason and their direction, unless they are batches of a
+DataLoader."""
 
 
 def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Findings:

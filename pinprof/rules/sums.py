@@ -40,7 +40,7 @@ class Copies(NamedTuple):
 
     @property
     def amount(self) -> str:
-        """How large they are together, as far as that is known."""
+        """Their size together, as far as it is known."""
         return sizes(self.bytes, self.unsized)
 
     def named(self, what: str) -> str:
@@ -50,7 +50,7 @@ class Copies(NamedTuple):
 
     @property
     def figures(self) -> str:
-        """Their numbers alone, to stand behind the place."""
+        """Their numbers alone, which follow the place."""
         exposed = f"exposed for {duration(self.exposed_ns)} of {duration(self.time_ns)}"
         return f"{how_many(self.per_step)} {self.per}, {self.amount}, {exposed}"
 
@@ -195,8 +195,8 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
 
 
 MIN_SHARE_IF_GPU_BOUND, MIN_SHARE_OF_KERNELS = 0.02, 0.1
-"""Shares of the step from which kernels count where the GPU limits it, and where it does not: a GPU that is idle for
-some of the step gains little from shorter kernels."""
+"""Kernels count from these shares of the step on, if the GPU limits it and otherwise: an idle GPU gains little from
+shorter kernels."""
 
 
 def kernels_in_steps(trace: Trace) -> Int64s:

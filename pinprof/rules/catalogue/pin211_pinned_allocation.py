@@ -9,7 +9,7 @@ from pinprof.units import duration, how_many
 
 
 def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for pinned memory that is allocated or freed; without work of a GPU, for how long that takes the host."""
+    """Look for pinned memory that is allocated or freed; without work of a GPU only the host's time is told."""
     if profile.withheld.drain is None:
         yield from search_waits("host_alloc")(details, profile)
         return

@@ -18,8 +18,8 @@ MIN_LINE_SHARE_OF_BATCH = 0.1
 MAX_WORKER_LINES = 3
 """Lines that a sentence names."""
 MOST_OF_LINE = 0.5
-"""A function that takes more of a line's samples is what the line calls. Workers are late that a step is waiting for
-during more of its time: to receive a batch takes less."""
+"""A line is said to call a function that takes more of its samples. Workers are late if a step waits for them for a
+larger share of its time: to receive a batch takes less."""
 
 
 def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -11,7 +11,7 @@ from pinprof.units import duration, how_many
 MIN_OPTIMIZER_LAUNCHES = 20
 """Launches of an optimizer that a fused one is far below: it makes a few for all parameters of a kind."""
 MIN_FUSED_SHARE_OF_STEP = 0.01
-"""Of the step: where no launch comes late, a GPU that is busy for less time less gains nothing that can be told."""
+"""If no launch comes late, a fused optimizer has to spare at least this share of the step on the GPU."""
 
 
 def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -15,8 +15,7 @@ from pinprof.units import counted, duration, percent
 MIN_CONVOLUTION_SHARE = 0.2
 """Convolutions that take a smaller share of the step gain too little from other kernels."""
 MAX_DEVIATION_OF_STEPS = 0.05
-"""How far the time of a step's convolutions may be from the usual one, as a share of it, where their shapes are the
-same."""
+"""Convolutions of the same shapes take a time that differs from the usual one by at most this share."""
 CONVOLUTION_OPS = aten("cudnn_convolution cudnn_convolution_transpose convolution_backward")
 
 
