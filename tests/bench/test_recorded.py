@@ -12,8 +12,6 @@ from pinprof.bench.results import from_json
 
 BENCHES = ("bench.json", "bench.h200.json")
 LETTERS = {"confirmed": "C", "refuted": "R", "depends": "D", "unknown": "?", "unjudged": "-"}
-BENCHES = ("bench.json", "bench.h200.json")
-LETTERS = {"confirmed": "C", "refuted": "R", "depends": "D", "unknown": "?", "unjudged": "-"}
 OUTCOMES = {
     "E1": ("CDRCC", "CDRCC"),
     "E2": ("CC", "CC"),
