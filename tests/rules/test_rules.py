@@ -656,7 +656,7 @@ def test_ids_are_unique_and_every_rule_says_why_and_what_to_do() -> None:
     for rule in RULES:
         assert rule.id.startswith("PIN")
         assert rule.title
-        for text in (rule.searchs_at, rule.why, rule.fix, rule.safe_if):
+        for text in (rule.looks_at, rule.why, rule.fix, rule.safe_if):
             assert text.endswith(".")
             assert "  " not in text
         for code in (rule.before, rule.code, rule.near_miss):
