@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.trace.collectives import ELEMENT_BYTES, MESSAGE, is_collective_kernel
+from pinprof.trace.collectives import MESSAGE, is_collective_kernel
 from pinprof.trace.phases import FORWARD, phase_of_calls
 from pinprof.trace.tables import NONE, Int64s, Trace
 
@@ -44,16 +44,6 @@ def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
     chosen = (behind != FORWARD) & ~np.isin(group, of_layers)
     forward = trace.calls.start_ns[computing[computed == FORWARD]]
     return Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.launched_ns[rows[chosen]]))
-
-
-def bytes_of(trace: Trace, rows: Int64s) -> Int64s:
-    """Return the size of each collective's message; -1 where it is not recorded."""
-    sizes = []
-    for code in trace.gpu.message[rows].tolist():
-        match = MESSAGE.fullmatch(trace.gpu.names[code]) if code != NONE else None
-        element = ELEMENT_BYTES.get(match[1]) if match else None
-        sizes.append(element * max(int(match[2]), int(match[3])) if match and element else NONE)
-    return np.array(sizes, np.int64)
 
 
 def _adds_up(trace: Trace, row: int, least_elements: int) -> bool:

@@ -6,14 +6,14 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
-from pinprof.rules.gradients import bytes_of, reductions_of
+from pinprof.rules.gradients import reductions_of
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import times_of_ops
 from pinprof.trace.callers import usual_place
-from pinprof.trace.collectives import exposed_ns, is_collective
+from pinprof.trace.collectives import Collectives, is_collective
 from pinprof.trace.links import follow, outermost
 from pinprof.trace.phases import OPTIMIZER
-from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.tables import NONE, Int64s
 from pinprof.units import duration, how_many, size
 
 SMALL_MESSAGE_BYTES = 1 << 20
@@ -29,51 +29,48 @@ MIN_STARTS_SHARE_OF_STEP = 0.02
 
 
 def _small_reductions(details: Details, profile: Profile) -> Iterator[Evidence]:
-    trace = details.trace
-    rows, phase, _ = reductions_of(trace)
-    rows = rows[phase != OPTIMIZER]
-    sizes = bytes_of(trace, rows)
-    is_small = (sizes >= 0) & (sizes < SMALL_MESSAGE_BYTES)
-    small, divisor = rows[is_small], profile.steps.divisor
-    if not profile.step_ns or len(small) < MIN_SMALL_REDUCTIONS * divisor or 2 * len(small) <= len(rows):
+    trace, table, divisor = details.trace, profile.communication.collectives, profile.steps.divisor
+    reductions = reductions_of(trace)
+    of_gradients = np.isin(table.row, reductions.rows[reductions.phase != OPTIMIZER])
+    small = np.flatnonzero(of_gradients & (table.bytes >= 0) & (table.bytes < SMALL_MESSAGE_BYTES))
+    if not profile.step_ns or len(small) < MIN_SMALL_REDUCTIONS * divisor or 2 * len(small) <= of_gradients.sum():
         return
-    buckets = list(_buckets(trace, small, sizes[is_small]))
-    start_ns = int(trace.gpu.duration_ns[small].min())  # what any of them takes, however little it sends
+    buckets = list(_buckets(table, small))
     spared = np.concatenate([bucket[:-1] for bucket in buckets])
-    starts = float(np.minimum(exposed_ns(trace.gpu, spared), start_ns).sum()) / divisor
+    took = table.end_ns - table.start_ns
+    start_ns = int(took[small].min())  # what any of them takes, however little it sends
+    starts = float(np.minimum(table.exposed_ns[spared], start_ns).sum()) / divisor
     if starts < MIN_STARTS_SHARE_OF_STEP * profile.step_ns:
         return
-    in_bucket = [(int(bucket[-1]), _packed_ns(trace, bucket, start_ns)) for bucket in buckets]
-    launch = trace.links.launch[spared]
+    packed = {
+        int(table.row[bucket[-1]]): float((took[bucket[:-1]] - start_ns).sum())
+        + 4 * float(table.bytes[bucket].sum()) / BYTES_PER_NS
+        for bucket in buckets
+    }
+    launch = trace.links.launch[table.row[spared]]
     ops = np.unique(outermost(trace.ops.named(is_collective), follow(trace.links.op, launch), trace.links.op_parent))
-    host, _ = times_of_ops(trace, ops[ops != NONE].astype(np.int64))
+    ops = ops[ops != NONE].astype(np.int64)
+    host, _ = times_of_ops(trace, ops)
     yield Evidence(
         starts,
         f"{how_many(len(small) / divisor)} collectives {profile.steps.per} add up less than "
-        f"{SMALL_MESSAGE_BYTES >> 20} MiB each, {size(int(sizes[is_small].sum()) / divisor)} together: their starts "
+        f"{SMALL_MESSAGE_BYTES >> 20} MiB each, {size(int(table.bytes[small].sum()) / divisor)} together: their starts "
         f"alone are exposed for {duration(starts)}, and the host takes {duration(host / divisor)} for them as traced",
-        *usual_place(trace, trace.links.launch[small].astype(np.int64), details.sources),
+        *usual_place(trace, trace.links.launch[table.row[small]].astype(np.int64), details.sources),
         edits=Edits(
-            removed_works=frozenset(spared.tolist()),
-            removed_ops=frozenset(ops[ops != NONE].tolist()),
-            prolonged=frozenset(in_bucket),
+            removed_works=frozenset(table.row[spared].tolist()),
+            removed_ops=frozenset(ops.tolist()),
+            prolonged=frozenset(packed.items()),
         ),
     )
 
 
-def _buckets(trace: Trace, rows: Int64s, sizes: Int64s) -> Iterator[Int64s]:
+def _buckets(table: Collectives, small: Int64s) -> Iterator[Int64s]:
     """Yield collectives of one step and process group that follow each other, in buckets of the usual size."""
-    keys = list(zip(trace.links.activity_step[rows].tolist(), trace.gpu.group[rows].tolist(), strict=True))
-    for _, numbers in groupby(range(len(rows)), key=keys.__getitem__):
-        together = np.array(list(numbers))
-        bucket = (np.cumsum(sizes[together]) - sizes[together]) // BUCKET_BYTES
-        yield from (rows[together[bucket == number]] for number in np.unique(bucket))
-
-
-def _packed_ns(trace: Trace, bucket: Int64s, start_ns: int) -> float:
-    """Return how much longer the last collective of a bucket takes with all of its work, and with the copies."""
-    sent = float((trace.gpu.duration_ns[bucket[:-1]] - start_ns).sum())
-    return sent + 4 * float(bytes_of(trace, bucket).sum()) / BYTES_PER_NS
+    for _, together in groupby(small.tolist(), key=lambda index: (int(table.place[index]), table.group[index])):
+        bucket = np.array(list(together))
+        number = (np.cumsum(table.bytes[bucket]) - table.bytes[bucket]) // BUCKET_BYTES
+        yield from (bucket[number == each] for each in np.unique(number))
 
 
 RULE = Rule(
