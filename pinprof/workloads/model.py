@@ -22,9 +22,9 @@ class Build(Protocol):
 
 # At scale 1 a batch is 48 MiB of float32: about 1 ms from pinned memory at 55 GB/s, 5 to 6 ms from pageable memory at
 # 9 GB/s. The network then takes 0.46 TFLOP a step, about 9 ms on an H200 in float32, in some fifty GPU events.
-ROWS_OF_BATCH = 4096
-FEATURES_OF_ROW = 3072
-CLASSES_OF_TARGET = 1024
+BATCH_ROWS = 4096
+FEATURES = 3072
+CLASSES = 1024
 MIN_SIZE = 8
 LEARNING_RATE = 1e-3
 
@@ -40,9 +40,7 @@ class ModelSizes:
 
 def sizes(scale: float) -> ModelSizes:
     """Return the workloads' sizes times `scale`, none below 8."""
-    rows, features, classes = (
-        max(MIN_SIZE, round(size * scale)) for size in (ROWS_OF_BATCH, FEATURES_OF_ROW, CLASSES_OF_TARGET)
-    )
+    rows, features, classes = (max(MIN_SIZE, round(size * scale)) for size in (BATCH_ROWS, FEATURES, CLASSES))
     return ModelSizes(rows, features, classes)
 
 
@@ -96,4 +94,4 @@ def forever(batches: list[Tensor]) -> Iterator[Tensor]:
 
 def model_sizes(chosen: Mapping[str, int]) -> ModelSizes:
     """Return the sizes of a network for batches of such rows and features."""
-    return ModelSizes(chosen["rows"], chosen["features"], CLASSES_OF_TARGET)
+    return ModelSizes(chosen["rows"], chosen["features"], CLASSES)
