@@ -149,9 +149,18 @@ def _shared(members: Sequence[OfRank]) -> SharedFinding:
             place = site.evidence.place
             at[place, count[place]].append((number, site))
             count[place] += 1
-    sites = [SharedSite(max((site for _, site in same), key=_cost), _ranks(same)) for same in at.values()]
-    finding = max((finding for _, finding in members), key=_cost)
+    shown = _saves_least if "communication" in members[0][1].rule.answers else _cost
+    sites = [SharedSite(max((site for _, site in same), key=shown), _ranks(same)) for same in at.values()]
+    finding = max((finding for _, finding in members), key=shown)
     return SharedFinding(finding, _ranks(members), tuple(sorted(sites, key=lambda shared: -_cost(shared.site))))
+
+
+def _saves_least(one: Finding | FoundSite) -> float:
+    """Return what is largest on the rank that waits least in collectives: a wait in one that goes only moves.
+
+    A change of collectives saves all ranks what it saves that rank, as a replay of all ranks together shows.
+    """
+    return -one.saving.saving_ns if one.saving else -inf
 
 
 def _cost(one: Finding | FoundSite) -> float:

@@ -165,7 +165,7 @@ class SharedFinding:
     """The findings of one rule with a common place, on one or more ranks."""
 
     finding: Finding
-    """As on the rank where it costs most."""
+    """As on the rank where it costs most; if it is about collectives, on the one that waits least in them."""
     ranks: tuple[int, ...]
     sites: tuple[SharedSite, ...] = ()
     """Its places on all of these ranks, the costliest first."""

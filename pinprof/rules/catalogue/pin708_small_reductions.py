@@ -93,7 +93,7 @@ RULE = Rule(
     "flat = torch.cat([gradient.flatten() for gradient in gradients])\n"
     "dist.all_reduce(flat)\n"
     "parts = flat.split([gradient.numel() for gradient in gradients])\n"
-    "torch._foreach_copy_(gradients, [part.view_as(gradient) for part, gradient in zip(parts, gradients)])\n\n"
+    "torch._foreach_copy_(gradients, [part.view_as(own) for part, own in zip(parts, gradients)])\n\n"
     "# or larger buckets:\n"
     "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=25)",
     safe_if="Gradients that are packed have one dtype and one process group, and memory suffices for a copy of them. "
