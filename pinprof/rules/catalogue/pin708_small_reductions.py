@@ -6,7 +6,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
-from pinprof.rules.gradients import reductions_of
+from pinprof.rules.catalogue.pin707_gradients_reduced_early import reductions_of
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import times_of_ops
 from pinprof.trace.callers import usual_place
