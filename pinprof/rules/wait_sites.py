@@ -18,7 +18,7 @@ from pinprof.rules.rule import Evidence, Search, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED, at, cost_of_waits, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
-from pinprof.units import counted, duration, how_many, shortened
+from pinprof.units import counted, duration, how_many, listed, shortened
 from pinprof.verdict.step_limits import LimitName
 
 MAX_CAUSES_IN_TITLE = 2
@@ -159,10 +159,7 @@ def _named(lines: Sequence[Sequence[Site]]) -> str:
         places = {site.place for site in sites}
         where = at(sites[0].place) if len(places) == 1 else ""
         return f"{ops_of(sites)}{where or f' at {len(lines)} sites'}"
-    names = _names(sites)
-    return ", ".join(names[:MAX_THINGS_NAMED]) + (
-        f" and {len(names) - MAX_THINGS_NAMED} more" if len(names) > MAX_THINGS_NAMED else ""
-    )
+    return listed(_names(sites), MAX_THINGS_NAMED)
 
 
 def _names(sites: Sequence[Site]) -> list[str]:
