@@ -1,4 +1,4 @@
-"""Runs what each rule tells to write, by its very text: `code` gives what `before` gives, and is safe on bad input."""
+"""Runs the text that each rule says to write: `code` gives what `before` gives, and is safe on bad input."""
 
 import contextlib
 import gc

@@ -14,7 +14,7 @@ from pinprof.trace.tables import Trace
 from pinprof.units import duration, how_many
 
 MIN_MICRO_BATCHES = 2
-"""The least micro-batches of a step, and weights in each: a single one is cast once, or is no model."""
+"""The least micro-batches of a step, and weights in each: with fewer nothing is cast again."""
 
 
 def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:

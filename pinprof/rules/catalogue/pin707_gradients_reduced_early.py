@@ -31,7 +31,7 @@ class Reductions(NamedTuple):
     phase: Int64s
     """That of the work that was launched before each: an index into `PHASES`."""
     forward: Int64s
-    """How much work of forward passes was launched before each: it tells their backward passes apart."""
+    """How much work of forward passes was launched before each: it shows which backward pass each is in."""
 
 
 def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
