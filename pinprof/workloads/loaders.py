@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from pinprof.workloads.model import Step, forever, host_batches, sizes, trainer
 
-WORKERS_OF_WORKLOADS = 2
+WORKERS = 2
 
 
 class BatchStream(IterableDataset[Tensor]):
@@ -36,7 +36,7 @@ def loaded(device: torch.device, scale: float = 1.0, *, pinned: bool = False) ->
     loader = DataLoader(
         BatchStream(host_batches(size)),
         batch_size=None,
-        num_workers=WORKERS_OF_WORKLOADS,
+        num_workers=WORKERS,
         pin_memory=pinned and device.type == "cuda",
     )
     running = [iter(loader)]

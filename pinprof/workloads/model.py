@@ -22,10 +22,10 @@ class Build(Protocol):
 
 # At scale 1 a batch is 48 MiB of float32: about 1 ms from pinned memory at 55 GB/s, 5 to 6 ms from pageable memory at
 # 9 GB/s. The network then takes 0.46 TFLOP a step, about 9 ms on an H200 in float32, in some fifty GPU events.
-BATCH_ROWS = 4096
+ROWS = 4096
 FEATURES = 3072
 CLASSES = 1024
-MIN_SIZE = 8
+FEWEST = 8
 LEARNING_RATE = 1e-3
 
 
@@ -40,7 +40,7 @@ class ModelSizes:
 
 def sizes(scale: float) -> ModelSizes:
     """Return the workloads' sizes times `scale`, none below 8."""
-    rows, features, classes = (max(MIN_SIZE, round(size * scale)) for size in (BATCH_ROWS, FEATURES, CLASSES))
+    rows, features, classes = (max(FEWEST, round(size * scale)) for size in (ROWS, FEATURES, CLASSES))
     return ModelSizes(rows, features, classes)
 
 

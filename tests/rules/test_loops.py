@@ -189,6 +189,7 @@ def test_kernels_that_are_at_work_take_as_long_in_one_call() -> None:
     (loop,) = find_loops(trace, details_of(trace).syncs.stalls)
     short, long = (in_one_call(trace, [(loop.runs[0], 0.0)], limit) for limit in (2_000.0, 100.0))
     assert not short.prolonged
+    assert min(begin for _, begin, _ in short.removed_times) == loop.runs[0].starts_ns[1]  # the first one stays
     assert sum(more for _, more in long.prolonged) == 22 * 2_000  # all of eleven repetitions of two kernels
 
 
