@@ -53,7 +53,7 @@ def awaited(copy: str, use: str, when: str = "") -> str:
     )
 
 
-TRAINING_LOOP = (
+PLAIN_TRAINING = (
     "for x, y in batches:\n    optimizer.zero_grad()\n    loss_of(model(x), y).backward()\n    optimizer.step()"
 )
 

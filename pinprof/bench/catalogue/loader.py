@@ -34,7 +34,7 @@ def training_on_a_loader(lab: Lab) -> CaseRuns:
     return *(partial(next, way) for way in ways), lambda: training.train(resident)
 
 
-LOADER = Experiment(
+TRAINING_ON_A_LOADER = Experiment(
     "E8",
     "loader",
     "training on a DataLoader with and without pin_memory=True and non_blocking=True",

@@ -5,7 +5,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.snippets import TRAINING_LOOP
+from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.phases import nan_checks
 
@@ -32,7 +32,7 @@ RULE = Rule(
     "    optimizer.zero_grad()\n"
     "    loss_of(model(x), y).backward()  # waits at each node\n"
     "    optimizer.step()",
-    code=f"torch.autograd.set_detect_anomaly(False)\n\n{TRAINING_LOOP}",
+    code=f"torch.autograd.set_detect_anomaly(False)\n\n{PLAIN_TRAINING}",
     safe_if="No NaN is searched for: without it, training goes on with NaN.",
     near_miss="with torch.autograd.set_detect_anomaly(True, check_nan=False):  # keeps stacks, and reads nothing\n"
     "    model(x).sum().backward()",

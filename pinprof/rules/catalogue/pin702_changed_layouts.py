@@ -5,7 +5,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.snippets import TRAINING_LOOP
+from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.vendors import LAYOUT_CHANGE
 from pinprof.units import counted, duration, percent
@@ -46,7 +46,7 @@ RULE = Rule(
     why="Convolutions on tensor cores need channels last. Tensors have channels first by default, so cuDNN converts "
     "what each convolution reads and writes.",
     fix="Give model and input the memory format channels_last: later ops keep it.",
-    before=TRAINING_LOOP,
+    before=PLAIN_TRAINING,
     code="model = model.to(memory_format=torch.channels_last)  # once\n\n"
     "for x, y in batches:\n"
     "    x = x.to(memory_format=torch.channels_last)\n"

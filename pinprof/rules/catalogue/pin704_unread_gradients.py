@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.snippets import TRAINING_LOOP
+from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.units import counted, listed
 
 MIN_UNREAD_ELEMENTS = 100_000
@@ -48,7 +48,7 @@ RULE = Rule(
     "    optimizer.zero_grad()\n"
     "    loss_of(model(x), y).backward()\n"
     "    optimizer.step()",
-    code=TRAINING_LOOP,
+    code=PLAIN_TRAINING,
     safe_if="Nothing reads the gradient later than at the end of the step, and none is meant to be added up for later.",
     near_miss="x = torch.randn(4, 8, device=device, requires_grad=True)\n"
     "(x * x).sum().backward()\n"

@@ -7,7 +7,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.snippets import TRAINING_LOOP
+from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.sums import aten, launched_kernels, per_step
 from pinprof.trace.links import within
 from pinprof.trace.tables import Int64s, Trace
@@ -63,8 +63,8 @@ RULE = Rule(
     why="cuDNN has several kernels for each convolution. By default it takes the one that its rules expect to be "
     "fastest. With benchmark on, torch runs all of them once for each new shape, and keeps the fastest.",
     fix="torch.backends.cudnn.benchmark = True before the first step; `pinprof run --repeat 3` shows what it brings.",
-    before=TRAINING_LOOP,
-    code=f"torch.backends.cudnn.benchmark = True\n\n{TRAINING_LOOP}",
+    before=PLAIN_TRAINING,
+    code=f"torch.backends.cudnn.benchmark = True\n\n{PLAIN_TRAINING}",
     safe_if="Batches and images keep their sizes: each new shape costs a trial. Another kernel rounds differently, and "
     "may be taken in the next run.",
     near_miss="torch.backends.cudnn.deterministic = True  # a trial could take another kernel in each run\n"
