@@ -94,6 +94,11 @@ def longer_copies(time: float) -> TraceBuilder:
     return builder
 
 
+def test_an_overlap_that_the_baseline_does_not_have_is_not_worse(tmp_path: Path) -> None:
+    (overlap,) = [one for one in compared(longer_copies(200), plain(), tmp_path).verdicts if one.key == "min_overlap"]
+    assert overlap.status == "not compared"
+
+
 @pytest.mark.parametrize(
     ("time", "tolerance", "failed"),
     [(239, 0.1, False), (241, 0.1, True), (241, 0.2, False), (221, 0, True), (219, 0, False)],

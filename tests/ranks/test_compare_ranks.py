@@ -222,6 +222,7 @@ def test_a_rank_that_the_profiler_slowed_more_needs_no_longer_than_the_measured_
         )
 
     assert job(820e3).slowest_rank == 1
+    assert job(600e3).slowest_rank is None  # by the 37 % by which the cost was wrong there, it may be wrong elsewhere
     balanced = job(540e3)
     assert (balanced.slowest_rank, [row.alone_ns for row in balanced.rows]) == (None, [520e3, 540e3])
     assert why_nobody(balanced).startswith("no rank holds up the others: each would need about the same step alone")
