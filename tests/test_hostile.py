@@ -304,7 +304,7 @@ def test_waits_at_too_many_places_are_one_site(tmp_path: Path, monkeypatch: pyte
     path = builder.write(tmp_path / "trace.json")
     found = []
     for most in (3, 2):
-        monkeypatch.setattr(wait_sites, "MOST_PLACES", most)
+        monkeypatch.setattr(wait_sites, "MAX_PLACES_WEIGHED", most)
         (trace,) = json.loads(invoke("report", path, "--json").stdout)["traces"]
         found += [finding for finding in trace["findings"] if finding["rule"] == "PIN214"]
     one_by_one, together = found

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 import torch
 
 from pinprof.bench import EXPERIMENTS
-from pinprof.bench.bandwidth import RATES
+from pinprof.bench.catalogue.bandwidth import RATES
 from pinprof.bench.experiment import ROUNDS, CaseRun, Experiment, Lab, free_pinned, picture
 from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds
 from pinprof.capture.options import RecordingOptions

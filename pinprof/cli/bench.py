@@ -61,7 +61,7 @@ def bench(
       pinprof workload --list                # what the experiments are
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.bench import EXPERIMENTS, experiment_of
-    from pinprof.bench.bandwidth import RATES
+    from pinprof.bench.catalogue.bandwidth import RATES
 
     if rates and (only is not None or quick):
         fail("--rates measures what predictions use, and no experiment: leave out --only and --quick")
@@ -206,14 +206,14 @@ def _option(size: "Size") -> click.Option:
 
 
 def _help(experiment: "Experiment") -> str:
-    from pinprof.bench.experiment import SOURCES
+    from pinprof.bench.experiment import TEXTS_WITH_CLAIMS
 
     figures = "; ".join(f"{figure.name} {value:g}" for figure, value in (experiment.published or {}).items())
     texts = dict.fromkeys(source.split(":")[0] for claim in experiment.claims for source in claim.sources.split("; "))
     parts = (
         f"{experiment.number}: {experiment.summary}.",
         *(_claim(claim) for claim in experiment.claims),
-        _paragraph("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
+        _paragraph("Who claims it:", [f"{source}: {TEXTS_WITH_CLAIMS[source]}" for source in texts]),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {experiment.changed}." if experiment.changed else "",
         _paragraph("Cases that --record records:", [case.name for case in experiment.cases]),

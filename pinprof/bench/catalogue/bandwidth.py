@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from pinprof.bench import judge
-from pinprof.bench.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
+from pinprof.bench.catalogue.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
 from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, Lab, Size, long_kernel
 from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, Ratio, all_of, at_least, at_most, barely, mostly, no, yes
-from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
+from pinprof.bench.results import AT_LARGEST, AT_SMALLEST, Figure, Measured, figures
 from pinprof.gpu import can_access_pageable
 from pinprof.units import rate, size
 
@@ -19,13 +19,13 @@ ON_THE_GPU = Figure("E13", "DtoD", "GB/s")
 CASES = (*(of[way] for way in WAYS for of in (PAGEABLE_RATE, PINNED_RATE)), ON_THE_GPU)
 BLOCKED_PAGEABLE, BLOCKED_PINNED = figures("E13", "ms", "blocked, HtoD pageable; blocked, HtoD pinned")
 """For how long a call holds the host while a kernel runs in front of the copy on its stream."""
-BUSY = {case: Figure("E13", f"host busy, {case.name}", "%") for case in CASES[:4]}
+CPU_PERCENT = {case: Figure("E13", f"host busy, {case.name}", "%") for case in CASES[:4]}
 """Percent of a copy's time for which this process uses a CPU."""
 ACCESS = Figure("E13", "the GPU can access pageable memory", "yes")
-TEXTS = 16 * MIB
+PUBLISHED_BYTES = 16 * MIB
 """The size of the text's copies."""
-PUBLISHED = dict(zip(CASES, (2.308439, 5.774224, 2.316220, 5.958834), strict=False))
-IN_A_ROW_BYTES, MOST_IN_A_ROW = 4 * MIB, 64
+PUBLISHED_GBPS = dict(zip(CASES, (2.308439, 5.774224, 2.316220, 5.958834), strict=False))
+IN_A_ROW_BYTES, MAX_IN_A_ROW = 4 * MIB, 64
 """Small copies are timed in rows, because two events are too coarse for one."""
 REACHES_SHARE = 0.9
 """A machine with this share of a link's usual rate reaches the rate of the link."""
@@ -49,7 +49,7 @@ def copies_of(lab: Lab, count: int) -> CaseRuns:
 
 def rates_of_size(lab: Lab, count: int, runs: CaseRuns) -> Iterator[Measured]:
     """Yield the rate of each kind of copy of this size."""
-    in_a_row = max(1, min(MOST_IN_A_ROW, IN_A_ROW_BYTES // count))
+    in_a_row = max(1, min(MAX_IN_A_ROW, IN_A_ROW_BYTES // count))
     for case, run in zip(CASES, runs, strict=True):
         times = lab.times(lambda run=run: [run() for _ in range(in_a_row)], lab.between_events)  # type: ignore[misc]
         yield case.of([count * in_a_row / (ms * 1e6) for ms in times], count)
@@ -62,7 +62,7 @@ def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
         yield from rates_of_size(lab, count, runs)
         for figure, run in zip((BLOCKED_PAGEABLE, BLOCKED_PINNED), runs[:2], strict=True):
             yield figure.of([lab.hold(run, behind=long_kernel) for _ in range(4)][1:], count)
-    for figure, run in zip(BUSY.values(), runs[:4], strict=True):
+    for figure, run in zip(CPU_PERCENT.values(), runs[:4], strict=True):
         yield figure.of([_share_of_a_cpu(lab, run) for _ in range(2)], count)
     if (can_access := can_access_pageable()) is not None:
         yield ACCESS.of([can_access])
@@ -105,7 +105,7 @@ def reaches_the_link(read: judge.Readings) -> judge.ClaimJudgement:
     """Judge whether pinned copies of some size reach, in both directions, the usual rate of such a link."""
     link = read.bench.machine.link
     best = [max(read.by_size(figure), key=lambda measured: measured.low) for figure in PINNED_RATE.values()]
-    read.keep(*best)
+    read.cite(*best)
     why = " and ".join(f"{rate(each.median)} ({each.name})" for each in best)
     if link is None or any(measured.low > link.theoretical for measured in best):
         return judge.ClaimJudgement("unknown", f"{why}; the driver does not say of which link, or of an idle one")
@@ -132,7 +132,12 @@ BANDWIDTH = Experiment(
         Claim(
             "Copies of pinned memory have more than twice the rate of pageable ones",
             "processes: concepts",
-            all_of(*(at_least(Ratio(PINNED_RATE[way].at(TEXTS), PAGEABLE_RATE[way].at(TEXTS)), 2) for way in WAYS)),
+            all_of(
+                *(
+                    at_least(Ratio(PINNED_RATE[way].at(PUBLISHED_BYTES), PAGEABLE_RATE[way].at(PUBLISHED_BYTES)), 2)
+                    for way in WAYS
+                )
+            ),
             "it depends on the link, and on how fast the host stages",
         ),
         Claim("Copies of pinned memory reach the rate of the link", "processes: concepts", reaches_the_link),
@@ -142,8 +147,8 @@ BANDWIDTH = Experiment(
             all_of(
                 no(PAGEABLE_SOURCE),
                 yes(PINNED_SOURCE),
-                *(mostly(BUSY[case].at(MOST)) for case in PAGEABLE_RATE.values()),
-                *(barely(BUSY[case].at(MOST)) for case in PINNED_RATE.values()),
+                *(mostly(CPU_PERCENT[case].at(AT_LARGEST)) for case in PAGEABLE_RATE.values()),
+                *(barely(CPU_PERCENT[case].at(AT_LARGEST)) for case in PINNED_RATE.values()),
             ),
         ),
         Claim("The GPU cannot access pageable memory", "article: pinned memory; processes: concepts", no(ACCESS)),
@@ -159,14 +164,14 @@ BANDWIDTH = Experiment(
             "The rates differ from machine to machine",
             "processes: concepts; tutorial: preamble",
             judge.any_of(
-                *(at_least(case.at(TEXTS), 1.1 * value) for case, value in PUBLISHED.items()),
-                *(at_most(case.at(TEXTS), 0.9 * value) for case, value in PUBLISHED.items()),
+                *(at_least(case.at(PUBLISHED_BYTES), 1.1 * value) for case, value in PUBLISHED_GBPS.items()),
+                *(at_most(case.at(PUBLISHED_BYTES), 0.9 * value) for case, value in PUBLISHED_GBPS.items()),
             ),
         ),
         Claim(
             "The GPU reaches its own memory at a much higher rate than the host's",
             "article: opening",
-            at_least(Ratio(ON_THE_GPU.at(MOST), PINNED_RATE["HtoD"].at(MOST)), 2),
+            at_least(Ratio(ON_THE_GPU.at(AT_LARGEST), PINNED_RATE["HtoD"].at(AT_LARGEST)), 2),
         ),
         Claim(
             "Pinned memory makes copies more predictable",
@@ -177,17 +182,17 @@ BANDWIDTH = Experiment(
         Claim(
             "A non_blocking copy of pinned memory does not hold the host",
             "tutorial: asynchronous; article: non_blocking; processes: usage",
-            at_most(Ratio(BLOCKED_PINNED.at(MOST), BLOCKED_PAGEABLE.at(MOST)), 0.1, 1),
+            at_most(Ratio(BLOCKED_PINNED.at(AT_LARGEST), BLOCKED_PAGEABLE.at(AT_LARGEST)), 0.1, 1),
         ),
         Claim(
             "Pinned memory is copied by DMA, which leaves the CPU free",
             "processes: usage",
-            all_of(*(barely(BUSY[case].at(MOST)) for case in PINNED_RATE.values())),
+            all_of(*(barely(CPU_PERCENT[case].at(AT_LARGEST)) for case in PINNED_RATE.values())),
         ),
         Claim(
             "With non_blocking=True the host is not blocked, whatever the memory",
             "tutorial: asynchronous",
-            at_most(Ratio(BLOCKED_PAGEABLE.at(MOST), BLOCKED_PAGEABLE.at(LEAST)), 1.1, 10),
+            at_most(Ratio(BLOCKED_PAGEABLE.at(AT_LARGEST), BLOCKED_PAGEABLE.at(AT_SMALLEST)), 1.1, 10),
             "the driver stages a large pageable source in the call, and waits for the stream first",
         ),
     ),
@@ -198,7 +203,7 @@ BANDWIDTH = Experiment(
         Size("least", 4096, "bytes of the smallest copy"),
         Size("most", GIB, "bytes of the largest copy; each is four times the one before", 64 * MIB),
     ),
-    published={case.at(TEXTS): value for case, value in PUBLISHED.items()},
+    published={case.at(PUBLISHED_BYTES): value for case, value in PUBLISHED_GBPS.items()},
     changed="the text's figures are of an old laptop, at 16 MB alone; the other sizes are ours",
 )
 RATES = replace(

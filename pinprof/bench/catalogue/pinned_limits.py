@@ -84,7 +84,16 @@ def measure_host(lab: Lab) -> Iterator[Measured]:
             yield of[memory].of(taken)
         swapped = _swapped_out(_written(SWAPPED_BYTES, pinned=pinned))
         yield from [SWAPPED[memory].of([swapped])] if swapped is not None else []
-    yield MORE.of([not _is_refused(total)])
+    yield MORE.of([_can_be_mapped(total)])
+
+
+def _can_be_mapped(count: int) -> bool:
+    """Return whether Linux grants as much memory as malloc asks it for; malloc may keep a part after it is freed."""
+    try:
+        mmap.mmap(-1, count, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        return False
+    return True
 
 
 def _taken(count: int, *, pinned: bool) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from pinprof.bench import six_strategies as many
+from pinprof.bench.catalogue import six_strategies as many
 from pinprof.bench.experiment import CaseRuns, Experiment, Lab, Size, free_pinned
 from pinprof.bench.judge import Claim, Ratio, all_of, any_of, at_most, each_of, less
 from pinprof.bench.results import Figure, Measured, figures

@@ -5,7 +5,7 @@ from statistics import median
 
 import numpy as np
 
-from pinprof.bench.experiment import ASKED_EARLY, WAITS, CaseRuns, Experiment, InTrace, Lab, Size, of_turns
+from pinprof.bench.experiment import QUEUED_EARLY, WAITED, CaseRuns, Experiment, InTrace, Lab, Size, of_turns
 from pinprof.bench.judge import SAME_SHARE, Claim, Predicate, Ratio, all_of, at_least, at_most, in_order
 from pinprof.bench.results import Figure, Measured, figures
 from pinprof.details import Details
@@ -53,7 +53,7 @@ def asynchronous_calls(trace: Trace, _details: Details) -> Iterator[float]:
         yield float(copies[trace.links.call_step == step].sum())
 
 
-CALLS = InTrace("asynchronous copies", "calls", asynchronous_calls)
+COPY_CALLS = InTrace("asynchronous copies", "calls", asynchronous_calls)
 SMALL_TENSORS = Experiment(
     "E2",
     "small_tensors",
@@ -64,9 +64,9 @@ SMALL_TENSORS = Experiment(
             "A blocking copy is the same asynchronous copy with a wait after it; of many others the host waits once",
             "tutorial: asynchronous; tutorial: non_blocking",
             all_of(
-                at_most(Ratio(WAITS(TOGETHER), WAITS(BLOCKING)), 0.1),
-                in_order(CALLS(BLOCKING), CALLS(TOGETHER), "same"),
-                at_least(Ratio(WAITS(BLOCKING), CALLS(BLOCKING)), 1),
+                at_most(Ratio(WAITED(TOGETHER), WAITED(BLOCKING)), 0.1),
+                in_order(COPY_CALLS(BLOCKING), COPY_CALLS(TOGETHER), "same"),
+                at_least(Ratio(WAITED(BLOCKING), COPY_CALLS(BLOCKING)), 1),
             ),
             shows="profiles: cudaMemcpyAsync in both, cudaStreamSynchronize in the blocking one",
         ),
@@ -75,6 +75,6 @@ SMALL_TENSORS = Experiment(
     _copying_steps,
     lambda lab: gains_in_turn(lab, CASES, _copying_steps(lab), (TOGETHER, BLOCKING)),
     sizes=(Size("tensors", 1000, "how many tensors"), Size("floats", 1000, "numbers of 4 bytes in each tensor")),
-    published={BLOCKING: 16.35, TOGETHER: 12.05, WAITS(BLOCKING): 1000, WAITS(TOGETHER): 1},
-    traced=dict.fromkeys(CASES, (WAITS, CALLS, ASKED_EARLY)),
+    published={BLOCKING: 16.35, TOGETHER: 12.05, WAITED(BLOCKING): 1000, WAITED(TOGETHER): 1},
+    traced=dict.fromkeys(CASES, (WAITED, COPY_CALLS, QUEUED_EARLY)),
 )

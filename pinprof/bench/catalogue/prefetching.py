@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pinprof.bench.experiment import OVERLAPPED, WAITS, CaseRun, CaseRuns, Experiment, InTrace, Lab, Size, Tensor
+from pinprof.bench.catalogue.loader import STEPS_BETWEEN_WAITS
+from pinprof.bench.experiment import COPIES_HIDDEN, WAITED, CaseRun, CaseRuns, Experiment, InTrace, Lab, Size, Tensor
 from pinprof.bench.judge import Claim, all_of, at_most, barely, less, mostly, yes
-from pinprof.bench.loader import STEPS
 from pinprof.bench.results import figures
 from pinprof.details import Details
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, Trace
@@ -84,7 +84,7 @@ def leads_of_the_host(trace: Trace, _details: Details) -> Iterator[float]:
             yield float(gpu.end_ns[before].max() - at_ns) / NS_PER_MS
 
 
-AHEAD = InTrace("ahead", "ms", leads_of_the_host)
+LEAD_MS = InTrace("ahead", "ms", leads_of_the_host)
 PREFETCHING = Experiment(
     "E10",
     "prefetching",
@@ -93,44 +93,46 @@ PREFETCHING = Experiment(
         Claim(
             "To overlap, copies must be from pinned memory",
             "question: opening; answer: data prefetcher",
-            all_of(mostly(OVERLAPPED(PREFETCHER)), barely(OVERLAPPED(PAGEABLE)), barely(OVERLAPPED(PAGEABLE_LATE))),
+            all_of(
+                mostly(COPIES_HIDDEN(PREFETCHER)), barely(COPIES_HIDDEN(PAGEABLE)), barely(COPIES_HIDDEN(PAGEABLE_LATE))
+            ),
             "a pageable copy holds the host, but overlaps kernels that were launched before it",
         ),
         Claim(
             "To overlap, copies must be non_blocking",
             "question: opening; answer: data prefetcher",
-            all_of(mostly(OVERLAPPED(PREFETCHER)), barely(OVERLAPPED(BLOCKING))),
+            all_of(mostly(COPIES_HIDDEN(PREFETCHER)), barely(COPIES_HIDDEN(BLOCKING))),
             "a blocking copy overlaps kernels that were launched before it; it needs a side stream, as any copy does",
         ),
         Claim(
             "The images are on the GPU before the kernels of model(images) run: the plain loop overlaps no copy",
             "question: the loop",
-            barely(OVERLAPPED(PLAIN)),
+            barely(COPIES_HIDDEN(PLAIN)),
         ),
         Claim(
             "model(images) is a synchronization point: the host waits until the batch is on the GPU",
             "question: the loop",
-            yes(WAITS(PLAIN)),
+            yes(WAITED(PLAIN)),
             "the kernels wait on the stream behind the copy; the host does not",
             "the answer says that it is not one",
         ),
         Claim(
             "The next batch's copy is not requested before the output is computed",
             "question: the loop",
-            at_most(AHEAD(PLAIN), 0),
+            at_most(LEAD_MS(PLAIN), 0),
             "the host launches and goes on: it runs ahead of the GPU",
         ),
         Claim(
             "Copies and computation can overlap: on a side stream a prefetcher hides the copy and shortens the step",
             "article: non_blocking; answer: accepted",
-            all_of(mostly(OVERLAPPED(PREFETCHER)), less(PREFETCHER, PLAIN)),
+            all_of(mostly(COPIES_HIDDEN(PREFETCHER)), less(PREFETCHER, PLAIN)),
         ),
     ),
     CASES,
     _prefetching_steps,
-    lambda lab: lab.each(CASES, _prefetching_steps(lab), partial(lab.time, steps=STEPS)),
+    lambda lab: lab.each(CASES, _prefetching_steps(lab), partial(lab.time, steps=STEPS_BETWEEN_WAITS)),
     sizes=(Size("rows", 4096, "samples in a batch"), Size("features", 3072, "numbers of 4 bytes in a sample")),
     changed="the question shows the loop of PyTorch's ImageNet example; here it trains a small network, on batches "
     "that are made beforehand. The prefetchers are ours",
-    traced=dict.fromkeys(CASES[:-1], (WAITS, OVERLAPPED, AHEAD)),
+    traced=dict.fromkeys(CASES[:-1], (WAITED, COPIES_HIDDEN, LEAD_MS)),
 )

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
-from pinprof.bench.experiment import AT_ONCE, MIB, OVERLAPPED, CaseRuns, Experiment, Lab, Size
+from pinprof.bench.experiment import COPIES_AT_ONCE, COPIES_HIDDEN, MIB, CaseRuns, Experiment, Lab, Size
 from pinprof.bench.judge import BARELY_PERCENT, Claim, Predicate, all_of, at_least, at_most, barely, mostly
 from pinprof.bench.results import Figure, Measured
 
-NAMES = [f"{stream}, {memory}" for stream in ("default stream", "side stream") for memory in ("pageable", "pinned")]
-FOUR = [Figure("E4", name) for name in NAMES]
+CASE_NAMES = [
+    f"{stream}, {memory}" for stream in ("default stream", "side stream") for memory in ("pageable", "pinned")
+]
+FOUR = [Figure("E4", name) for name in CASE_NAMES]
 KERNELS_FIRST = Figure("E4", "side stream, pageable, kernels first")
 """The case in which the kernels are launched before the copy, which holds the host."""
 SAME_WAY = Figure("E4", "two copies, the same way")
@@ -37,7 +39,7 @@ def measure_overlap(lab: Lab) -> Iterator[Measured]:
 def only_the_last(*cases: Figure) -> Predicate:
     """Return that of several cases only the last overlaps kernels."""
     *others, last = cases
-    return all_of(mostly(OVERLAPPED(last)), *(at_most(OVERLAPPED(case), BARELY_PERCENT) for case in others))
+    return all_of(mostly(COPIES_HIDDEN(last)), *(at_most(COPIES_HIDDEN(case), BARELY_PERCENT) for case in others))
 
 
 COPY_OVERLAP = Experiment(
@@ -61,7 +63,7 @@ COPY_OVERLAP = Experiment(
         Claim(
             "A copy waits for another one that goes the same way: it needs a free engine",
             "tutorial: asynchronous",
-            barely(AT_ONCE(SAME_WAY)),
+            barely(COPIES_AT_ONCE(SAME_WAY)),
         ),
     ),
     CASES,
@@ -70,5 +72,5 @@ COPY_OVERLAP = Experiment(
     sizes=(Size("floats", 5 * MIB, "numbers of 4 bytes in the copied tensor"),),
     changed="the text multiplies a tensor of 20 MiB by itself twice; on a fast GPU that takes a tenth of the copy, so "
     "the kernels here are products of matrices. The kernels first, two copies, and the one kernel are ours",
-    traced={**dict.fromkeys((*FOUR, KERNELS_FIRST), (OVERLAPPED,)), SAME_WAY: (AT_ONCE,)},
+    traced={**dict.fromkeys((*FOUR, KERNELS_FIRST), (COPIES_HIDDEN,)), SAME_WAY: (COPIES_AT_ONCE,)},
 )

@@ -16,9 +16,9 @@ PAGEABLE_FIRST, PINNED_SECOND, PINNED_FIRST, PAGEABLE_SECOND, FIRST_USE = figure
     "E11", "ms", "pageable, first; pinned, second; pinned, first; pageable, second; first use of CUDA"
 )
 AS_WRITTEN, FASTER_OWN = figures("E11", "times", "times as fast, as written; times as fast, pinned in the child")
-SHARED = Figure("E11", "shared on arrival", "yes")
-LATER_COPIES, START_S = 5, 60
-SIZES = (
+IN_SHARED_MEMORY = Figure("E11", "shared on arrival", "yes")
+LATER_COPIES, MAX_START_S = 5, 60
+SIZES_OF_PROCESSES = (
     Size("floats", 10_000_000, "numbers of 4 bytes that each process copies"),
     Size("processes", 2, "processes that copy at the same time"),
 )
@@ -65,7 +65,7 @@ def spawned(lab: Lab, target: Callable[..., None], *arguments: object) -> list[A
 
 
 def _begin_together(rank: int, started: Any, target: Callable[..., None], *arguments: object) -> None:
-    started.wait(START_S)
+    started.wait(MAX_START_S)
     target(rank, *arguments)
 
 
@@ -104,7 +104,7 @@ def measure_processes(lab: Lab) -> Iterator[Measured]:
     for first, second in spawned(lab, copy_both, other[::-1], by_perf_counter):
         yield from (PINNED_FIRST.of([first]), PAGEABLE_SECOND.of([second]))
     for values in spawned(lab, warm_up_and_copy, *warm):
-        for figure, value in zip((SHARED, FIRST_USE, FASTER_OWN), values, strict=True):
+        for figure, value in zip((IN_SHARED_MEMORY, FIRST_USE, FASTER_OWN), values, strict=True):
             yield figure.of([value])
 
 
@@ -141,7 +141,7 @@ PROCESSES = Experiment(
     CASES,
     lambda lab: copies_in_a_process(lab, *two_tensors(lab)),
     measure_processes,
-    sizes=SIZES,
+    sizes=SIZES_OF_PROCESSES,
     published={PAGEABLE_FIRST: 1054.59, PINNED_SECOND: 12.945, AS_WRITTEN: 81.47},
     changed="the program is run as it is, then with the two copies in the other order, then after a warm-up with a "
     "third copy, of a tensor pinned in the child. The processes are forked from one that has imported torch",

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from functools import partial
 
-from pinprof.bench.experiment import OVERLAPPED, WAITS, CaseRuns, Experiment, Lab, Size
+from pinprof.bench.catalogue.six_strategies import COPIED
+from pinprof.bench.experiment import COPIES_HIDDEN, WAITED, CaseRuns, Experiment, Lab, Size
 from pinprof.bench.judge import Claim, Ratio, at_least, at_most, less, mostly
 from pinprof.bench.results import figures
-from pinprof.bench.six_strategies import COPIED
 
 PAGEABLE, PAGEABLE_ASYNC, PINNED, PINNED_ASYNC, NO_COPY = CASES = figures("E8", "ms", f"{COPIED}; no copy")
-STEPS = 10
+STEPS_BETWEEN_WAITS = 10
 """Steps between two synchronizes: in a training loop the host runs ahead of the GPU."""
 OWN_STREAM = "the copy is on the stream of the kernels: the host runs ahead, the GPU copies and computes in turn (E10)"
 
@@ -34,7 +34,7 @@ def training_on_a_loader(lab: Lab) -> CaseRuns:
     return *(partial(next, way) for way in ways), lambda: training.train(resident)
 
 
-LOADER = Experiment(
+TRAINING_ON_A_LOADER = Experiment(
     "E8",
     "loader",
     "training on a DataLoader with and without pin_memory=True and non_blocking=True",
@@ -47,7 +47,7 @@ LOADER = Experiment(
         Claim(
             "A non_blocking copy of a pinned batch does not wait",
             "article: non_blocking",
-            at_most(WAITS(PINNED_ASYNC), 0.5, 1),
+            at_most(WAITED(PINNED_ASYNC), 0.5, 1),
         ),
         Claim(
             "The way of copying makes a training step a tenth longer, or more",
@@ -58,13 +58,13 @@ LOADER = Experiment(
         Claim(
             "In a plain loop over the loader transfers so overlap with computation",
             "article: non_blocking",
-            mostly(OVERLAPPED(PINNED_ASYNC)),
+            mostly(COPIES_HIDDEN(PINNED_ASYNC)),
             OWN_STREAM,
         ),
     ),
     CASES,
     training_on_a_loader,
-    lambda lab: lab.each(CASES, training_on_a_loader(lab), partial(lab.time, steps=STEPS)),
+    lambda lab: lab.each(CASES, training_on_a_loader(lab), partial(lab.time, steps=STEPS_BETWEEN_WAITS)),
     sizes=(
         Size("rows", 2048, "samples in a batch"),
         Size("features", 3072, "numbers of 4 bytes in a sample"),
@@ -72,6 +72,6 @@ LOADER = Experiment(
     ),
     changed="the article shows a loader and a loop and prints nothing; the four ways and the larger batch, whose "
     "copy can be seen in the step, are ours. The loop as it is: E14",
-    traced=dict.fromkeys(CASES[:4], (WAITS, OVERLAPPED)),
+    traced=dict.fromkeys(CASES[:4], (WAITED, COPIES_HIDDEN)),
     rounds=5,
 )

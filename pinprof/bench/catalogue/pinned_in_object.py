@@ -5,10 +5,10 @@ from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
-from pinprof.bench import processes
+from pinprof.bench.catalogue import processes
+from pinprof.bench.catalogue.processes import copies_in_a_process, copy_both, sent, spawned, two_tensors
 from pinprof.bench.experiment import SOME_ROUNDS, CaseRuns, Experiment, Lab, Tensor
 from pinprof.bench.judge import Claim, all_of, at_least, at_most, no, yes
-from pinprof.bench.processes import copies_in_a_process, copy_both, sent, spawned, two_tensors
 from pinprof.bench.results import Figure, Measured, figures
 
 PAGEABLE, SENT, OWN = CASES = figures("E12", "ms", "pageable; pinned, sent to the child; pinned in the child itself")
@@ -22,7 +22,7 @@ AS_WRITTEN, FASTER_SENT, FASTER_BARE = figures(
 IN_PARENT, IN_CHILD, BARE_IN_CHILD = figures(
     "E12", "yes", "pinned in the parent; pinned in the child; pinned, bare in the child"
 )
-ALIKE = 1.25
+MAX_RATIO_OF_EQUALS = 1.25
 """Copies are as fast as each other if neither is this many times as fast; pinned ones are three or four times."""
 
 
@@ -64,26 +64,26 @@ PINNED_IN_OBJECT = Experiment(
         Claim(
             "The pinned tensor of an object is no faster than the pageable one",
             "processes: counterintuitive case",
-            at_most(FASTER_SENT, ALIKE),
+            at_most(FASTER_SENT, MAX_RATIO_OF_EQUALS),
             shows="13.7 against 13.5 and 13.8 against 13.6 ms: 1.01 times",
         ),
         Claim(
             "The object makes it slow: sent bare, the tensor is faster",
             "processes: counterintuitive case",
-            at_least(FASTER_BARE, ALIKE),
+            at_least(FASTER_BARE, MAX_RATIO_OF_EQUALS),
             "the clock of one program counts the first use of CUDA, the events of the other do not",
             "bare 12.9 and 13.0 ms (E11)",
         ),
         Claim(
             "The tensor arrives unpinned and in shared memory, in an object or bare",
             "pinprof",
-            all_of(yes(IN_PARENT, processes.SHARED), no(IN_CHILD, BARE_IN_CHILD)),
+            all_of(yes(IN_PARENT, processes.IN_SHARED_MEMORY), no(IN_CHILD, BARE_IN_CHILD)),
         ),
     ),
     CASES,
     lambda lab: copies_in_a_process(lab, *two_tensors(lab)),
     measure_object,
-    sizes=processes.SIZES,
+    sizes=processes.SIZES_OF_PROCESSES,
     published={PAGEABLE_WRITTEN: 13.695, PINNED_WRITTEN: 13.505, AS_WRITTEN: 1.01},
     changed="the program is run as it is; then each copy is repeated after a warm-up. The repeated bare tensor and "
     "the one pinned in the child are ours",

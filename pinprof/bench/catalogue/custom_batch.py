@@ -19,7 +19,7 @@ AS_MADE, PINNED, MADE_PINNED, COPY = figures(
     "pinned, a tensor as it is made; pinned, by pin_memory(); pinned, made with pin_memory=True; "
     "a copy of the same values, by pin_memory()",
 )
-FEATURES, WORKERS = 1024, 2
+FEATURES, LOADER_WORKERS = 1024, 2
 InputAndTarget = tuple[Tensor, Tensor]
 Collate = Callable[[Sequence[InputAndTarget]], Any]
 
@@ -76,7 +76,7 @@ def copies_of_custom_batches(lab: Lab) -> CaseRuns:
     """
 
     def case(kind: type[PlainBatch]) -> CaseRun:
-        loader = loader_of(kind, lab.sizes["rows"], WORKERS)
+        loader = loader_of(kind, lab.sizes["rows"], LOADER_WORKERS)
         return lambda: [batch.to(lab.device, non_blocking=True) for batch in loader]
 
     return case(PlainBatch), case(PinnableBatch)

@@ -1,9 +1,9 @@
 """E3: many large tensors, pageable, pinned or pinned just before the copy, each waited for or not."""
 
-from pinprof.bench.experiment import ASKED_EARLY, CaseRuns, Experiment, Lab, Size
+from pinprof.bench.catalogue.small_tensors import TOGETHER, faster, gains_in_turn
+from pinprof.bench.experiment import QUEUED_EARLY, CaseRuns, Experiment, Lab, Size
 from pinprof.bench.judge import Claim, all_of, any_of, each_of, less, less_in_most, mostly
 from pinprof.bench.results import figures
-from pinprof.bench.small_tensors import TOGETHER, faster, gains_in_turn
 
 COPIED = "pageable, blocking; pageable, non_blocking; pinned, blocking; pinned, non_blocking"
 PAGEABLE, PAGEABLE_ASYNC, PINNED, PINNED_ASYNC, PIN_COPY, PIN_ASYNC = CASES = figures(
@@ -49,7 +49,7 @@ SIX_STRATEGIES = Experiment(
         Claim(
             "The host sends several tensors at once: the next before the last has arrived",
             "tutorial: asynchronous",
-            any_of(mostly(ASKED_EARLY(PINNED_ASYNC)), mostly(ASKED_EARLY(TOGETHER))),
+            any_of(mostly(QUEUED_EARLY(PINNED_ASYNC)), mostly(QUEUED_EARLY(TOGETHER))),
         ),
     ),
     CASES,
@@ -60,6 +60,6 @@ SIX_STRATEGIES = Experiment(
         Size("floats", 1_000_000, "numbers of 4 bytes in each tensor"),
     ),
     published=dict(zip(CASES, (394.3, 316.2, 315.1, 300.0, 573.3, 324.2), strict=True)),
-    traced={PINNED_ASYNC: (ASKED_EARLY,)},
+    traced={PINNED_ASYNC: (QUEUED_EARLY,)},
     rounds=4,
 )

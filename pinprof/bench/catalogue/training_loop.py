@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from functools import partial
 
-from pinprof.bench.experiment import WAITS, CaseRuns, Experiment, Lab, Size, of_turns
+from pinprof.bench.catalogue.loader import STEPS_BETWEEN_WAITS
+from pinprof.bench.catalogue.prefetching import LEAD_MS
+from pinprof.bench.experiment import WAITED, CaseRuns, Experiment, Lab, Size, of_turns
 from pinprof.bench.judge import Claim, at_most, less, yes
-from pinprof.bench.loader import STEPS
-from pinprof.bench.prefetching import AHEAD
 from pinprof.bench.results import figures
 
 WRITTEN, KEPT = CASES = figures("E14", "ms", "as written; without .item()")
@@ -55,17 +55,17 @@ TRAINING_LOOP = Experiment(
     "training_loop",
     "a training loop with asynchronous copies, a penalty over all parameters, and two .item() in every step",
     (
-        Claim("Not the host, the kernels wait for the data", "article: the loop", at_most(WAITS(KEPT), 0.5, 1)),
-        Claim("Its two .item() make the host wait in every step", "pinprof", yes(WAITS(WRITTEN))),
+        Claim("Not the host, the kernels wait for the data", "article: the loop", at_most(WAITED(KEPT), 0.5, 1)),
+        Claim("Its two .item() make the host wait in every step", "pinprof", yes(WAITED(WRITTEN))),
         Claim(
             "The two .item() cost the host its lead over the GPU: it queues the next copies later",
             "pinprof",
-            less(AHEAD(WRITTEN), AHEAD(KEPT)),
+            less(LEAD_MS(WRITTEN), LEAD_MS(KEPT)),
         ),
     ),
     CASES,
     _training_steps,
-    lambda lab: of_turns(CASES, lab.turns(_training_steps(lab), partial(lab.time, steps=STEPS))),
+    lambda lab: of_turns(CASES, lab.turns(_training_steps(lab), partial(lab.time, steps=STEPS_BETWEEN_WAITS))),
     sizes=(
         Size("rows", 32, "samples in a batch"),
         Size("features", 3072, "numbers of 4 bytes in a sample"),
@@ -73,5 +73,5 @@ TRAINING_LOOP = Experiment(
     ),
     changed="the network is a small one of ours, as the article has none; the batches are made beforehand, so that the "
     "loader keeps up",
-    traced=dict.fromkeys(CASES, (WAITS, AHEAD)),
+    traced=dict.fromkeys(CASES, (WAITED, LEAD_MS)),
 )

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count, cycle
 
-from pinprof.bench.bandwidth import BUSY
-from pinprof.bench.early_write import PINNED_SOURCE, wrong_values
+from pinprof.bench.catalogue.bandwidth import CPU_PERCENT
+from pinprof.bench.catalogue.early_write import PINNED_SOURCE, wrong_values
 from pinprof.bench.experiment import CaseRuns, Experiment, Lab, Size, Tensor
 from pinprof.bench.judge import PINNED_RATE, Claim, all_of, mostly, no, wrong
-from pinprof.bench.results import MOST, figures
+from pinprof.bench.results import AT_LARGEST, figures
 
 AT_ONCE, AFTER_WAIT, *SENT = CASES = figures(
     "E5",
@@ -61,7 +61,7 @@ EARLY_READ = Experiment(
         Claim(
             "A background thread moves the data",
             "answer: non_blocking",
-            mostly(BUSY[PINNED_RATE["HtoD"]].at(MOST)),
+            mostly(CPU_PERCENT[PINNED_RATE["HtoD"]].at(AT_LARGEST)),
             "the GPU copies pinned memory by itself, with no thread busy; pageable memory the calling thread stages",
         ),
     ),
