@@ -585,6 +585,7 @@ def test_traces_of_one_rank_are_no_job_and_have_a_page_of_their_own_each(tmp_pat
     sections = [attributes["id"] for tag, attributes in Page(page.read_text()).tags if tag == "section"]
     assert sections == ["trace-1", "trace-2"]
     assert len(fitting(document.read_text())["traces"]) == 2
+    assert f"pinprof report {RANKS[0]} ... --full" in " ".join(invoke("report", RANKS[0], again).stdout.split())
     assert invoke("report", RANKS[0], again, "--full").stdout.count("complete steps") == 2
 
 
