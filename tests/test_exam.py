@@ -88,12 +88,11 @@ def repeated(step_ms: float, low: float, high: float) -> dict[str, object]:
     return {"steps": {**steps, "runs": {"range_ms": [low, high]}}, "seconds": 60.0, "ledger": [{"ms": 9000.0}]}
 
 
-def test_the_range_of_repeated_runs_is_held_against_the_median_truth_and_against_each() -> None:
+def test_the_range_of_repeated_runs_is_held_against_the_median_truth() -> None:
     truths = [{"regular_ms": 9.0}, {"regular_ms": 10.0}, {"regular_ms": 14.0}]
     judged = verdict({"truth": truths, "pinprof": [repeated(10.2, 8.5, 12.0), repeated(11.0, 10.5, 15.0)]})
     assert judged["ranges_ms"] == [(8.5, 12.0), (10.5, 15.0)]
     assert judged["holds"] == [True, False]
-    assert judged["truths_in"] == [2, 1]
     assert judged["off"] == pytest.approx([0.02, 0.1])
     assert judged["ledger_s"] == []  # of one process, where the wall time is that of all
 
@@ -207,7 +206,7 @@ def test_the_sums_count_ranges_and_bias_without_programs_that_were_cut_short() -
     truth = [{"regular_ms": 10.0, "mean_ms": 10.0, "median_ms": 10.0}]
     runs = [repeated(10.2, 9.0, 12.0), repeated(9.6, 10.5, 12.0)], [repeated(10.3, 9.0, 12.0)]
     programs = {name: {"truth": truth, "pinprof": some} for name, some in zip(("one", "two"), runs, strict=True)}
-    programs["three"] = {"truth": truth, "pinprof": [repeated(20.0, 19.0, 21.0)], "cut": True}  # type: ignore[dict-item]
+    programs["three"] = {"truth": truth, "pinprof": [repeated(20.0, 19.0, 21.0)], "cut": True}
     words = "2 of 3 ranges hold; bias +1.0 % on average (standard error 2.0 %), median +1.0 %."
     assert words in table(programs)
 

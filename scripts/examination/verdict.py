@@ -68,7 +68,6 @@ def truth_of_run(noted: Noted) -> Noted:
         "mean_ms": float(steps.mean()) / NS_PER_MS,
         "median_ms": float(np.median(steps)) / NS_PER_MS,
         "regular_ms": float(steps[regular].mean()) / NS_PER_MS,
-        "regular_median_ms": float(np.median(steps[regular])) / NS_PER_MS,
         "irregular": int((~regular).sum()),
         "irregular_ms": float(steps[~regular].sum()) / NS_PER_MS,
         "input_share": float(inputs.sum() / steps.sum()),
@@ -92,22 +91,20 @@ def of_steps(noted: Noted) -> Noted:
     """Compare each reported step with the truth measured in turns with it.
 
     `ranges_ms`: what each run of pinprof states, for other runs with --repeat, else for itself. `holds`: whether the
-    median truth lies in each; `truths_in`: how many of the truths do.
+    median truth lies in each.
     """
     truth = median_of_runs(noted.get("truth", []))
     reported = [run["steps"] for run in noted.get("pinprof", []) if run.get("steps")]
     steps = [entry["step_ms"] for entry in reported if entry.get("step_ms") is not None]
     if truth is None or not steps:
-        return {"off": [], "right": False, "ranges_ms": [], "holds": [], "truths_in": []}
+        return {"off": [], "right": False, "ranges_ms": [], "holds": []}
     median, least, largest = truth
-    truths = [run["regular_ms"] for run in noted["truth"] if run.get("regular_ms") is not None]
     ranges = [stated for entry in reported if (stated := stated_range_ms(entry))]
     return {
         "off": [step / median - 1 for step in steps],
         "right": all(abs(step / median - 1) <= ALLOWED or least <= step <= largest for step in steps),
         "ranges_ms": ranges,
         "holds": [low <= median <= high for low, high in ranges],
-        "truths_in": [sum(low <= step <= high for step in truths) for low, high in ranges],
     }
 
 
