@@ -77,7 +77,7 @@ def explain(topic: str | None, *, as_path: bool) -> None:
     rules = {rule.id: rule for rule in RULES}
     name = _known(topic, _topics(), "rule or guide; `pinprof explain` lists all")
     if as_path:
-        show(f"{GUIDE_FOLDER / name}.md\n" if name in texts else fail(f"{name} is not a guide, and has no file of its own"))
+        show(f"{GUIDE_FOLDER / name}.md\n" if name in texts else fail(f"{name} is not a guide, so it has no file"))
     elif name in rules:
         _page(to_page(rules[name], width=width, color=color))
     else:
