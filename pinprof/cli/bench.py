@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pinprof.bench.judge import Claim
     from pinprof.bench.results import Bench
 
-RECORDING_TIMEOUT_S = 300.0
-SUFFIXES = (".json.gz", ".json")
+CASE_TIMEOUT_S = 300.0
+RECORDED_CASE_SUFFIXES = (".json.gz", ".json")
 
 
 @click.command(short_help="Measure what copies to the GPU cost here, and which advice holds.")
@@ -94,10 +94,10 @@ def measured(experiments: Sequence["Experiment"], *, quick: bool) -> "Bench":
     """Return what the experiments measure on this machine."""
     from pinprof.bench.runner import run_bench
 
-    with progress("starting the GPU") as tell:
+    with progress("starting the GPU") as update:
 
         def on_progress(far: str, experiment: "Experiment", last: str) -> None:
-            tell(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
+            update(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
 
         return run_bench(experiments, quick=quick, on_progress=on_progress)
 
@@ -251,9 +251,9 @@ def _run_experiment(
 
 def _file(record: str, case: str) -> Path:
     """Return the file to which to record a case: its name without what file names should not have comes in between."""
-    suffix = next((suffix for suffix in SUFFIXES if record.endswith(suffix)), None)
+    suffix = next((suffix for suffix in RECORDED_CASE_SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
-        fail(f"{record}: a trace's name must end in {' or '.join(SUFFIXES)}")
+        fail(f"{record}: a trace's name must end in {' or '.join(RECORDED_CASE_SUFFIXES)}")
     slug = re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
     return Path(f"{record.removesuffix(suffix)}.{slug}{suffix}")
 
@@ -267,7 +267,7 @@ def _record(experiment: "Experiment", case: int, file: Path, *, quick: bool) -> 
     with progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:
         arguments = experiment.name, experiment.defaults(quick=quick), case, str(file.absolute())
         try:
-            list(process.call(recorded_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
+            list(process.call(recorded_case, *arguments, timeout_s=CASE_TIMEOUT_S))
         except OtherProcessError as error:
             raise CaptureError(f"{experiment.number}, {name}: {error}") from error
     for trace in experiment.traces(file):
