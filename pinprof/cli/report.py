@@ -71,7 +71,6 @@ LONGEST_TRACE_LIST_CHARS = 60
     f"{FULL_TABLE_ROWS} largest rows.",
 )
 @machine_option
-@click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler.")
 @click.option(
     "--rank-from",
     metavar="PATTERN",
@@ -92,11 +91,11 @@ def report(
     step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
-    why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
-    Dask cluster, whose workers read the traces themselves; it names and skips a trace that it cannot read. If a folder
-    holds several runs, which their recording times tell apart, it reports on the last of those with the most ranks. The
-    page of a job shows all ranks in one figure. Traces that are no job have a line each: the step, what limits it, the
-    first change, and what that saves; --full prints their reports one after the other.
+    why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine; it
+    names and skips a trace that it cannot read. If a folder holds several runs, which their recording times tell apart,
+    it reports on the last of those with the most ranks. The page of a job shows all ranks in one figure. Traces that
+    are no job have a line each: the step, what limits it, the first change, and what that saves; --full prints their
+    reports one after the other.
 
     \b
     Examples:
@@ -110,7 +109,6 @@ def report(
       pinprof report trace.json.gz --md - | gh pr comment --body-file -
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
-      pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     code, again = code_of(quotes=not no_source), _arguments(traces, machine)
     wanted = _Wanted(code=code, machine=machine, again=again, **options)
@@ -126,9 +124,8 @@ def report(
         hta = wanted.hta(files)
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
-        of_job = {"--scheduler": wanted.scheduler, "--rank-from": wanted.rank_from}
-        if given := [name for name, value in of_job.items() if value is not None]:
-            say(f"{' and '.join(given)}: no effect, as a job has several files")
+        if wanted.rank_from is not None:
+            say("--rank-from: no effect, as a job has several files")
     say_written(wanted.files)
     if wanted.is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
         say(f"Next: pinprof report {wanted.again} --html report.html")
@@ -153,7 +150,6 @@ class _Wanted(NamedTuple):
     machine: MachineFile | None
     is_full: bool
     brief: bool
-    scheduler: str | None
     rank_from: str | None
     jobs: int | None
     again: str
@@ -223,7 +219,7 @@ def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
     from pinprof.ranks.runs import checked_pattern, job_of, numbered
 
     checked_pattern(wanted.rank_from)
-    measured, skipped = measured_ranks(files, wanted.jobs, wanted.scheduler, wanted.machine)
+    measured, skipped = measured_ranks(files, wanted.jobs, wanted.machine)
     try:
         job = job_of(numbered(measured, wanted.rank_from))
     except TraceError as error:

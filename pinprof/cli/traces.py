@@ -1,7 +1,6 @@
 """Read, measure and report on the traces that a command is given."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
@@ -119,25 +118,23 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
 
 
 def measured_ranks(
-    paths: Sequence[str], jobs: int | None, scheduler: str | None, machine: MachineFile | None
+    paths: Sequence[str], jobs: int | None, machine: MachineFile | None
 ) -> "tuple[list[RankPart], dict[str, str]]":
     """Return what was measured of the traces in this order, and why other files are not traces.
 
-    `jobs` processes of this machine measure them, or the Dask cluster with this scheduler. Raises TraceError
-    if none is a trace.
+    `jobs` processes measure them. Raises TraceError if none is a trace.
     """
     from pinprof.errors import TraceError
-    from pinprof.trace_pool import cluster, measure_all
+    from pinprof.trace_pool import measure_all
 
-    client = cluster(scheduler) if scheduler else None
-    with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
+    with progress(f"measuring {len(paths)} traces") as update:
         begin = HOST_TIME.monotonic()
 
         def on_measured(done: int, _: object) -> None:
             left_s = (HOST_TIME.monotonic() - begin) / done * (len(paths) - done)
             update(f"measuring: {done} of {len(paths)} traces, about {left_s:,.0f} s left")
 
-        measured, errors = measure_all(paths, jobs, client, machine and machine.pinning, on_measured)
+        measured, errors = measure_all(paths, jobs, machine and machine.pinning, on_measured)
     skipped = {path: str(errors[path]) for path in paths if path in errors}
     if not measured:
         say_skipped(skipped)
