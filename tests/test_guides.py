@@ -17,8 +17,7 @@ from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
 import pinprof
-from pinprof.cli.api import api_guide
-from pinprof.cli.explain import API
+from pinprof.cli.explain import API, api_guide
 from pinprof.report.explain import GUIDE_ORDER, guide_to_text, guides, to_list
 from pinprof.report.schema import DOCUMENTS
 from pinprof.rules.search import RULES

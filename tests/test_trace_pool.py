@@ -1,4 +1,4 @@
-"""The traces of a job measured in processes, some of which die meanwhile."""
+"""The traces of a job measured in processes, where some die meanwhile."""
 
 import os
 import pickle

@@ -22,10 +22,10 @@ from pinprof.bench.advice import read_machine
 from pinprof.capture.job import Agreement, Rank, WrittenTrace
 from pinprof.capture.script import ScriptRun
 from pinprof.cli import main
-from pinprof.cli.options import MachineFile
 from pinprof.cli.run import run
 from pinprof.cli.run_report import report_job
 from pinprof.cli.script import Outputs
+from pinprof.cli.traces import MachineFile
 from pinprof.report.source import Code
 
 TRAINING = """
