@@ -17,8 +17,8 @@ TEN, HUNDRED, THOUSAND = 10, 100, 1000
 
 THREE = 3
 """Digits of a number whose range is unknown or narrow."""
-LEAST_SHOWN = 0.1
-"""An end of a range below this number of the unit gets a unit of its own."""
+LEAST_WITH_DECIMALS = 0.1
+"""An end of a range below this number of the unit has significant digits in place of decimals."""
 
 ROUNDS_UP = {"s": 0.9995, "ms": 0.9995, "µs": 0.9995}
 """From this fraction of a unit on it is used: the smaller unit would read "1000". Binary units go on to 1023."""
@@ -40,14 +40,12 @@ def ms(ns: float) -> float:
 
 
 def between(start_ns: float, end_ns: float, digits: int = 3) -> str:
-    """Return two times given in ns, the unit only once where it is the same: "1.50 to 2.70 ms"; or one if alike."""
+    """Return two times given in ns in the unit of the longer one: "0.95 to 1.20 ms"; or one if they read alike."""
     first, last = duration(start_ns, digits), duration(end_ns, digits)
-    number, unit = first.split(" ")
     if first == last:
         return first
-    if start_ns == 0 or unit == last.split(" ")[1]:
-        return f"{number} to {last}"
-    return f"{first} to {last}"
+    unit = _unit_of(max(start_ns, end_ns, key=abs), digits)
+    return f"{_in_unit(start_ns, unit, digits)} to {_in_unit(end_ns, unit, digits)} {unit}"
 
 
 EXACT, CLOSE, WIDE = 1.02, 1.2, 3.0
@@ -61,7 +59,7 @@ class Ranged(NamedTuple):
     number: str
     """With its unit: "2.6 ms", "about 70 ms"."""
     range: str
-    """The range, without a unit if it has that of the number: "1.9 to 3.3"; empty if the number is exact enough."""
+    """The range in the unit of the number: "1.9 to 3.3"; empty if the number is exact enough."""
 
     def __str__(self) -> str:
         """Return both: "2.6 ms (1.9 to 3.3)"."""
@@ -74,19 +72,20 @@ def digits_of(range_ns: tuple[float, float] | None) -> int:
 
 
 def ranged(ns: float, range_ns: tuple[float, float] | None) -> Ranged:
-    """Return a time given in ns with as many digits as its range justifies: "2.6 ms (1.9 to 3.3)", "about 70 ms"."""
+    """Return a time given in ns with as many digits as its range justifies: "2.6 ms (1.9 to 3.3)", "about 70 ms".
+
+    The number and its range have one unit: that of the number, or that of an end with a thousand of these and more.
+    """
     low, high = range_ns or (ns, ns)
     ratio = high / low if low > 0 else inf
     if not ns or high <= low or ratio <= EXACT:
         return Ranged(duration(ns), "")
     digits = THREE if ratio <= CLOSE else 2
     is_wide = ratio >= WIDE
-    number = duration(ns, 1 if is_wide and not f"{ns:e}".startswith("1") and low <= _rounded(ns, 1) <= high else digits)
-    scale = next(scale for scale, unit in TIMES if unit == number.split(" ")[1])
-    if all(not end or LEAST_SHOWN <= abs(end) / scale < THOUSAND for end in (low, high)):
-        ends = " to ".join(_digits(end / scale, digits) for end in (low, high))
-    else:
-        ends = " to ".join(duration(end, digits) if end else "0" for end in (low, high))
+    has_one_digit = is_wide and not f"{ns:e}".startswith("1") and low <= _rounded(ns, 1) <= high
+    unit = _unit_of(max(ns, low, high, key=abs), digits)
+    number = f"{_in_unit(ns, unit, 1 if has_one_digit else digits)} {unit}"
+    ends = " to ".join(_in_unit(end, unit, digits) for end in (low, high))
     return Ranged(f"about {number}" if is_wide else number, ends)
 
 
@@ -147,6 +146,17 @@ def _in_units(value: float, units: Sequence[tuple[float, str]], digits: int = TH
         if abs(value) >= scale * ROUNDS_UP.get(name, 1):
             return f"{_digits(value / scale, digits)} {name}"
     return f"{round(value / smallest)} {unit}"  # an int, as a float would read "-0"
+
+
+def _unit_of(ns: float, digits: int) -> str:
+    return duration(ns, digits).split(" ")[1]
+
+
+def _in_unit(ns: float, unit: str, digits: int) -> str:
+    value = ns / next(scale for scale, name in TIMES if name == unit)
+    if unit == TIMES[-1][1]:
+        return f"{round(value)}"
+    return _digits(value, digits if abs(value) >= LEAST_WITH_DECIMALS else min(digits, 2))
 
 
 def _digits(value: float, digits: int) -> str:
