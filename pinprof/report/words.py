@@ -50,7 +50,7 @@ def figures_not_given(entry: Doubt) -> str:
     figures = [words for figure, words in FIGURE_KINDS.items() if figure in entry.withholds]
     if not figures:
         return ""
-    return f"Not given: {'all figures' if len(figures) == len(FIGURE_KINDS) else ', '.join(figures)}"
+    return f"Withheld: {'all figures' if len(figures) == len(FIGURE_KINDS) else ', '.join(figures)}"
 
 
 def capitalized(sentence: str) -> str:
@@ -88,7 +88,7 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
     if finding.saving is None:
         return (
             worth_without_replay(finding)
-            or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
+            or f"affects up to {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
         )
     if not finding.saving.saving_ns:
         return "saves nothing alone"
@@ -100,7 +100,7 @@ def worth_without_replay(finding: Finding) -> str:
     if finding.most_ns is not None:
         if finding.rule.family == "gpu":
             return f"{duration(finding.most_ns)} of the GPU's work could run faster"
-        return f"saves {duration(finding.most_ns)} at most"
+        return f"saves at most {duration(finding.most_ns)}"
     if finding.evidence.is_irregular:
         return f"adds {duration(finding.evidence.cost_ns)} per step, in the longer steps"
     if not finding.evidence.cost_ns:

@@ -191,7 +191,7 @@ def _of_figures(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
     """Yield figures of the document that the full text or the page lacks."""
     steps, said = whole["steps"], [lack["what"] for lack in whole["missing"]]
     if steps["busy_fraction"] and "works for" in (whole["verdict"]["headline"] or ""):
-        said.append(f"works for {percent(steps['busy_fraction'])} of it")
+        said.append(f"works for {percent(steps['busy_fraction'])} of the ")
     yield from _lacking(whole["verdict"]["evidence"], full)
     if steps["step_ms"]:
         low, high = (end * NS_PER_MS for end in steps["range_ms"])

@@ -9,6 +9,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.prediction.predict import Saving
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.text import MAX_SITES, trace_to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
@@ -189,7 +190,7 @@ def test_as_many_as_are_listed_leave_no_rest() -> None:
 
 def test_the_headline_counts_the_sites() -> None:
     analysis = analysed(one_after_another(10))
-    said = advice(analysis.profile, analysis.findings).sentence
+    said = advice(first_screen(analysis.profile, analysis.findings)).sentence
     assert said.startswith("First: `.item()` waits for the GPU in value")
     assert "() and 9 more sites (PIN201); fixing it saves " in said
 

@@ -16,8 +16,9 @@ from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.actions import Action, actions, brief_actions, whatif_command
 from pinprof.report.trace.findings_json import finding_of, joint_of, verdict_of
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.host import input_remedy, named_lines, running_code, share_of
-from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.trace.verdict import headline
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.lines import Place
@@ -134,7 +135,7 @@ def _brief_verdict(profile: Profile, findings: Findings, trace_id: str) -> docum
     return filled(
         documents.BriefVerdict,
         verdict,
-        sentence=_short(f"{verdict_sentence(profile, findings.verdict)}."),
+        sentence=_short(f"{headline(first_screen(profile, findings))}."),
         do=verdict.do and _short(verdict.do),
         finding=None if verdict.finding is None else f"{trace_id}/findings/{verdict.finding}",
         evidence=[f"{trace_id}/verdict", f"{trace_id}/verdicts"],

@@ -1,6 +1,5 @@
 """The report as a page: the step and what costs it time, what to do, a timeline, tables, and sections with charts."""
 
-import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -28,6 +27,7 @@ from pinprof.report.timeline import fragment
 from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
 from pinprof.report.trace.finding_cards import changes
+from pinprof.report.trace.first_screen import FirstScreen, first_screen
 from pinprof.report.trace.step import (
     AS_TRACED,
     MOST,
@@ -40,15 +40,15 @@ from pinprof.report.trace.step import (
     step_fact,
     why_idle,
 )
-from pinprof.report.trace.verdict import OTHER_CAUSES, advice, evidence, step_length, verdict_sentence
+from pinprof.report.trace.verdict import advice, headline, headline_without_length, not_told, step_length
 from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
 from pinprof.report.trace.whole_run import course_sections
 from pinprof.report.trace.work import collectives_in_short, kind_sections, kinds_figure, kinds_in_short, ops_in_short
 from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
-from pinprof.units import between, counted, digits_of, duration, percent
-from pinprof.verdict.step_limits import GPU, IRREGULAR, LIMITS
+from pinprof.units import between, counted, digits_of, duration
+from pinprof.verdict.step_limits import LIMITS
 from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 GROUPS = {
@@ -66,8 +66,6 @@ LEAST_COPYING = 0.02
 """Copies that take a smaller share of the trace have no chart."""
 IDLE_HUES = {name: see_through(colour, 0.4) for name, colour in OF_LIMITS.items()}
 """Pale colours of idle time by the limit that costs it."""
-LENGTH = re.compile(r"(?P<number>[^a-z]*\S+(?: to [\d.]+ \S+)?) (?P<rest>(?:per|for|as) .*)")
-"""The length of a step in words: a number with its unit, and what it is."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
@@ -101,11 +99,8 @@ def plotly_page(analysis: Analysis) -> Markup:
 
 def timeline_title(analysis: Analysis) -> tuple[str, str]:
     """Return the name of a trace and the sentence of its report, for a timeline."""
-    return PurePath(analysis.profile.path).name, _sentence(analysis)
-
-
-def _sentence(analysis: Analysis) -> str:
-    return f"{verdict_sentence(analysis.profile, analysis.findings.verdict)}."
+    screen = first_screen(analysis.profile, analysis.findings)
+    return PurePath(analysis.profile.path).name, f"{headline(screen)}."
 
 
 def _overview(entries: Sequence[Analysis]) -> Markup:
@@ -118,7 +113,7 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
         rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
         link = Markup('<a href="#trace-{}">{}</a>').format(number, rank + name)
         limit = bound_fact(profile)
-        first = advice(profile, entry.findings).sentence
+        first = advice(first_screen(profile, entry.findings)).sentence
         rows.append((link, step_fact(profile).number, limit.number if limit else NOTHING, first))
     return Markup('<nav aria-label="Traces">{}</nav>\n').format(table("The traces of this page", columns, rows))
 
@@ -126,7 +121,8 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
 def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -> Markup:
     """Return the report on one trace, the page's `number`-th."""
     profile, findings = entry.profile, entry.findings
-    advised = advice(profile, findings)
+    screen = first_screen(profile, findings)
+    advised = advice(screen)
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
     what_to_do = changes(number, entry, quoting)
     parts = list(_below(number, entry, {grid.name for grid in grids}, quoting))
@@ -135,8 +131,8 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     links += [(part.group, part.id) for part in parts]
     pieces = [
         top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
-        *_answer(entry),
-        *_in_short(entry),
+        *_answer(screen),
+        *_in_short(screen),
         Markup("<p><strong>{}</strong></p>").format(inline_html(advised.sentence)) if advised.finding is None else "",
         *_doubts(profile),
         what_to_do,
@@ -151,15 +147,14 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     return frame.format(number, lines(pieces))
 
 
-def _answer(entry: Analysis) -> Iterator[Markup]:
+def _answer(screen: FirstScreen) -> Iterator[Markup]:
     """Yield the step in one number, where it goes and what the changes leave of it as bars, and the verdict."""
-    profile, findings = entry.profile, entry.findings
-    length = LENGTH.fullmatch(step_length(profile))
-    if length:
+    profile, findings, length = screen.profile, screen.findings, step_length(screen.profile)
+    if length.number:
         answer = Markup('<p class="answer"><strong>{}</strong> {}</p>')
-        yield answer.format(inline_html(length["number"]), inline_html(length["rest"]))
-    sentence = _in_words(profile, findings.verdict) if length else _sentence(entry)
-    yield Markup('<p class="headline">{}</p>').format(inline_html(sentence))
+        yield answer.format(inline_html(length.number), inline_html(length.meaning))
+    why = headline_without_length(screen)
+    yield Markup('<p class="headline">{}</p>').format(inline_html(f"{why}." if why else ""))
     yield from _shares(profile, findings.verdict)
     joint, step_ns = findings.joint, profile.step_ns
     if joint and step_ns and 0 < joint.saving_ns < step_ns:
@@ -178,24 +173,11 @@ def _answer(entry: Analysis) -> Iterator[Markup]:
         ).format(100 * after_ns / step_ns, inline_html(f"{lengths} with {which}"), inline_html(saves))
 
 
-def _in_words(profile: Profile, verdict: Verdict) -> str:
-    """Return the verdict without the length of the step: why it is as long, with the share that this costs."""
-    cost, cause = verdict.cost, verdict.cause
-    if cause is not None and cost and verdict.step_ns and cause not in (GPU, IRREGULAR):
-        share = f"{percent(cost.ns / verdict.step_ns)} of the {profile.steps.whole}"
-        return f"{LIMITS[cause].word}: {LIMITS[cause].why}. This costs {share}."
-    sentence, length = verdict_sentence(profile, verdict), step_length(profile)
-    for start in (f"{length}; ", f"{capitalized(length)}; ", f"{capitalized(length)}: ", capitalized(length)):
-        sentence = sentence.replace(start, "")
-    return f"{capitalized(sentence)}." if sentence else ""
-
-
-def _in_short(entry: Analysis) -> Iterator[Markup]:
+def _in_short(screen: FirstScreen) -> Iterator[Markup]:
     """Yield the line that waits longest, the kinds of kernels, and what steps unlike the others cost."""
-    profile, findings = entry.profile, entry.findings
+    profile, findings = screen.profile, screen.findings
     said = [waits_in_short(profile), kinds_in_short(profile, findings.verdict.cause), ops_in_short(profile)]
-    said += [collectives_in_short(profile), memory_in_short(profile)]
-    said += [words for words in evidence(profile, findings) if not words.startswith(OTHER_CAUSES)]
+    said += [collectives_in_short(profile), memory_in_short(profile), *not_told(screen)]
     lines_of = [f"{capitalized(words)}." for words in said if words]
     course = course_sections(profile.whole_run, profile.step_ns) if profile.whole_run else ()
     lines_of += [str(words) for part in course for words in part.brief]

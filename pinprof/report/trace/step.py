@@ -24,14 +24,14 @@ from pinprof.verdict.step_limits import LIMITS
 from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 AS_TRACED = "as traced, with the profiler's cost in it"
-LAUNCHING = "the GPU waits most for what the host launches"
-HELD = "the GPU is idle while work is queued: it waits for other work, for another stream, or for its launch"
-AROUND = "the GPU is idle mostly before its first work and after its last"
-STAGING = "the GPU waits most for the host, which stages pageable copies piece by piece"
+LAUNCHING = "the GPU mostly waits for launches"
+HELD = "the GPU is idle although work is queued, which cannot start yet"
+AROUND = "the GPU is mostly idle before its first work and after its last"
+STAGING = "the GPU mostly waits for the host, which stages pageable copies piece by piece"
 WORKING = "the GPU computes or copies nearly all the time"
-QUEUED = "the GPU's work is queued, and waits for other work or to be started"
+QUEUED = "queued work of the GPU cannot start yet"
 WAITING = {
-    INPUT: "the GPU waits most for the next batch",
+    INPUT: "the GPU mostly waits for the next batch",
     COMMUNICATION: "the GPU is mostly in collectives, or waits for other ranks in them",
 }
 """What the GPU does if neither it nor the host sets the pace."""
@@ -133,7 +133,7 @@ def gpu_work_facts(profile: Profile) -> Iterator[Fact]:
     most = max(times, key=lambda time: time.busy_ns, default=None)
     if most:
         share = f"{percent(most.busy_ns / most.span_ns)} of the time from its first work to its last"
-        yield Fact("GPU work", duration(most.busy_ns), f"{share}, as traced; idle for {duration(most.idle_ns)} of it")
+        yield Fact("GPU work", duration(most.busy_ns), f"{share}, as traced; idle for {duration(most.idle_ns)}")
 
 
 def share_of_step(time: float, mean: MeanStep) -> str:
@@ -156,7 +156,7 @@ def stall_facts(profile: Profile) -> Iterator[Fact]:
     meaning = f"{_share_of_stalls(profile, time)}in {counted(count, 'wait')}"
     worked = given(WORKED.of(profile)) or 0.0
     if worked and worked >= SMALLEST * time:
-        meaning += f"; for {duration(worked)} of it the GPU runs earlier work, which no fix shortens"
+        meaning += f"; the GPU runs earlier work for {duration(worked)} of that, which no fix shortens"
     yield Fact(name, duration(time), meaning)
 
 

@@ -12,26 +12,24 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
 from pinprof.report.trace.actions import Action, actions, brief_actions, trace_argument
+from pinprof.report.trace.first_screen import FirstScreen, first_screen, is_of_verdict, removes_more
 from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
 from pinprof.report.trace.step import memory_in_short, step_bar
 from pinprof.report.trace.verdict import (
     advice,
-    evidence,
+    headline,
     how_to_record_gpu,
-    how_to_see_ranks,
-    input_uncertain,
-    is_of_verdict,
-    known_verdict,
+    known_headline,
     next_cause,
-    removes_more,
+    not_told,
+    other_causes,
     unanswered,
-    verdict_sentence,
     why_no_finding,
 )
 from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
 from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short, ops_in_short
-from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
+from pinprof.report.view import capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
     capitalized,
     complete_steps,
@@ -60,6 +58,8 @@ MOST_LINES = 30
 LONGEST_EVIDENCE = 185
 """Characters of the evidence of a finding without a place."""
 CHANGED = "(the source has changed since the recording)"
+STATEMENT = "The trace "
+"""A fix that begins so only says what the trace shows or lacks: nothing to do, and so without an arrow."""
 LEAST_CODE = 24
 """The least characters of a line of code next to its place; with less room it stands below it."""
 
@@ -77,25 +77,26 @@ def trace_to_text(
 def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterable[RenderableType]:
     yield unwrapped(profile.path, "bold")
     yield Text(recording_line(profile))
-    yield from _verdict(profile, findings)
+    screen = first_screen(profile, findings)
+    yield from _verdict(screen)
     for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict)):
         yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
     if profile.gpus or findings:
-        yield from _findings(profile, findings)
+        yield from _findings(screen)
     for part in (*kind_sections(profile), *event_sections(profile, findings, rows=rows)):
         yield from in_terminal(part)
 
 
-def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
-    yield section("Why the step takes so long") if known_verdict(profile, findings.verdict) else Text("")
-    yield Padding(Text(f"{verdict_sentence(profile, findings.verdict)}.", "bold"), (0, 0, 0, 2))
-    yield Padding(Text(printable(advice(profile, findings).sentence)), (0, 0, 0, 2))
-    yield from (bullet(f"{line}.") for line in evidence(profile, findings))
+def _verdict(screen: FirstScreen) -> Iterable[RenderableType]:
+    yield section("Why the step takes so long") if known_headline(screen) else Text("")
+    yield Padding(Text(f"{headline(screen)}.", "bold"), (0, 0, 0, 2))
+    yield Padding(Text(printable(advice(screen).sentence)), (0, 0, 0, 2))
+    yield from (bullet(f"{line}.") for line in (other_causes(screen), *not_told(screen)) if line)
 
 
-def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
-    remark = why_no_finding(profile, findings)
-    if not findings and remark == advice(profile, findings).sentence:
+def _findings(screen: FirstScreen) -> Iterable[RenderableType]:
+    profile, findings, remark = screen.profile, screen.findings, why_no_finding(screen)
+    if not findings and remark == advice(screen).sentence:
         return
     yield section("What to do")
     if remark:
@@ -156,7 +157,8 @@ def to_brief(
 def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_terse: bool) -> Iterator[RenderableType]:
     """Yield the parts of a short report; a terse one shows what was seen for the first change alone."""
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
-    yield from conclusion(profile, findings, width)
+    screen = first_screen(profile, findings)
+    yield from conclusion(screen, width)
     rows = actions(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
@@ -166,21 +168,21 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
         collectives_in_short(profile),
         memory_in_short(profile),
         waits_in_short(profile),
-        next_cause(findings.verdict, answered),
+        next_cause(screen, answered),
     ):
         if line:
             yield hanging(Text("  "), Text(printable(line)))
     if not profile.gpus:
         yield from _slow_lines(profile, quoting)
-    yield from _advice(profile, findings, shown)
+    yield from _advice(screen)
     if shown:
         yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
         yield from _action(number, row, quoting, width, is_terse=is_terse and number > 1)
-    for line in unanswered(profile, findings, [row.finding for row in shown]):
+    for line in unanswered(screen):
         yield hanging(Text("  "), Text(line))
     yield from _together(profile, findings, rows)
-    yield from _notes(profile, findings)
+    yield from _notes(screen)
 
 
 def _footer(profile: Profile, findings: Findings, again: str, *, width: int, has_page: bool) -> str:
@@ -220,10 +222,10 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
             yield hanging(Text(f"{' ' * INDENT}→ "), Text(capitalized(remedy)))
 
 
-def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
+def conclusion(screen: FirstScreen, width: int) -> Iterator[RenderableType]:
     """Yield the verdict in one sentence, and the step as a bar."""
-    yield Text(printable(f"{verdict_sentence(profile, findings.verdict)}."), "bold")
-    bar = list(step_bar(profile, width, findings.verdict))
+    yield Text(printable(f"{headline(screen)}."), "bold")
+    bar = list(step_bar(screen.profile, width, screen.verdict))
     if bar:
         yield Text("")
     yield from bar
@@ -240,14 +242,12 @@ def _recording_lines(profile: Profile, width: int) -> list[str]:
     return [line] if cell_len(line) <= width or not details else [path, details]
 
 
-def _advice(profile: Profile, findings: Findings, shown: Sequence[Action]) -> Iterator[RenderableType]:
+def _advice(screen: FirstScreen) -> Iterator[RenderableType]:
     """Yield what to do first, unless the first listed change says it."""
-    if not profile.gpus:
-        yield Text(f"\n{printable(how_to_record_gpu(profile))}")
-        return
-    first = advice(profile, findings)
-    if first.finding is None or first.finding not in [row.number for row in shown[:1]]:
-        yield Text(f"\n{printable(first.sentence)}")
+    if not screen.profile.gpus:
+        yield Text(f"\n{printable(how_to_record_gpu(screen.profile))}")
+    elif screen.first is None or screen.first not in [action.number for action in screen.shown[:1]]:
+        yield Text(f"\n{printable(advice(screen).sentence)}")
 
 
 def _action(number: int, action: Action, quoting: Quoting, width: int, *, is_terse: bool) -> Iterator[RenderableType]:
@@ -259,7 +259,8 @@ def _action(number: int, action: Action, quoting: Quoting, width: int, *, is_ter
         yield from _where(action.finding, quoting, width)
     if action.finding.evidence.surprise and not is_terse:
         yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
-    yield hanging(Text(" " * INDENT + "→ "), Text(capitalized(action.do)))
+    arrow = "" if action.do.startswith(STATEMENT) else "→ "
+    yield hanging(Text(" " * INDENT + arrow), Text(capitalized(action.do)))
     if action.then and number == 1:
         yield Padding(Text(capitalized(action.then), "dim"), (0, 0, 0, INDENT))
 
@@ -315,18 +316,15 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> I
         yield hanging(Text("  "), Text(f"{capitalized(text)}."))
 
 
-def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
+def _notes(screen: FirstScreen) -> Iterator[RenderableType]:
     """Yield doubts, and what the recorded steps do not show: sentences of the full report's sections."""
+    profile, findings = screen.profile, screen.findings
     sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=FEW))
-    ranks = how_to_see_ranks(profile, findings.verdict) if advice(profile, findings).finding is not None else []
-    supply = [f"{words}." for words in (input_uncertain(profile),) if words]
-    notes: list[Sentence] = [
-        *supply,
-        *(f"{way}." for way in ranks),
-        *(row for section in sections for row in section.brief),
-    ]
-    rates = source_of_rates(findings, profile)
-    notes += [f"{rates}."] if rates else []
-    if notes:
+    brief = [capitalized_sentence(sentence) for part in sections for sentence in part.brief]
+    before, after = (
+        [f"{capitalized(words)}." for words in said if words]
+        for said in (not_told(screen), [source_of_rates(findings, profile)])
+    )
+    if notes := [*before, *brief, *after]:
         yield Text("")
-        yield note(Text(" ").join(sentence_text(capitalized_sentence(sentence)) for sentence in notes))
+        yield note(Text(" ").join(map(sentence_text, notes)))

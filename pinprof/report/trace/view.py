@@ -182,9 +182,9 @@ def copy_cells(profile: Profile) -> Iterator[list[str]]:
 def _overlapped(profile: Profile) -> tuple[str, str]:
     overlap = profile.overlap
     if isinstance(overlap, Withheld):
-        return NOTHING, f"of the copy time is overlapped: {not_shown(overlap.reason)}"
+        return NOTHING, f"overlap: {not_shown(overlap.reason)}"
     if overlap.value.fraction is None:
-        return NOTHING, "of the copy time is overlapped: unknown for these copies"
+        return NOTHING, "overlap: unknown for these copies"
     known_time = duration(overlap.value.known_ns)
     return percent(overlap.value.fraction), f"of {known_time} copy time is overlapped by kernels"
 
@@ -249,7 +249,7 @@ def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
         yield f"{on_gpu}another {duration(outside)} of the {whole} lie before its first work or after its last"
 
 
-MORE_STEPS = "no prefill is in the recorded steps: `pinprof run --steps 100` records more of them"
+MORE_STEPS = "the recorded steps contain no prefill: `pinprof run --steps 100` records more of them"
 
 
 def serving_section(profile: Profile) -> Section:

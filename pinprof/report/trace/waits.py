@@ -144,8 +144,8 @@ def surprises(profile: Profile) -> Iterator[str]:
         sites, cost = [site for site, _ in members], WaitCost.of(cost for _, cost in members)
         stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _wait_and_place(*sites)
         if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
-            after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
-            yield f"most of the {duration(stall)} that {named} waits is not lost: the GPU works meanwhile{after}"
+            after = f", then idle for only {duration(bubble)}" if bubble else ""
+            yield f"most of the {duration(stall)} wait of {named} costs nothing: the GPU is busy{after}"
         elif bubble >= FREE * step and bubble >= DEAR * stall:
             which, when = _idle_after(profile, sites), in_or_after([cost])
             yield f"{named} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
@@ -158,7 +158,7 @@ def surprises(profile: Profile) -> Iterator[str]:
             bubble = sum(cost.idle_ns for _, cost in members) / count
             names = ", ".join(_wait_and_place(site) for site, _ in members[:MAX_NAMED])
             names += ", ..." if len(members) > MAX_NAMED else ""
-            yield f"one group, {duration(bubble)} idle: if you remove one wait, the next one waits instead ({names})"
+            yield f"these waits share {duration(bubble)} of idle time; removing one only moves it: {names}"
 
 
 def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:

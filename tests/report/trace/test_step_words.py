@@ -122,7 +122,7 @@ def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) 
     assert limit.meaning.endswith("which stages pageable copies piece by piece")
     late = bound_fact(recorded("small_kernels"))
     assert late
-    assert late.meaning == "the GPU waits most for what the host launches"
+    assert late.meaning == "the GPU mostly waits for launches"
 
 
 def test_a_step_that_begins_without_work_is_not_said_to_stage_copies(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_step_that_begins_without_work_is_not_said_to_stage_copies(tmp_path: P
     builder.kernel(5300, 3600, launch=5295)
     limit = bound_fact(measured(builder, tmp_path))
     assert limit
-    assert limit.meaning == "the GPU is idle mostly before its first work and after its last"
+    assert limit.meaning == "the GPU is mostly idle before its first work and after its last"
 
 
 def queued_but_idle() -> TraceBuilder:
@@ -152,11 +152,11 @@ def test_only_while_the_gpu_works_is_a_stall_no_loss_and_what_is_queued_is_not_t
     profile = measured(queued_but_idle(), tmp_path)
     *_, stalls = division_facts(profile)
     assert stalls.number == "901 µs"
-    assert stalls.meaning.endswith("in 1 wait; for 200 µs of it the GPU runs earlier work, which no fix shortens")
+    assert stalls.meaning.endswith("in 1 wait; the GPU runs earlier work for 200 µs of that, which no fix shortens")
     assert not [sentence for sentence in surprises(profile) if "no loss" in sentence]
     limit = bound_fact(profile)
     assert limit
-    assert limit.meaning == "the GPU's work is queued, and waits for other work or to be started"
+    assert limit.meaning == "queued work of the GPU cannot start yet"
 
 
 def test_a_trace_without_steps_has_parts_of_the_trace(tmp_path: Path) -> None:
