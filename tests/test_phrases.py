@@ -12,7 +12,7 @@ from pinprof.cli import main
 from pinprof.cli.group import SECTIONS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS
 from pinprof.prediction.options import OPTIONS
-from pinprof.report.trace.whole_run import OF_STEPS as UNLIKE
+from pinprof.report.trace.whole_run import WHY_IRREGULAR as UNLIKE
 from pinprof.report.wait_groups import WAIT_PARTS
 from pinprof.report.whatif.text import SPEEDS
 from pinprof.rules.search import RULES

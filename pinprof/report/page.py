@@ -15,7 +15,7 @@ from pinprof.report.timeline import constants
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
 """Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
 
-CHART = '<figure class="chart plotted'
+PLOTTED = '<figure class="chart plotted'
 """How each chart of plotly begins."""
 TIMELINE = (
     *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
@@ -25,13 +25,13 @@ TIMELINE = (
 SCRIPTS = (*(f"timeline/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
-STYLES = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
+STYLE_SHEETS = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
 """The page's styles, one sheet together."""
 
-TABLES = ("tables/grid.js", "tables/tables.js")
+TABLE_SCRIPTS = ("tables/grid.js", "tables/tables.js")
 """The scripts of the tables, which use those of the timelines."""
 
-LEVEL = 9
+DEFLATE_LEVEL = 9
 """The level of deflate: packing plotly takes 0.4 s, once in a process."""
 FRAME_HEIGHT = "800px"
 """Height of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
@@ -57,7 +57,8 @@ def report_page(title: str, heading: str, content: Markup) -> Markup:
 
 def page(title: str, body: Markup) -> Markup:
     """Return a self-contained HTML page with the scripts for its timelines and charts; only charts need plotly.js."""
-    scripts = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLES)))
+    charts = _charts() if PLOTTED in body else ""
+    scripts = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLE_SCRIPTS)))
     return Markup("""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -77,13 +78,13 @@ def page(title: str, body: Markup) -> Markup:
 {}}})();</script>
 {}</body>
 </html>
-""").format(POLICY, title, Markup().join(map(_resource, STYLES)), body, scripts, _charts() if CHART in body else "")
+""").format(POLICY, title, Markup().join(map(_resource, STYLE_SHEETS)), body, scripts, charts)
 
 
 @cache
 def _packed_plotly() -> Markup:
     """Return plotly.js, deflated and in base64: a third of its length, and nothing to parse until a chart is drawn."""
-    return _code(base64.b64encode(zlib.compress(get_plotlyjs().encode(), LEVEL)).decode())
+    return _code(base64.b64encode(zlib.compress(get_plotlyjs().encode(), DEFLATE_LEVEL)).decode())
 
 
 def _charts() -> Markup:

@@ -22,14 +22,14 @@ from pinprof.units import counted, duration, percent, uncoded
 from pinprof.verdict.step_limits import LIMITS
 
 TITLES = ("file", "step", "verdict", "saves", "first change")
-GAP = "  "
-SHORTEST, LEAST_NAME, LONGEST_NAME = 8, 22, 36
+COLUMN_GAP = "  "
+MIN_NARROW_NAME_COLUMNS, MIN_NAME_COLUMNS, MAX_NAME_COLUMNS = 8, 22, 36
 """Columns for file names: the least in a narrow terminal, the least in a wide one, and the most."""
-LEAST_CHANGE, ENOUGH_CHANGE = 12, 22
+MIN_CHANGE_COLUMNS, ENOUGH_CHANGE_COLUMNS = 12, 22
 """Columns for the first change: with fewer it has a line of its own; names get what it does not need beyond these."""
-MOST_NAMED = 2
+MAX_CAUSES_LISTED = 2
 """Causes that are named if a trace cannot tell which one it is."""
-WHOLE = "all "
+OF_WHOLE_TRACE = "all "
 """Before the time of a trace without steps."""
 
 
@@ -73,8 +73,8 @@ def _lines(
     yield unwrapped(f"{begin}*{end} · {counts}" if begin or end else counts, "dim")
     yield Text("")
     yield from _table(rows, [printable(row.path.removeprefix(begin).removesuffix(end)) for row in rows], width)
-    if any(cell.startswith(WHOLE) for row in rows for cell in row.cells[:1]):
-        yield Text(f"\n{WHOLE.strip()}: the whole trace, in which no step was found", "dim")
+    if any(cell.startswith(OF_WHOLE_TRACE) for row in rows for cell in row.cells[:1]):
+        yield Text(f"\n{OF_WHOLE_TRACE.strip()}: the whole trace, in which no step was found", "dim")
     yield Text("")
     yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(_first(measured)))}", "dim")
     yield unwrapped(f"All reports: pinprof report {printable(again)} --full; a page: --html FILE", "dim")
@@ -123,7 +123,7 @@ def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
 
 def _step_length(profile: Profile) -> str:
     """Return the length of the step with its range, or as traced."""
-    length, whole = known_length(profile), WHOLE if profile.steps.source == WHOLE_TRACE else ""
+    length, whole = known_length(profile), OF_WHOLE_TRACE if profile.steps.source == WHOLE_TRACE else ""
     if length:
         return f"{whole}{length}"
     if profile.steps.traced_ns is not None:
@@ -148,7 +148,7 @@ def _limit(profile: Profile, findings: Findings) -> str:
     if verdict.cause is not None:
         return LIMITS[verdict.cause].word
     if verdict.between:
-        return " or ".join(cost.cause for cost in verdict.between[:MOST_NAMED]) + "?"
+        return " or ".join(cost.cause for cost in verdict.between[:MAX_CAUSES_LISTED]) + "?"
     return NOTHING if profile.gpus else "no GPU work"
 
 
@@ -156,10 +156,11 @@ def _table(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterat
     """Yield the rows below their titles; a narrow terminal has the first change in a line of its own."""
     full = [TITLES[1:4], *(row.cells for row in rows if not row.reason)]
     sizes = [max(map(cell_len, column)) for column in zip(*full, strict=True)]
-    room = width - sum(sizes) - len(GAP) * (len(TITLES) - 1)
-    longest = min(max(map(cell_len, (TITLES[0], *names))), LONGEST_NAME)
-    sizes.insert(0, min(longest, max(room - ENOUGH_CHANGE, min(LEAST_NAME, max(room, SHORTEST)))))
-    is_wide = room - sizes[0] >= LEAST_CHANGE
+    room = width - sum(sizes) - len(COLUMN_GAP) * (len(TITLES) - 1)
+    longest = min(max(map(cell_len, (TITLES[0], *names))), MAX_NAME_COLUMNS)
+    least = min(MIN_NAME_COLUMNS, max(room, MIN_NARROW_NAME_COLUMNS))
+    sizes.insert(0, min(longest, max(room - ENOUGH_CHANGE_COLUMNS, least)))
+    is_wide = room - sizes[0] >= MIN_CHANGE_COLUMNS
     yield unwrapped(_line(TITLES if is_wide else TITLES[:4], sizes), "bold")
     for row, name in zip(rows, names, strict=True):
         cells = (_cut(name, sizes[0]), *row.cells)
@@ -168,13 +169,13 @@ def _table(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterat
         elif is_wide:
             yield unwrapped(_cut_end(_line((*cells, row.change), sizes), width))
         else:
-            yield from (unwrapped(_line(cells, sizes)), unwrapped(_cut_end(GAP + row.change, width)))
+            yield from (unwrapped(_line(cells, sizes)), unwrapped(_cut_end(COLUMN_GAP + row.change, width)))
 
 
 def _line(cells: Sequence[str], sizes: Sequence[int]) -> str:
     """Return the cells side by side; the last one has the rest of the line."""
     padded = (cell + " " * (size - cell_len(cell)) for cell, size in zip(cells[:-1], sizes, strict=False))
-    return GAP.join((*padded, cells[-1]))
+    return COLUMN_GAP.join((*padded, cells[-1]))
 
 
 def _cut(name: str, longest: int) -> str:

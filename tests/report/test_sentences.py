@@ -11,10 +11,11 @@ from trace_builder import TraceBuilder
 
 from pinprof.comparison import compare
 from pinprof.report.comparison import text as compare_text
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.verdict import verdict_sentence
-from pinprof.verdict.verdict import UNKNOWN_CAUSE
+from pinprof.report.trace.verdict import headline
+from pinprof.rules.rule import Findings
 
 Build = Callable[[TraceBuilder], None]
 
@@ -151,7 +152,7 @@ def test_where_no_step_was_searched_nothing_is_not_the_result(tmp_path: Path) ->
 def test_of_several_gpus_the_headline_names_the_one_that_is_idle_or_works(tmp_path: Path) -> None:
     builder = TraceBuilder()
     two_gpus(builder)
-    assert "; GPU 0 is idle for" in verdict_sentence(analysed(builder, tmp_path).profile, UNKNOWN_CAUSE)
+    assert "; GPU 0 is idle for" in headline(first_screen(analysed(builder, tmp_path).profile, Findings()))
     for text in texts(partial(two_gpus, first_us=985), tmp_path):
         assert "GPU 0 works for" in text
 

@@ -29,43 +29,43 @@ class TableOfRows(NamedTuple):
     first: tuple[str, ...] = ()
 
 
-STEP, WHOLE_TRACE = "mean step", "whole trace"
+PER_STEP, PER_TRACE = "mean step", "whole trace"
 """What the rows of a table are of: its `attrs["per"]`."""
 
-TABLES: Mapping[str, TableOfRows] = {
-    "kernels": TableOfRows(lambda trace: trace.kernels, KernelJson, STEP, ("name", "count", "ms", "share")),
-    "ops": TableOfRows(lambda trace: trace.ops, Op, STEP, ("name", "count", "ms", "kernel_ms")),
-    "copy_sums": TableOfRows(lambda trace: trace.copies, CopiesJson, WHOLE_TRACE),
+TABLES_OF_DOCUMENT: Mapping[str, TableOfRows] = {
+    "kernels": TableOfRows(lambda trace: trace.kernels, KernelJson, PER_STEP, ("name", "count", "ms", "share")),
+    "ops": TableOfRows(lambda trace: trace.ops, Op, PER_STEP, ("name", "count", "ms", "kernel_ms")),
+    "copy_sums": TableOfRows(lambda trace: trace.copies, CopiesJson, PER_TRACE),
     "waits": TableOfRows(
-        lambda trace: trace.syncs.sites, SiteJson, WHOLE_TRACE, ("file", "line", "cause", "count", "stall_ms")
+        lambda trace: trace.syncs.sites, SiteJson, PER_TRACE, ("file", "line", "cause", "count", "stall_ms")
     ),
-    "idle": TableOfRows(lambda trace: trace.idle, IdleJson, WHOLE_TRACE),
-    "gpu": TableOfRows(lambda trace: trace.gpu, GpuJson, WHOLE_TRACE),
-    "loader": TableOfRows(lambda trace: [trace.loader], Loader, WHOLE_TRACE),
-    "memory": TableOfRows(lambda trace: trace.memory, MemoryPeakJson, WHOLE_TRACE),
-    "phases": TableOfRows(lambda trace: trace.launches.phases if trace.launches else (), Phase, STEP, ("phase",)),
+    "idle": TableOfRows(lambda trace: trace.idle, IdleJson, PER_TRACE),
+    "gpu": TableOfRows(lambda trace: trace.gpu, GpuJson, PER_TRACE),
+    "loader": TableOfRows(lambda trace: [trace.loader], Loader, PER_TRACE),
+    "memory": TableOfRows(lambda trace: trace.memory, MemoryPeakJson, PER_TRACE),
+    "phases": TableOfRows(lambda trace: trace.launches.phases if trace.launches else (), Phase, PER_STEP, ("phase",)),
     "findings": TableOfRows(
-        lambda trace: trace.findings, FindingJson, STEP, ("rule", "title", "file", "line", "saving_ms", "fix")
+        lambda trace: trace.findings, FindingJson, PER_STEP, ("rule", "title", "file", "line", "saving_ms", "fix")
     ),
 }
 """The tables of a report by name."""
 
 
 def table(document: TraceJson, name: str) -> "pd.DataFrame":
-    """Return a row for each entry of a table of a report, one of TABLES."""
-    of = TABLES[name]
+    """Return a row for each entry of a table of a report, one of TABLES_OF_DOCUMENT."""
+    of = TABLES_OF_DOCUMENT[name]
     return frame(of.rows(document), of.kind, *of.first, per=of.per)
 
 
 def figures(comparison: Comparison) -> "pd.DataFrame":
     """Return a row for each figure of two traces: `name`, which ends with the unit, `before`, `after`, `outcome`."""
-    rows = compared(comparison).figures
-    return frame(rows, StepFigure, "name", "device", "before", "after", "difference", "fraction", "outcome", per=STEP)
+    first = ("name", "device", "before", "after", "difference", "fraction", "outcome")
+    return frame(compared(comparison).figures, StepFigure, *first, per=PER_STEP)
 
 
 def ranks(job: Ranks) -> "pd.DataFrame":
     """Return a row for each rank of a job: `rank`, `step_ms`, and `alone_ms`, its step if it waited for no other."""
-    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms", per=STEP)
+    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms", per=PER_STEP)
 
 
 def steps(analysis: Analysis) -> "pd.DataFrame":

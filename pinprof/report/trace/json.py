@@ -22,7 +22,7 @@ from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, given
 from pinprof.ranks.rank import Ranks
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
-from pinprof.report.trace.host import MOST_PARTS, measured_step_ns
+from pinprof.report.trace.host import MAX_PARTS_OF_LINE, measured_step_ns
 from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.report.trace.work import step_share, without_profiler_ns
 from pinprof.rules.rule import Findings
@@ -309,7 +309,7 @@ def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:
                 *row.place,
                 **_samples(profile, sums, row.count),
                 kinds=dict(row.kinds),
-                parts=dict(row.parts[:MOST_PARTS]),
+                parts=dict(row.parts[:MAX_PARTS_OF_LINE]),
             )
             for row in sums.called[:MOST_PLACES]
         ]

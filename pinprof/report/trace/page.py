@@ -30,9 +30,9 @@ from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.first_screen import FirstScreen, first_screen
 from pinprof.report.trace.step import (
     AS_TRACED,
-    MOST,
-    NAMED_IDLE,
-    SMALLEST,
+    MIN_DRAWN_SHARE,
+    MIN_NAMED_SHARE_OF_IDLE,
+    SOLE_SHARE_OF_IDLE,
     bound_fact,
     division_title,
     memory_in_short,
@@ -246,7 +246,8 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
 def _is_idle_explained(entry: Analysis) -> bool:
     """Return whether the bar of the step has nearly all idle time by cause."""
     mean = busiest(entry.profile)
-    return mean is not None and sum(ns for _, ns in entry.findings.verdict.idle) >= MOST * mean.idle_ns > 0
+    explained_ns = sum(ns for _, ns in entry.findings.verdict.idle)
+    return mean is not None and explained_ns >= SOLE_SHARE_OF_IDLE * mean.idle_ns > 0
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
@@ -273,22 +274,22 @@ def division_bar(
     parts = [
         HtmlBarPart(names.get(kind, KINDS[kind].label), time, duration(time), KINDS[kind].colour)
         for kind, time in part_times(mean).items()
-        if kind != IDLE and time >= SMALLEST * mean.length_ns
+        if kind != IDLE and time >= MIN_DRAWN_SHARE * mean.length_ns
     ]
-    if mean.idle_ns >= SMALLEST * mean.length_ns:
+    if mean.idle_ns >= MIN_DRAWN_SHARE * mean.length_ns:
         parts += _idle_parts(profile, mean, verdict)
     return shares(caption, parts, longest)
 
 
 def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
     """Yield the idle time by what costs it, and the rest; the times of the causes are rounded as those of the bar."""
-    causes = [(name, ns) for name, ns in verdict.idle if ns >= NAMED_IDLE * mean.idle_ns]
-    if causes and causes[0][1] >= MOST * mean.idle_ns:
+    causes = [(name, ns) for name, ns in verdict.idle if ns >= MIN_NAMED_SHARE_OF_IDLE * mean.idle_ns]
+    if causes and causes[0][1] >= SOLE_SHARE_OF_IDLE * mean.idle_ns:
         causes = [(causes[0][0], mean.idle_ns)]
     rest = mean.idle_ns - sum(ns for _, ns in causes)
     for name, ns in causes:
         yield HtmlBarPart(f"idle: {LIMITS[name].lost}", ns, duration(ns), IDLE_HUES[name])
-    if rest >= SMALLEST * mean.length_ns:
+    if rest >= MIN_DRAWN_SHARE * mean.length_ns:
         why = why_idle(profile, mean, verdict)
         other = "idle: other causes" if causes else f"GPU idle, {why}" if why else "GPU idle"
         yield HtmlBarPart(other, rest, duration(rest), KINDS[IDLE].colour)

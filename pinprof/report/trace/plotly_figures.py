@@ -24,7 +24,7 @@ _AXIS = {
     "ticklabelstandoff": 4,
     "title": {"standoff": STANDOFF},
 }
-LOOKS = {
+PLOTLY_TEMPLATE = {
     "layout": {
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": TEXT},
         "title": {"x": 0, "xref": "paper", "xanchor": "left", "subtitle": {"font": {"color": MUTED, "size": 12}}},
@@ -39,11 +39,11 @@ LOOKS = {
 }
 """A template of plotly."""
 
-OF_PAGE = ("paper_bgcolor", "plot_bgcolor", "font")
+LAYOUT_OF_PAGE = ("paper_bgcolor", "plot_bgcolor", "font")
 """Parts of a chart's layout that are only for a page."""
 
 
-AROUND = 120
+AROUND_PX = 120
 """Pixels of the title and the legend of a figure."""
 
 
@@ -60,16 +60,16 @@ def numbers(profile: Profile) -> dict[str, go.Figure]:
 
 
 def _titled(chart: Chart, title: str) -> go.Figure:
-    figure, height = figure_of(chart), chart.layout["height"] + AROUND
-    figure.update_layout(title_text=title, height=height, margin_t=AROUND // 2, legend_traceorder="normal")
+    figure, height = figure_of(chart), chart.layout["height"] + AROUND_PX
+    figure.update_layout(title_text=title, height=height, margin_t=AROUND_PX // 2, legend_traceorder="normal")
     return figure.update_layout(showlegend=bool(chart.keys))
 
 
 def figure_of(chart: Chart) -> go.Figure:
     """Return a chart as a figure with the page's looks, which another template replaces."""
-    shape = {name: value for name, value in chart.layout.items() if name not in OF_PAGE}
+    shape = {name: value for name, value in chart.layout.items() if name not in LAYOUT_OF_PAGE}
     figure = go.Figure(json.loads(json.dumps(escaped({"data": chart.data, "layout": shape}))))
-    figure.update_layout(template=LOOKS)
+    figure.update_layout(template=PLOTLY_TEMPLATE)
     return figure
 
 

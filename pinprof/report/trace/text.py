@@ -26,9 +26,9 @@ from pinprof.report.trace.verdict import (
     unanswered,
     why_no_finding,
 )
-from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
+from pinprof.report.trace.view import PARTS_SECTION, doubt_sections, event_sections, step_sections
 from pinprof.report.trace.waits import waits_in_short
-from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short, ops_in_short
+from pinprof.report.trace.work import DEFAULT_ROWS, collectives_in_short, kind_sections, kinds_in_short, ops_in_short
 from pinprof.report.view import capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
     capitalized,
@@ -48,24 +48,24 @@ from pinprof.trace.sources import Sources
 from pinprof.units import counted, shortened
 from pinprof.verdict.step_limits import IRREGULAR
 
-MAX_SITES = 5
+MAX_LISTED_SITES = 5
 """Sites of a finding that are listed."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
-INDENT = 5
+FINDING_INDENT = 5
 OR_PAGE = " or --html FILE"
-MOST_LINES = 30
+MAX_BRIEF_LINES = 30
 """Lines of a short report where it has room; a longer one becomes terse."""
-LONGEST_EVIDENCE = 185
+MAX_EVIDENCE_CHARS = 185
 """Characters of the evidence of a finding without a place."""
-CHANGED = "(the source has changed since the recording)"
+SOURCE_CHANGED = "(the source has changed since the recording)"
 STATEMENT = "The trace "
 """A fix that begins so only says what the trace shows or lacks: nothing to do, and so without an arrow."""
-LEAST_CODE = 24
+MIN_CODE_CHARS = 24
 """The least characters of a line of code next to its place; with less room it stands below it."""
 
 
 def trace_to_text(
-    profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, rows: int = FEW
+    profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, rows: int = DEFAULT_ROWS
 ) -> str:
     """Return the full report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
@@ -80,7 +80,7 @@ def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterab
     screen = first_screen(profile, findings)
     yield from _verdict(screen)
     for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict)):
-        yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
+        yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS_SECTION else ())
     if profile.gpus or findings:
         yield from _findings(screen)
     for part in (*kind_sections(profile), *event_sections(profile, findings, rows=rows)):
@@ -117,7 +117,7 @@ def _findings(screen: FirstScreen) -> Iterable[RenderableType]:
 
 
 def _finding_sites(finding: Finding) -> Iterable[RenderableType]:
-    lines = [site_line(site) for site in finding.sites[:MAX_SITES]] if finding.evidence.sites else []
+    lines = [site_line(site) for site in finding.sites[:MAX_LISTED_SITES]] if finding.evidence.sites else []
     if (more := len(finding.evidence.sites) - len(lines)) > 0:
         lines.append(f"and {counted(more, 'more site')}: --json")
     rows = Table.grid(padding=(0, 1))
@@ -149,7 +149,7 @@ def to_brief(
     for is_terse in (False, True):
         parts = [*_brief(profile, findings, width, code, is_terse=is_terse), Text(""), footer]
         text = laid_out(parts, width=width, color=color)
-        if text.count("\n") <= MOST_LINES:
+        if text.count("\n") <= MAX_BRIEF_LINES:
             break
     return text
 
@@ -213,13 +213,13 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
         yield hanging(Text(f"{number:>3}. "), Text(f"{time_of_line(profile, line)}"))
         code = quoting.line(line.place, of_call=False)
         where = Text.assemble((printable(place(line.place)), "dim"), f"  {code}" if code else "")
-        yield hanging(Text(" " * INDENT), where)
+        yield hanging(Text(" " * FINDING_INDENT), where)
         parts = parts_of_line(profile, line)
         if parts:
-            yield hanging(Text(" " * INDENT), Text(f"below it: {parts}"))
+            yield hanging(Text(" " * FINDING_INDENT), Text(f"below it: {parts}"))
         remedy = input_remedy(profile, line)
         if remedy:
-            yield hanging(Text(f"{' ' * INDENT}→ "), Text(capitalized(remedy)))
+            yield hanging(Text(f"{' ' * FINDING_INDENT}→ "), Text(capitalized(remedy)))
 
 
 def conclusion(screen: FirstScreen, width: int) -> Iterator[RenderableType]:
@@ -258,11 +258,11 @@ def _action(number: int, action: Action, quoting: Quoting, width: int, *, is_ter
     if not is_terse or at.line is not None or place(at):
         yield from _where(action.finding, quoting, width)
     if action.finding.evidence.surprise and not is_terse:
-        yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
+        yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, FINDING_INDENT))
     arrow = "" if action.do.startswith(STATEMENT) else "→ "
-    yield hanging(Text(" " * INDENT + arrow), Text(capitalized(action.do)))
+    yield hanging(Text(" " * FINDING_INDENT + arrow), Text(capitalized(action.do)))
     if action.then and number == 1:
-        yield Padding(Text(capitalized(action.then), "dim"), (0, 0, 0, INDENT))
+        yield Padding(Text(capitalized(action.then), "dim"), (0, 0, 0, FINDING_INDENT))
 
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
@@ -274,19 +274,19 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
         return  # what its title says, and the name of a kernel
     if not named:
         shown = finding.evidence.text.split("; ")[0] if of_kernels else _evidence(finding)
-        yield Padding(Text(printable(shown), "dim"), (0, 0, 0, INDENT))
+        yield Padding(Text(printable(shown), "dim"), (0, 0, 0, FINDING_INDENT))
         return
     more = len(finding.sites) - 1
     others = f"  and {counted(more, 'more place')}" if more else ""
-    others += f"  {CHANGED}" if quoting.is_changed(at) else ""
-    where, code = shorten_words(named, max(width - INDENT - 1, LEAST_CODE)), quoting.line(at)
-    room = width - INDENT - cell_len(where) - cell_len(others) - 2
-    if code and room < LEAST_CODE:
-        yield Padding(Text(where + others, "dim"), (0, 0, 0, INDENT))
-        yield Padding(Text(shortened(code, width - INDENT - 2)), (0, 0, 0, INDENT + 2))
+    others += f"  {SOURCE_CHANGED}" if quoting.is_changed(at) else ""
+    where, code = shorten_words(named, max(width - FINDING_INDENT - 1, MIN_CODE_CHARS)), quoting.line(at)
+    room = width - FINDING_INDENT - cell_len(where) - cell_len(others) - 2
+    if code and room < MIN_CODE_CHARS:
+        yield Padding(Text(where + others, "dim"), (0, 0, 0, FINDING_INDENT))
+        yield Padding(Text(shortened(code, width - FINDING_INDENT - 2)), (0, 0, 0, FINDING_INDENT + 2))
         return
     shown = f"  {code if cell_len(code) <= room else code[: room - 1] + '…'}" if code else ""
-    yield Padding(Text.assemble((where, "dim"), shown, (others, "dim")), (0, 0, 0, INDENT))
+    yield Padding(Text.assemble((where, "dim"), shown, (others, "dim")), (0, 0, 0, FINDING_INDENT))
 
 
 def _evidence(finding: Finding) -> str:
@@ -295,12 +295,12 @@ def _evidence(finding: Finding) -> str:
         return printable(finding.evidence.brief)
     first, *more = printable(finding.evidence.text).split("; ")
     both = "; ".join((first, *more[:1]))
-    if len(both) <= LONGEST_EVIDENCE:
+    if len(both) <= MAX_EVIDENCE_CHARS:
         return both
     return (
         first
-        if len(first) <= LONGEST_EVIDENCE
-        else first[:LONGEST_EVIDENCE].rpartition(", ")[0] or shortened(first, LONGEST_EVIDENCE)
+        if len(first) <= MAX_EVIDENCE_CHARS
+        else first[:MAX_EVIDENCE_CHARS].rpartition(", ")[0] or shortened(first, MAX_EVIDENCE_CHARS)
     )
 
 
@@ -319,7 +319,7 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> I
 def _notes(screen: FirstScreen) -> Iterator[RenderableType]:
     """Yield doubts, and what the recorded steps do not show: sentences of the full report's sections."""
     profile, findings = screen.profile, screen.findings
-    sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=FEW))
+    sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=DEFAULT_ROWS))
     brief = [capitalized_sentence(sentence) for part in sections for sentence in part.brief]
     before, after = (
         [f"{capitalized(words)}." for words in said if words]

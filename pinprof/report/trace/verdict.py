@@ -19,7 +19,7 @@ from pinprof.report.trace.first_screen import (
 )
 from pinprof.report.trace.host import first_line, host_time
 from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_step, why_idle
-from pinprof.report.trace.whole_run import OF_STEPS
+from pinprof.report.trace.whole_run import WHY_IRREGULAR
 from pinprof.report.words import (
     at_costliest_site,
     capitalized,
@@ -158,7 +158,7 @@ def _why(screen: FirstScreen, cause: LimitName) -> str:
 def _share_of_run(profile: Profile) -> str:
     """Return which share of the run irregular steps take; empty if that is little."""
     run = profile.whole_run
-    share = sum(entry.ns for entry in run.ledger if entry.what in OF_STEPS) / run.wall_ns if run else 0.0
+    share = sum(entry.ns for entry in run.ledger if entry.what in WHY_IRREGULAR) / run.wall_ns if run else 0.0
     return f", {percent(share)} of the run" if share >= MIN_LOST_SHARE_OF_STEP else ""
 
 

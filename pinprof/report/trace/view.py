@@ -31,17 +31,17 @@ from pinprof.rules.rule import Findings
 from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
 from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
-PARTS = "parts"
+PARTS_SECTION = "parts"
 """The section with the bar of the step."""
-LINES = ("copies", "waits")
+FAMILIES_WITH_LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
-MAX_DEVICES = 16
+MAX_LISTED_GPUS = 16
 """The most GPUs that are listed; further ones are counted."""
-LEAST_IDLE = 0.02
+MIN_IDLE_SHARE_OF_BATCH = 0.02
 """A smaller share of a server's batch without GPU work is not explained."""
-BATCHES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
+PHASE_NAMES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
 """What the batches of a phase are called."""
-LONGEST_MARK = 60
+MAX_MARK_CHARS = 60
 """Characters of a mark of the server, in which the GPU is idle."""
 SECOND_NS = 1e9
 
@@ -80,8 +80,9 @@ def step_sections(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE, *, is_draw
         return
     yield Section("Step", facts=lengths)
     others = [] if is_drawn else [mean for mean in profile.parts if mean is not shown]
-    parts += [Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in others[:MAX_DEVICES]]
-    yield Section(division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS)
+    listed = others[:MAX_LISTED_GPUS]
+    parts += (Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in listed)
+    yield Section(division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS_SECTION)
 
 
 def event_sections(profile: Profile, findings: Findings, *, rows: int | None = None) -> Iterator[Section]:
@@ -109,7 +110,7 @@ def event_sections(profile: Profile, findings: Findings, *, rows: int | None = N
     absent = absent_events(profile)
     if absent:
         lacks_lines = any(
-            row.finding.evidence.line is None and row.finding.rule.family in LINES
+            row.finding.evidence.line is None and row.finding.rule.family in FAMILIES_WITH_LINES
             for row in brief_actions(profile, findings)
         )
         brief = [_doubt(entry) for entry in absent if entry.check == "source_lines" and lacks_lines]
@@ -145,8 +146,8 @@ def _in_short(mean: MeanStep) -> str:
 
 
 def _more_gpus(count: int) -> Iterator[str]:
-    if count > MAX_DEVICES:
-        yield f"and {count - MAX_DEVICES} more GPUs, all in the JSON report"
+    if count > MAX_LISTED_GPUS:
+        yield f"and {count - MAX_LISTED_GPUS} more GPUs, all in the JSON report"
 
 
 def _copies(profile: Profile) -> Section:
@@ -220,7 +221,7 @@ def _input(profile: Profile) -> Section:
 
 
 def _idle(profile: Profile) -> Section:
-    gpus = profile.gpus[:MAX_DEVICES]
+    gpus = profile.gpus[:MAX_LISTED_GPUS]
     notes = [note for gpu in gpus for note in _idle_by_cause(profile, gpu)]
     notes += _more_gpus(len(profile.gpus))
     if profile.withheld.causes and not profile.withheld.busy:
@@ -255,11 +256,15 @@ MORE_STEPS = "the recorded steps contain no prefill: `pinprof run --steps 100` r
 def serving_section(profile: Profile) -> Section:
     """Return the batches of requests by phase."""
     phases = profile.serving
-    facts = [Fact(BATCHES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase))) for phase in phases]
-    decode = next((fact for phase, fact in zip(phases, facts, strict=True) if phase.name == DECODE), facts[0])
+    facts = {phase.name: _fact_of_phase(phase) for phase in phases}
+    decode = facts.get(DECODE) or facts[phases[0].name]
     brief = f"Batches of {decode.name}: {decode.number} as traced, {decode.meaning}."
-    notes = [MORE_STEPS] if profile.info.by_pinprof and [phase.name for phase in phases] == [DECODE] else []
-    return Section("Prefill and decode, as traced", facts=facts, notes=notes, brief=[brief], name="serving")
+    notes = [MORE_STEPS] if profile.info.by_pinprof and list(facts) == [DECODE] else []
+    return Section("Prefill and decode, as traced", facts=[*facts.values()], notes=notes, brief=[brief], name="serving")
+
+
+def _fact_of_phase(phase: ServingPhase) -> Fact:
+    return Fact(PHASE_NAMES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase)))
 
 
 def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
@@ -272,7 +277,7 @@ def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
     if phase.launches:
         graphs = f"{how_many(phase.graphs)} of them of CUDA graphs" if phase.graphs else "none of a CUDA graph"
         yield f"{how_many(phase.launches)} launches, {graphs}"
-    if phase.idle_ns >= LEAST_IDLE * phase.step_ns:
-        fills = [f"{duration(ns)} in {shortened(mark, LONGEST_MARK)}" for mark, ns in phase.fills]
+    if phase.idle_ns >= MIN_IDLE_SHARE_OF_BATCH * phase.step_ns:
+        fills = [f"{duration(ns)} in {shortened(mark, MAX_MARK_CHARS)}" for mark, ns in phase.fills]
         within = f", of it {', '.join(fills)}" if fills else ""
         yield f"no GPU work for {duration(phase.idle_ns)} ({percent(phase.idle_ns / phase.step_ns)}){within}"

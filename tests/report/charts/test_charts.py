@@ -29,6 +29,7 @@ from pinprof.report.charts.steps import (
 )
 from pinprof.report.charts.svg import chart_svg
 from pinprof.report.html import Markup
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import why_no_finding
 from pinprof.rules.search import find
@@ -252,4 +253,4 @@ def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:
         builder.kernel(1000 * step + 700, 100, launch=1000 * step + 2)
     trace, profile = measured(builder, tmp_path)
     assert find(profile, trace) == ()
-    assert why_no_finding(profile, find(profile, trace)).startswith("No rule of pinprof fits")
+    assert why_no_finding(first_screen(profile, find(profile, trace))).startswith("No rule of pinprof fits")

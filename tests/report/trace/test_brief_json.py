@@ -16,8 +16,9 @@ from recordings import RECORDINGS, TRACES, analysis_of, each_recording, rank_par
 from pinprof.analysis import Analysis
 from pinprof.report.source import Code
 from pinprof.report.trace.brief_json import MOST_BYTES, traces_to_brief_json
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.json import traces_to_json
-from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.trace.verdict import headline
 from pinprof.rules.search import RULES
 from pinprof.trace.sampled_stacks import HOST_KEY
 
@@ -61,7 +62,7 @@ def test_a_brief_is_small_and_says_what_the_whole_report_says(path: Path) -> Non
     assert len(brief["findings"]) + brief["more_findings"] == len(whole["traces"][0]["findings"])
     assert brief["step"]["step_ms"] == whole["traces"][0]["steps"]["step_ms"]
     assert (brief["step"]["step_ms"] is None) == bool(brief["step"]["why_null"])
-    assert brief["verdict"]["sentence"].startswith(verdict_sentence(analysis.profile, analysis.findings.verdict)[:200])
+    assert brief["verdict"]["sentence"].startswith(headline(first_screen(analysis.profile, analysis.findings))[:200])
 
 
 def test_findings_come_in_the_order_of_the_short_report_with_line_saving_numbers_and_evidence() -> None:

@@ -12,7 +12,7 @@ from pinprof.report.tables import grids_of
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.work import FEW, kernel_label
+from pinprof.report.trace.work import DEFAULT_ROWS, kernel_label
 
 WHERE = {"file": None, "line": None, "function": None, "places": 0, "module": None, "modules": 0}
 
@@ -36,7 +36,7 @@ def document(builder: TraceBuilder, folder: Path) -> dict[str, Any]:
     return trace
 
 
-def text(builder: TraceBuilder, folder: Path, rows: int = FEW) -> str:
+def text(builder: TraceBuilder, folder: Path, rows: int = DEFAULT_ROWS) -> str:
     analysis = analysed(builder, folder)
     return trace_to_text(analysis.profile, analysis.findings, rows=rows, width=160)
 

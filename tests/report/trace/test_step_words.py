@@ -15,7 +15,7 @@ from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.trace.step import (
-    SMALLEST,
+    MIN_DRAWN_SHARE,
     bound_fact,
     division_facts,
     division_title,
@@ -206,16 +206,17 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
         f"{fact.number} {fact.mark} {fact.name}: {fact.meaning}".replace("  ", " ") in terminal for fact in facts
     )
     marks = {fact.mark for fact in facts}
-    assert all(part.mark in marks for part in step_parts(profile, mean) if part.ns >= SMALLEST * mean.length_ns > 0)
+    parts = [part for part in step_parts(profile, mean) if part.ns >= MIN_DRAWN_SHARE * mean.length_ns > 0]
+    assert all(part.mark in marks for part in parts)
     assert all(f"Host stalls: {fact.number}, {fact.meaning}" in page for fact in stall_facts(profile))
     numbers = {fact.name.removesuffix(f" on GPU {mean.device}").removeprefix("GPU "): fact.number for fact in facts}
     assert numbers["kernels"] == duration(mean.compute_ns - mean.collective_ns + mean.both_ns)
-    assert mean.copy_ns < SMALLEST * mean.length_ns or numbers["exposed copies"] == duration(mean.copy_ns)
+    assert mean.copy_ns < MIN_DRAWN_SHARE * mean.length_ns or numbers["exposed copies"] == duration(mean.copy_ns)
     assert numbers["idle"] == duration(mean.idle_ns)
     alone = "kernels alone" if mean.both_ns else "kernels"
     named = {alone: mean.compute_ns - mean.collective_ns, "collectives alone": mean.collective_ns}
     for label, time in (named | {"exposed copies": mean.copy_ns}).items():
-        assert f"{label}: {duration(time)} (" in page or time < SMALLEST * mean.length_ns
+        assert f"{label}: {duration(time)} (" in page or time < MIN_DRAWN_SHARE * mean.length_ns
     _is_told(document, profile)
 
 
