@@ -331,14 +331,10 @@ class JobReport(Report):
         self._pinning = pinning
         self._shown = next((part for part in parts if rank_of(part) == ranks.shown_rank), parts[0])
 
-    @property
+    @cached_property
     def analysis(self) -> Analysis:
         """The analysis of the shown rank, whose trace it reads again."""
-        return self._shown_report.analysis
-
-    @cached_property
-    def _shown_report(self) -> Report:
-        return Report(self._analysed(self._shown.profile.path))
+        return self._analysed(self._shown.profile.path)
 
     def _analysed(self, path: str) -> Analysis:
         return analyse(read_trace(path), self._pinning)

@@ -163,13 +163,10 @@ def _plain(said: str) -> str:
 def _of_sentence(headline: str | None, short: str, full: str, sentence: str, page: str) -> Iterator[str]:
     if headline is None:
         return
-    cause, _, length = headline.rpartition(": ")
-    length = re.split("[;:]", length)[0]
-    parts = {"short": [headline], "full": [headline], "page": [cause, length[:1].lower() + length[1:]]}
-    for name, said in (("short", short), ("full", full), ("page", page)):
-        for part in parts[name]:
-            if part.lower() not in said.lower():
-                yield f"the {name} report lacks: {part}"
+    cause, _, why = headline.partition(": ")
+    parts = (("short", short, [headline]), ("full", full, [headline]), ("page", page, [cause, *why.split("; ")]))
+    for name, said, of_name in parts:
+        yield from (f"the {name} report lacks: {part}" for part in of_name if part.lower() not in said.lower())
     if not sentence.startswith(headline[:MOST_CHARACTERS]):
         yield f"the brief says: {sentence}"
 

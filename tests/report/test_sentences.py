@@ -104,7 +104,7 @@ def texts(build: Build, folder: Path) -> tuple[str, str]:
 def test_idle_time_around_the_only_work_of_the_only_step_has_no_other_cause_and_is_no_median(tmp_path: Path) -> None:
     text, page = texts(one_kernel, tmp_path)
     for said in (text, page):
-        assert "the GPU is idle mostly before its first work and after its last" in said
+        assert "the GPU is mostly idle before its first work and after its last" in said
         assert "no copy or wait costs" not in said.lower()
         assert "of each step" not in said
     assert "500 µs of the step lie before its first work or after its last" in text
@@ -159,14 +159,14 @@ def test_of_several_gpus_the_headline_names_the_one_that_is_idle_or_works(tmp_pa
 
 def test_the_gpu_is_said_to_work_during_a_wait_only_where_it_does(tmp_path: Path) -> None:
     text, _ = texts(sleeps_on_the_gpu, tmp_path)
-    assert "the GPU works meanwhile" not in text
+    assert "costs nothing: the GPU is busy" not in text
 
 
 def test_the_gpu_is_not_said_to_work_while_what_is_queued_waits(tmp_path: Path) -> None:
     for text in texts(waits_for_what_is_not_recorded, tmp_path):
-        assert "the GPU works meanwhile" not in text
-        assert "for 500 µs of it the GPU runs earlier work" in text
-        assert "work is queued, and waits for other work" in text
+        assert "costs nothing: the GPU is busy" not in text
+        assert "the GPU runs earlier work for 500 µs of that" in text
+        assert "queued work of the GPU cannot start yet" in text
 
 
 @pytest.mark.parametrize("build", [unmarked, one_kernel])

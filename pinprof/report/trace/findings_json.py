@@ -25,7 +25,7 @@ def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
         headline=known_headline(screen),
         evidence=[words for words in (other_causes(screen), *not_told(screen)) if words],
         do=first.do,
-        finding=first.finding,
+        finding=screen.first,
     )
 
 

@@ -35,16 +35,14 @@ from pinprof.report.trace.step import (
     SOLE_SHARE_OF_IDLE,
     bound_fact,
     division_title,
-    memory_in_short,
     name_of_whole,
     step_fact,
     why_idle,
 )
-from pinprof.report.trace.verdict import advice, headline, headline_without_length, not_told, step_length
-from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
-from pinprof.report.trace.waits import waits_in_short
+from pinprof.report.trace.verdict import advice, headline, not_told, step_length
+from pinprof.report.trace.view import doubt_sections, event_sections, in_short, step_sections
 from pinprof.report.trace.whole_run import course_sections
-from pinprof.report.trace.work import collectives_in_short, kind_sections, kinds_figure, kinds_in_short, ops_in_short
+from pinprof.report.trace.work import kind_sections, kinds_figure
 from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
 from pinprof.units import between, counted, digits_of, duration
@@ -122,7 +120,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     """Return the report on one trace, the page's `number`-th."""
     profile, findings = entry.profile, entry.findings
     screen = first_screen(profile, findings)
-    advised = advice(screen)
+    bold_advice = Markup("<strong>{}</strong>").format(inline_html(advice(screen).sentence))
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
     what_to_do = changes(number, entry, quoting)
     parts = list(_below(number, entry, {grid.name for grid in grids}, quoting))
@@ -133,7 +131,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
         *_answer(screen),
         *_in_short(screen),
-        Markup("<p><strong>{}</strong></p>").format(inline_html(advised.sentence)) if advised.finding is None else "",
+        Markup("<p>{}</p>").format(bold_advice) if screen.first is None else "",
         *_doubts(profile),
         what_to_do,
         Markup('<h3 id="timeline-{}">Timeline</h3>\n{}').format(number, fragment(entry, max_events, findings)),
@@ -153,7 +151,7 @@ def _answer(screen: FirstScreen) -> Iterator[Markup]:
     if length.number:
         answer = Markup('<p class="answer"><strong>{}</strong> {}</p>')
         yield answer.format(inline_html(length.number), inline_html(length.meaning))
-    why = headline_without_length(screen)
+    why = headline(screen, has_length=False)
     yield Markup('<p class="headline">{}</p>').format(inline_html(f"{why}." if why else ""))
     yield from _shares(profile, findings.verdict)
     joint, step_ns = findings.joint, profile.step_ns
@@ -175,10 +173,9 @@ def _answer(screen: FirstScreen) -> Iterator[Markup]:
 
 def _in_short(screen: FirstScreen) -> Iterator[Markup]:
     """Yield the line that waits longest, the kinds of kernels, and what steps unlike the others cost."""
-    profile, findings = screen.profile, screen.findings
-    said = [waits_in_short(profile), kinds_in_short(profile, findings.verdict.cause), ops_in_short(profile)]
-    said += [collectives_in_short(profile), memory_in_short(profile), *not_told(screen)]
-    lines_of = [f"{capitalized(words)}." for words in said if words]
+    profile = screen.profile
+    said = (*in_short(profile, screen.verdict.cause), *not_told(screen))
+    lines_of = [f"{capitalized(words)}." for words in said]
     course = course_sections(profile.whole_run, profile.step_ns) if profile.whole_run else ()
     lines_of += [str(words) for part in course for words in part.brief]
     if lines_of:

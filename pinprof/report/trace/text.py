@@ -14,7 +14,7 @@ from pinprof.report.terminal import bullet, hanging, laid_out, note, section, sh
 from pinprof.report.trace.actions import Action, actions, brief_actions, trace_argument
 from pinprof.report.trace.first_screen import FirstScreen, first_screen, is_of_verdict, removes_more
 from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
-from pinprof.report.trace.step import memory_in_short, step_bar
+from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import (
     advice,
     headline,
@@ -26,9 +26,8 @@ from pinprof.report.trace.verdict import (
     unanswered,
     why_no_finding,
 )
-from pinprof.report.trace.view import PARTS_SECTION, doubt_sections, event_sections, step_sections
-from pinprof.report.trace.waits import waits_in_short
-from pinprof.report.trace.work import DEFAULT_ROWS, collectives_in_short, kind_sections, kinds_in_short, ops_in_short
+from pinprof.report.trace.view import PARTS_SECTION, doubt_sections, event_sections, in_short, step_sections
+from pinprof.report.trace.work import DEFAULT_ROWS, kind_sections
 from pinprof.report.view import capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
     capitalized,
@@ -162,16 +161,8 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
     rows = actions(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
-    for line in (
-        kinds_in_short(profile, findings.verdict.cause),
-        ops_in_short(profile),
-        collectives_in_short(profile),
-        memory_in_short(profile),
-        waits_in_short(profile),
-        next_cause(screen, answered),
-    ):
-        if line:
-            yield hanging(Text("  "), Text(printable(line)))
+    for line in filter(None, (*in_short(profile, screen.verdict.cause), next_cause(screen, answered))):
+        yield hanging(Text("  "), Text(printable(line)))
     if not profile.gpus:
         yield from _slow_lines(profile, quoting)
     yield from _advice(screen)

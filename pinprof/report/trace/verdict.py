@@ -30,6 +30,7 @@ from pinprof.report.words import (
     worth,
     worth_without_replay,
 )
+from pinprof.rules.rule import Finding
 from pinprof.rules.search import finding_of_verdict, unsearched
 from pinprof.trace.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
@@ -102,28 +103,25 @@ def _runs_of_range(profile: Profile) -> str:
 # Why the step is long
 
 
-def headline(screen: FirstScreen) -> str:
-    """Return how long a step takes and why; of a file that is cut off, that it is so."""
+def headline(screen: FirstScreen, *, has_length: bool = True) -> str:
+    """Return how long a step takes and why; of a file that is cut off, that it is so.
+
+    A page that shows the length by itself leaves it out; then the headline is empty if nothing else is known.
+    """
+    words = _headline(screen, has_length=has_length or not step_length(screen.profile).number)
+    return f"The file is cut off. What is left of it: {words}" if words and screen.is_cut else words
+
+
+def _headline(screen: FirstScreen, *, has_length: bool) -> str:
     if screen.is_empty:
-        return _whole_or_cut(screen, "Nothing was recorded: the trace has no op, no call and no GPU work")
+        return "Nothing was recorded: the trace has no op, no call and no GPU work"
     length, why, cause = step_length(screen.profile), reason(screen), screen.verdict.cause
     if cause is not None:
-        return _whole_or_cut(screen, f"{LIMITS[cause].word}: {length}; {why}")
-    before_reason = ": " if screen.verdict.between else "; "
-    return _whole_or_cut(screen, capitalized(str(length)) + (f"{before_reason}{why}" if why else ""))
-
-
-def headline_without_length(screen: FirstScreen) -> str:
-    """Return the headline for a page that shows the length of the step by itself; empty if nothing else is known."""
-    length, why, cause = step_length(screen.profile), reason(screen), screen.verdict.cause
-    if screen.is_empty or not length.number:
-        return headline(screen)
-    why = f"{LIMITS[cause].word}: {why}" if cause else capitalized(why)
-    return _whole_or_cut(screen, why) if why else ""
-
-
-def _whole_or_cut(screen: FirstScreen, words: str) -> str:
-    return f"The file is cut off. What is left of it: {words}" if screen.is_cut else words
+        return f"{LIMITS[cause].word}: {f'{length}; ' if has_length else ''}{why}"
+    if not has_length:
+        return capitalized(why)
+    before_why = ": " if screen.verdict.between else "; "
+    return capitalized(str(length)) + (f"{before_why}{why}" if why else "")
 
 
 def known_headline(screen: FirstScreen) -> str | None:
@@ -224,8 +222,6 @@ class FirstAction(NamedTuple):
     """With its full stop; it says so if there is nothing to do."""
     do: str | None
     """The same as a clause; None if there is nothing to do."""
-    finding: int | None = None
-    """The index of the finding that it is about."""
 
 
 def advice(screen: FirstScreen) -> FirstAction:
@@ -235,7 +231,7 @@ def advice(screen: FirstScreen) -> FirstAction:
         line = first_line(profile)
         return _first(line) if line else _remark(how_to_record_gpu(profile))
     if screen.first is not None:
-        return _first(_change(screen, screen.first), screen.first)
+        return _first(_change(screen, screen.findings[screen.first]))
     if verdict.cause in {None, *BY_HOST} and (screen.pause or screen.slow_launches):
         return _remark(_long_pause(screen) or _slow_launches(screen))
     if verdict.cause is not None:
@@ -245,17 +241,17 @@ def advice(screen: FirstScreen) -> FirstAction:
     return FirstAction(why_no_finding(screen) or "No single change saves a measurable time.", None)
 
 
-def _first(clause: str, finding: int | None = None) -> FirstAction:
-    return FirstAction(f"First: {clause}.", clause, finding)
+def _first(clause: str) -> FirstAction:
+    return FirstAction(f"First: {clause}.", clause)
 
 
 def _remark(sentence: str) -> FirstAction:
     return FirstAction(sentence, sentence.removesuffix("."))
 
 
-def _change(screen: FirstScreen, number: int) -> str:
+def _change(screen: FirstScreen, finding: Finding) -> str:
     """Return what to change, what that saves, and the answer to the verdict if the finding is about another cause."""
-    profile, finding, joint = screen.profile, screen.findings[number], screen.findings.joint
+    profile, joint = screen.profile, screen.findings.joint
     least_ns = WORTH * (profile.step_ns or 0.0)
     if finding.saving and finding.saving.saving_ns < least_ns and joint and joint.saving_ns >= least_ns:
         saves = f"{which_together(joint)} save {duration(joint.saving_ns)}"
@@ -264,17 +260,17 @@ def _change(screen: FirstScreen, number: int) -> str:
     else:
         saves = worth_without_replay(finding) or f"it {worth(finding, profile)}"
     at = printable(at_costliest_site(finding))
-    return f"{finding.title}{at} ({finding.rule.id}); {saves}{_in_verdict(screen, number)}"
+    return f"{finding.title}{at} ({finding.rule.id}); {saves}{_in_verdict(screen, finding)}"
 
 
-def _in_verdict(screen: FirstScreen, number: int) -> str:
+def _in_verdict(screen: FirstScreen, finding: Finding) -> str:
     """Return how a change relates to the verdict: it removes more than its cause, or is about another one."""
     findings, cause = screen.findings, screen.verdict.cause
-    if cause is None or is_of_verdict(findings, findings[number]):
-        return "; that includes time of other causes" if removes_more(findings, findings[number]) else ""
+    if cause is None or is_of_verdict(findings, finding):
+        return "; that includes time of other causes" if removes_more(findings, finding) else ""
     answer = finding_of_verdict(findings)
     other = f"{findings[answer].title} ({findings[answer].rule.id})" if answer is not None else ""
-    largest = "" if findings[number].evidence.is_irregular else ", the largest predicted saving"
+    largest = "" if finding.evidence.is_irregular else ", the largest predicted saving"
     return f"{largest}; as for {LIMITS[cause].lost}: {other or _answer(screen.profile, cause)}"
 
 

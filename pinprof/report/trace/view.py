@@ -18,17 +18,25 @@ from pinprof.report.trace.step import (
     division_facts,
     division_title,
     memory_facts,
+    memory_in_short,
     share_of_step,
     stall_facts,
     step_fact,
 )
-from pinprof.report.trace.waits import wait_sections
+from pinprof.report.trace.waits import wait_sections, waits_in_short
 from pinprof.report.trace.whole_run import course_sections, precision
-from pinprof.report.trace.work import kernel_sections, op_sections
+from pinprof.report.trace.work import (
+    collectives_in_short,
+    kernel_sections,
+    kinds_in_short,
+    op_sections,
+    ops_in_short,
+)
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
 from pinprof.rules.rule import Findings
 from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
+from pinprof.verdict.step_limits import LimitName
 from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
 
 PARTS_SECTION = "parts"
@@ -115,6 +123,12 @@ def event_sections(profile: Profile, findings: Findings, *, rows: int | None = N
         )
         brief = [_doubt(entry) for entry in absent if entry.check == "source_lines" and lacks_lines]
         yield Section(ABSENT_TITLE, notes=list(map(_doubt, absent)), brief=brief)
+
+
+def in_short(profile: Profile, cause: LimitName | None) -> list[str]:
+    """Return what GPU and host work on and wait for, a line each; `cause` is that of the verdict."""
+    kernels, ops, collectives = kinds_in_short(profile, cause), ops_in_short(profile), collectives_in_short(profile)
+    return [line for line in (kernels, ops, collectives, memory_in_short(profile), waits_in_short(profile)) if line]
 
 
 def _lengths(profile: Profile) -> Iterator[Fact]:

@@ -117,8 +117,10 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return
-    rows = [_kind_cells(profile, kernels, kind) for kind in kernels.kinds]
-    kinds, notes = ReportTable("Kernels by what they do", KIND_COLUMNS, rows), collectives_in_short(profile)
+    kinds = ReportTable(
+        "Kernels by what they do", KIND_COLUMNS, [_kind_cells(profile, kernels, kind) for kind in kernels.kinds]
+    )
+    notes = collectives_in_short(profile)
     yield Section(
         f"Kinds of kernels, {profile.steps.per}", tables=[kinds], notes=[notes] if notes else [], name="kinds"
     )
