@@ -248,7 +248,8 @@ def _of_documents(report: Report, whole: dict[str, Any], of_brief: dict[str, Any
     shown = [tuple(row) for row in report.findings[["rule", "title", "evidence"]].itertuples(index=False)]
     if shown != [(row["rule"], row["title"], row["evidence"]) for row in whole["findings"]]:
         yield "the findings of Python"
-    if (report.step_ms, report.verdict) != (whole["steps"]["step_ms"], whole["verdict"]["headline"]):
+    of_python = (report.step_ms, report.step_range_ms and [*report.step_range_ms], report.verdict)
+    if of_python != (whole["steps"]["step_ms"], whole["steps"]["range_ms"], whole["verdict"]["headline"]):
         yield "the step of Python"
     shares = [cost["fraction"] for cost in whole["verdicts"]]
     yield from (f"a share of {share}" for share in (*shares, whole["verdict"]["fraction"]) if share and share > 1)
