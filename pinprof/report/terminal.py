@@ -120,12 +120,12 @@ def note(text: Text | str) -> RenderableType:
     return hanging(Text("Note: ", "bold"), Text(printable(text)) if isinstance(text, str) else text)
 
 
-def hanging(begin: Text, text: Text) -> Table:
-    """Return a text after a `begin`; its further lines are indented to its first word."""
+def hanging(mark: Text, text: Text) -> Table:
+    """Return a text after a `mark`; its further lines are indented to its first word."""
     row = Table.grid()
     row.add_column(no_wrap=True)
     row.add_column(overflow="fold")  # a word that is too long is code: all its letters are shown
-    row.add_row(begin, text)
+    row.add_row(mark, text)
     return row
 
 

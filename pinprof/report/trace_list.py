@@ -47,37 +47,37 @@ class TraceRow(NamedTuple):
 def overview_to_text(
     measured: Sequence[Analysis | RankPart],
     skipped: Mapping[str, str],
-    again: str,
+    report_arguments: str,
     *,
     width: int = 100,
     color: bool = False,
 ) -> str:
     """Return a line for each trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `skipped` are the reasons why other files are not traces, by path; `again` is what follows `pinprof report` in the
+    `skipped` are the reasons why other files are not traces, by path; `report_arguments` follow `pinprof report` in the
     command that repeats this report.
     """
-    return laid_out(_lines(measured, skipped, again, width), width=width, color=color)
+    return laid_out(_lines(measured, skipped, report_arguments, width), width=width, color=color)
 
 
 def _lines(
-    measured: Sequence[Analysis | RankPart], skipped: Mapping[str, str], again: str, width: int
+    measured: Sequence[Analysis | RankPart], skipped: Mapping[str, str], report_arguments: str, width: int
 ) -> Iterator[RenderableType]:
     rows = [_trace_row(part.profile, part.findings) for part in measured]
-    begin, end = common_ends([*skipped, *(row.path for row in rows)], [row.path for row in rows])
+    prefix, suffix = common_ends([*skipped, *(row.path for row in rows)], [row.path for row in rows])
     rows += [
         TraceRow(path, (), reason=reason.removeprefix(f"{path}: "), is_trace=False) for path, reason in skipped.items()
     ]
     rows.sort(key=lambda row: row.path)
     counts = counted(len(measured), "trace") + (f", {counted(len(skipped), 'other file')}" if skipped else "")
-    yield unwrapped(f"{begin}*{end} · {counts}" if begin or end else counts, "dim")
+    yield unwrapped(f"{prefix}*{suffix} · {counts}" if prefix or suffix else counts, "dim")
     yield Text("")
-    yield from _table(rows, [printable(row.path.removeprefix(begin).removesuffix(end)) for row in rows], width)
+    yield from _table(rows, [printable(row.path.removeprefix(prefix).removesuffix(suffix)) for row in rows], width)
     if any(cell.startswith(OF_WHOLE_TRACE) for row in rows for cell in row.cells[:1]):
         yield Text(f"\n{OF_WHOLE_TRACE.strip()}: the whole trace, in which no step was found", "dim")
     yield Text("")
     yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(_first(measured)))}", "dim")
-    yield unwrapped(f"All reports: pinprof report {printable(again)} --full; a page: --html FILE", "dim")
+    yield unwrapped(f"All reports: pinprof report {printable(report_arguments)} --full; a page: --html FILE", "dim")
 
 
 def _first(measured: Sequence[Analysis | RankPart]) -> str:
@@ -96,11 +96,11 @@ def common_ends(files: Sequence[str], traces: Sequence[str]) -> tuple[str, str]:
 
     /run/a.pt.json.gz, /run/b.json.gz: /run/ and .json.gz.
     """
-    begin, end = _common(files), _common([path[::-1] for path in traces])[::-1]
-    begin = begin[: begin.rfind("/") + 1]
-    name = min((path.removeprefix(begin) for path in traces), key=len)
-    first = end.find(".", 0 if len(name) > len(end) else 1)
-    return begin, end[first:] if first >= 0 and "/" not in end[first:] else ""
+    prefix, suffix = _common(files), _common([path[::-1] for path in traces])[::-1]
+    prefix = prefix[: prefix.rfind("/") + 1]
+    name = min((path.removeprefix(prefix) for path in traces), key=len)
+    first = suffix.find(".", 0 if len(name) > len(suffix) else 1)
+    return prefix, suffix[first:] if first >= 0 and "/" not in suffix[first:] else ""
 
 
 def _common(texts: Sequence[str]) -> str:

@@ -80,8 +80,8 @@ PLACE_OF_SITE: Mapping[str, Callable[[WaitSite], Place]] = {BY_LINE: lambda site
 """The place that all sites of a group share, by the way of grouping."""
 
 
-def _rank(gathered: WaitGroup) -> tuple[int, int]:
-    costs = [cost for site in gathered.sites if (cost := given(site.total_cost))]
+def _rank(group: WaitGroup) -> tuple[int, int]:
+    costs = [cost for site in group.sites if (cost := given(site.total_cost))]
     return -sum(cost.idle_ns for cost in costs), -sum(cost.stall_ns for cost in costs)
 
 

@@ -66,8 +66,8 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
     notes = [*why_not, f"{_shares_by_kind(sums)} ({precision})"]
     for line in () if profile.gpus else named_lines(profile):
         named = (("below it", parts_of_line(profile, line)), ("what helps", input_remedy(profile, line)))
-        told = "; ".join(f"{what}: {words}" for what, words in named if words)
-        notes += [f"{printable(place(line.place))}, {told}"] if told else []
+        remarks = "; ".join(f"{what}: {words}" for what, words in named if words)
+        notes += [f"{printable(place(line.place))}, {remarks}"] if remarks else []
     return Section(HOST_TITLE, tables=[lines, functions], notes=notes, name="host")
 
 

@@ -133,17 +133,17 @@ def to_brief(
     width: int = 100,
     color: bool = False,
     code: Code = PLAIN,
-    again: str = "",
+    report_arguments: str = "",
     has_page: bool = False,
 ) -> str:
     """Return the short report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `code` says whether the lines to change are quoted. `again` is what follows `pinprof report` in the command that
-    repeats this report, by default the trace. `has_page`: a page is written, too, so the text does not say how to get
-    one.
+    `code` says whether the lines to change are quoted. `report_arguments` follow `pinprof report` in the command that
+    repeats this report; by default they are the trace. `has_page`: a page is written, too, so the text does not say how
+    to get one.
     """
     footer = unwrapped(
-        _footer(profile, findings, again or trace_argument(profile), width=width, has_page=has_page), "dim"
+        _footer(profile, findings, report_arguments or trace_argument(profile), width=width, has_page=has_page), "dim"
     )
     for is_terse in (False, True):
         parts = [*_brief(profile, findings, width, code, is_terse=is_terse), Text(""), footer]
@@ -176,11 +176,11 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
     yield from _notes(screen)
 
 
-def _footer(profile: Profile, findings: Findings, again: str, *, width: int, has_page: bool) -> str:
+def _footer(profile: Profile, findings: Findings, report_arguments: str, *, width: int, has_page: bool) -> str:
     """Return the next commands, in one line."""
     first = next(iter(brief_actions(profile, findings)), None)
     fix = f"pinprof explain {first.finding.rule.id} · " if first else ""
-    line = f"Next: {fix}pinprof report {again} --full"
+    line = f"Next: {fix}pinprof report {report_arguments} --full"
     return line if has_page or cell_len(line + OR_PAGE) > width else line + OR_PAGE
 
 

@@ -110,23 +110,23 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], rows: int | Non
     )
 
 
-def _site_rows(profile: Profile, gathered: WaitGroup, most: int) -> Iterator[WaitCells]:
+def _site_rows(profile: Profile, group: WaitGroup, most: int) -> Iterator[WaitCells]:
     """Yield the row of a site, or of a group: the sum, up to `most` sites, and the sum of the other sites."""
-    first, *others = gathered.sites
+    first, *others = group.sites
     if not others:
         where = CodeText(whole_place(first) or NOTHING, first.place, first.stack)
         yield cause_with_verdict(first), where, first.op or first.call, *wait_cells(profile, first)
         return
     yield (
-        Styled(gathered.cause, "strong"),
-        CodeText(place(gathered.at) or NOTHING, gathered.at),
-        f"{len(gathered.sites)} sites",
-        *wait_cells(profile, *gathered.sites),
+        Styled(group.cause, "strong"),
+        CodeText(place(group.at) or NOTHING, group.at),
+        f"{len(group.sites)} sites",
+        *wait_cells(profile, *group.sites),
     )
-    for site in gathered.sites[:most]:
+    for site in group.sites[:most]:
         where = CodeText(f"  {place_in_group(site)}", site.place, site.stack)
         yield f"  {cause_with_verdict(site)}", where, site.op or site.call, *wait_cells(profile, site)
-    if left_out := gathered.sites[most:]:
+    if left_out := group.sites[most:]:
         yield "  more", NOTHING, counted(len(left_out), "site"), *wait_cells(profile, *left_out)
 
 

@@ -88,13 +88,13 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
 
 def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[RenderableType]:
     """Yield what changes, once for all ranks with the same changes."""
-    alike: dict[tuple[str, ...], list[str]] = {}
+    ranks_by_lines: dict[tuple[str, ...], list[str]] = {}
     for position, (trace, changes) in enumerate(ranks):
         lines = tuple(line for change in changes for line in change_lines(trace, change, scenario))
         rank = position if trace.info.rank is None else trace.info.rank
-        alike.setdefault(lines, []).append(str(rank))
-    for lines, numbers in alike.items():
-        if len(alike) > 1:
+        ranks_by_lines.setdefault(lines, []).append(str(rank))
+    for lines, numbers in ranks_by_lines.items():
+        if len(ranks_by_lines) > 1:
             shown = ", ".join(numbers[:MAX_LISTED_RANKS]) + (" and others" if len(numbers) > MAX_LISTED_RANKS else "")
             yield Text(f"rank {shown}")
         yield from map(bullet, lines)
