@@ -47,7 +47,7 @@ class LimitCost:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a step is as long as it is; times in ns."""
+    """Why a step is long; times in ns."""
 
     cause: LimitName | None
     """The limit that costs most in nearly all worlds; None where there is none."""
