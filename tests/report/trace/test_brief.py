@@ -24,8 +24,6 @@ from pinprof.trace import read_trace
 WIDTH = 100
 NAMES = (
     "clean",
-    "empty_cache",
-    "loss_item_host_work.stack",
     "mask_loss.stack",
     "pageable_blocking.stack",
     "small_kernels",

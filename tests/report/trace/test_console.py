@@ -34,13 +34,7 @@ def text_of(path: Path, **options: Any) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    slow_but(
-        ["prefetch", "mask_loss.stack"],
-        [
-            *("loader_pinned", "pageable_blocking.stack", "loss_item_host_work.stack", "prefetch", "small_kernels"),
-            "mask_loss.stack",
-        ],
-    ),
+    slow_but(["mask_loss.stack"], ["mask_loss.stack", "pageable_blocking.stack", "small_kernels"]),
 )
 def test_the_report_reads_as_kept(name: str, golden: Callable[[str, str], None]) -> None:
     text = text_of(TRACES / f"{name}.json.gz")
