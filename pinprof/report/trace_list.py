@@ -76,19 +76,9 @@ def _lines(
     if any(cell.startswith(OF_WHOLE_TRACE) for row in rows for cell in row.cells[:1]):
         yield Text(f"\n{OF_WHOLE_TRACE.strip()}: the whole trace, in which no step was found", "dim")
     yield Text("")
-    yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(_first(measured)))}", "dim")
+    first = next(row.path for row in rows if row.is_trace)
+    yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(first))}", "dim")
     yield unwrapped(f"All reports: pinprof report {printable(report_arguments)} --full; a page: --html FILE", "dim")
-
-
-def _first(measured: Sequence[Analysis | RankPart]) -> str:
-    """Return the first trace whose first change saves the largest share of its step."""
-
-    def share(part: Analysis | RankPart) -> float:
-        step_ns = part.profile.step_ns
-        savings = [finding.saving.saving_ns for finding in part.findings[:1] if finding.saving]
-        return savings[0] / step_ns if savings and step_ns else 0.0
-
-    return max(measured, key=share).profile.path
 
 
 def common_ends(files: Sequence[str], traces: Sequence[str]) -> tuple[str, str]:

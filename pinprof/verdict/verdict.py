@@ -76,14 +76,14 @@ class Verdict:
         return tuple(sorted(may, key=lambda cost: -cost.share)[:MAX_POSSIBLE_CAUSES])
 
 
-UNKNOWN_CAUSE = Verdict(None, None)
+NO_VERDICT = Verdict(None, None)
 
 
 def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     """Return the verdict on a trace; `replay` is of it alone."""
     step = replay.step.step_ns
     if profile.withheld.estimate or profile.withheld.step or not step or not replay.runs or not replay.before.step_ns:
-        return UNKNOWN_CAUSE
+        return NO_VERDICT
     costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
     idle, awaited = _idle_by_limit(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pinprof.report.trace.events import EventTable
 
 
-PER_STEP, PER_TRACE = "mean step", "whole trace"
+ROWS_PER_STEP, ROWS_PER_TRACE = "mean step", "whole trace"
 """What the rows of a table are of: its `attrs["per"]`."""
 
 
@@ -87,34 +87,34 @@ class ReportTables(ABC):
 
     kernels = _rows(
         "Sums by name of the kernels of a step: `count`, `ms`, `mean_us`, `share` of their time.",
-        *(PER_STEP, KernelJson, "kernels", "name count ms share"),
+        *(ROWS_PER_STEP, KernelJson, "kernels", "name count ms share"),
     )
     ops = _rows(
         "Sums by name of the ops of a step, as traced: `count`, `ms` on the host, `kernel_ms`.",
-        *(PER_STEP, Op, "ops", "name count ms kernel_ms"),
+        *(ROWS_PER_STEP, Op, "ops", "name count ms kernel_ms"),
     )
     phases = _rows(
         "The phases of a step, as traced: `launches`, `host_ms`, `kernel_ms`.",
-        *(PER_STEP, Phase, "launches.phases", "phase"),
+        *(ROWS_PER_STEP, Phase, "launches.phases", "phase"),
     )
     findings = _rows(
         "The findings, the best saving first; `analysis.findings` has them as objects.",
-        *(PER_STEP, FindingJson, "findings", "rule title file line saving_ms fix"),
+        *(ROWS_PER_STEP, FindingJson, "findings", "rule title file line saving_ms fix"),
     )
     copy_sums = _rows(
         "Sums of the copies by direction and host memory: `count`, `bytes`, `exposed_ms`.",
-        *(PER_TRACE, CopiesJson, "copies"),
+        *(ROWS_PER_TRACE, CopiesJson, "copies"),
     )
     waits = _rows(
         "Sums of the host's waits by place: `file`, `line`, `cause`, `stall_ms`.",
-        *(PER_TRACE, SiteJson, "syncs.sites", "file line cause count stall_ms"),
+        *(ROWS_PER_TRACE, SiteJson, "syncs.sites", "file line cause count stall_ms"),
     )
-    idle = _rows("Idle time of each GPU by cause: `device`, `cause`, `time_ms`.", PER_TRACE, IdleJson, "idle")
-    gpu = _rows("Each GPU: `busy_ms`, `kernel_ms`, `memcpy_ms`, `idle_ms`, `span_ms`.", PER_TRACE, GpuJson, "gpu")
-    loader = _rows("One row on the DataLoader: `waits`, `wait_ms`, `pinned`, ...", PER_TRACE, Loader, "loader")
+    idle = _rows("Idle time of each GPU by cause: `device`, `cause`, `time_ms`.", ROWS_PER_TRACE, IdleJson, "idle")
+    gpu = _rows("Each GPU: `busy_ms`, `kernel_ms`, `memcpy_ms`, `idle_ms`, `span_ms`.", ROWS_PER_TRACE, GpuJson, "gpu")
+    loader = _rows("One row on the DataLoader: `waits`, `wait_ms`, `pinned`, ...", ROWS_PER_TRACE, Loader, "loader")
     memory = _rows(
         "The peak of each GPU's memory, if that was recorded (`profile_memory=True`).",
-        *(PER_TRACE, MemoryPeakJson, "memory"),
+        *(ROWS_PER_TRACE, MemoryPeakJson, "memory"),
     )
 
     @property
@@ -126,12 +126,12 @@ class ReportTables(ABC):
 def figures_of(comparison: Comparison) -> "pd.DataFrame":
     """Return a row for each figure of two traces: `name`, which ends with the unit, `before`, `after`, `outcome`."""
     first = ("name", "device", "before", "after", "difference", "fraction", "outcome")
-    return frame(compared(comparison).figures, StepFigure, *first, per=PER_STEP)
+    return frame(compared(comparison).figures, StepFigure, *first, per=ROWS_PER_STEP)
 
 
 def ranks_of_job(job: Ranks) -> "pd.DataFrame":
     """Return a row for each rank of a job: `rank`, `step_ms`, and `alone_ms`, its step if it waited for no other."""
-    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms", per=PER_STEP)
+    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms", per=ROWS_PER_STEP)
 
 
 def steps(analysis: Analysis) -> "pd.DataFrame":

@@ -8,7 +8,7 @@ import pandas as pd
 
 from pinprof.analyses.copies import REASONS
 from pinprof.details import Details
-from pinprof.report.trace.dataframes import PER_TRACE
+from pinprof.report.trace.dataframes import ROWS_PER_TRACE
 from pinprof.trace.callers import UserCalls, function_around, outermost_op, places_of, user_calls, users_of
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.lines import Place
@@ -83,7 +83,7 @@ def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
     of_op = step_at(trace.steps, trace.ops.start_ns)
     ops = on_host(OP_KIND, trace.ops, of_op, links.op_parent, places.of_op[:-1])
     table = EventTable(pd.concat([on_gpu, calls, ops]).sort_values("start_ms", kind="stable", ignore_index=True))
-    table.attrs["per"] = PER_TRACE
+    table.attrs["per"] = ROWS_PER_TRACE
     return table
 
 
@@ -102,7 +102,7 @@ def collectives(details: Details) -> pd.DataFrame:
             "bytes": _integers(found.bytes),
         }
     )
-    frame.attrs["per"] = PER_TRACE
+    frame.attrs["per"] = ROWS_PER_TRACE
     return frame
 
 

@@ -47,7 +47,7 @@ from pinprof.report.view import Section, capitalized_sentence, on_page, sentence
 from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
 from pinprof.units import between, counted, digits_of, duration
 from pinprof.verdict.step_limits import LIMITS
-from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
+from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 GROUPS = {
     **dict.fromkeys(("kinds", "kernels", "collectives"), "Kernels"),
@@ -264,7 +264,7 @@ def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
 
 
 def division_bar(
-    profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0
+    profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = NO_VERDICT, longest: float = 0.0
 ) -> Markup:
     """Return how a step divides on a GPU as a bar, idle time by cause; `longest` is as for `shares`."""
     names = {} if mean.both_ns else {COMPUTE_ONLY: "kernels"}

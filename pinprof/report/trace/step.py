@@ -21,7 +21,7 @@ from pinprof.report.view import Fact
 from pinprof.report.words import NOTHING, cut, known_length, not_shown, step_known
 from pinprof.units import counted, duration, percent, size
 from pinprof.verdict.step_limits import LIMITS
-from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
+from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 AS_TRACED = "as traced, with the profiler's cost in it"
 WAITS_FOR_LAUNCHES = "the GPU mostly waits for launches"
@@ -107,7 +107,7 @@ def _by_host(profile: Profile) -> str:
     return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), WAITS_FOR_LAUNCHES)
 
 
-def division_facts(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE) -> Iterator[Fact]:
+def division_facts(profile: Profile, verdict: Verdict = NO_VERDICT) -> Iterator[Fact]:
     """Yield how the step divides on the busiest GPU, and how long the host waits."""
     mean, why = busiest(profile), profile.withheld
     if mean is not None:
@@ -197,7 +197,7 @@ def step_fact(profile: Profile) -> Fact:
 
 
 def step_bar(
-    profile: Profile, width: int, verdict: Verdict = UNKNOWN_CAUSE, *, has_legend: bool = True
+    profile: Profile, width: int, verdict: Verdict = NO_VERDICT, *, has_legend: bool = True
 ) -> Iterator[RenderableType]:
     """Yield the step of the busiest GPU as a bar with its legend, if it is known."""
     mean, room = busiest(profile), min(width - 2 * BAR_INDENT, MAX_BAR_COLUMNS)
@@ -215,7 +215,7 @@ def step_bar(
         yield Padding(Text(line), (0, 0, 0, BAR_INDENT))
 
 
-def step_parts(profile: Profile, mean: MeanStep, verdict: Verdict = UNKNOWN_CAUSE) -> list[BarPart]:
+def step_parts(profile: Profile, mean: MeanStep, verdict: Verdict = NO_VERDICT) -> list[BarPart]:
     """Return the parts of a mean step, which add up to it."""
     division, both = divide(profile, mean), duration(mean.both_ns)
     overlaps = (f"{both} of it overlaps copies", f"another {both} overlaps kernels") if mean.both_ns else ("", "")

@@ -42,7 +42,7 @@ MIN_LOST_SHARE_OF_STEP = 0.02
 """Less lost time is not what to look at first."""
 MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """Advice where an estimated step is too uncertain to tell causes apart."""
-ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
+REPORT_ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
 IN_JOB = "the comparison of the ranks shows who waits for whom"
 LESS_OFTEN = {
     "evaluation": "evaluate less often, or on less data",
@@ -237,7 +237,7 @@ def advice(screen: FirstScreen) -> FirstAction:
     if verdict.cause is not None:
         return _first(_answer(profile, verdict.cause))
     if verdict.between:
-        return _first(f"{ALL_RANKS}; {MEASURE}" if screen.lacks_ranks else MEASURE)
+        return _first(f"{REPORT_ALL_RANKS}; {MEASURE}" if screen.lacks_ranks else MEASURE)
     return FirstAction(why_no_finding(screen) or "No single change saves a measurable time.", None)
 
 
@@ -350,7 +350,7 @@ def other_causes(screen: FirstScreen) -> str:
 
 def not_told(screen: FirstScreen) -> list[str]:
     """Return what the trace cannot tell: of other ranks, unless that is the advice itself, and of the input."""
-    ranks = ALL_RANKS if screen.lacks_ranks and screen.first is not None else ""
+    ranks = REPORT_ALL_RANKS if screen.lacks_ranks and screen.first is not None else ""
     return [words for words in (ranks, input_uncertain(screen)) if words]
 
 

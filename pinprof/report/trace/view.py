@@ -37,7 +37,7 @@ from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_even
 from pinprof.rules.rule import Findings
 from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
 from pinprof.verdict.step_limits import LimitName
-from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
+from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 PARTS_SECTION = "parts"
 """The section with the bar of the step."""
@@ -76,7 +76,7 @@ def _known_already(profile: Profile) -> set[str]:
     return known | ({"profiler_cost"} if is_measured else set())
 
 
-def step_sections(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE, *, is_drawn: bool = False) -> Iterator[Section]:
+def step_sections(profile: Profile, verdict: Verdict = NO_VERDICT, *, is_drawn: bool = False) -> Iterator[Section]:
     """Yield how long the step is, and where its time goes; `is_drawn` leaves out what a bar of the step shows.
 
     `limit` is the cause of the verdict.
