@@ -187,7 +187,7 @@ def lost_time(screen: FirstScreen) -> list[str]:
 
 
 def _working(screen: FirstScreen) -> str:
-    """Return how long the GPU works, or the host if there is no GPU work."""
+    """Return how long the GPU works; without GPU work, where the time of the host goes."""
     profile, mean = screen.profile, screen.mean
     if not profile.gpus:
         cut = "the end of the file is lost, and with it all work of the GPU"
