@@ -3,17 +3,17 @@
 import errno
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
 from pinprof.units import ms
 
-PLACE = ("file", "line", "function")
+PLACE_FIELDS = ("file", "line", "function")
 """The fields of a place in the code."""
 NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
 """For a field that documents of older versions lack: it may be UNSET when it is read, and is always written."""
@@ -25,7 +25,9 @@ Words: TypeAlias = Annotated[str, Meta(extra_json_schema={"forPeople": True})]
 """A sentence, whose wording may change at any time."""
 Filled = TypeVar("Filled", bound=Struct)
 Entry = TypeVar("Entry")
-LARGEST_BYTES = 1 << 28
+MAX_BRIEF_BYTES = 6000
+"""The most bytes of a brief document: some 1,500 tokens of a language model."""
+LARGEST_DOCUMENT_BYTES = 1 << 28
 """No document is larger; a device that a name leads to may have no end."""
 
 
@@ -33,10 +35,10 @@ def read_document(path: str | Path) -> bytes:
     """Return the bytes of a file. Raises OSError also if it is too large, or has a name that no file can have."""
     try:
         with Path(path).open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
+            data = file.read(LARGEST_DOCUMENT_BYTES + 1)
     except ValueError as error:
         raise OSError(errno.EINVAL, str(error)) from error
-    if len(data) > LARGEST_BYTES:
+    if len(data) > LARGEST_DOCUMENT_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return data
 
@@ -79,6 +81,18 @@ class Document(Struct):
     """
 
 
+def projection(whole: type[Document], fields: str) -> Callable[[type[Filled]], type[Filled]]:
+    """Return a decorator for a document with these fields: those of the class, all others as `whole` has them."""
+
+    def with_fields(own: type[Filled]) -> type[Filled]:
+        types = get_type_hints(whole, include_extras=True) | get_type_hints(own, include_extras=True)
+        named = [(name, types[name]) for name in fields.split()]
+        kept = {"__doc__": own.__doc__, "__module__": own.__module__}
+        return msgspec.defstruct(own.__name__, named, bases=(Document,), namespace=kept)  # type: ignore[return-value]
+
+    return with_fields
+
+
 def encoded(document: Struct) -> str:
     """Return a document as JSON text. Raises ValueError if it holds NaN or an infinity, which JSON lacks."""
     return json.dumps(msgspec.to_builtins(document), indent=2, allow_nan=False) + "\n"
@@ -89,12 +103,12 @@ def encoded_briefly(document: Struct) -> str:
     return json.dumps(msgspec.to_builtins(document), allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def encoded_within(most_bytes: int, documents: Iterable[Struct]) -> str:
-    """Return the first document, on one line, that has no more bytes of UTF-8; where all have more, the last one."""
+def encoded_as_brief(documents: Iterable[Struct]) -> str:
+    """Return the first document, on one line, of at most `MAX_BRIEF_BYTES` of UTF-8; where all have more, the last."""
     text = ""
     for document in documents:
         text = encoded_briefly(document)
-        if len(text.encode()) <= most_bytes:
+        if len(text.encode()) <= MAX_BRIEF_BYTES:
             break
     return text
 
@@ -149,7 +163,7 @@ def _from_first(sources: Sequence[object], name: str) -> Any:
             return range_ms(time) if isinstance(time, tuple) else maybe_ms(time)
         if hasattr(source, name):
             return getattr(source, name)
-        if name in PLACE and hasattr(source, "place"):
+        if name in PLACE_FIELDS and hasattr(source, "place"):
             return getattr(source.place, name)
     if any(source is None for source in sources):
         return None

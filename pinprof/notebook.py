@@ -32,8 +32,7 @@ from pinprof.report.comparison.words import verdict
 from pinprof.report.job.page import page_of_files
 from pinprof.report.job.text import job_to_text
 from pinprof.report.job.view import verdict_line
-from pinprof.report.objects import Contents, ReportObject
-from pinprof.report.scalars import scalars_of
+from pinprof.report.objects import Contents, ReportObject, scalars_of
 from pinprof.report.trace.dataframes import ReportTables, figures_of, ranks_of_job
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html

@@ -17,7 +17,7 @@ from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
 import pinprof
-from pinprof.report.explain import ORDER, guide_to_text, guides, to_list
+from pinprof.report.explain import GUIDE_ORDER, guide_to_text, guides, to_list
 from pinprof.report.schema import DOCUMENTS
 from pinprof.rules.search import RULES
 
@@ -37,7 +37,7 @@ each_text = pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 
 
 def test_the_guides_are_those_that_are_shown() -> None:
-    assert sorted(ORDER) == sorted(path.stem for path in GUIDES)
+    assert sorted(GUIDE_ORDER) == sorted(path.stem for path in GUIDES)
 
 
 @pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.name)
@@ -74,7 +74,7 @@ def test_a_guide_looks_plain_in_a_terminal() -> None:
     assert "\n    pinprof whatif trace.json.gz --pin --non-blocking" in shown["what-if"]
     assert "another question (pinprof explain accuracy)" in " ".join(shown["what-if"].split())
     assert "\x1b[1m" in guide_to_text(guides()[0], width=90, color=True)
-    assert to_list(guides(), width=90).count("\n") >= len(ORDER)
+    assert to_list(guides(), width=90).count("\n") >= len(GUIDE_ORDER)
 
 
 SAMPLE = re.compile(r"<!-- output of pinprof ([^\n]*) -->\n```text\n(.*?)```", re.DOTALL)
@@ -116,7 +116,7 @@ def test_pictures_are_small() -> None:
 
 def test_the_readme_lists_the_guides() -> None:
     listed = re.findall(r"\[([\w-]+)\]\(pinprof/guides/([\w-]+)\.md\)", README.read_text().split("## Guides")[1])
-    assert listed == [(name, name) for name in ORDER]
+    assert listed == [(name, name) for name in GUIDE_ORDER]
 
 
 def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
@@ -176,7 +176,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_what_pinprof_says_to_explain_can_be_explained() -> None:
-    known = {"explain": {*ORDER, *(rule.id for rule in RULES)}, "schema": set(DOCUMENTS)}
+    known = {"explain": {*GUIDE_ORDER, *(rule.id for rule in RULES)}, "schema": set(DOCUMENTS)}
     sources = [path for path in (ROOT / "pinprof").rglob("*") if path.suffix in {".py", ".js", ".json", ".md"}]
     for path in (*sources, README, ROOT / "CONTRIBUTING.md"):
         for command, name in NAMED.findall(path.read_text()):
@@ -195,7 +195,7 @@ def test_a_topic_that_is_none_is_an_error_in_one_line(topic: str) -> None:
 
 def test_without_a_topic_guides_and_rules_are_listed() -> None:
     listed = invoke("explain").stdout
-    assert all(f"  {name} " in listed for name in ORDER)
+    assert all(f"  {name} " in listed for name in GUIDE_ORDER)
     assert all(f"  {rule.id}  {rule.title}" in listed for rule in RULES)
 
 

@@ -279,7 +279,7 @@ def test_an_absurd_world_is_told_of_without_counting_it(tmp_path: Path) -> None:
 def test_files_without_an_end_or_a_possible_name_are_refused(
     option: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(document, "LARGEST_BYTES", 1_000)
+    monkeypatch.setattr(document, "LARGEST_DOCUMENT_BYTES", 1_000)
     trace = copying_trace(tmp_path)
     (tmp_path / "long.json").write_text(" " * 1_001)
     result = invoke("whatif" if option == "--machine" else "check", trace, option, tmp_path / name)

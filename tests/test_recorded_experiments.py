@@ -9,7 +9,7 @@ from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.options import changes_of
 from pinprof.prediction.scenarios import ALL, edits_of
-from pinprof.report.trace.actions import brief_actions, to_do
+from pinprof.report.trace.finding_views import brief_views, to_do
 from pinprof.report.whatif.text import prediction_to_text
 
 RECORDED = TRACES / "experiments"
@@ -134,7 +134,7 @@ def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str) -> No
 
 def test_batches_that_are_not_pinned_as_asked_are_in_the_short_report() -> None:
     analysis = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz")
-    brief = {action.finding.rule.id: action.do for action in brief_actions(analysis.profile, analysis.findings)}
+    brief = {view.rule.id: view.do for view in brief_views(analysis.profile, analysis.findings)}
     assert "PIN105" in [finding.rule.id for finding in analysis.findings], "it saves nothing alone"
     assert "persistent_workers=True if it lacks that" in brief["PIN401"]
 

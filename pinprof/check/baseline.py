@@ -59,7 +59,7 @@ def read_baseline(path: str | Path) -> Baseline:
         raise PinprofError(f"{path}: this baseline cannot be read ({exc.strerror}); {HOW}") from exc
     try:
         head = msgspec.json.decode(data, type=_Head)
-        if head.schema == documents.SCHEMA:
+        if head.schema == documents.REPORT_SCHEMA:
             report = msgspec.json.decode(data, type=Baseline)
             _refuse_impossible(report)
             return report
@@ -68,7 +68,7 @@ def read_baseline(path: str | Path) -> Baseline:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise PinprofError(f"{path}: is not JSON ({exc}); {HOW}") from exc
     schema = f"its schema is {head.schema}" if head.schema else "it has no schema"
-    raise PinprofError(f"{path}: is not a baseline: {schema}, not {documents.SCHEMA}; {HOW}")
+    raise PinprofError(f"{path}: is not a baseline: {schema}, not {documents.REPORT_SCHEMA}; {HOW}")
 
 
 def _refuse_impossible(report: Baseline) -> None:

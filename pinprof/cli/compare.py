@@ -61,8 +61,7 @@ def compare(
 
         show_text(comparison_to_text if full else to_brief, comparison, end="" if full else "\n")
     if json_file:
-        from pinprof.report.comparison.brief_json import comparison_to_brief_json
-        from pinprof.report.comparison.json import comparison_to_json
+        from pinprof.report.comparison.json import comparison_to_brief_json, comparison_to_json
 
         write(json_file, (comparison_to_brief_json if brief else comparison_to_json)(comparison))
     if html_file:

@@ -58,7 +58,7 @@ def explain(topic: str | None, *, as_path: bool) -> None:
       pinprof explain PIN201
       pinprof explain what-if
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.explain import FOLDER, guide_to_text, guides, to_catalogue, to_list, to_page
+    from pinprof.report.explain import GUIDE_FOLDER, guide_to_text, guides, to_catalogue, to_list, to_page
     from pinprof.rules.search import RULES
 
     width, color = page_options()
@@ -70,7 +70,7 @@ def explain(topic: str | None, *, as_path: bool) -> None:
     rules = {rule.id: rule for rule in RULES}
     name = _known(topic, _topics(), "rule or guide; `pinprof explain` lists all")
     if as_path:
-        show(f"{FOLDER / name}.md\n" if name in texts else fail(f"{name} is a rule, and has no file of its own"))
+        show(f"{GUIDE_FOLDER / name}.md\n" if name in texts else fail(f"{name} is a rule, and has no file of its own"))
     elif name in rules:
         _page(to_page(rules[name], width=width, color=color))
     else:

@@ -58,7 +58,7 @@ def export(trace: str, output: str, *, force: bool) -> None:
 def _export(file: str, name: str, output: str) -> None:
     from pinprof.analysis import analyse
     from pinprof.errors import TraceError
-    from pinprof.report.perfetto import CATEGORY, events, notes
+    from pinprof.report.perfetto import SLICE_CATEGORY, events, notes
     from pinprof.report.words import capitalized
     from pinprof.trace import read_trace
     from pinprof.trace.files import open_trace
@@ -69,7 +69,7 @@ def _export(file: str, name: str, output: str) -> None:
     try:
         with progress(f"reading {Path(name).name}") as tell:
             trace = replace(read_trace(file), path=name)
-            if trace.counts.get(CATEGORY):
+            if trace.counts.get(SLICE_CATEGORY):
                 fail(f"{name}: already has pinprof's tracks; export the original trace")
             tell(f"measuring {Path(name).name}")
             analysis = analyse(trace, None, lambda: tell(f"replaying {Path(name).name}"))

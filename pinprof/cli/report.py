@@ -58,6 +58,9 @@ LONGEST_LIST = 60
     help="Also write a page with charts and an interactive timeline. "
     f"{EDITOR_VARIABLE} names the editor that its places open in: vscode, cursor, zed, pycharm, ..., or a template.",
 )
+@click.option(
+    "--md", "md_file", metavar="FILE", help="Also write the verdict and three findings as Markdown, for a pull request."
+)
 @NO_SOURCE
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @click.option(
@@ -104,6 +107,7 @@ def report(
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json | jq '.traces[0].overlap'
       pinprof report trace.json.gz --json --brief
+      pinprof report trace.json.gz --md - | gh pr comment --body-file -
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
       pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
@@ -111,7 +115,9 @@ def report(
     code, again = code_of(quotes=not no_source), _arguments(traces, machine)
     wanted = _Wanted(code=code, machine=machine, again=again, **options)
     wanted.refuse_brief()
-    check_outputs((wanted.json_file, wanted.html_file), force=force, reads=(*traces, machine and machine.path))
+    check_outputs(
+        (wanted.json_file, wanted.html_file, wanted.md_file), force=force, reads=(*traces, machine and machine.path)
+    )
     arguments = expanded(traces)
     files = [path for argument in arguments for path in argument.files]
     if len(files) > 1 and STANDARD_INPUT not in files:
@@ -141,6 +147,7 @@ class _Wanted(NamedTuple):
 
     json_file: str | None
     html_file: str | None
+    md_file: str | None
     code: "Code"
     with_hta: bool
     machine: MachineFile | None
@@ -162,7 +169,7 @@ class _Wanted(NamedTuple):
     @property
     def files(self) -> list[str]:
         """The files to write."""
-        return [file for file in (self.json_file, self.html_file) if file]
+        return [file for file in (self.json_file, self.html_file, self.md_file) if file]
 
     @property
     def prints_text(self) -> bool:
@@ -192,6 +199,14 @@ class _Wanted(NamedTuple):
             write(self.json_file, brief, is_said=False)
         else:
             write(self.json_file, traces_to_json(entries, ranks, hta), is_said=False)
+
+    def write_markdown(self, measured: "Sequence[Analysis | RankPart]", headline: str = "") -> None:
+        """Write the report as Markdown, if it is wanted; `headline` is a sentence on all traces."""
+        if self.md_file:
+            from pinprof.report.trace.markdown import traces_to_markdown
+
+            entries = [(part.profile, part.findings) for part in measured]
+            write(self.md_file, traces_to_markdown(entries, headline, self.code), is_said=False)
 
     def has_overview(self, traces: int) -> bool:
         """Return whether the text of traces that are no job is a line for each."""
@@ -248,6 +263,7 @@ def _report_each(
     if wanted.prints_text:
         print_hta(hta)
     wanted.write_json(measured, hta)
+    wanted.write_markdown(measured)
     if wanted.html_file:
         write_page(wanted.html_file, analyses(), wanted.code)
 
@@ -256,6 +272,7 @@ def _report_job(parts: "Sequence[RankPart]", remarks: list[str], wanted: _Wanted
     from pinprof.ranks.compare import compare_ranks
     from pinprof.ranks.rank import number_of
     from pinprof.report.job.text import job_to_text, to_brief
+    from pinprof.report.job.view import verdict_line
 
     ranks = compare_ranks(parts, remarks)
     for remark in () if wanted.prints_text else remarks:
@@ -268,6 +285,7 @@ def _report_job(parts: "Sequence[RankPart]", remarks: list[str], wanted: _Wanted
         wanted.print(parts[index], wanted.again)
         print_hta(hta)
     wanted.write_json(parts, hta, ranks, index)
+    wanted.write_markdown([parts[index]], f"{verdict_line(ranks)}.")
     if wanted.html_file:
         write(wanted.html_file, _job_page(ranks, parts, wanted.machine, wanted.code), is_said=False)
 

@@ -91,7 +91,7 @@ def say_verdict(path: Path, step: int) -> None:
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:
     """Name the next commands: the page, and the prediction of the first change."""
-    from pinprof.report.trace.actions import whatif_command
+    from pinprof.report.trace.finding_views import whatif_command
 
     command = whatif_command(analysis.profile, analysis.findings)
     say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -21,11 +21,6 @@ from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINN
 Member = TypeVar("Member", Site, Finding)
 ChangeStatus: TypeAlias = Literal["gone", "new", "moved", "changed", "same"]
 """How something changed; `changed` is beyond noise."""
-GONE: Final = "gone"
-NEW: Final = "new"
-MOVED: Final = "moved"
-CHANGED: Final = "changed"
-SAME: Final = "same"
 COPY_FIGURES = (
     ("count", "count"),
     ("bytes", "bytes"),
@@ -119,23 +114,18 @@ class FindingChange(Matched[Finding]):
     def status(self) -> ChangeStatus:
         """How it changed: in its saving beyond noise, or in the number of findings."""
         if self.before and self.after and len(self.before) != len(self.after):
-            return CHANGED
+            return "changed"
         return _status(self.before, self.after, (self.saving,), moved=self.moved)
-
-
-def differing(changes: "Sequence[WaitChange | CopyChange | FindingChange]") -> list[int]:
-    """Return the indices of the changes that are more than noise."""
-    return [number for number, change in enumerate(changes) if change.status != SAME]
 
 
 def _status(before: object, after: object, figures: Sequence[ComparedFigure], *, moved: bool = False) -> ChangeStatus:
     if not after:
-        return GONE
+        return "gone"
     if not before:
-        return NEW
+        return "new"
     if moved:
-        return MOVED
-    return CHANGED if any(figure.has_changed for figure in figures) else SAME
+        return "moved"
+    return "changed" if any(figure.has_changed for figure in figures) else "same"
 
 
 # Waits
@@ -146,18 +136,24 @@ def wait_changes(before: Side, after: Side) -> Iterator[WaitChange]:
     # by identity: two sites may be equal
     numbers = {id(site): number for side in (before, after) for number, site in enumerate(side.details.syncs.sites)}
 
-    def costs(side: Side, sites: Sequence[Site]) -> tuple[Value, Value, Value]:
-        return _costs(side, side.details.syncs.at(numbers[id(site)] for site in sites))
+    def with_costs(side: Side, counted: Sequence[SiteCount]) -> tuple[tuple[Site, ...], tuple[Value, ...]]:
+        sites = tuple(site for site, _ in counted)
+        return sites, _costs(side, side.details.syncs.at(numbers[id(site)] for site in sites))
 
     for match in match_sites(_counted(before), _counted(after)):
         for pair in _lines_apart(match):
-            sites, sites_after = _sites(pair.before), _sites(pair.after)
-            both = zip(WAIT_FIGURES, costs(before, sites), costs(after, sites_after), strict=True)
-            figures = (ComparedFigure(name, unit, cost, cost_after) for (name, unit), cost, cost_after in both)
-            yield WaitChange(sites, sites_after, pair.moved, *figures)
+            (sites, costs), (sites_after, costs_after) = with_costs(before, pair.before), with_costs(after, pair.after)
+            yield WaitChange(sites, sites_after, pair.moved, *_compared(WAIT_FIGURES, costs, costs_after))
 
 
-def _costs(side: Side, rows: Int64s) -> tuple[Value, Value, Value]:
+def _compared(
+    kinds: Sequence[tuple[str, str]], before: Sequence[Value], after: Sequence[Value]
+) -> Iterator[ComparedFigure]:
+    for (name, unit), old, new in zip(kinds, before, after, strict=True):
+        yield ComparedFigure(name, unit, old, new, more_is_better=unit == "gbps")
+
+
+def _costs(side: Side, rows: Int64s) -> tuple[Value, ...]:
     """Return per step how many these waits are, how long they last, and how long the GPU idles after them."""
     details, stalls = side.details, side.details.syncs.stalls
     return (
@@ -165,10 +161,6 @@ def _costs(side: Side, rows: Int64s) -> tuple[Value, Value, Value]:
         side.per_step(waited_in_steps(details, rows, stalls.stall_ns), "stalls"),
         side.per_step(waited_in_steps(details, rows, stalls.idle_ns), "stalls", "drain", depends_on_end=True),
     )
-
-
-def _sites(counted: Sequence[SiteCount]) -> tuple[Site, ...]:
-    return tuple(site for site, _ in counted)
 
 
 def _counted(side: Side) -> list[SiteCount]:
@@ -201,12 +193,8 @@ def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
     """Yield how the copies of each direction and host memory changed."""
     kinds, kinds_after = _copy_kinds(before), _copy_kinds(after)
     for kind in sorted({*kinds, *kinds_after}):
-        values = zip(
-            COPY_FIGURES, _copy_values(before, kinds.get(kind)), _copy_values(after, kinds_after.get(kind)), strict=True
-        )
-        figures = (
-            ComparedFigure(name, unit, old, new, more_is_better=unit == "gbps") for (name, unit), old, new in values
-        )
+        values, values_after = _copy_values(before, kinds.get(kind)), _copy_values(after, kinds_after.get(kind))
+        figures = _compared(COPY_FIGURES, values, values_after)
         yield CopyChange(DIRECTIONS[kind[0]], HOST_MEMORIES[kind[1]], *figures)
 
 

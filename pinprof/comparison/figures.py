@@ -19,10 +19,10 @@ ValueRange: TypeAlias = tuple[float, float]
 
 FigureOutcome: TypeAlias = Literal["better", "worse"]
 
-SMALL = 0.02
+SMALL_DIFFERENCE = 0.02
 """A smaller difference is neither better nor worse: two runs of one program differ by as much."""
 NOT_STEPPED = "no step was found; call profiler.step() once per training step"
-LOW, HIGH = 10, 90
+LOW_PERCENTILE, HIGH_PERCENTILE = 10, 90
 """The percentiles of the steps that bound a spread: those that a trace stores with a measured step."""
 
 
@@ -94,9 +94,9 @@ class ComparedFigure:
 
     @property
     def is_small(self) -> bool:
-        """Whether the difference is less than `SMALL`: of the figure before, of a share in points."""
+        """Whether the difference is less than `SMALL_DIFFERENCE`: of the figure before, of a share in points."""
         share = self.difference if self.unit == "share" else self.fraction
-        return share is not None and abs(share) < SMALL
+        return share is not None and abs(share) < SMALL_DIFFERENCE
 
     @property
     def outcome(self) -> FigureOutcome | None:
@@ -124,8 +124,8 @@ def over_steps(values: Floats, value: float | None = None) -> Value:
     middle = float(values.mean()) if value is None else value
     if len(values) == 1:
         return Value(middle)
-    low = float(np.percentile(values, LOW, method="lower"))
-    high = float(np.percentile(values, HIGH, method="higher"))
+    low = float(np.percentile(values, LOW_PERCENTILE, method="lower"))
+    high = float(np.percentile(values, HIGH_PERCENTILE, method="higher"))
     return Value(middle, (min(low, middle), max(high, middle)))
 
 
@@ -185,14 +185,11 @@ def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
     """Yield every figure that comparisons show, the step without the profiler first."""
     for figure in FIGURES:
         if figure.label:
-            yield _compared(figure, before, after)
+            values = _value(before, figure), _value(after, figure)
+            more_is_better = figure.more_is_better
+            yield ComparedFigure(figure.name, figure.unit, *values, label=figure.label, more_is_better=more_is_better)
         if figure.name == "traced_ms":
             yield from _of_devices(before, after)
-
-
-def _compared(figure: TraceFigure, before: Side, after: Side) -> ComparedFigure:
-    values = _value(before, figure), _value(after, figure)
-    return ComparedFigure(figure.name, figure.unit, *values, label=figure.label, more_is_better=figure.more_is_better)
 
 
 def _value(side: Side, figure: TraceFigure) -> Value:

@@ -5,17 +5,13 @@ from typing import Annotated, TypeAlias
 
 from pinprof.analyses import serving
 from pinprof.analyses.host_samples import KINDS
-from pinprof.document import ByteSize, Count, Document, Ms, Share, Us, doc, one_of
+from pinprof.document import ByteSize, Count, Document, Ms, Share, Us, doc, one_of, projection
 from pinprof.documents.fields import BlockerJson, PlacedJson
 from pinprof.trace import sampled_stacks
 from pinprof.trace.phases import PHASES
 from pinprof.trace.vendors import KERNEL_KINDS
 
 KindName: TypeAlias = Annotated[str, one_of(kind.name for kind in KERNEL_KINDS), doc("what they do")]
-SampleCount: TypeAlias = Annotated[Count, doc("how many samples")]
-SampledShare: TypeAlias = Annotated[Share, doc("of all samples")]
-SampledError: TypeAlias = Annotated[Share, doc("half the width of the 95 % confidence interval")]
-SampledMs: TypeAlias = Annotated[Ms | None, doc("the same share of the measured step")]
 
 
 class Times(PlacedJson):
@@ -140,34 +136,28 @@ class PauseJson(Document):
 class Called(PlacedJson):
     """A line of your code, and what ran while it was the innermost of your lines."""
 
-    samples: SampleCount
-    share: SampledShare
-    error: SampledError
-    per_step_ms: SampledMs
+    samples: Annotated[Count, doc("how many samples")]
+    share: Annotated[Share, doc("of all samples")]
+    error: Annotated[Share, doc("half the width of the 95 % confidence interval")]
+    per_step_ms: Annotated[Ms | None, doc("the same share of the measured step")]
     kinds: Annotated[Mapping[str, Count], doc("samples by kind")]
     parts: Annotated[Mapping[str, Count], doc("samples by what runs below it: a phase, or a library's function")]
 
 
+@projection(Called, "file line function origin samples share error per_step_ms total total_share")
 class HostLine(PlacedJson):
     """A line, or a function, of any code."""
 
     origin: sampled_stacks.CodeOrigin
-    samples: SampleCount
-    share: SampledShare
-    error: SampledError
-    per_step_ms: SampledMs
     total: Annotated[Count, doc("samples with it in their stack; in `samples` it is innermost")]
     total_share: Annotated[Share, doc("of all samples")]
 
 
+@projection(Called, "kind samples share error per_step_ms")
 class KindJson(Document):
     """Samples of one kind."""
 
     kind: Annotated[str, one_of(KINDS), doc("what the innermost code is")]
-    samples: SampleCount
-    share: SampledShare
-    error: SampledError
-    per_step_ms: SampledMs
 
 
 class HostProfileJson(sampled_stacks.HostProfile, frozen=True, kw_only=True):

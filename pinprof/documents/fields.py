@@ -1,22 +1,22 @@
 """Fields that several JSON documents have: places, causes, savings."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pinprof.analyses.syncs.causes import CAUSES
-from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of, range_ms
-from pinprof.prediction.predict import Saving
+from pinprof.analyses.syncs.removal import VERDICTS
+from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of
+from pinprof.replay.bound import BOUNDS
 from pinprof.rules.rule import FAMILIES
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
-from pinprof.units import ms
 
 Source: TypeAlias = Annotated[str, one_of(("measured", "given", "estimated"))]
-Bound: TypeAlias = Annotated[str, one_of(("host", "gpu", "input", "communication"))]
+Bound: TypeAlias = Annotated[str, one_of(BOUNDS)]
 Direction: TypeAlias = Annotated[str, one_of(DIRECTIONS)]
 Memory: TypeAlias = Annotated[str, one_of(HOST_MEMORIES[:-1])]
 """Null stands for copies without a host side."""
 ThreadRole: TypeAlias = Annotated[str, one_of(("main", "autograd", "pin_memory", "other"))]
-WaitVerdict: TypeAlias = Annotated[str, one_of(("hidden", "explicit", "benign", "profiler"))]
+WaitVerdict: TypeAlias = Annotated[str, one_of(VERDICTS)]
 WaitCause: TypeAlias = Annotated[str, one_of(CAUSES), doc("what made the host wait")]
 RuleFamily: TypeAlias = Annotated[
     str, one_of(tuple(family.name for family in FAMILIES.values())), doc("what the rule is about")
@@ -67,14 +67,3 @@ class Saved(Document):
     saving_ms: SavingMs
     saving_fraction: SavingFraction
     range_ms: SavingRange
-
-
-def saving_fields(saving: Saving | None, step_ns: float | None) -> dict[str, Any]:
-    """Return what a change saves of a step of this length, as the fields of `Saved`."""
-    if saving is None:
-        return {"saving_ms": None, "saving_fraction": None, "range_ms": None}
-    return {
-        "saving_ms": ms(saving.saving_ns),
-        "saving_fraction": saving.saving_ns / step_ns if step_ns else None,
-        "range_ms": range_ms(saving.range_ns),
-    }

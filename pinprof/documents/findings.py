@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
-from pinprof.document import Bytes, Count, Document, Gbps, Ms, RangeMs, Share, Words, doc, one_of
+from pinprof.document import Bytes, Count, Document, Gbps, Ms, RangeMs, Share, Words, doc, one_of, projection
 from pinprof.documents.fields import PlacedJson, RuleFamily, Saved, SavingFraction, SavingMs, SavingRange, Severity
 from pinprof.verdict.step_limits import CAUSES, LIMITS
 
@@ -120,14 +120,10 @@ class SharedSiteJson(FindingSite):
     ranks: OnRanks
 
 
+@projection(FindingJson, "file line function rule family title cost_ms saving_ms ranks sites")
 class SharedFindingJson(PlacedJson):
     """A finding of one or more ranks, with the figures of the rank where it costs most."""
 
-    rule: Annotated[str, doc("the rule, for `pinprof explain`")]
-    family: RuleFamily
-    title: Annotated[Words, doc("the rule in a few words")]
-    cost_ms: CostMs
-    saving_ms: Annotated[Ms | None, doc("what the fix saves per step, by replay")]
     ranks: OnRanks
     sites: Annotated[Sequence[SharedSiteJson], doc("where it holds")]
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
 
 from msgspec import UNSET, UnsetType, convert, defstruct
 
+from pinprof.analyses.whole_run.ledger import FIRST, OFF_CPU, OTHER, RECURRING
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.by_name import (
     HostProfileJson,
@@ -25,15 +26,13 @@ from pinprof.measurement.trust import CHECKS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import LEVELS
 from pinprof.trace.info import HostMemory
+from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE
 from pinprof.trace.tables import StepSource
 from pinprof.version import VERSION
 
-SCHEMA: Final = "pinprof.report/1"
-IRREGULAR_REASONS = (
-    *("first", "compile", "evaluation", "checkpoint", "graph_capture", "garbage_collection", "epoch_end", "off_cpu"),
-    *("recurring", "other"),
-)
-LEDGER = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
+REPORT_SCHEMA: Final = "pinprof.report/1"
+IRREGULAR_REASONS = (FIRST, COMPILE, EVALUATION, CHECKPOINT, CAPTURE, GARBAGE, EPOCH, OFF_CPU, RECURRING, OTHER)
+LEDGER_ENTRIES = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
 
 
 class Events(Document):
@@ -53,7 +52,9 @@ class Events(Document):
     other: Annotated[Mapping[str, Count], doc("events of other categories")]
 
 
-CATEGORIES = tuple(name for name in Events.__struct_fields__ if name not in {"skipped", "skipped_reasons", "other"})
+EVENT_CATEGORIES = tuple(
+    name for name in Events.__struct_fields__ if name not in {"skipped", "skipped_reasons", "other"}
+)
 """The categories of events with a field of their own."""
 
 
@@ -83,7 +84,7 @@ class IrregularJson(Document, rename={"places": "sites"}):
     count: Annotated[Count, doc("how many")]
     every: Annotated[Count | None, doc("their period in steps; null without one")]
     ms: Annotated[Ms, doc("the sum of what it adds to them")]
-    per_step_ms: Annotated[Ms, doc("the same, divided by all steps")]
+    per_step_ms: Annotated[Ms, doc("what it adds, divided by all steps")]
     places: Annotated[Sequence[Point], doc("where the program calls such work, as far as that is known")]
 
 
@@ -115,7 +116,7 @@ class RunsJson(Document):
 class Entry(Document):
     """A row of the ledger; the rows add up to the run."""
 
-    what: Annotated[str, one_of(LEDGER), doc("where time went")]
+    what: Annotated[str, one_of(LEDGER_ENTRIES), doc("where time went")]
     ms: Annotated[Ms, doc("how much")]
     fraction: Annotated[Share, doc("of the run")]
     steps: Annotated[Count | None, doc("steps with a part of it")]
@@ -145,13 +146,13 @@ class StepsJson(Document):
     ledger: Annotated[Sequence[Entry] | None, doc("where the time of the whole run went; null in traces of others")]
 
 
-UNITS: Mapping[FigureUnit, Any] = {"ns": Ms, "bytes": Bytes, "share": Share, "count": float}
+TYPE_OF_UNIT: Mapping[FigureUnit, Any] = {"ns": Ms, "bytes": Bytes, "share": Share, "count": float}
 PerStep: TypeAlias = Document
 if not TYPE_CHECKING:
     PerStep = defstruct(
         "PerStep",
         [
-            (figure.name, Annotated[UNITS[figure.unit] | None, doc(figure.meaning)], None)
+            (figure.name, Annotated[TYPE_OF_UNIT[figure.unit] | None, doc(figure.meaning)], None)
             for figure in FIGURES
             if not figure.place
         ],
@@ -288,7 +289,7 @@ class MeasuredOn(Document):
     gpu: Annotated[str, doc("its GPU")]
 
 
-class ReportJson(Document, kw_only=True, tag_field="schema", tag=SCHEMA):
+class ReportJson(Document, kw_only=True, tag_field="schema", tag=REPORT_SCHEMA):
     """What `pinprof report --json` writes."""
 
     pinprof_version: Annotated[str, doc("what wrote it")] = VERSION

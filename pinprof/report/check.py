@@ -23,21 +23,21 @@ from pinprof.rules.search import RULES
 from pinprof.units import counted, listed
 from pinprof.version import VERSION
 
-MAX_PLACES = 10
+MAX_LISTED_PLACES = 10
 """The most places of one limit that are listed; the others are counted."""
-STYLES = {"kept": "green", "tolerated": "yellow", "not compared": "yellow", "unknown": "bold yellow"}
+STYLE_OF_STATUS = {"kept": "green", "tolerated": "yellow", "not compared": "yellow", "unknown": "bold yellow"}
 """Styles of verdicts; broken limits are red."""
-INDENT = 14
-WHY_INDENT = 4
-MOST_NAMED = 3
+STATUS_COLUMNS = 14
+REASON_INDENT = 4
+MAX_ALSO_AT = 3
 """The most further places that an annotation names; it counts the rest."""
-COMMANDS = {"tolerated": "notice", "not compared": "notice"}
+GITHUB_COMMANDS = {"tolerated": "notice", "not compared": "notice"}
 """Workflow commands by the status of a limit that is not kept and does not fail; those that fail are errors."""
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-FINGERPRINT = "pinprof/v1"
+FINGERPRINT_NAME = "pinprof/v1"
 """The name of the fingerprint's algorithm; a changed algorithm needs another number."""
 WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]")
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+URI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 Object: TypeAlias = dict[str, Any]
 """An object of SARIF 2.1.0."""
 
@@ -65,9 +65,9 @@ def _trace(trace: Checked) -> Iterable[RenderableType]:
 
 
 def _verdict(verdict: LimitVerdict, *, repeated: bool) -> Iterable[RenderableType]:
-    style = "bold red" if verdict.broken else STYLES[verdict.status]
+    style = "bold red" if verdict.broken else STYLE_OF_STATUS[verdict.status]
     line = Table.grid()
-    line.add_column(width=INDENT)
+    line.add_column(width=STATUS_COLUMNS)
     line.add_column()
     line.add_row(Text(verdict.status, style), Text.assemble(printable(verdict.sentence), (f" [{verdict.name}]", "dim")))
     yield line
@@ -76,22 +76,17 @@ def _verdict(verdict: LimitVerdict, *, repeated: bool) -> Iterable[RenderableTyp
     if repeated:
         yield _inset("at the same places as above")
         return
-    for at in verdict.places[:MAX_PLACES]:
-        yield from _place_lines(at)
-    if len(verdict.places) > MAX_PLACES:
-        more = counted(len(verdict.places) - MAX_PLACES, "more place")
+    for at in verdict.places[:MAX_LISTED_PLACES]:
+        yield _inset(f"{at.rule + ' ' if at.rule else ''}{place(at.place) or 'place unknown'}")
+        yield Padding(Text(printable(at.message)), (0, 0, 0, STATUS_COLUMNS + REASON_INDENT))
+    if len(verdict.places) > MAX_LISTED_PLACES:
+        more = counted(len(verdict.places) - MAX_LISTED_PLACES, "more place")
         yield _inset(f"and {more}; pinprof report TRACE --json has all")
-
-
-def _place_lines(at: CodePlace) -> Iterable[RenderableType]:
-    where = place(at.place) or "place unknown"
-    yield _inset(f"{at.rule + ' ' if at.rule else ''}{where}")
-    yield Padding(Text(printable(at.message)), (0, 0, 0, INDENT + WHY_INDENT))
 
 
 def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
     """Yield the fix of each rule of the listed places, once."""
-    listed = [at.rule for trace in checked for verdict in trace.verdicts for at in verdict.places[:MAX_PLACES]]
+    listed = [at.rule for trace in checked for verdict in trace.verdicts for at in verdict.places[:MAX_LISTED_PLACES]]
     fixes = {rule.id: rule for rule in RULES}
     explained = [identity for identity in dict.fromkeys(listed) if identity in fixes]
     if not explained:
@@ -99,7 +94,7 @@ def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
     yield Text("What to do", "bold underline")
     for identity in explained:
         yield Text(f"{identity} {fixes[identity].title}", "bold")
-        yield Padding(Text(f"Fix: {fixes[identity].fix}"), (0, 0, 0, WHY_INDENT))
+        yield Padding(Text(f"Fix: {fixes[identity].fix}"), (0, 0, 0, REASON_INDENT))
     yield Text("")
 
 
@@ -120,7 +115,7 @@ def _checks(count: int) -> str:
 
 
 def _inset(text: str) -> Padding:
-    return Padding(Text(printable(text)), (0, 0, 0, INDENT))
+    return Padding(Text(printable(text)), (0, 0, 0, STATUS_COLUMNS))
 
 
 def to_github(checked: Sequence[Checked]) -> str:
@@ -146,9 +141,9 @@ def _annotation(trace: Checked, verdict: LimitVerdict) -> str:
     where = "" if at is None or has_line else place(at.place._replace(line=None))
     cause = [f"{where}: {at.message}" if where else at.message] if at else []
     named = list(dict.fromkeys(filter(None, (place(other.place) for other in others)))) if at else []
-    more = [f"also at {listed(named, MOST_NAMED)}"] if named else []
+    more = [f"also at {listed(named, MAX_ALSO_AT)}"] if named else []
     message = "; ".join((verdict.sentence, *cause, *more))
-    return f"::{COMMANDS.get(verdict.status, 'error')} {written}::{_value(f'{message} (trace {trace.path})')}"
+    return f"::{GITHUB_COMMANDS.get(verdict.status, 'error')} {written}::{_value(f'{message} (trace {trace.path})')}"
 
 
 def _value(text: str) -> str:
@@ -216,8 +211,10 @@ def to_sarif(checked: Sequence[Checked]) -> str:
     all_remarks = [(trace, remark) for trace in checked for remark in remarks(trace)]
     rules = {rule.id: _rule(rule.id, rule.title, rule.why, rule.fix) for rule in RULES}
     for _, remark in all_remarks:
-        if remark.rule not in rules:
-            rules[remark.rule] = _limit_rule(remark.rule, remark.verdicts[0].what)
+        if remark.rule not in rules:  # a limit that no rule of pinprof explains
+            what = remark.verdicts[0].what
+            why = f"pinprof check compares this with a limit or a baseline: {what}."
+            rules[remark.rule] = _rule(remark.rule, what, why, "pinprof report TRACE shows the figure and its causes.")
     index = {rule: position for position, rule in enumerate(rules)}
     repeats: Counter[tuple[str, str]] = Counter()
     results = [_result(trace, remark, index[remark.rule], repeats) for trace, remark in all_remarks]
@@ -234,12 +231,6 @@ def to_sarif(checked: Sequence[Checked]) -> str:
 def _rule(identity: str, title: str, why: str, fix: str) -> Object:
     texts = {"shortDescription": title, "fullDescription": why, "help": fix}
     return {"id": identity, "name": title, **{name: {"text": text} for name, text in texts.items()}}
-
-
-def _limit_rule(name: str, what: str) -> Object:
-    """Return a rule for a limit that no rule of pinprof explains."""
-    why = f"pinprof check compares this with a limit or a baseline: {what}."
-    return _rule(name, what, why, "pinprof report TRACE shows the figure and its causes.")
 
 
 def _result(trace: Checked, remark: Remark, index: int, repeats: Counter[tuple[str, str]]) -> Object:
@@ -259,14 +250,14 @@ def _result(trace: Checked, remark: Remark, index: int, repeats: Counter[tuple[s
         "level": remark.level,
         "message": {"text": _sarif_text(remark.message)},
         "locations": [location],
-        "partialFingerprints": {FINGERPRINT: f"{fingerprint}:{repeats[trace.path, fingerprint]}"},
+        "partialFingerprints": {FINGERPRINT_NAME: f"{fingerprint}:{repeats[trace.path, fingerprint]}"},
         "properties": {"trace": _sarif_text(trace.path)},
     }
 
 
 def uri_of(path: str) -> str:
     """Return a path as a URI reference: a relative one as it is but percent-encoded, an absolute one as `file://`."""
-    if URL.match(path):
+    if URI_SCHEME.match(path):
         return quote(path, safe="/:@?&=", errors="replace")
     if WINDOWS_PATH.match(path):
         return "file:///" + quote(PureWindowsPath(path).as_posix(), safe="/:", errors="replace")

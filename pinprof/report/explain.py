@@ -15,8 +15,8 @@ from rich.text import Text
 from pinprof.report.terminal import laid_out, section
 from pinprof.rules.rule import FAMILIES, Rule
 
-FOLDER = Path(__file__).parents[1] / "guides"
-ORDER = (
+GUIDE_FOLDER = Path(__file__).parents[1] / "guides"
+GUIDE_ORDER = (
     "reading-a-report",
     "recording",
     "notebook",
@@ -37,11 +37,11 @@ ORDER = (
 )
 """All guides, in reading order."""
 
-LINK = re.compile(r"\[([^\]]+)\]\((?:([\w-]+)\.md(?:#[^)]*)?|(?:\.\./)*([^)]+))\)")
+MARKDOWN_LINK = re.compile(r"\[([^\]]+)\]\((?:([\w-]+)\.md(?:#[^)]*)?|(?:\.\./)*([^)]+))\)")
 """A link in Markdown: its text, and the guide or the other address that it leads to."""
-FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 """Front matter, which stands before the title for other programs."""
-EMPTY = re.compile(r"\n{3,}")
+EMPTY_LINES = re.compile(r"\n{3,}")
 """Two empty lines or more."""
 
 
@@ -63,7 +63,7 @@ class _Text(Markdown):
     elements = {**Markdown.elements, "heading_open": _Heading, "fence": _Code}  # noqa: RUF012  as in rich
 
     def __init__(self, text: str) -> None:
-        super().__init__(LINK.sub(_typed, text), hyperlinks=False)
+        super().__init__(MARKDOWN_LINK.sub(_typed, text), hyperlinks=False)
 
 
 def _typed(link: re.Match[str]) -> str:
@@ -92,13 +92,13 @@ class Guide:
 @cache
 def guides() -> tuple[Guide, ...]:
     """Return all guides, in reading order."""
-    texts = ((name, (FOLDER / f"{name}.md").read_text(encoding="utf-8")) for name in ORDER)
-    return tuple(Guide(name, FRONT.sub("", text)) for name, text in texts)
+    texts = ((name, (GUIDE_FOLDER / f"{name}.md").read_text(encoding="utf-8")) for name in GUIDE_ORDER)
+    return tuple(Guide(name, FRONT_MATTER.sub("", text)) for name, text in texts)
 
 
 def guide_to_text(guide: Guide, *, width: int = 100, color: bool = False) -> str:
     """Return a guide for a terminal of this width."""
-    return EMPTY.sub("\n\n", laid_out([_Text(guide.text)], width=width, color=color))
+    return EMPTY_LINES.sub("\n\n", laid_out([_Text(guide.text)], width=width, color=color))
 
 
 def to_list(listed: Sequence[Guide], *, width: int = 100, color: bool = False) -> str:

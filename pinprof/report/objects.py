@@ -1,20 +1,30 @@
-"""Reports as objects: they print as text, show themselves in a notebook, and write themselves."""
+"""Reports as objects: they print as text, show themselves in a notebook, write themselves, and give their numbers."""
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import json
 
+from pinprof.documents.report import TraceJson
 from pinprof.errors import PinprofError
+from pinprof.measurement.figures import FIGURES
 from pinprof.measurement.profile import Profile
+from pinprof.measurement.trust.doubt import FIGURE_KINDS
 from pinprof.outputs import check_outputs, write_whole
 from pinprof.report.html import Markup
 from pinprof.report.page import framed
 from pinprof.urls import local_path
+
+SCALAR_PREFIX = "pinprof/"
+"""Trackers group numbers by the part before a slash."""
+PREDICTED_PATHS = ("verdict/ms", "verdict/fraction", "joint/saving_ms", "joint/predicted_step_ms")
+RANGE_PATHS = ("steps/range_ms", "joint/range_ms")
+SEARCHED_KINDS = FIGURE_KINDS.keys() - {"estimate"}
+"""The kinds of figures that rules need: without one of them, nobody knows how many findings there are."""
 
 
 class Contents(NamedTuple):
@@ -91,3 +101,33 @@ class ReportObject(ABC):
     def _repr_html_(self) -> Markup:
         """Return the page in its own frame, so that neither its styles nor its scripts affect the notebook."""
         return framed(self._contents.page(), self._title)
+
+
+def scalars_of(trace: TraceJson) -> dict[str, float]:
+    """Return the numbers of a trace's document by their places in it, as trackers of experiments take them.
+
+    Those that the trace does not tell are left out, and never 0.
+    """
+    return {f"{SCALAR_PREFIX}{name}": float(value) for name, value in _named(trace) if value is not None}
+
+
+def _named(trace: TraceJson) -> Iterator[tuple[str, float | None]]:
+    for path in (*(figure.path for figure in FIGURES), *PREDICTED_PATHS):
+        yield path, _value_at(trace, path)
+    for path in RANGE_PATHS:
+        for end, value in zip(("low", "high"), _value_at(trace, path) or (), strict=False):
+            yield f"{path}/{end}", value
+    if all(SEARCHED_KINDS.isdisjoint(lack.invalidates) for lack in trace.missing):
+        yield "findings/count", len(trace.findings)
+    first_of_rule = {finding.rule: finding for finding in reversed(trace.findings)}  # it has the largest saving
+    for rule, finding in first_of_rule.items():
+        yield f"findings/{rule}/saving_ms", finding.saving_ms
+        yield f"findings/{rule}/at_most_ms", finding.at_most_ms
+
+
+def _value_at(trace: TraceJson, path: str) -> Any:
+    """Return what stands at a place in the document; None if it, or an object around it, is null."""
+    value: Any = trace
+    for name in path.split("/"):
+        value = None if value is None else getattr(value, name)
+    return value

@@ -23,17 +23,17 @@ from pinprof.rules.search import rule_of_exposure, rule_of_wait
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Int64s, Trace, rows_by
 from pinprof.units import counted, duration, ms
 
-CATEGORY = "pinprof"
+SLICE_CATEGORY = "pinprof"
 """The category of every slice that pinprof adds."""
-FIRST_ID, IDS = 1_886_000_000, 10_000
+FIRST_ADDED_ID, MAX_ADDED_IDS = 1_886_000_000, 10_000
 """The first id that the added process and threads may have, and how many follow it.
 
 Perfetto keeps ids as unsigned 32-bit numbers, and gives low ones to ids that are texts.
 """
-APART_NS = 2
+SLICES_APART_NS = 2
 """Slices of one track are this far apart: Perfetto reads times as doubles of µs, which at times since 1970 (or since
 the last quarter) are a nanosecond off, and touching slices would overlap."""
-SHORT_GAP_NS = 2_000
+MIN_DRAWN_GAP_NS = 2_000
 """Shorter idle gaps have no slice: any two consecutive kernels have one between them."""
 
 
@@ -65,16 +65,20 @@ def events(analysis: Analysis) -> Iterator[bytes]:
         times = zip(slices.start_ns.tolist(), slices.end_ns.tolist(), tracks, strict=True)
         for index, (start, end, track) in enumerate(times):
             name, args = slices.describe(index)
-            ids = {"cat": CATEGORY, "name": printable(name), "pid": process, "tid": threads[track]}
+            ids = {"cat": SLICE_CATEGORY, "name": printable(name), "pid": process, "tid": threads[track]}
             yield msgspec.json.encode({"ph": "X", **ids, "ts": _us(start), "dur": _us(end - start), "args": args})
         used += len(threads)
 
 
 def _unused_id(trace: Trace) -> int:
-    """Return the first of `IDS` successive numbers that no process or thread of the trace has."""
+    """Return the first of `MAX_ADDED_IDS` successive numbers that no process or thread of the trace has."""
     given = {str(number) for thread in trace.threads for number in (thread.pid, thread.tid)}
     taken = {int(number) for number in given if number.isascii() and number.isdigit()}
-    return next(first for first in count(FIRST_ID, IDS) if not any(0 <= number - first < IDS for number in taken))
+    return next(
+        first
+        for first in count(FIRST_ADDED_ID, MAX_ADDED_IDS)
+        if not any(0 <= number - first < MAX_ADDED_IDS for number in taken)
+    )
 
 
 def _name(what: str, process: int, thread: int, name: str, index: int) -> Iterator[bytes]:
@@ -96,7 +100,7 @@ def tracks_of(start: Int64s, end: Int64s) -> list[int]:
     in_use: list[tuple[int, int]] = []
     tracks = []
     for begins, ends in zip(start.tolist(), end.tolist(), strict=True):
-        while in_use and in_use[0][0] + APART_NS <= begins:
+        while in_use and in_use[0][0] + SLICES_APART_NS <= begins:
             heappush(free, heappop(in_use)[1])
         track = heappop(free) if free else len(in_use)
         heappush(in_use, (ends, track))
@@ -110,10 +114,12 @@ def notes(analysis: Analysis) -> list[str]:
     kinds: tuple[FigureKind, ...] = ("stalls", "drain", "busy", "causes", "overlap", "copies")
     lines = [f"not shown: {FIGURE_KINDS[kind]} ({reason.what})" for kind in kinds if (reason := why.reason([kind]))]
     lasts_ns = [gaps.times.end - gaps.times.start for gaps in analysis.details.gaps if not why.busy]
-    short_ns = [lasts[lasts < SHORT_GAP_NS] for lasts in lasts_ns]
+    short_ns = [lasts[lasts < MIN_DRAWN_GAP_NS] for lasts in lasts_ns]
     if number := sum(map(len, short_ns)):
         total = duration(sum(int(lasts.sum()) for lasts in short_ns))
-        lines.append(f"not drawn: {counted(number, 'idle gap')} shorter than {duration(SHORT_GAP_NS)}, {total} in all")
+        lines.append(
+            f"not drawn: {counted(number, 'idle gap')} shorter than {duration(MIN_DRAWN_GAP_NS)}, {total} in all"
+        )
     if doubt := analysis.profile.doubt("trailing_bytes"):
         lines.append(f"{doubt.what}: {doubt.effect}")
     if broken := trace.repaired + trace.skipped.get("malformed", 0):
@@ -170,7 +176,7 @@ def _idle(analysis: Analysis) -> Iterator[Slices]:
         return
     has_causes = not analysis.profile.withheld.causes
     for idle in analysis.details.gaps:
-        shown = np.flatnonzero(idle.times.end - idle.times.start >= SHORT_GAP_NS)
+        shown = np.flatnonzero(idle.times.end - idle.times.start >= MIN_DRAWN_GAP_NS)
         if not len(shown):
             continue
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
-from pinprof.documents.brief import ReportBrief
 from pinprof.documents.report import ReportJson
 from pinprof.report.bench.view import BenchDocument
-from pinprof.report.comparison.brief_json import CompareBrief
-from pinprof.report.comparison.json import Compare
+from pinprof.report.comparison.json import Compare, CompareBrief
+from pinprof.report.trace.brief_json import ReportBrief
 from pinprof.report.whatif.json import Verify, Whatif
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
@@ -25,10 +24,10 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
 }
 """The documents by the command whose `--json` writes them, with `-brief` for `--json --brief`."""
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
-DEFINED = "#/$defs/"
-REFERENCE = re.compile(rf'"{re.escape(DEFINED)}([^"]+)"')
-NOTES = ("unit", "forPeople")
+JSON_SCHEMA_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+DEFINITIONS_POINTER = "#/$defs/"
+REFERENCED_NAME = re.compile(rf'"{re.escape(DEFINITIONS_POINTER)}([^"]+)"')
+FIELD_NOTES = ("unit", "forPeople")
 """Annotations that validators ignore. They stand in a field itself, not in the type of its items."""
 
 
@@ -39,7 +38,7 @@ def to_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
     root = names[document.__name__]
     objects = {names[name]: _described(shape, names) for name, shape in schema["$defs"].items()}
     held = {name: objects[name] for name in _held(objects, root)}
-    return {"$schema": DRAFT, "title": root, **objects[root], "$defs": held}
+    return {"$schema": JSON_SCHEMA_DRAFT, "title": root, **objects[root], "$defs": held}
 
 
 def _name(name: str, shape: Mapping[str, Any]) -> str:
@@ -74,10 +73,10 @@ def _property_of(field: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
 
 def _shape_of(shape: Mapping[str, Any], names: Mapping[str, str], notes: dict[str, Any]) -> dict[str, Any]:
     """Return a type in few words, with its notes moved to those of the field."""
-    notes |= {name: shape[name] for name in NOTES if name in shape}
-    kept = {name: value for name, value in shape.items() if name not in (*NOTES, "default")}
+    notes |= {name: shape[name] for name in FIELD_NOTES if name in shape}
+    kept = {name: value for name, value in shape.items() if name not in (*FIELD_NOTES, "default")}
     if "$ref" in kept:
-        kept["$ref"] = DEFINED + names[kept["$ref"].removeprefix(DEFINED)]
+        kept["$ref"] = DEFINITIONS_POINTER + names[kept["$ref"].removeprefix(DEFINITIONS_POINTER)]
     for name in ("items", "additionalProperties"):
         if isinstance(kept.get(name), dict):
             kept[name] = _shape_of(kept[name], names, notes)
@@ -105,7 +104,7 @@ def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
     names: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        for inner in REFERENCE.findall(json.dumps(objects[name])):
+        for inner in REFERENCED_NAME.findall(json.dumps(objects[name])):
             if inner not in names:
                 names[inner] = None
                 visit(inner)

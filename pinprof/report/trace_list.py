@@ -13,7 +13,7 @@ from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart
 from pinprof.report.terminal import laid_out, unwrapped
-from pinprof.report.trace.actions import brief_actions
+from pinprof.report.trace.finding_views import brief_views
 from pinprof.report.trace.host import named_lines, share_with_error
 from pinprof.report.words import NOTHING, known_length, place, printable
 from pinprof.rules.rule import Finding, Findings
@@ -99,10 +99,10 @@ def _common(texts: Sequence[str]) -> str:
 
 
 def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
-    first = next(iter(brief_actions(profile, findings)), None)
+    first = next(iter(brief_views(profile, findings)), None)
     saves, change = NOTHING, NOTHING
     if first:
-        saves, change = _saves(first.finding, profile), f"{first.finding.rule.id} {uncoded(first.finding.rule.short)}"
+        saves, change = _saves(first.finding, profile), f"{first.rule.id} {uncoded(first.rule.short)}"
     elif lines := named_lines(profile):
         change = f"{share_with_error(profile, lines[0].count)} in {place(lines[0].place)}"
     verdict, reason = _limit(profile, findings), profile.withheld.reason(("step", "estimate"))

@@ -1,15 +1,15 @@
 """How a document is filled and written."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from json import loads
 from typing import Annotated
 
 import pytest
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, json
 
-from pinprof.document import Document, Ms, RangeMs, doc, encoded, encoded_briefly, filled
+from pinprof.document import Document, Ms, RangeMs, doc, encoded, encoded_briefly, filled, projection
 from pinprof.documents.fields import PlacedJson
 from pinprof.trace.lines import Place
 
@@ -85,7 +85,7 @@ def test_records_within_a_record_become_the_documents_of_their_fields() -> None:
     place = PlacedJson("train.py", 3, "train")
     assert filled(Day, MeasuredDay((add, add), add)) == Day([as_written, as_written], as_written, place)
     assert filled(Day, MeasuredDay((), None)) == Day([], None, place)
-    with_other_name = json.loads(encoded(filled(Day, MeasuredDay((add,), None))))
+    with_other_name = loads(encoded(filled(Day, MeasuredDay((add,), None))))
     assert [task["time_ms"] for task in with_other_name["tasks"]] == [2.5]
 
 
@@ -95,6 +95,25 @@ def test_a_document_within_another_is_kept_or_cut_to_the_fields_of_the_other() -
     again = filled(Day, day)
     assert again.longest is whole
     assert again.place == PlacedJson("train.py", 3, "train")
+
+
+@projection(Work, "name hint time_ms")
+class Brief(Document):
+    """Some work in brief."""
+
+    hint: Annotated[str, doc("what to do")]
+
+
+def test_a_projection_has_fields_of_the_whole_document_with_their_meaning_and_its_own() -> None:
+    shapes = json.schema(Brief)["$defs"]["Brief"]
+    assert {name: field["description"] for name, field in shapes["properties"].items()} == {
+        "name": "its name",
+        "hint": "what to do",
+        "time_ms": "how long",
+    }
+    assert shapes["description"] == "Some work in brief."
+    whole = Work("train.py", 3, "train", "add", 2.5, None)
+    assert loads(encoded(filled(Brief, whole, hint="fuse"))) == {"name": "add", "hint": "fuse", "time_ms": 2.5}
 
 
 def test_a_field_that_the_source_lacks_is_an_error() -> None:
@@ -110,5 +129,5 @@ def test_what_is_no_number_is_not_written(value: float) -> None:
 
 
 def test_a_field_that_is_unset_is_left_out() -> None:
-    written = json.loads(encoded(Work(None, None, None, "é", 1.0, None)))
+    written = loads(encoded(Work(None, None, None, "é", 1.0, None)))
     assert written == {"file": None, "line": None, "function": None, "name": "é", "time_ms": 1.0, "range_ms": None}

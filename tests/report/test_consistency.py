@@ -17,7 +17,7 @@ from trace_builder import AUTOGRAD, COMPUTE, MAIN, SIDE, TraceBuilder
 from pinprof.analysis import analyse
 from pinprof.notebook import Report
 from pinprof.report.trace import brief_json, text
-from pinprof.report.trace.brief_json import LONGEST
+from pinprof.report.trace.brief_json import LONGEST_SENTENCE_CHARS
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.words import cut
@@ -131,7 +131,7 @@ def _of_advice(whole: dict[str, Any], short: str, full: str, of_brief: dict[str,
         return
     if _plain(do) not in _plain(full):
         yield f"the full report lacks: {do}"
-    if of_brief["do"] != cut(do, LONGEST):
+    if of_brief["do"] != cut(do, LONGEST_SENTENCE_CHARS):
         yield f"the brief says: {of_brief['do']}"
     if place is None:
         if do not in short and whole["gpu"]:
@@ -238,13 +238,8 @@ def _letters(said: str) -> str:
 
 def _of_documents(report: Report, whole: dict[str, Any], of_brief: dict[str, Any]) -> Iterator[str]:
     """Yield where the brief or the object of Python has another figure than the document."""
-    steps, verdict = of_brief["step"], of_brief["verdict"]
-    yield from (
-        f"the brief's step: {key}" for key in ("step_ms", "range_ms", "bound") if steps[key] != whole["steps"][key]
-    )
-    yield from (f"the brief's {key}" for key in ("ms", "fraction", "range_ms") if verdict[key] != whole["verdict"][key])
-    if of_brief["joint"] != whole["joint"]:
-        yield "the brief's joint saving"
+    if (of_brief["step"]["step_ms"], of_brief["joint"]) != (whole["steps"]["step_ms"], whole["joint"]):
+        yield "the brief's step, or its joint saving"
     shown = [tuple(row) for row in report.findings[["rule", "title", "evidence"]].itertuples(index=False)]
     if shown != [(row["rule"], row["title"], row["evidence"]) for row in whole["findings"]]:
         yield "the findings of Python"

@@ -23,7 +23,16 @@ from pinprof.analysis import Analysis, analyse
 from pinprof.details import details_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.report.perfetto import APART_NS, CATEGORY, FIRST_ID, IDS, SHORT_GAP_NS, events, notes, tracks_of
+from pinprof.report.perfetto import (
+    FIRST_ADDED_ID,
+    MAX_ADDED_IDS,
+    MIN_DRAWN_GAP_NS,
+    SLICE_CATEGORY,
+    SLICES_APART_NS,
+    events,
+    notes,
+    tracks_of,
+)
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.reader.append import with_events
 from pinprof.trace.reader.unpack import Unpacked
@@ -109,7 +118,9 @@ def test_perfetto_shows_every_slice_that_pinprof_adds(name: str) -> None:
         assert not {pid, tid} & taken
         assert shown(slices)[1] == []
         for earlier, following in pairwise(slices):
-            assert earlier.end + Decimal(APART_NS) / 1000 <= following.start  # a nanosecond of rounding changes nothing
+            assert (
+                earlier.end + Decimal(SLICES_APART_NS) / 1000 <= following.start
+            )  # a nanosecond of rounding changes nothing
     assert {tid for _, tid in tracks} == names_of(perfetto.own, perfetto.pid).keys()
 
 
@@ -127,7 +138,7 @@ def test_what_is_shown_adds_up_to_what_was_measured(name: str) -> None:
         lasts = idle.times.end - idle.times.start
         assert lasts.sum() == device.idle_ns
         slices = perfetto.tracks(f"GPU {device.device}: idle")
-        assert total_ns(slices) == (0 if withheld.busy else lasts[lasts >= SHORT_GAP_NS].sum())
+        assert total_ns(slices) == (0 if withheld.busy else lasts[lasts >= MIN_DRAWN_GAP_NS].sum())
 
 
 @pytest.mark.parametrize("name", each_recording(SOME[::4], str))
@@ -137,7 +148,7 @@ def test_the_export_measures_as_the_trace_does(name: str, tmp_path: Path) -> Non
     file.write_bytes(perfetto.data)
     os.utime(file, ns=(made.st_atime_ns, made.st_mtime_ns))  # sources that are newer are not quoted
     again = read_trace(file)
-    own = again.counts.pop(CATEGORY)
+    own = again.counts.pop(SLICE_CATEGORY)
     assert own == sum(event["ph"] == "X" for event in perfetto.own)
     assert same(measure(again), perfetto.profile)
     rows, before = details_of(again), perfetto.analysis.details
@@ -231,10 +242,10 @@ def test_an_empty_trace_gets_a_process_without_tracks(export: Export) -> None:
 
 def test_ids_are_those_of_no_thread(export: Export) -> None:
     builder = waiting()
-    for thread in (FIRST_ID + 3, str(FIRST_ID + IDS)):
+    for thread in (FIRST_ADDED_ID + 3, str(FIRST_ADDED_ID + MAX_ADDED_IDS)):
         builder.events[0] |= {"pid": thread}
         builder.events.append(builder.events[0] | {"tid": thread})
-    assert export(builder).pid == FIRST_ID + 2 * IDS
+    assert export(builder).pid == FIRST_ADDED_ID + 2 * MAX_ADDED_IDS
 
 
 HOSTILE = '"}],"traceEvents":[{"ph":"X","name":"\\u0000</script>\x1b[31m\u202e'
@@ -264,7 +275,7 @@ def test_tracks_hold_slices_that_are_apart(ranges: list[tuple[int, int]]) -> Non
     tracks = tracks_of(start, end)
     reach: dict[int, int] = {}
     for begin, until, track in zip(start.tolist(), end.tolist(), tracks, strict=True):
-        assert reach.get(track, begin - APART_NS) + APART_NS <= begin
+        assert reach.get(track, begin - SLICES_APART_NS) + SLICES_APART_NS <= begin
         reach[track] = until
-    most = max((int(((start <= time) & (time < end + APART_NS)).sum()) for time in start), default=0)
+    most = max((int(((start <= time) & (time < end + SLICES_APART_NS)).sum()) for time in start), default=0)
     assert max(tracks, default=-1) + 1 == most  # no more tracks than slices at once

@@ -1,11 +1,23 @@
-"""`pinprof compare --json`: fields named as in the report, in milliseconds, bytes and GB/s."""
+"""`pinprof compare --json`, whole and `--brief`: fields named as in the report, in milliseconds, bytes and GB/s."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pinprof.comparison import ComparedFigure, Comparison, StepVerdict, Value, changes
 from pinprof.comparison.figures import FigureOutcome
-from pinprof.document import Count, Document, Ms, Range, RangeMs, Share, Words, doc, encoded, filled, range_ms
+from pinprof.document import (
+    Count,
+    Document,
+    Range,
+    Share,
+    Words,
+    doc,
+    encoded,
+    encoded_as_brief,
+    filled,
+    projection,
+    range_ms,
+)
 from pinprof.documents.fields import (
     Bound,
     DeviceJson,
@@ -13,34 +25,34 @@ from pinprof.documents.fields import (
     Library,
     Memory,
     PlacedJson,
-    Severity,
+    Pointer,
     Source,
-    ThreadRole,
     WaitCause,
-    WaitVerdict,
 )
+from pinprof.documents.findings import FindingJson, FindingSite
+from pinprof.documents.waits import SiteJson
 from pinprof.measurement.profile import Profile
+from pinprof.report.comparison.text import notes
 from pinprof.report.comparison.words import verdict
+from pinprof.report.words import cut
 from pinprof.rules.rule import Finding
 from pinprof.units import ms
 from pinprof.version import VERSION
 
-StatusField: TypeAlias = Annotated[changes.ChangeStatus, doc("how it changed")]
-VerdictOnStep: TypeAlias = Annotated[StepVerdict, doc("how the step changed")]
-VerdictSentence: TypeAlias = Annotated[Words, doc("the verdict in a sentence")]
-SameProgram: TypeAlias = Annotated[bool | None, doc("whether the traces seem to be of one program")]
+LONGEST_BRIEF_CHARS = 240
+"""Characters of a sentence or a path in a brief."""
+BRIEF_CHANGES = (8, 4, 2, 1)
+"""The most changes of a kind in a brief: the first number with which it fits into `MAX_BRIEF_BYTES`."""
+
 WhyNot: TypeAlias = Annotated[Words | None, doc("why they are not compared; null where they are")]
-SavedMs: TypeAlias = Annotated[Ms | None, doc("what the fix saves per step")]
-NameOfFigure: TypeAlias = Annotated[str, doc("which figure; its end is the unit")]
-DeviceOfFigure: TypeAlias = Annotated[Count | None, doc("the GPU")]
-CopyDirection: TypeAlias = Annotated[Direction, doc("from where to where")]
-CopyMemory: TypeAlias = Annotated[Memory | None, doc("kind of the host's memory")]
-RuleId: TypeAlias = Annotated[str, doc("the rule, for `pinprof explain`")]
-RuleTitle: TypeAlias = Annotated[Words, doc("the rule in a few words")]
+VerdictOnStep: TypeAlias = Annotated[StepVerdict, doc("how the step changed")]
+SameProgram: TypeAlias = Annotated[bool | None, doc("whether the traces seem to be of one program")]
+Change = TypeVar("Change", "WaitChangeJson", "CopyChangeJson", "FindingChangeJson")
+StatusField: TypeAlias = Annotated[changes.ChangeStatus, doc("how it changed")]
 
 
-class BriefFigure(Document):
-    """Two values of a figure."""
+class FigureChange(Document):
+    """Two values of a figure; its name ends with the unit."""
 
     before: Annotated[float | None, doc("the figure before")]
     after: Annotated[float | None, doc("the figure after")]
@@ -48,11 +60,6 @@ class BriefFigure(Document):
     within_noise: Annotated[bool | None, doc("whether the difference may be chance: their ranges overlap")]
     outcome: Annotated[FigureOutcome | None, doc("whether that is better or worse; null within noise and below 2 %")]
     reason: Annotated[Words | None, doc("why it is not compared")]
-
-
-class FigureChange(BriefFigure):
-    """Two values of a figure; its name ends with the unit."""
-
     fraction: Annotated[Share | None, doc("the difference as a share of the figure before")]
     noise: Annotated[float | None, doc("how much the figures may differ by chance")]
     range_before: Annotated[Range | None, doc("where the figure before lies")]
@@ -65,34 +72,27 @@ FigurePerStep: TypeAlias = Annotated[FigureChange, doc("per step")]
 class StepFigure(FigureChange):
     """A figure of the step or of a GPU."""
 
-    name: NameOfFigure
-    device: DeviceOfFigure
+    name: Annotated[str, doc("which figure; its end is the unit")]
+    device: Annotated[Count | None, doc("the GPU")]
 
 
-class BriefSide(Document):
+class SideJson(Document):
     """One of the two traces."""
 
     path: Annotated[str, doc("where it was read")]
     steps: Annotated[Count, doc("complete steps")]
     step_source: Annotated[Source, doc("how the step is known")]
     bound: Annotated[Bound | None, doc("what sets the pace")]
-
-
-class SideJson(BriefSide):
-    """One of the two traces."""
-
     rank: Annotated[Count | None, doc("the rank")]
     torch_version: Annotated[str | None, doc("the torch that recorded it")]
     devices: Annotated[Sequence[DeviceJson], doc("the GPUs")]
 
 
+@projection(SiteJson, "file line function library call thread verdict")
 class WaitSiteJson(PlacedJson):
     """A place of a wait."""
 
     library: Annotated[Library | None, doc("where it waits in a library")]
-    call: Annotated[str, doc("the CUDA call that blocked")]
-    thread: Annotated[ThreadRole, doc("the host thread")]
-    verdict: Annotated[WaitVerdict, doc("whether the code asked for it, and whether it costs anything")]
 
 
 class WaitChangeJson(Document):
@@ -112,8 +112,8 @@ class CopyChangeJson(Document):
     """The copies of one direction and host memory, before and after."""
 
     change: StatusField
-    direction: CopyDirection
-    host_memory: CopyMemory
+    direction: Annotated[Direction, doc("from where to where")]
+    host_memory: Annotated[Memory | None, doc("kind of the host's memory")]
     count: FigurePerStep
     bytes: FigurePerStep
     time_ms: FigurePerStep
@@ -121,19 +121,15 @@ class CopyChangeJson(Document):
     bandwidth_gbps: FigurePerStep
 
 
+@projection(FindingSite, "file line function saving_ms")
 class FoundSiteJson(PlacedJson):
     """A place of a finding."""
 
-    saving_ms: SavedMs
 
-
+@projection(FindingJson, "file line function severity evidence saving_ms range_ms sites")
 class Found(PlacedJson):
     """A finding in one of the traces."""
 
-    severity: Annotated[Severity, doc("how grave it is")]
-    evidence: Annotated[Words, doc("what was seen")]
-    saving_ms: SavedMs
-    range_ms: Annotated[RangeMs | None, doc("where that lies")]
     sites: Annotated[Sequence[FoundSiteJson], doc("its places")]
 
 
@@ -141,8 +137,8 @@ class FindingChangeJson(Document):
     """A finding before and after."""
 
     change: StatusField
-    rule: RuleId
-    title: RuleTitle
+    rule: Annotated[str, doc("the rule, for `pinprof explain`")]
+    title: Annotated[Words, doc("the rule in a few words")]
     before: Annotated[Sequence[Found], doc("as found before")]
     after: Annotated[Sequence[Found], doc("as found after")]
     saving_ms: Annotated[FigureChange, doc("what its fix saves per step")]
@@ -155,7 +151,7 @@ class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1
     before: Annotated[SideJson, doc("the trace before")]
     after: Annotated[SideJson, doc("the trace after")]
     verdict: VerdictOnStep
-    sentence: VerdictSentence
+    sentence: Annotated[Words, doc("the verdict in a sentence")]
     same_program: SameProgram
     kernels_alike: Annotated[Share | None, doc("kernels per step that both have, by name")]
     figures: Annotated[Sequence[StepFigure], doc("the step first, then its parts")]
@@ -166,6 +162,67 @@ class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1
     repinned: Annotated[Sequence[changes.Repinned], doc("copies whose host memory is of another kind after")]
     findings: Annotated[Sequence[FindingChangeJson], doc("findings, matched before and after")]
     findings_reason: WhyNot
+
+
+BRIEF_FIGURE = "before after difference within_noise outcome reason"
+
+
+@projection(FigureChange, BRIEF_FIGURE)
+class BriefFigure(Document):
+    """Two values of a figure."""
+
+
+@projection(StepFigure, f"{BRIEF_FIGURE} id name device")
+class BriefStepFigure(Document):
+    """A figure of the step or of a GPU."""
+
+    id: Pointer
+
+
+@projection(SideJson, "path steps step_source bound")
+class BriefSide(Document):
+    """One of the two traces."""
+
+
+@projection(WaitChangeJson, "file line function id change cause stall_ms")
+class BriefWait(PlacedJson):
+    """A wait before and after."""
+
+    id: Pointer
+    stall_ms: Annotated[BriefFigure, doc("time in it per step")]
+
+
+@projection(CopyChangeJson, "id change direction host_memory time_ms")
+class BriefCopies(Document):
+    """Copies before and after."""
+
+    id: Pointer
+    time_ms: Annotated[BriefFigure, doc("per step")]
+
+
+@projection(FindingChangeJson, "file line function id change rule title saving_ms")
+class BriefFindingChange(PlacedJson):
+    """A finding before and after."""
+
+    id: Pointer
+    saving_ms: Annotated[BriefFigure, doc("what its fix saves per step")]
+
+
+class CompareBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.compare-brief/1"):
+    """What `pinprof compare --json --brief` writes: at most 6 kB, and only what changed beyond noise."""
+
+    pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
+    before: Annotated[BriefSide, doc("the trace before")]
+    after: Annotated[BriefSide, doc("the trace after")]
+    verdict: VerdictOnStep
+    sentence: Annotated[Words, doc("the verdict in a sentence")]
+    same_program: SameProgram
+    figures: Annotated[Sequence[BriefStepFigure], doc("the step, then its parts")]
+    waits: Annotated[Sequence[BriefWait], doc("waits")]
+    copies: Annotated[Sequence[BriefCopies], doc("copies by direction and host memory")]
+    findings: Annotated[Sequence[BriefFindingChange], doc("findings")]
+    more_changes: Annotated[Count, doc("changes that do not fit here")]
+    cannot_tell: Annotated[Sequence[Words], doc("what is not compared, and what the traces lack")]
 
 
 def comparison_to_json(comparison: Comparison) -> str:
@@ -184,7 +241,10 @@ def compared(comparison: Comparison) -> Compare:
         sentence=verdict(comparison),
         same_program=comparison.is_same_program,
         figures=[filled(StepFigure, _figure(figure), figure) for figure in comparison.figures],
-        waits=[_wait_change(change) for change in comparison.waits],
+        waits=[
+            filled(WaitChangeJson, change.members[0], change, change=change.status, **_figures(change.figures))
+            for change in comparison.waits
+        ],
         waits_reason=comparison.reasons.get("waits"),
         copies=[_copy_change(change) for change in comparison.copies],
         copies_reason=comparison.reasons.get("copies"),
@@ -234,10 +294,6 @@ def _range(unit: str, value: Value) -> list[float] | None:
     return range_ms(value.spread) if unit == "ns" else value.spread and list(value.spread)
 
 
-def _wait_change(change: changes.WaitChange) -> WaitChangeJson:
-    return filled(WaitChangeJson, change.members[0], change, change=change.status, **_figures(change.figures))
-
-
 def _copy_change(change: changes.CopyChange) -> CopyChangeJson:
     memory = None if change.host_memory == "none" else change.host_memory
     return filled(CopyChangeJson, change, change=change.status, host_memory=memory, **_figures(change.figures))
@@ -264,3 +320,47 @@ def _found(finding: Finding) -> Found:
         evidence=finding.evidence.text,
         sites=[filled(FoundSiteJson, site.evidence, site.saving) for site in finding.sites],
     )
+
+
+def comparison_to_brief_json(comparison: Comparison) -> str:
+    """Return the brief as JSON text of at most `MAX_BRIEF_BYTES`; an id is a JSON Pointer into the whole comparison."""
+    whole = compared(comparison)
+    return encoded_as_brief(_brief(comparison, whole, most) for most in BRIEF_CHANGES)
+
+
+def _brief(comparison: Comparison, whole: Compare, most: int) -> CompareBrief:
+    """Return the brief with at most `most` changes of a kind."""
+    figures = [(index, row) for index, row in enumerate(whole.figures) if not index or row.within_noise is False]
+    waits, copies, findings = _changed(whole.waits), _changed(whole.copies), _changed(whole.findings)
+    not_compared = [f"{kind} are not compared: {reason}" for kind, reason in comparison.reasons.items()]
+    return filled(
+        CompareBrief,
+        whole,
+        before=filled(BriefSide, whole.before, path=_short(whole.before.path)),
+        after=filled(BriefSide, whole.after, path=_short(whole.after.path)),
+        sentence=_short(whole.sentence),
+        figures=[filled(BriefStepFigure, row, id=f"/figures/{index}") for index, row in figures[:most]],
+        waits=[filled(BriefWait, row, id=f"/waits/{index}", **_place_fields(row)) for index, row in waits[:most]],
+        copies=[filled(BriefCopies, row, id=f"/copies/{index}") for index, row in copies[:most]],
+        findings=[
+            filled(BriefFindingChange, row, id=f"/findings/{index}", title=_short(row.title), **_place_fields(row))
+            for index, row in findings[:most]
+        ],
+        more_changes=sum(max(len(rows) - most, 0) for rows in (figures, waits, copies, findings)),
+        cannot_tell=[_short(sentence) for sentence in (*not_compared, *notes(comparison))][:most],
+    )
+
+
+def _changed(rows: Sequence[Change]) -> list[tuple[int, Change]]:
+    """Return the rows that are more than noise, each with its index."""
+    return [(index, row) for index, row in enumerate(rows) if row.change != "same"]
+
+
+def _place_fields(change: WaitChangeJson | FindingChangeJson) -> dict[str, Any]:
+    """Return the fields of `PlacedJson` for a change: its place after, or before if it is gone."""
+    at: PlacedJson = (change.after or change.before)[0]
+    return {"file": at.file and _short(at.file), "line": at.line, "function": at.function and _short(at.function)}
+
+
+def _short(text: str) -> str:
+    return cut(text, LONGEST_BRIEF_CHARS)

@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
-from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, SAME, ChangeStatus
+from pinprof.comparison.changes import ChangeStatus
 from pinprof.comparison.figures import ComparedFigure
 from pinprof.intervals import distinct
 from pinprof.measurement.profile import busiest
@@ -30,14 +30,14 @@ from pinprof.trace.links import work_ends
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, WHOLE_TRACE, Int64s, Table, Trace
 from pinprof.units import duration
 
-MARGIN = 0.02
+MARGIN_SHARE_OF_STEP = 0.02
 """The share of the longer step that the first view shows before and after it."""
-GROUP = "What changed"
-LEVELS = 2
+CHANGE_GROUP = "What changed"
+LANES_OF_CHANGES = 2
 """Lanes for changes of waits, of copies and of kernels each; more changes at the same time are not drawn."""
-LEAST_CHANGE = 0.1
+MIN_CHANGE_OF_KERNEL = 0.1
 """A kernel is unchanged if its time per step changed by less than this share of it,"""
-LEAST_OF_KERNELS = 0.005
+MIN_CHANGE_OF_ALL_KERNELS = 0.005
 """or by less than this share of the time of all kernels per step."""
 
 
@@ -46,7 +46,10 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
     step, *figures = summary(comparison)
     bars = lines(_bars(comparison))
-    above, below = ([_linked(part) for part in sections] for sections in (figures, events(comparison)))
+    above, below = (
+        [replace(part, name=_first_word(part).lower()) for part in sections]
+        for sections in (figures, events(comparison))
+    )
     links = [*map(_link, above), ("Timelines", "timelines"), *map(_link, below)]
     parts = [
         top("heading", f"{names[0]} {ARROW} {names[1]}", "what changed between two traces", links),
@@ -61,13 +64,12 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
     return report_page(f"pinprof: {names[0]} {ARROW} {names[1]}", heading, lines(parts))
 
 
-def _linked(part: Section) -> Section:
-    """Return a section with a name, to which a link can lead."""
-    return replace(part, name=part.title.split()[0].strip(",").lower())
+def _first_word(part: Section) -> str:
+    return part.title.split()[0].strip(",")
 
 
 def _link(part: Section) -> tuple[str, str]:
-    return ("Trust" if part.title == DISTRUST_BOTH else part.title.split()[0].strip(",")), part.name
+    return "Trust" if part.title == DISTRUST_BOTH else _first_word(part), part.name
 
 
 def _bars(comparison: Comparison) -> Iterator[Markup]:
@@ -92,7 +94,7 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
     )
     traced = [profile.steps.traced_ns for profile in (comparison.before, comparison.after)]
     longest = max((length for length in traced if length is not None), default=None)
-    first = None if longest is None else (-MARGIN * longest, (1 + MARGIN) * longest)
+    first = None if longest is None else (-MARGIN_SHARE_OF_STEP * longest, (1 + MARGIN_SHARE_OF_STEP) * longest)
     sides, timelines = (before, after), []
     for number, ((side, profile), analysis, length) in enumerate(zip(comparison.sides, sides, traced, strict=True)):
         view = typical_step(analysis.trace)
@@ -147,17 +149,17 @@ def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
     kind, row = np.repeat([change.kind for change in listed], lengths), np.repeat(np.arange(len(listed)), lengths)
     order = np.argsort(start, kind="stable")
     start, end, kind, row = start[order], end[order], kind[order], row[order]
-    level = levels(start, end, LEVELS)
+    level = levels(start, end, LANES_OF_CHANGES)
     ones = np.ones(len(start), np.int64)
-    lane = Lane(GROUP, label, CHANGES, start, end, kind, row, ones, end - start, names=names)
-    for depth in range(LEVELS):
+    lane = Lane(CHANGE_GROUP, label, CHANGES, start, end, kind, row, ones, end - start, names=names)
+    for depth in range(LANES_OF_CHANGES):
         of_level = lane.taken(level == depth)
         if len(of_level):
             yield replace(of_level, label="" if depth else label)
 
 
 def _kind_of_change(status: ChangeStatus, difference: float | None) -> int:
-    of_status = {GONE: kinds.GONE, NEW: kinds.NEW}
+    of_status = {"gone": kinds.GONE, "new": kinds.NEW}
     return of_status.get(status, kinds.LONGER if (difference or 0) > 0 else kinds.SHORTER)
 
 
@@ -165,7 +167,7 @@ def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Ch
     syncs, calls = analysis.details.syncs, analysis.trace.calls
     for change in comparison.waits:
         sites = (change.before, change.after)[side]
-        if change.status in {SAME, MOVED} or not sites:
+        if change.status in {"same", "moved"} or not sites:
             continue
         figure = change.bubble if change.bubble.has_changed else change.stall
         kind = _kind_of_change(change.status, figure.difference)
@@ -180,7 +182,7 @@ def _changed_copies(comparison: Comparison, analysis: Analysis) -> Iterator[Chan
     for change in comparison.copies:
         direction, memory = DIRECTIONS.index(change.direction), HOST_MEMORIES.index(change.host_memory)
         rows = np.flatnonzero((gpu.direction == direction) & (gpu.host_memory == memory))
-        if change.status == SAME or not len(rows):
+        if change.status == "same" or not len(rows):
             continue
         kind = _kind_of_change(change.status, change.time.difference)
         copies = copies_named(change.direction, change.host_memory)
@@ -199,12 +201,12 @@ def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> It
         return
     old, new = (_kernel_times(analysis.trace) for analysis in sides)
     gpu = sides[side].trace.gpu
-    least = LEAST_OF_KERNELS * max(sum(old.values()), sum(new.values()))
+    least = MIN_CHANGE_OF_ALL_KERNELS * max(sum(old.values()), sum(new.values()))
     for code, name in enumerate(gpu.names):
         was, now = old.get(name, 0.0), new.get(name, 0.0)
-        if name not in (old, new)[side] or abs(now - was) <= max(least, LEAST_CHANGE * was):
+        if name not in (old, new)[side] or abs(now - was) <= max(least, MIN_CHANGE_OF_KERNEL * was):
             continue
-        kind = _kind_of_change(GONE if not now else CHANGED if was else NEW, now - was)
+        kind = _kind_of_change("gone" if not now else "changed" if was else "new", now - was)
         times = f"{duration(was)} {ARROW} {duration(now)}" if was and now else duration(was or now)
         rows = np.flatnonzero((gpu.name == code) & (gpu.category == KERNEL))
         yield _of_rows(f"{kinds.KINDS[kind].label}: {short(name)}, {times} {comparison.per}", kind, gpu, rows)

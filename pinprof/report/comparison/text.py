@@ -6,10 +6,8 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyses.step_parts import MeanStep
 from pinprof.comparison import Comparison
-from pinprof.comparison.changes import GONE, NEW
-from pinprof.measurement.profile import Profile, busiest
+from pinprof.measurement.profile import busiest
 from pinprof.report.comparison.view import ChangeTable, copies, events, findings, summary, waits
 from pinprof.report.comparison.words import ARROW, notes_on_certainty, verdict
 from pinprof.report.terminal import hanging, laid_out, note, unwrapped
@@ -17,11 +15,11 @@ from pinprof.report.trace.step import bar_text, legend_lines, step_parts
 from pinprof.report.view import in_terminal
 from pinprof.report.words import capitalized, doubts, printable
 
-MAX_CHANGES = 4
+MAX_BRIEF_CHANGES = 4
 """The most waits, copies or findings that a brief names; further ones are counted."""
-WIDEST_BAR = 80
-INDENT = 2
-LABEL = 12
+WIDEST_STEP_BAR = 80
+BAR_INDENT = 2
+BAR_LABEL_COLUMNS = 12
 """Columns for the name of a bar."""
 
 
@@ -49,7 +47,8 @@ def _brief(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     lines = [line for changes in (waits, copies, findings) for line in _change_lines(changes(comparison))]
     yield Text("\nWhat changed", "bold") if lines else Text("\nNo wait, copy or finding changed beyond noise.")
     yield from lines
-    yield from _notes(comparison)
+    remarks = [note(f"{remark}.") for remark in notes(comparison)]
+    yield from (Text(""), *remarks) if remarks else ()
     yield Text("\nAll figures, copies, waits and findings: pinprof compare --full.", "dim")
 
 
@@ -60,26 +59,22 @@ def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     ]
     if len(means) < len(comparison.sides):
         return
-    room = min(width - LABEL - INDENT, WIDEST_BAR)
+    room = min(width - BAR_LABEL_COLUMNS - BAR_INDENT, WIDEST_STEP_BAR)
     longest = max(mean.length_ns for _, _, mean in means)
     yield Text("")
     for side, profile, mean in means:
-        yield from _bar(side, profile, mean, round(mean.length_ns / longest * room), room)
-
-
-def _bar(side: str, profile: Profile, mean: MeanStep, length: int, room: int) -> Iterator[RenderableType]:
-    parts = step_parts(profile, mean)
-    yield Text(f"  {side:<{LABEL - INDENT}}{bar_text(parts, max(length, len(parts)))}")
-    for line in legend_lines(parts, room):
-        yield Padding(Text(line, "dim"), (0, 0, 0, LABEL))
+        parts, length = step_parts(profile, mean), round(mean.length_ns / longest * room)
+        yield Text(f"  {side:<{BAR_LABEL_COLUMNS - BAR_INDENT}}{bar_text(parts, max(length, len(parts)))}")
+        for line in legend_lines(parts, room):
+            yield Padding(Text(line, "dim"), (0, 0, 0, BAR_LABEL_COLUMNS))
 
 
 def _change_lines(changes: ChangeTable) -> Iterator[RenderableType]:
     """Yield a line for each changed wait, kind of copies or finding, and the number of further ones."""
-    for change in changes.differing[:MAX_CHANGES]:
-        style = {GONE: "green", NEW: "red"}.get(change.status, "")
+    for change in changes.differing[:MAX_BRIEF_CHANGES]:
+        style = {"gone": "green", "new": "red"}.get(change.status, "")
         yield hanging(Text(f"  {change.status:<8}", style), Text(printable(change.sentence)))
-    if (unlisted := len(changes.differing) - MAX_CHANGES) > 0:
+    if (unlisted := len(changes.differing) - MAX_BRIEF_CHANGES) > 0:
         yield hanging(Text(" " * 10), Text(f"and {unlisted} more {changes.one if unlisted == 1 else changes.several}"))
 
 
@@ -89,10 +84,3 @@ def notes(comparison: Comparison) -> Iterator[str]:
     for side, profile in comparison.sides:
         if doubtful := [entry.what for entry in doubts(profile) if entry.check != "profiler_cost"]:
             yield f"the trace {side}: {'; '.join(doubtful)}"
-
-
-def _notes(comparison: Comparison) -> Iterator[RenderableType]:
-    remarks = list(notes(comparison))
-    if remarks:
-        yield Text("")
-    yield from (note(f"{remark}.") for remark in remarks)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.comparison import Comparison, CopyChange, FindingChange, WaitChange
-from pinprof.comparison.changes import GONE, NEW, SAME
 from pinprof.report.comparison.words import (
     AFTER,
     ARROW,
@@ -28,6 +27,7 @@ from pinprof.report.comparison.words import (
     step_of,
 )
 from pinprof.report.html import Column, number_columns
+from pinprof.report.trace.finding_views import named
 from pinprof.report.trace.step import bound_fact
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.wait_groups import cause_with_verdict
@@ -35,7 +35,7 @@ from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, copies_named
 from pinprof.units import counted
 
 DISTRUST_BOTH = "Before you trust these traces"
-MAX_ROWS = 12
+MAX_LISTED_CHANGES = 12
 """The most waits or findings that a terminal lists; further ones are counted."""
 
 
@@ -64,7 +64,7 @@ class ChangeTable:
     @property
     def differing(self) -> list[ChangeRow]:
         """Those that changed beyond noise."""
-        return [row for row in self.rows if row.status != SAME]
+        return [row for row in self.rows if row.status != "same"]
 
     @property
     def section(self) -> Section:
@@ -73,10 +73,10 @@ class ChangeTable:
         if self.lists_same:
             table = ReportTable(self.caption, self.columns, rows, is_named=False)
             return Section(self.title, tables=[table], notes=self.notes)
-        same, more = len(rows) - len(listed), len(listed) - MAX_ROWS
+        same, more = len(rows) - len(listed), len(listed) - MAX_LISTED_CHANGES
         rest = [f"and {more} more, all in the JSON and on the page"] if more > 0 else []
         rest += [f"{counted(same, self.one)} as before, within noise"] if same else []
-        table = ReportTable(self.caption, self.columns, rows, listed[:MAX_ROWS], is_named=False)
+        table = ReportTable(self.caption, self.columns, rows, listed[:MAX_LISTED_CHANGES], is_named=False)
         return Section(self.title, tables=[table], notes=self.notes, left_out=rest)
 
 
@@ -136,7 +136,7 @@ def _coloured(text: str, style: str) -> Cell:
 def _status(change: CopyChange | WaitChange | FindingChange) -> Cell:
     """Return how something changed, and whether that is better or worse unless the status implies it."""
     better_or_worse = outcome_of(change)
-    is_said = not better_or_worse or change.status in {GONE, NEW}
+    is_said = not better_or_worse or change.status in {"gone", "new"}
     return _coloured(change.status if is_said else f"{change.status}, {better_or_worse}", better_or_worse)
 
 
@@ -159,7 +159,7 @@ def _finding_row(change: FindingChange) -> ChangeRow:
     return ChangeRow(
         change.status,
         (_status(change), f"{finding.rule.id} {finding.title}", places_of(change), saved),
-        f"finding: {finding.title} ({finding.rule.id}){worth}",
+        f"finding: {named(finding)}{worth}",
     )
 
 
@@ -180,12 +180,12 @@ def _wait_row(change: WaitChange, per: str) -> ChangeRow:
     causes = dict.fromkeys(cause_with_verdict(site) for site in (*change.before[:1], *change.after[:1]))
     site, place = change.members[0], cut(places_of(change), MAX_CELL)
     at = f" at {place}" if place != NOTHING else ""
-    times = before_to_after(change.stall if change.stall.has_changed or change.status in {GONE, NEW} else change.bubble)
+    shown = change.stall if change.stall.has_changed or change.status in {"gone", "new"} else change.bubble
     call = Styled(cut(site.op or site.call, MAX_CELL), "code")
     return ChangeRow(
         change.status,
         (_status(change), f" {ARROW} ".join(causes), place, call, *map(before_to_after, change.figures)),
-        f"{WAITS[site.cause].label}{at}: the host waits {times} {per}",
+        f"{WAITS[site.cause].label}{at}: the host waits {before_to_after(shown)} {per}",
     )
 
 
@@ -210,9 +210,8 @@ def copies(comparison: Comparison) -> ChangeTable:
 
 def _copy_row(change: CopyChange, per: str) -> ChangeRow:
     memory = NOTHING if change.host_memory == "none" else change.host_memory
-    named = copies_named(change.direction, change.host_memory)
     return ChangeRow(
         change.status,
         (_status(change), change.direction, memory, *map(before_to_after, change.figures)),
-        f"copies {named}: {before_to_after(change.time)} {per}",
+        f"copies {copies_named(change.direction, change.host_memory)}: {before_to_after(change.time)} {per}",
     )

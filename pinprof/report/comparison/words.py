@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import get_args
 
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
-from pinprof.comparison.changes import CHANGED, GONE, MOVED, NEW, CopyChange
-from pinprof.comparison.figures import SMALL, FigureOutcome
+from pinprof.comparison.changes import CopyChange
+from pinprof.comparison.figures import SMALL_DIFFERENCE, FigureOutcome
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, gpu_names, place, saves_or_costs, step_known, whole_place, with_more_sites
 from pinprof.rules.rule import Finding
@@ -14,11 +14,11 @@ from pinprof.units import between, counted, duration, how_many, listed, percent,
 BEFORE, AFTER = "before", "after"
 BETTER, WORSE = get_args(FigureOutcome)
 ARROW = "->"
-MAX_PLACES = 4
+MAX_LISTED_LINES = 4
 """The most lines of one function that are listed; further ones are counted."""
-MANY_TIMES = 10
+MIN_SHOWN_FACTOR = 10
 """A figure that grew by this factor or more is shown as a factor: thousands of percent are hard to read."""
-RARE = 0.01
+MIN_SHARE_BY_CHANCE = 0.01
 """A note is shown if more than this share of unchanged figures would look changed by chance."""
 
 
@@ -54,7 +54,7 @@ def difference(figure: ComparedFigure) -> str:
     if figure.fraction is None or not figure.after.value:
         return difference
     times = 1 + figure.fraction
-    share = f"{how_many(times)} times as much" if times >= MANY_TIMES else percent(abs(figure.fraction))
+    share = f"{how_many(times)} times as much" if times >= MIN_SHOWN_FACTOR else percent(abs(figure.fraction))
     return f"{difference} ({share})"
 
 
@@ -76,7 +76,7 @@ def meaning(figure: ComparedFigure) -> str:
         return "the same"
     if figure.is_within_noise:
         return "within noise"
-    return outcome(figure) or (f"below {percent(SMALL)}" if figure.is_small else "the same")
+    return outcome(figure) or (f"below {percent(SMALL_DIFFERENCE)}" if figure.is_small else "the same")
 
 
 def outcome(figure: ComparedFigure) -> str:
@@ -87,9 +87,9 @@ def outcome(figure: ComparedFigure) -> str:
 
 def outcome_of(change: WaitChange | CopyChange | FindingChange) -> str:
     """Return whether a change is better or worse; empty if that is unknown."""
-    if change.status in {GONE, NEW} and not isinstance(change, CopyChange):  # other copies may have replaced them
-        return BETTER if change.status == GONE else WORSE
-    if change.status not in {CHANGED, MOVED}:
+    if change.status in {"gone", "new"} and not isinstance(change, CopyChange):  # other copies may have replaced them
+        return BETTER if change.status == "gone" else WORSE
+    if change.status not in {"changed", "moved"}:
         return ""
     if isinstance(change, FindingChange):
         return outcome(change.saving)
@@ -147,7 +147,7 @@ def _why_same(step: ComparedFigure) -> str:
     change = f": the difference of {percent(abs(step.fraction or 0.0))}"
     if step.is_within_noise:
         return f"{change} is within the noise of {_share(step)}"
-    return f"{change} is below the {percent(SMALL)} by which two runs of one program may differ"
+    return f"{change} is below the {percent(SMALL_DIFFERENCE)} by which two runs of one program may differ"
 
 
 def after_and_before(before: float, after: float) -> str:
@@ -195,7 +195,7 @@ def notes_on_certainty(comparison: Comparison) -> Iterator[str]:
     if all(torch) and torch[0] != torch[1]:
         yield f"the versions of torch differ: {torch[0]} before, {torch[1]} after"
     counts = [profile.steps.count for _, profile in profiles]
-    if min(counts) > 1 and comparison.by_chance > RARE:
+    if min(counts) > 1 and comparison.by_chance > MIN_SHARE_BY_CHANCE:
         yield (
             f"noise in the traces is the spread over {counts[0]} steps before and {counts[1]} after: of figures "
             f"that did not change, {percent(comparison.by_chance)} look as if they had; record more steps"
@@ -226,7 +226,7 @@ def places_of(change: WaitChange | FindingChange) -> str:
             else whole_place(member)
             for member in members
         )
-        sides.append(listed(list(dict.fromkeys(filter(None, places))), MAX_PLACES))
+        sides.append(listed(list(dict.fromkeys(filter(None, places))), MAX_LISTED_LINES))
     shown = [side for side in dict.fromkeys(sides) if side]
     return f" {ARROW} ".join(shown) or NOTHING
 
@@ -243,6 +243,6 @@ def saving_of(change: FindingChange) -> str:
         ", ".join(duration(finding.saving.saving_ns) if finding.saving else NOTHING for finding in members)
         for members in (change.before, change.after)
     ]
-    if change.status in {GONE, NEW}:
+    if change.status in {"gone", "new"}:
         return "".join(sides)
     return sides[0] if sides[0] == sides[1] else f"{sides[0]} {ARROW} {sides[1]}"

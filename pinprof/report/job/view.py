@@ -9,6 +9,7 @@ from pinprof.documents.findings import Collective
 from pinprof.ranks.compare import EXPLAINED, MOSTLY, SKEWED
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.html import Column, number_columns
+from pinprof.report.trace.finding_views import named
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.verdict import known_headline
 from pinprof.report.view import Fact, ReportTable, Section
@@ -319,7 +320,7 @@ def findings(ranks: Ranks) -> Section:
     rows = [
         (
             rank_numbers(shared.ranks, len(ranks.rows)),
-            f"{shared.finding.title} ({shared.finding.rule.id})",
+            named(shared.finding),
             finding_in(shared) or NOTHING,
             duration(shared.finding.evidence.cost_ns),
             duration(shared.finding.saving.saving_ns) if shared.finding.saving else NOTHING,

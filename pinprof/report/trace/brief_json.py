@@ -1,34 +1,38 @@
-"""The short report as JSON in a few kB, for language models, with ids of the evidence."""
+"""`pinprof report --json --brief`: the short report as JSON in a few kB, for language models, with ids of the evidence.
+
+Its documents are projections of the whole report's: they have fields of these, and a few of their own.
+"""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pinprof import urls
 from pinprof.analyses.host_samples import CalledLine
-from pinprof.document import encoded_within, filled, maybe_ms, range_ms
-from pinprof.documents import brief as documents
+from pinprof.document import Count, Document, Ms, Share, Words, doc, encoded_as_brief, filled, one_of, projection
+from pinprof.documents.by_name import Called
+from pinprof.documents.fields import PlacedJson, Pointer
+from pinprof.documents.findings import FindingJson, RankRowJson, RanksJson, VerdictJson
+from pinprof.documents.report import IrregularJson, Missing, StepsJson, TraceJson
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust import FIGURE_KINDS, Doubt
-from pinprof.measurement.trust.doubt import given
+from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.ranks.rank import Ranks
 from pinprof.report.job.view import longest_alone_first
 from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.actions import Action, actions, brief_actions, whatif_command
-from pinprof.report.trace.findings_json import finding_of, joint_of, verdict_of
+from pinprof.report.trace.finding_views import FindingView, brief_views, finding_views, whatif_command
+from pinprof.report.trace.findings_json import ranks_of
 from pinprof.report.trace.first_screen import first_screen
-from pinprof.report.trace.host import input_remedy, named_lines, running_code, share_of
+from pinprof.report.trace.host import input_remedy, named_lines, running_code
+from pinprof.report.trace.json import MeasuredTrace, trace_of
 from pinprof.report.trace.verdict import headline
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
-from pinprof.rules.rule import Finding, Findings
+from pinprof.rules.rule import Finding, Findings, NumberEffect
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
+from pinprof.version import VERSION
 
-MOST_BYTES = 6000
-"""The most bytes of a brief: some 1,500 tokens of a language model."""
-LONGEST, LONGEST_PATH = 240, 320
-"""Characters of a sentence, and of a path."""
-ROWS = {
+LONGEST_SENTENCE_CHARS, LONGEST_PATH_CHARS = 240, 320
+EVIDENCE_TABLES = {
     "copies": ("copies", "overlap/reasons"),
     "overlap": ("overlap/reasons", "idle"),
     "input": ("loader", "idle"),
@@ -36,6 +40,125 @@ ROWS = {
     "gpu": ("kernels",),
 }
 """The tables of the whole report that findings of a family rest on."""
+MAX_EVIDENCE_WAITS = 3
+"""The most sites of waits that a finding names as its evidence."""
+
+EvidenceIds: TypeAlias = Annotated[Sequence[Pointer], doc("ids of the evidence")]
+CodeLine: TypeAlias = Annotated[str | None, doc("the line of code; null where the source is not there as it ran")]
+
+
+@projection(IrregularJson, "file line function reason every per_step_ms")
+class LongerSteps(PlacedJson):
+    """Steps that are longer than the others for one reason."""
+
+
+@projection(StepsJson, "step_ms step_source range_ms bound count copies_hidden longer why_null")
+class BriefStep(Document):
+    """The step without the profiler."""
+
+    copies_hidden: Annotated[Share | None, doc("share of the copies' time in which kernels run; null without copies")]
+    longer: Annotated[
+        Sequence[LongerSteps], doc("steps unlike the others, which `step_ms` leaves out, by what they add")
+    ]
+    why_null: Annotated[Words | None, doc("why `step_ms` is null; null where it is not")]
+
+
+@projection(VerdictJson, "ms fraction range_ms sentence cause word do finding evidence")
+class BriefVerdict(Document):
+    """Why the step takes so long."""
+
+    sentence: Annotated[Words, doc("the step and why it takes so long")]
+    finding: Annotated[str | None, doc("the id of the finding that this is about")]
+    evidence: EvidenceIds
+
+
+@projection(
+    FindingJson,
+    "file line function id rule title severity code places says saving_ms saving_fraction range_ms at_most_ms "
+    "numbers do evidence",
+)
+class BriefFinding(PlacedJson):
+    """What to change."""
+
+    id: Pointer
+    code: CodeLine
+    places: Annotated[Count, doc("places of the finding; the one here costs most")]
+    says: Annotated[Words, doc("what the fix saves alone")]
+    numbers: Annotated[NumberEffect | None, doc("whether the fix keeps the program's numbers; null where that is open")]
+    do: Annotated[Words, doc("what to do, in a few words")]
+    evidence: EvidenceIds
+
+
+@projection(Called, "file line function id code share per_step_ms spent do")
+class BriefLine(PlacedJson):
+    """A line that takes the host's time, in a recording without GPU work."""
+
+    id: Pointer
+    code: CodeLine
+    per_step_ms: Annotated[Ms | None, doc("the same share of the measured step; null where it was not measured")]
+    spent: Annotated[Words, doc("whose code runs there")]
+    do: Annotated[Words | None, doc("what makes it shorter, where that is known")]
+
+
+@projection(Missing, "id what cannot remedy withholds")
+class BriefUntold(Document):
+    """What the trace cannot tell."""
+
+    id: Pointer
+    cannot: Annotated[Words, doc("what follows")]
+    withholds: Annotated[
+        Sequence[Annotated[str, one_of(FIGURE_KINDS)]], doc("the kinds of figures that are null because of it")
+    ]
+
+
+class BriefNext(Document):
+    """A command for the next step."""
+
+    command: Annotated[str, doc("the command")]
+    why: Annotated[Words, doc("what it gives")]
+
+
+@projection(
+    TraceJson,
+    "path rank gpus step verdict findings more_findings joint lines cannot_tell more_cannot_tell next",
+)
+class BriefTrace(Document):
+    """One trace; of a job that of the rank to look at."""
+
+    gpus: Annotated[Sequence[str], doc("names of the GPUs")]
+    step: Annotated[BriefStep, doc("the step")]
+    verdict: Annotated[BriefVerdict, doc("why it is as long as it is")]
+    findings: Annotated[Sequence[BriefFinding], doc("what to change, in the order in which to look at it")]
+    more_findings: Annotated[Count, doc("findings that do not fit here")]
+    lines: Annotated[Sequence[BriefLine], doc("the lines that take the host's time; none where a GPU worked")]
+    cannot_tell: Annotated[Sequence[BriefUntold], doc("what the trace cannot tell, the gravest first")]
+    more_cannot_tell: Annotated[Count, doc("further ones that do not fit here")]
+    next: Annotated[Sequence[BriefNext], doc("commands for the next step")]
+
+
+@projection(RankRowJson, "rank step_ms alone_ms")
+class BriefRank(Document):
+    """A rank."""
+
+
+@projection(RanksJson, "world_size sentence slowest_rank skew_ms shown_rank rows more_ranks choice evidence")
+class BriefRanks(Document):
+    """The ranks of a job side by side."""
+
+    sentence: Annotated[Words, doc("which rank holds up the others, by how much and why")]
+    shown_rank: Annotated[Count | None, doc("the rank in `traces`")]
+    rows: Annotated[Sequence[BriefRank], doc("the ranks, those that need longest alone first")]
+    more_ranks: Annotated[Count, doc("ranks that do not fit here")]
+    evidence: EvidenceIds
+
+
+class ReportBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.report-brief/1"):
+    """What `pinprof report --json --brief` writes: at most 6 kB."""
+
+    pinprof_version: Annotated[str, doc("what wrote it")] = VERSION
+    traces: Annotated[Sequence[BriefTrace], doc("the traces")]
+    more_traces: Annotated[Count, doc("traces that do not fit here: of a job, the other ranks")]
+    ranks: Annotated[BriefRanks | None, doc("the ranks of a job; null for one trace")]
 
 
 class BriefSize(NamedTuple):
@@ -46,196 +169,182 @@ class BriefSize(NamedTuple):
     ranks: int
 
 
-SIZES = (BriefSize(5, 4, 8), BriefSize(3, 3, 4), BriefSize(2, 2, 2), BriefSize(1, 1, 1))
-"""The limits of a brief: the first with which it fits into `MOST_BYTES`."""
+BRIEF_SIZES = (BriefSize(5, 4, 8), BriefSize(3, 3, 4), BriefSize(2, 2, 2), BriefSize(1, 1, 1))
+"""The limits of a brief: the first with which it fits into `MAX_BRIEF_BYTES`."""
 
 
 class BriefedTrace(NamedTuple):
-    """A trace of the brief, and its number among the traces of the whole report."""
+    """A trace of the brief, and its pointer into the whole report."""
 
-    number: int
+    id: str
     profile: Profile
     findings: Findings
     quoting: Quoting
-
-    @property
-    def id(self) -> str:
-        """Its pointer."""
-        return f"/traces/{self.number}"
+    whole: TraceJson
 
 
 def traces_to_brief_json(
-    entries: Sequence[tuple[Profile, Findings]],
-    ranks: Ranks | None = None,
-    code: Code = PLAIN,
-    shown: int | None = None,
+    entries: Sequence[MeasuredTrace], ranks: Ranks | None = None, code: Code = PLAIN, shown: int | None = None
 ) -> str:
-    """Return the brief on traces as JSON text of at most `MOST_BYTES`; it counts what does not fit.
+    """Return the brief on traces as JSON text of at most `MAX_BRIEF_BYTES`; it counts what does not fit.
 
     Of the ranks of a job it has only the trace at the index `shown`. An id is a JSON Pointer into the whole report on
     the same traces. `code` says whether lines of the user's code are quoted.
     """
     briefed = [
-        BriefedTrace(index, profile, findings, Quoting(Sources(profile.path, profile.info.made), code))
+        BriefedTrace(
+            f"/traces/{index}",
+            profile,
+            findings,
+            Quoting(Sources(profile.path, profile.info.made), code),
+            trace_of(profile, findings),
+        )
         for index, (profile, findings) in enumerate(entries)
         if shown is None or index == shown
     ]
-    sizes = [(size, len(briefed)) for size in SIZES] + [(SIZES[-1], most) for most in range(len(briefed) - 1, 0, -1)]
-    return encoded_within(MOST_BYTES, (_brief(briefed[:most], len(entries), ranks, size) for size, most in sizes))
-
-
-def _brief(traces: Sequence[BriefedTrace], count: int, ranks: Ranks | None, size: BriefSize) -> documents.ReportBrief:
-    return documents.ReportBrief(
-        traces=[_trace(trace, size) for trace in traces],
-        more_traces=count - len(traces),
-        ranks=None if ranks is None else _ranks(ranks, size.ranks),
+    sizes = [(size, len(briefed)) for size in BRIEF_SIZES]
+    sizes += [(BRIEF_SIZES[-1], most) for most in range(len(briefed) - 1, 0, -1)]
+    return encoded_as_brief(
+        ReportBrief(
+            traces=[_trace(trace, size) for trace in briefed[:most]],
+            more_traces=len(entries) - most,
+            ranks=None if ranks is None else _ranks(ranks, size.ranks),
+        )
+        for size, most in sizes
     )
 
 
-def _trace(trace: BriefedTrace, size: BriefSize) -> documents.BriefTrace:
-    profile, findings, doubts = trace.profile, trace.findings, trace.profile.doubts
-    return documents.BriefTrace(
-        path=cut(profile.path, LONGEST_PATH),
-        rank=profile.info.rank,
+def _trace(trace: BriefedTrace, size: BriefSize) -> BriefTrace:
+    profile, findings, whole = trace.profile, trace.findings, trace.whole
+    return filled(
+        BriefTrace,
+        whole,
+        path=cut(profile.path, LONGEST_PATH_CHARS),
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
-        step=_step(profile, size),
-        verdict=_brief_verdict(profile, findings, trace.id),
-        findings=[_finding(action, trace) for action in actions(profile, findings)[: size.findings]],
+        step=_step(trace, size),
+        verdict=filled(
+            BriefVerdict,
+            whole.verdict,
+            sentence=_short(f"{headline(first_screen(profile, findings))}."),
+            do=whole.verdict.do and _short(whole.verdict.do),
+            finding=None if whole.verdict.finding is None else f"{trace.id}/findings/{whole.verdict.finding}",
+            evidence=[f"{trace.id}/verdict", f"{trace.id}/verdicts"],
+        ),
+        findings=[_finding(view, trace) for view in finding_views(profile, findings)[: size.findings]],
         more_findings=max(len(findings) - size.findings, 0),
-        joint=joint_of(findings.joint, profile.step_ns),
-        lines=[] if profile.gpus else [_brief_line(line, trace) for line in named_lines(profile)],
-        cannot_tell=[_doubt(f"{trace.id}/missing/{index}", doubt) for index, doubt in enumerate(doubts[: size.doubts])],
-        more_cannot_tell=max(len(doubts) - size.doubts, 0),
+        lines=[] if profile.gpus else [_line(line, trace) for line in named_lines(profile)],
+        cannot_tell=[_untold(index, trace) for index in range(len(profile.doubts))[: size.doubts]],
+        more_cannot_tell=max(len(profile.doubts) - size.doubts, 0),
         next=list(_next(profile, findings)),
     )
 
 
-def _step(profile: Profile, size: BriefSize) -> documents.BriefStep:
-    step, why = profile.estimate, profile.withheld.step or profile.withheld.estimate
-    why_null = _short(why.what if why else "the trace does not show it") if step.step_ns is None else None
-    hidden, irregular = given(profile.overlap), sorted(profile.unlike, key=lambda row: -row.per_step_ns)
+def _step(trace: BriefedTrace, size: BriefSize) -> BriefStep:
+    profile, steps = trace.profile, trace.whole.steps
+    why = profile.withheld.step or profile.withheld.estimate
+    longer = sorted(steps.irregular, key=lambda row: -row.per_step_ms)[: size.doubts]
     return filled(
-        documents.BriefStep,
-        step,
-        profile,
-        profile.steps,
-        step_source=step.source,
-        range_ms=range_ms(profile.step_range_ns),
-        copies_hidden=hidden.fraction if hidden else None,
-        longer=[
-            filled(documents.LongerSteps, row, **_place_fields(row.places[0] if row.places else Place()))
-            for row in irregular[: size.doubts]
-        ],
-        why_null=why_null,
+        BriefStep,
+        steps,
+        copies_hidden=trace.whole.overlap.fraction,
+        longer=[filled(LongerSteps, row, **_place_fields(row.places[0] if row.places else Place())) for row in longer],
+        why_null=_short(why.what if why else "the trace does not show it") if steps.step_ms is None else None,
     )
 
 
-def _brief_verdict(profile: Profile, findings: Findings, trace_id: str) -> documents.BriefVerdict:
-    verdict = verdict_of(profile, findings)
+def _finding(view: FindingView, trace: BriefedTrace) -> BriefFinding:
+    finding = view.finding
     return filled(
-        documents.BriefVerdict,
-        verdict,
-        sentence=_short(f"{headline(first_screen(profile, findings))}."),
-        do=verdict.do and _short(verdict.do),
-        finding=None if verdict.finding is None else f"{trace_id}/findings/{verdict.finding}",
-        evidence=[f"{trace_id}/verdict", f"{trace_id}/verdicts"],
-    )
-
-
-def _finding(action: Action, trace: BriefedTrace) -> documents.BriefFinding:
-    finding = action.finding
-    return filled(
-        documents.BriefFinding,
-        finding_of(finding, trace.profile.step_ns),
-        finding.rule,
-        id=f"{trace.id}/findings/{action.number}",
-        title=_short(finding.title),
+        BriefFinding,
+        trace.whole.findings[view.number],
+        id=f"{trace.id}/findings/{view.number}",
+        title=_short(view.title),
         **_place_fields(finding.evidence.place),
         code=trace.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),
-        says=capitalized(action.saves),
-        do=_short(capitalized(action.do)),
+        says=capitalized(view.worth_in_short),
+        numbers=view.rule.numbers,
+        do=_short(capitalized(view.do)),
         evidence=list(_evidence_ids(finding, trace)),
     )
 
 
-def _place_fields(at: Place) -> dict[str, Any]:
-    """Return a place as the fields of `Placed`, cut."""
-    file, line, function = at
-    return {"file": file and cut(file, LONGEST_PATH), "line": line, "function": function and _short(function)}
+def _place_fields(at: Place | PlacedJson) -> dict[str, Any]:
+    """Return a place as the fields of `PlacedJson`, cut."""
+    file, function = at.file and cut(at.file, LONGEST_PATH_CHARS), at.function and _short(at.function)
+    return {"file": file, "line": at.line, "function": function}
 
 
 def _evidence_ids(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
     """Yield the ids of the evidence in the whole report: waits at the finding's places, or tables."""
-    trace_id, profile = trace.id, trace.profile
-    if finding.rule.family == "waits":
-        places, causes = {site.evidence.place for site in finding.sites}, finding.rule.causes
+    profile, rule = trace.profile, finding.rule
+    if rule.family == "waits":
+        places = {site.evidence.place for site in finding.sites}
         waits = [
-            number
+            f"{trace.id}/syncs/sites/{number}"
             for number, site in enumerate(profile.sites)
-            if site.place in places and (site.cause in causes or not causes)
+            if site.place in places and (site.cause in rule.causes or not rule.causes)
         ]
-        yield from (f"{trace_id}/syncs/sites/{number}" for number in waits[:3])
-    tables = [table for table in ROWS.get(finding.rule.family, ()) if table != "launches" or profile.launches]
-    yield from (f"{trace_id}/{table}" for table in tables)
+        yield from waits[:MAX_EVIDENCE_WAITS]
+    tables = [table for table in EVIDENCE_TABLES.get(rule.family, ()) if table != "launches" or profile.launches]
+    yield from (f"{trace.id}/{table}" for table in tables)
 
 
-def _brief_line(line: CalledLine, trace: BriefedTrace) -> documents.BriefLine:
-    called = trace.profile.host.called if trace.profile.host else ()
-    share, time_ns = share_of(trace.profile, line)
+def _line(line: CalledLine, trace: BriefedTrace) -> BriefLine:
+    number = trace.profile.host.called.index(line) if trace.profile.host else 0
     remedy = input_remedy(trace.profile, line)
-    return documents.BriefLine(
-        id=f"{trace.id}/host_profile/called/{called.index(line)}",
+    return filled(
+        BriefLine,
+        trace.whole.host_profile and trace.whole.host_profile.called[number],
+        id=f"{trace.id}/host_profile/called/{number}",
         **_place_fields(line.place),
         code=trace.quoting.line(line.place, of_call=False) or None,
-        share=share,
-        per_step_ms=maybe_ms(time_ns),
         spent=_short(f"In {running_code(line)}"),
         do=_short(capitalized(remedy)) if remedy else None,
     )
 
 
-def _doubt(pointer: str, doubt: Doubt) -> documents.BriefUntold:
-    return documents.BriefUntold(
-        id=pointer,
-        what=_short(doubt.what),
-        cannot=_short(figures_not_given(doubt) or doubt.effect),
-        remedy=_short(doubt.remedy),
-        withholds=[figure for figure in FIGURE_KINDS if figure in doubt.withholds],
+def _untold(index: int, trace: BriefedTrace) -> BriefUntold:
+    doubt, whole = trace.profile.doubts[index], trace.whole.missing[index]
+    return filled(
+        BriefUntold,
+        whole,
+        id=f"{trace.id}/missing/{index}",
+        what=_short(whole.what),
+        cannot=_short(figures_not_given(doubt) or whole.effect),
+        remedy=_short(whole.remedy),
+        withholds=whole.invalidates,
     )
 
 
-def _ranks(ranks: Ranks, most: int) -> documents.BriefRanks:
+def _ranks(ranks: Ranks, most: int) -> BriefRanks:
     rows = longest_alone_first(ranks.rows)
     return filled(
-        documents.BriefRanks,
-        ranks,
+        BriefRanks,
+        ranks_of(ranks),
         sentence=_short(f"{verdict_of_job(ranks)}."),
-        shown_rank=ranks.shown_rank if ranks.rows else None,
-        rows=[filled(documents.BriefRank, row) for row in rows[:most]],
+        rows=[filled(BriefRank, row) for row in rows[:most]],
         more_ranks=max(len(rows) - most, 0),
         choice=[_short(remark) for remark in ranks.choice[:most]],
         evidence=["/ranks/rows", "/ranks/collectives", "/ranks/findings"],
     )
 
 
-def _next(profile: Profile, findings: Findings) -> Iterator[documents.BriefNext]:
+def _next(profile: Profile, findings: Findings) -> Iterator[BriefNext]:
     """Yield the next commands; none for standard input, which can be read only once."""
     if profile.path == urls.shown(urls.STANDARD_INPUT):
         return
-    shown, predicted = brief_actions(profile, findings), whatif_command(profile, findings)
+    shown, predicted = brief_views(profile, findings), whatif_command(profile, findings)
     if shown:
-        explain = f"pinprof explain {shown[0].finding.rule.id}"
-        yield documents.BriefNext(explain, "the first finding: the fix as code, when safe")
+        explain = f"pinprof explain {shown[0].rule.id}"
+        yield BriefNext(explain, "the first finding: the fix as code, when safe")
     if predicted:
-        yield documents.BriefNext(printable(predicted), "predicts the step after a change")
+        yield BriefNext(printable(predicted), "predicts the step after a change")
     if not profile.gpus:
-        yield documents.BriefNext(
-            "pinprof run SCRIPT", "on a machine with a GPU: copies, waits and what a change saves"
-        )
+        yield BriefNext("pinprof run SCRIPT", "on a machine with a GPU: copies, waits and what a change saves")
     elif not profile.info.by_pinprof:
-        yield documents.BriefNext("pinprof run SCRIPT", "records the true step, and the lines of waits")
+        yield BriefNext("pinprof run SCRIPT", "records the true step, and the lines of waits")
 
 
 def _short(text: str) -> str:
-    return cut(text, LONGEST)
+    return cut(text, LONGEST_SENTENCE_CHARS)

@@ -2,8 +2,8 @@
 
 from pinprof.document import filled, maybe_ms
 from pinprof.documents import findings as documents
-from pinprof.documents.fields import saving_fields
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.predict import Saving
 from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.first_screen import first_screen, listed_costs
 from pinprof.report.trace.verdict import advice, known_headline, not_told, other_causes
@@ -55,40 +55,41 @@ def _cost(cost: LimitCost | None, step_ns: float | None) -> documents.OfCause:
 
 def finding_of(finding: Finding, step_ns: float | None) -> documents.FindingJson:
     """Return a finding in a step of this length."""
+    evidence, rule, saving = finding.evidence, finding.rule, finding.saving if step_ns else None
+    then, both = evidence.then, finding.with_then if step_ns else None
     return filled(
         documents.FindingJson,
         finding,
-        finding.evidence,
-        finding.rule,
-        rule=finding.rule.id,
-        evidence=finding.evidence.text,
-        **saving_fields(finding.saving if step_ns else None, step_ns),
+        evidence,
+        rule,
+        saving,
+        rule=rule.id,
+        evidence=evidence.text,
+        saving_fraction=_share_of_step(saving, step_ns),
         at_most_ms=maybe_ms(finding.most_ns),
-        irregular=finding.evidence.is_irregular,
-        then=_then(finding, step_ns),
-        fix_code=documents.FixCode(before=finding.rule.before, after=finding.rule.code),
+        irregular=evidence.is_irregular,
+        then=filled(documents.Then, then, both, saving_fraction=_share_of_step(both, step_ns))
+        if then and finding.with_then
+        else None,
+        fix_code=documents.FixCode(before=rule.before, after=rule.code),
         sites=[_site(site) for site in finding.sites],
     )
+
+
+def _share_of_step(saving: Saving | None, step_ns: float | None) -> float | None:
+    return saving.saving_ns / step_ns if saving and step_ns else None
 
 
 def _site(site: FoundSite) -> documents.FindingSite:
     return filled(documents.FindingSite, site.evidence, site.saving, evidence=site.evidence.text)
 
 
-def _then(finding: Finding, step_ns: float | None) -> documents.Then | None:
-    """Return the change that a fix makes possible and what both save together; None if that is not more."""
-    then, both = finding.evidence.then, finding.with_then
-    if then is None or both is None:
-        return None
-    return filled(documents.Then, then, **saving_fields(both if step_ns else None, step_ns))
-
-
 def joint_of(joint: Joint | None, step_ns: float | None) -> documents.JointJson | None:
     """Return what all fixes save together; None if a replay cannot tell."""
     if joint is None or not step_ns:
         return None
-    predicted = ms(step_ns - joint.saving_ns)
-    return documents.JointJson(**saving_fields(joint, step_ns), predicted_step_ms=predicted, without=joint.without)
+    fraction, predicted_ms = _share_of_step(joint, step_ns), ms(step_ns - joint.saving_ns)
+    return filled(documents.JointJson, joint, saving_fraction=fraction, predicted_step_ms=predicted_ms)
 
 
 def ranks_of(ranks: Ranks) -> documents.RanksJson:

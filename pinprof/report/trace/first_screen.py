@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pinprof.analyses.launches import Pause, SlowLaunches
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times
-from pinprof.report.trace.actions import WORTH, Action, brief_actions
+from pinprof.report.trace.finding_views import MIN_SAVED_SHARE_OF_STEP, FindingView, brief_views
 from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict
 from pinprof.trace.info import batches_held
@@ -39,7 +39,7 @@ class FirstScreen:
     findings: Findings
     mean: MeanStep | None
     """The mean step of the busiest GPU; None without a known step."""
-    shown: tuple[Action, ...]
+    shown: tuple[FindingView, ...]
     """The findings of the short report."""
     first: int | None
     """The index of the finding to change first; None if none saves much or answers the verdict."""
@@ -77,10 +77,10 @@ class FirstScreen:
 
 def first_screen(profile: Profile, findings: Findings) -> FirstScreen:
     """Return the facts of the first screen of a trace."""
-    verdict, shown = findings.verdict, tuple(brief_actions(profile, findings))
+    verdict, shown = findings.verdict, tuple(brief_views(profile, findings))
     first = _first_finding(profile, findings, shown) if profile.gpus else None
     of_verdict = [verdict.cause] if verdict.cause else [cost.cause for cost in verdict.between]
-    answered = {cause for action in shown for cause in action.finding.rule.answers}
+    answered = {cause for view in shown for cause in view.rule.answers}
     answered |= {GPU, IRREGULAR, *(of_verdict if first is None else ()), *((HOST,) if answered & BY_HOST else ())}
     mean = busiest(profile)
     alone = [COMMUNICATION] if mean and mean.collective_ns >= MIN_COLLECTIVE_SHARE_OF_STEP * mean.length_ns > 0 else []
@@ -118,9 +118,9 @@ def removes_more(findings: Findings, finding: Finding) -> bool:
     return saving.saving_ns > MIN_SURPLUS_FACTOR * cost.ns
 
 
-def _first_finding(profile: Profile, findings: Findings, shown: tuple[Action, ...]) -> int | None:
+def _first_finding(profile: Profile, findings: Findings, shown: tuple[FindingView, ...]) -> int | None:
     """Return the index of the finding to change first; None if none saves much or answers the verdict."""
-    least_ns, verdict = WORTH * (profile.step_ns or 0.0), findings.verdict
+    least_ns, verdict = MIN_SAVED_SHARE_OF_STEP * (profile.step_ns or 0.0), findings.verdict
     best = findings[0] if findings else None
     if verdict.cause == IRREGULAR and not (best and best.evidence.is_irregular):
         return None

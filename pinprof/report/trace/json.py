@@ -8,9 +8,8 @@ from msgspec import UNSET
 from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
 from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
-from pinprof.analyses.host_samples import HostPlace, HostSums
+from pinprof.analyses.host_samples import HostPlace
 from pinprof.analyses.launches import Launches
-from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.syncs.sites import Stalled
 from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import by_name, waits
@@ -30,7 +29,7 @@ from pinprof.step_statistics import CONFIDENCE
 from pinprof.units import ms
 
 NS_PER_US = 1000
-MOST_PLACES = 200
+MAX_HOST_PLACES = 200
 """Lines and functions of the host in the document, those with the most samples."""
 MeasuredTrace = tuple[Profile, Findings]
 """A trace's measurements and what the rules found in it."""
@@ -89,12 +88,20 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         findings=[finding_of(finding, step_ns) for finding in findings],
         joint=joint_of(findings.joint, step_ns),
         hta=hta.figures if hta else None,
-        serving=[_serving(phase) for phase in profile.serving],
+        serving=[
+            filled(
+                by_name.ServingPhaseJson,
+                phase,
+                phase=phase.name,
+                fills=[by_name.FillJson(mark, ms(time_ns)) for mark, time_ns in phase.fills],
+            )
+            for phase in profile.serving
+        ],
     )
 
 
 def _events(profile: Profile) -> documents.Events:
-    counts = {name: profile.counts.get(name, 0) for name in documents.CATEGORIES}
+    counts = {name: profile.counts.get(name, 0) for name in documents.EVENT_CATEGORIES}
     return documents.Events(
         **counts,
         skipped=sum(profile.skipped.values()),
@@ -151,7 +158,7 @@ def _syncs(profile: Profile) -> waits.SyncsJson:
         _joint_cost(profile, (site.total for site in profile.sites if site.is_wait)),
         per_step=given(SYNCS.of(profile)),
         sites=[_site(profile, site) for site in profile.sites],
-        groups=_groups(profile),
+        groups=list(_groups(profile)),
         watched_steps=profile.info.watched.steps if profile.info.watched else None,
         seen_elsewhere=[
             filled(waits.Seen, wait, count=wait.waits, per_step=wait.waits / wait.of if wait.of else None)
@@ -172,20 +179,17 @@ def _site(profile: Profile, site: WaitSite) -> waits.SiteJson:
     )
 
 
-def _groups(profile: Profile) -> list[waits.Group]:
-    """Return the groups of sites whose waits move to the next site if one is removed, each with its sums."""
-    members: dict[int, list[int]] = {}
-    for index, site in enumerate(profile.sites):
-        if site.group is not None:
-            members.setdefault(site.group, []).append(index)
-    return [_group(profile, number, indices) for number, indices in sorted(members.items())]
-
-
-def _group(profile: Profile, number: int, indices: Sequence[int]) -> waits.Group:
-    sites = [profile.sites[index] for index in indices]
-    stalled, costs = _joint_cost(profile, (site.total for site in sites)), [given(site.total_cost) for site in sites]
-    idle = None if None in costs else sum(cost.idle_ns for cost in costs if cost)
-    return filled(waits.Group, stalled, group=number, sites=indices, bubble_ms=maybe_ms(idle))
+def _groups(profile: Profile) -> Iterator[waits.Group]:
+    """Yield the groups of sites whose waits move to the next site if one is removed, each with its sums."""
+    for number in sorted({site.group for site in profile.sites if site.group is not None}):
+        indices = [index for index, site in enumerate(profile.sites) if site.group == number]
+        sites = [profile.sites[index] for index in indices]
+        stalled, costs = (
+            _joint_cost(profile, (site.total for site in sites)),
+            [given(site.total_cost) for site in sites],
+        )
+        idle_ns = None if None in costs else sum(cost.idle_ns for cost in costs if cost)
+        yield filled(waits.Group, stalled, group=number, sites=indices, bubble_ms=maybe_ms(idle_ns))
 
 
 def _joint_cost(profile: Profile, costs: Iterable[KnownOrWithheld[Stalled]]) -> Stalled | None:
@@ -300,38 +304,35 @@ def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:
     recorded, sums = profile.info.host, profile.host
     if recorded is None:
         return None
+    if sums is None:
+        return filled(by_name.HostProfileJson, recorded, kinds=[], called=[], lines=[], functions=[])
+    step_ns = measured_step_ns(profile)
+
+    def samples(count: int) -> dict[str, Any]:
+        """Return samples as a share with its error, both fractions, and as a time of the step without the profiler."""
+        share, time_ms = sums.share(count), ms(sums.share(count) * step_ns) if step_ns else None
+        return {"samples": count, "share": share, "error": sums.error(count), "per_step_ms": time_ms}
+
+    def lines(rows: Sequence[HostPlace]) -> list[by_name.HostLine]:
+        return [
+            filled(by_name.HostLine, row, **samples(row.own), total_share=sums.share(row.total))
+            for row in rows[:MAX_HOST_PLACES]
+        ]
+
     return filled(
         by_name.HostProfileJson,
         recorded,
-        kinds=[by_name.KindJson(kind, **_samples(profile, sums, count)) for kind, count in sums.kinds] if sums else [],
+        kinds=[by_name.KindJson(kind, **samples(count)) for kind, count in sums.kinds],
         called=[
-            by_name.Called(
-                *row.place,
-                **_samples(profile, sums, row.count),
+            filled(
+                by_name.Called,
+                row,
+                **samples(row.count),
                 kinds=dict(row.kinds),
                 parts=dict(row.parts[:MAX_PARTS_OF_LINE]),
             )
-            for row in sums.called[:MOST_PLACES]
-        ]
-        if sums
-        else [],
-        lines=[_host_line(profile, sums, row) for row in sums.lines[:MOST_PLACES]] if sums else [],
-        functions=[_host_line(profile, sums, row) for row in sums.functions[:MOST_PLACES]] if sums else [],
+            for row in sums.called[:MAX_HOST_PLACES]
+        ],
+        lines=lines(sums.lines),
+        functions=lines(sums.functions),
     )
-
-
-def _host_line(profile: Profile, sums: HostSums, row: HostPlace) -> by_name.HostLine:
-    samples = _samples(profile, sums, row.own)
-    return filled(by_name.HostLine, row, **samples, total_share=sums.share(row.total))
-
-
-def _samples(profile: Profile, sums: HostSums, count: int) -> dict[str, Any]:
-    """Return samples as a share with its error, both fractions, and as a time of the step without the profiler."""
-    step = measured_step_ns(profile)
-    time = ms(sums.share(count) * step) if step else None
-    return {"samples": count, "share": sums.share(count), "error": sums.error(count), "per_step_ms": time}
-
-
-def _serving(phase: ServingPhase) -> by_name.ServingPhaseJson:
-    fills = [by_name.FillJson(mark, ms(time)) for mark, time in phase.fills]
-    return filled(by_name.ServingPhaseJson, phase, phase=phase.name, fills=fills)

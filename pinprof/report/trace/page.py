@@ -49,18 +49,18 @@ from pinprof.units import between, counted, digits_of, duration
 from pinprof.verdict.step_limits import LIMITS
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
-GROUPS = {
+GROUP_OF_SECTION = {
     **dict.fromkeys(("kinds", "kernels", "collectives"), "Kernels"),
     **dict.fromkeys(("waits", "elsewhere", "idle", "copies", "input"), "Waits"),
     **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "serving", "unlike", "course"), "Steps"),
 }
 """The group of each section below the timeline, in order; a link at the top leads to each group."""
-LAST = "More"
+OTHER_GROUP = "More"
 """The group of all other sections."""
-FEWEST_COPIES, FEWEST_SIZES = 4, 3
+MIN_CHARTED_COPIES, MIN_CHARTED_SIZES = 4, 3
 """A chart of fewer copies, or of copies of fewer sizes, would show no more than the table next to it."""
-LEAST_COPYING = 0.02
+MIN_COPYING_SHARE_OF_TRACE = 0.02
 """Copies that take a smaller share of the trace have no chart."""
 IDLE_HUES = {name: see_through(colour, 0.4) for name, colour in OF_LIMITS.items()}
 """Pale colours of idle time by the limit that costs it."""
@@ -213,11 +213,11 @@ def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoti
         title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
     sections = [lengths, *event_sections(profile, entry.findings), *kind_sections(profile)]
-    for group in dict.fromkeys((*GROUPS.values(), LAST)):
+    for group in dict.fromkeys((*GROUP_OF_SECTION.values(), OTHER_GROUP)):
         pieces = [
             piece
             for part in sections
-            if GROUPS.get(part.name, LAST) == group and (piece := _piece(part, entry, grids, quoting))
+            if GROUP_OF_SECTION.get(part.name, OTHER_GROUP) == group and (piece := _piece(part, entry, grids, quoting))
         ]
         if pieces:
             name = f"{group.lower()}-{number}"
@@ -235,7 +235,7 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
     drawn = _chart_of(part.name, entry)
     if part.name == "kinds" and drawn:
         tables_of = []
-    title = "" if part.title == GROUPS.get(part.name) else part.title
+    title = "" if part.title == GROUP_OF_SECTION.get(part.name) else part.title
     content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, quoting, level=4)
     return Markup('<div class="across-all">{}</div>').format(content) if part.name == "kinds" else content
 
@@ -297,11 +297,13 @@ def _chart_of(section: str, analysis: Analysis) -> Markup:
     profile, graph = analysis.profile, None
     if section == "copies":
         copying = sum(copied.time_ns for group in profile.copies if (copied := given(group.copied)))
-        matters = copying >= LEAST_COPYING * profile.span_ns and not profile.withheld.copies
+        matters = copying >= MIN_COPYING_SHARE_OF_TRACE * profile.span_ns and not profile.withheld.copies
         chart = copies_chart(analysis.trace) if matters else None
         sizes = {size for series in chart.data for size in series["x"]} if chart else ()
         drawn = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
-        return chart_svg(chart) if chart and len(sizes) >= FEWEST_SIZES and drawn >= FEWEST_COPIES else Markup()
+        return (
+            chart_svg(chart) if chart and len(sizes) >= MIN_CHARTED_SIZES and drawn >= MIN_CHARTED_COPIES else Markup()
+        )
     if section == "kinds":
         return kinds_figure(profile)
     if section == "steps" and not profile.withheld.step:

@@ -11,7 +11,7 @@ from rich.text import Text
 from pinprof.measurement.profile import Profile
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
-from pinprof.report.trace.actions import Action, actions, brief_actions, trace_argument
+from pinprof.report.trace.finding_views import FindingView, brief_views, finding_views, trace_argument
 from pinprof.report.trace.first_screen import FirstScreen, first_screen, is_of_verdict, removes_more
 from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
 from pinprof.report.trace.step import step_bar
@@ -37,10 +37,7 @@ from pinprof.report.words import (
     place,
     printable,
     recording_line,
-    site_line,
     source_of_rates,
-    then_worth,
-    worth,
 )
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.sources import Sources
@@ -100,24 +97,22 @@ def _findings(screen: FirstScreen) -> Iterable[RenderableType]:
     yield section("What to do")
     if remark:
         yield bullet(remark)
-    for finding in findings:
-        style = SEVERITY_STYLES[finding.severity]
-        what = (f"{finding.rule.id} {finding.title}", "bold")
-        yield Padding(Text.assemble((worth(finding, profile), style), ": ", what), (0, 0, 0, 2))
-        yield Padding(Text(printable(finding.evidence.text)), (0, 0, 0, 6))
-        yield from _finding_sites(finding)
-        yield Padding(Text(f"Fix: {finding.fix}"), (0, 0, 0, 6))
-        further = then_worth(finding, profile)
-        if further:
-            yield Padding(Text(f"Then: {further}"), (0, 0, 0, 6))
+    for view in finding_views(profile, findings):
+        style = SEVERITY_STYLES[view.finding.severity]
+        yield Padding(Text.assemble((view.worth, style), ": ", (f"{view.rule.id} {view.title}", "bold")), (0, 0, 0, 2))
+        yield Padding(Text(printable(view.evidence)), (0, 0, 0, 6))
+        yield from _finding_sites(view)
+        yield Padding(Text(f"Fix: {view.fix}"), (0, 0, 0, 6))
+        if view.then:
+            yield Padding(Text(f"Then: {view.then}"), (0, 0, 0, 6))
     for words in (joint_worth(findings, profile), source_of_rates(findings, profile)):
         if words:
             yield bullet(printable(words))
 
 
-def _finding_sites(finding: Finding) -> Iterable[RenderableType]:
-    lines = [site_line(site) for site in finding.sites[:MAX_LISTED_SITES]] if finding.evidence.sites else []
-    if (more := len(finding.evidence.sites) - len(lines)) > 0:
+def _finding_sites(view: FindingView) -> Iterable[RenderableType]:
+    lines = list(view.sites[:MAX_LISTED_SITES])
+    if (more := len(view.sites) - len(lines)) > 0:
         lines.append(f"and {counted(more, 'more site')}: --json")
     rows = Table.grid(padding=(0, 1))
     for line in lines:
@@ -158,9 +153,9 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
     screen = first_screen(profile, findings)
     yield from conclusion(screen, width)
-    rows = actions(profile, findings)
+    rows = finding_views(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
-    answered = {IRREGULAR, *(cause for row in shown for cause in row.finding.rule.answers)}
+    answered = {IRREGULAR, *(cause for row in shown for cause in row.rule.answers)}
     for line in filter(None, (*in_short(profile, screen.verdict.cause), next_cause(screen, answered))):
         yield hanging(Text("  "), Text(printable(line)))
     if not profile.gpus:
@@ -169,7 +164,7 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
     if shown:
         yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
-        yield from _action(number, row, quoting, width, is_terse=is_terse and number > 1)
+        yield from _brief_finding(number, row, quoting, width, is_terse=is_terse and number > 1)
     for line in unanswered(screen):
         yield hanging(Text("  "), Text(line))
     yield from _together(profile, findings, rows)
@@ -178,8 +173,8 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
 
 def _footer(profile: Profile, findings: Findings, report_arguments: str, *, width: int, has_page: bool) -> str:
     """Return the next commands, in one line."""
-    first = next(iter(brief_actions(profile, findings)), None)
-    fix = f"pinprof explain {first.finding.rule.id} · " if first else ""
+    first = next(iter(brief_views(profile, findings)), None)
+    fix = f"pinprof explain {first.rule.id} · " if first else ""
     line = f"Next: {fix}pinprof report {report_arguments} --full"
     return line if has_page or cell_len(line + OR_PAGE) > width else line + OR_PAGE
 
@@ -237,23 +232,24 @@ def _advice(screen: FirstScreen) -> Iterator[RenderableType]:
     """Yield what to do first, unless the first listed change says it."""
     if not screen.profile.gpus:
         yield Text(f"\n{printable(how_to_record_gpu(screen.profile))}")
-    elif screen.first is None or screen.first not in [action.number for action in screen.shown[:1]]:
+    elif screen.first is None or screen.first not in [view.number for view in screen.shown[:1]]:
         yield Text(f"\n{printable(advice(screen).sentence)}")
 
 
-def _action(number: int, action: Action, quoting: Quoting, width: int, *, is_terse: bool) -> Iterator[RenderableType]:
+def _brief_finding(
+    number: int, view: FindingView, quoting: Quoting, width: int, *, is_terse: bool
+) -> Iterator[RenderableType]:
     """Yield one of the findings in up to three lines for a terminal of this width."""
-    what, rule = f": {action.finding.title} ", f"({action.finding.rule.id})"
-    yield hanging(Text(f"{number:>3}. "), Text.assemble((action.saves, "green"), what, (rule, "dim")))
-    at = action.finding.evidence.place
-    if not is_terse or at.line is not None or place(at):
-        yield from _where(action.finding, quoting, width)
-    if action.finding.evidence.surprise and not is_terse:
-        yield Padding(Text(capitalized(action.finding.evidence.surprise), "dim"), (0, 0, 0, FINDING_INDENT))
-    arrow = "" if action.do.startswith(STATEMENT) else "→ "
-    yield hanging(Text(" " * FINDING_INDENT + arrow), Text(capitalized(action.do)))
-    if action.then and number == 1:
-        yield Padding(Text(capitalized(action.then), "dim"), (0, 0, 0, FINDING_INDENT))
+    what, rule = f": {view.title} ", f"({view.rule.id})"
+    yield hanging(Text(f"{number:>3}. "), Text.assemble((view.worth_in_short, "green"), what, (rule, "dim")))
+    if not is_terse or view.where or view.finding.evidence.line is not None:
+        yield from _where(view.finding, quoting, width)
+    if view.finding.evidence.surprise and not is_terse:
+        yield Padding(Text(capitalized(view.finding.evidence.surprise), "dim"), (0, 0, 0, FINDING_INDENT))
+    arrow = "" if view.do.startswith(STATEMENT) else "→ "
+    yield hanging(Text(" " * FINDING_INDENT + arrow), Text(capitalized(view.do)))
+    if view.then and number == 1:
+        yield Padding(Text(capitalized(view.then), "dim"), (0, 0, 0, FINDING_INDENT))
 
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
@@ -295,7 +291,7 @@ def _evidence(finding: Finding) -> str:
     )
 
 
-def _together(profile: Profile, findings: Findings, rows: Sequence[Action]) -> Iterator[RenderableType]:
+def _together(profile: Profile, findings: Findings, rows: Sequence[FindingView]) -> Iterator[RenderableType]:
     shown, left_out = any(row.is_brief for row in rows), sum(not row.is_brief for row in rows)
     which = f"all {len(findings)} findings (--full)" if left_out else "all of these"
     text = joint_worth(findings, profile, which, in_short=True) if shown else ""

@@ -10,7 +10,7 @@ from pinprof.analyses.launches import MEANING
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
-from pinprof.report.trace.actions import WORTH
+from pinprof.report.trace.finding_views import MIN_SAVED_SHARE_OF_STEP, named
 from pinprof.report.trace.first_screen import (
     MIN_FURTHER_CAUSE_SHARE_OF_STEP,
     FirstScreen,
@@ -252,7 +252,7 @@ def _remark(sentence: str) -> FirstAction:
 def _change(screen: FirstScreen, finding: Finding) -> str:
     """Return what to change, what that saves, and the answer to the verdict if the finding is about another cause."""
     profile, joint = screen.profile, screen.findings.joint
-    least_ns = WORTH * (profile.step_ns or 0.0)
+    least_ns = MIN_SAVED_SHARE_OF_STEP * (profile.step_ns or 0.0)
     if finding.saving and finding.saving.saving_ns < least_ns and joint and joint.saving_ns >= least_ns:
         saves = f"{which_together(joint)} save {duration(joint.saving_ns)}"
     elif finding.saving:
@@ -269,9 +269,9 @@ def _in_verdict(screen: FirstScreen, finding: Finding) -> str:
     if cause is None or is_of_verdict(findings, finding):
         return "; that includes time of other causes" if removes_more(findings, finding) else ""
     answer = finding_of_verdict(findings)
-    other = f"{findings[answer].title} ({findings[answer].rule.id})" if answer is not None else ""
+    other = _answer(screen.profile, cause) if answer is None else named(findings[answer])
     largest = "" if finding.evidence.is_irregular else ", the largest predicted saving"
-    return f"{largest}; as for {LIMITS[cause].lost}: {other or _answer(screen.profile, cause)}"
+    return f"{largest}; as for {LIMITS[cause].lost}: {other}"
 
 
 def _long_pause(screen: FirstScreen) -> str:

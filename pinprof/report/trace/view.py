@@ -10,7 +10,7 @@ from pinprof.measurement.figures import LOADER
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
 from pinprof.report.html import Column, number_columns
-from pinprof.report.trace.actions import brief_actions
+from pinprof.report.trace.finding_views import brief_views
 from pinprof.report.trace.host import host_section
 from pinprof.report.trace.step import (
     AS_TRACED,
@@ -118,8 +118,8 @@ def event_sections(profile: Profile, findings: Findings, *, rows: int | None = N
     absent = absent_events(profile)
     if absent:
         lacks_lines = any(
-            row.finding.evidence.line is None and row.finding.rule.family in FAMILIES_WITH_LINES
-            for row in brief_actions(profile, findings)
+            row.finding.evidence.line is None and row.rule.family in FAMILIES_WITH_LINES
+            for row in brief_views(profile, findings)
         )
         brief = [_doubt(entry) for entry in absent if entry.check == "source_lines" and lacks_lines]
         yield Section(ABSENT_TITLE, notes=list(map(_doubt, absent)), brief=brief)

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from pinprof.analyses.syncs.causes import WAITS, label_of
 from pinprof.analyses.syncs.sites import Site
-from pinprof.comparison.figures import SMALL
+from pinprof.comparison.figures import SMALL_DIFFERENCE
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.edits import pinned_rate
 from pinprof.prediction.options import OPTIONS, OptionChange
@@ -265,7 +265,7 @@ def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
         brings = difference(predicted.baseline_ns, predicted.predicted_ns, is_certain=predicted.is_certain)
         yield fact(duration(predicted.predicted_ns), f"predicted ({between(*predicted.range_ns)}): {brings}")
     how = f"{HOW_STEP_KNOWN[verified.measured_source]} ({between(*measured)})"
-    is_small = abs(predicted.baseline_ns - verified.measured_ns) < SMALL * predicted.baseline_ns
+    is_small = abs(predicted.baseline_ns - verified.measured_ns) < SMALL_DIFFERENCE * predicted.baseline_ns
     is_certain = not is_small and not measured[0] <= predicted.baseline_ns <= measured[1]
     brings = difference(predicted.baseline_ns, verified.measured_ns, is_certain=is_certain)
     yield fact(duration(verified.measured_ns), f"{how}: {brings}")

@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
-from pinprof.report.comparison.page import GROUP, changed_lanes, to_html
+from pinprof.report.comparison.page import CHANGE_GROUP, changed_lanes, to_html
 from pinprof.report.timeline.kinds import KINDS
 from pinprof.trace import read_trace
 
@@ -18,7 +18,7 @@ Told = dict[str, list[tuple[str, int]]]
 def told(before: Analysis, after: Analysis, side: int) -> Told:
     """Return of each lane its texts, and how often each is marked."""
     lanes = changed_lanes(compare(before, after), (before, after), side)
-    assert {lane.group for lane in lanes} <= {GROUP}
+    assert {lane.group for lane in lanes} <= {CHANGE_GROUP}
     events: Told = {}
     for lane in lanes:
         assert (lane.start_ns[1:] >= lane.end_ns[:-1]).all()

@@ -8,8 +8,8 @@ from fitting import fitting, pointed_at
 from recordings import TRACES, analysis_of
 
 from pinprof.comparison import Comparison, compare
-from pinprof.report.comparison.brief_json import MOST_BYTES, comparison_to_brief_json
-from pinprof.report.comparison.json import comparison_to_json
+from pinprof.document import MAX_BRIEF_BYTES
+from pinprof.report.comparison.json import comparison_to_brief_json, comparison_to_json
 
 KINDS = ("figures", "waits", "copies", "findings")
 
@@ -31,7 +31,7 @@ def test_a_brief_is_small_and_has_what_changed(before: str, after: str) -> None:
     made = compared(before, after)
     text = comparison_to_brief_json(made)
     brief, whole = fitting(text), json.loads(comparison_to_json(made))
-    assert len(text.encode()) <= MOST_BYTES
+    assert len(text.encode()) <= MAX_BRIEF_BYTES
     assert brief["verdict"] == whole["verdict"]
     for kind in KINDS:
         for row in brief[kind]:

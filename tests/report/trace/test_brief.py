@@ -17,7 +17,7 @@ from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs.causes import CAUSES
 from pinprof.analysis import analyse
 from pinprof.report.source import Code
-from pinprof.report.trace.actions import whatif_command
+from pinprof.report.trace.finding_views import whatif_command
 from pinprof.report.trace.text import to_brief, trace_to_text
 from pinprof.trace import read_trace
 

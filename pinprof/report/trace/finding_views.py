@@ -1,18 +1,18 @@
-"""What to do: findings as rows, the largest saving first, and the commands for the next step."""
+"""Findings as all reports show them, the largest saving first, and the commands for the next step."""
 
 import shlex
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from pinprof import urls
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import printable, then_worth, worth
+from pinprof.report.words import place, printable, site_line, then_worth, with_more_sites, worth
 from pinprof.rules.catalogue import pin105_batches_without_pin_memory
-from pinprof.rules.rule import Finding, Findings
+from pinprof.rules.rule import Finding, Findings, Rule
 
-MOST = 3
+MAX_BRIEF_FINDINGS = 3
 """Findings of the short report, besides one that may give wrong numbers."""
-WORTH = 0.01
+MIN_SAVED_SHARE_OF_STEP = 0.01
 """Findings that save a smaller share of the step are only in the full report."""
 DROP_SYNCS = "--drop-syncs"
 """The option that removes the waits of a finding from the replayed program; it needs a place."""
@@ -21,14 +21,26 @@ NOT_PINNED = pin105_batches_without_pin_memory.RULE.id
 """A rule that the short report always has: the program asks for pinned memory and does not get it."""
 
 
-class Action(NamedTuple):
-    """A finding as a row of what to do."""
+@dataclass(frozen=True)
+class FindingView:
+    """A finding in words; those that quote the trace are not yet made safe to show."""
 
     number: int
     """Its index among all findings."""
     finding: Finding
-    saves: str
+    title: str
+    named: str
+    """Its title with the number of its rule."""
+    rule: Rule
+    where: str
+    """The place of the costliest site, and how many more sites there are; empty if it is not known."""
+    worth: str
     """What it saves alone, with its share of the step."""
+    worth_in_short: str
+    evidence: str
+    sites: tuple[str, ...]
+    """Its sites with their figures, a line each, the costliest first; none if it is about one place."""
+    fix: str
     do: str
     """What to change, in a few words."""
     then: str
@@ -37,25 +49,38 @@ class Action(NamedTuple):
     """Whether it is in the short report."""
 
 
-def actions(profile: Profile, findings: Findings) -> list[Action]:
-    """Return all findings as rows."""
+def finding_views(profile: Profile, findings: Findings) -> list[FindingView]:
+    """Return all findings in words."""
     brief = set(_important(profile, findings))
     return [
-        Action(
+        FindingView(
             number,
             finding,
-            worth(finding, profile, in_short=True),
-            to_do(finding),
-            then_worth(finding, profile),
+            title=finding.title,
+            named=named(finding),
+            rule=finding.rule,
+            where=with_more_sites(place(finding.evidence.place), len(finding.sites)),
+            worth=worth(finding, profile),
+            worth_in_short=worth(finding, profile, in_short=True),
+            evidence=finding.evidence.text,
+            sites=tuple(map(site_line, finding.sites)) if finding.evidence.sites else (),
+            fix=finding.fix,
+            do=to_do(finding),
+            then=then_worth(finding, profile),
             is_brief=number in brief,
         )
         for number, finding in enumerate(findings)
     ]
 
 
-def brief_actions(profile: Profile, findings: Findings) -> list[Action]:
-    """Return the rows of the short report."""
-    return [action for action in actions(profile, findings) if action.is_brief]
+def brief_views(profile: Profile, findings: Findings) -> list[FindingView]:
+    """Return the findings of the short report."""
+    return [view for view in finding_views(profile, findings) if view.is_brief]
+
+
+def named(finding: Finding) -> str:
+    """Return the title of a finding with the number of its rule, for `pinprof explain`."""
+    return f"{finding.title} ({finding.rule.id})"
 
 
 def _important(profile: Profile, findings: Findings) -> Iterator[int]:
@@ -63,10 +88,11 @@ def _important(profile: Profile, findings: Findings) -> Iterator[int]:
 
     If none saves much alone but all do together, they are the first ones.
     """
-    least, joint = WORTH * (profile.step_ns or 0.0), findings.joint.saving_ns if findings.joint else 0.0
-    worth_it = [number for number, finding in enumerate(findings) if _saved_ns(finding) >= least]
-    yield from (worth_it or (range(len(findings)) if joint >= least > 0 else ()))[:MOST]
-    yield from [number for number in worth_it[MOST:] if findings[number].rule.is_hazard][:1]
+    least_ns = MIN_SAVED_SHARE_OF_STEP * (profile.step_ns or 0.0)
+    joint_ns = findings.joint.saving_ns if findings.joint else 0.0
+    worth_it = [number for number, finding in enumerate(findings) if _saved_ns(finding) >= least_ns]
+    yield from (worth_it or (range(len(findings)) if joint_ns >= least_ns > 0 else ()))[:MAX_BRIEF_FINDINGS]
+    yield from [number for number in worth_it[MAX_BRIEF_FINDINGS:] if findings[number].rule.is_hazard][:1]
     yield from [number for number, of in enumerate(findings) if of.rule.id == NOT_PINNED and _saved_ns(of)]
 
 
@@ -98,17 +124,15 @@ def whatif_command(profile: Profile, findings: Findings) -> str:
     """
     if not profile.gpus or profile.withheld.estimate:
         return ""
-    options = next(
-        (words for action in brief_actions(profile, findings) if (words := whatif_options(action.finding))), ""
-    )
-    return f"pinprof whatif {shlex.quote(profile.path)} {options}".rstrip()
+    options = filter(None, (_whatif_options(view.finding) for view in brief_views(profile, findings)))
+    return f"pinprof whatif {shlex.quote(profile.path)} {next(options, '')}".rstrip()
 
 
-def whatif_options(finding: Finding) -> str:
+def _whatif_options(finding: Finding) -> str:
     """Return the options of `pinprof whatif` for the change that a finding asks for; empty if there are none."""
-    options, named = finding.rule.what_if, finding.evidence.place.names
+    options, names = finding.rule.what_if, finding.evidence.place.names
     if options != DROP_SYNCS:
         return options
     if finding.saving is None:
         return ""
-    return f"{options} {shlex.quote(named[0]) if named and not finding.evidence.sites else 'all'}"
+    return f"{options} {shlex.quote(names[0]) if names and not finding.evidence.sites else 'all'}"

@@ -1,0 +1,110 @@
+"""`pinprof report --md`: the report as Markdown for a pull request; names of the trace make no mention and no link."""
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import dedent
+
+from pinprof.measurement.profile import Profile
+from pinprof.report.source import PLAIN, Code, Quoting
+from pinprof.report.terminal import laid_out
+from pinprof.report.trace.finding_views import FindingView, finding_views, trace_argument
+from pinprof.report.trace.first_screen import first_screen
+from pinprof.report.trace.step import step_bar
+from pinprof.report.trace.verdict import advice, headline
+from pinprof.report.words import (
+    TRUST_TITLE,
+    capitalized,
+    doubts,
+    effect_and_remedy,
+    joint_worth,
+    printable,
+    recording_line,
+)
+from pinprof.rules.rule import Findings
+from pinprof.trace.sources import Sources
+
+MAX_SHOWN_FINDINGS = 3
+BAR_COLUMNS = 80
+MARKUP = re.compile(r"([\\`*_\[\]<>&~|$#])")
+"""What Markdown, or GitHub's formulas, would obey."""
+MARKUP_AT_START = re.compile(r"^(\d*)([-+=.)])(?=[-=\s]|$)")
+"""What would begin a list or draw a line."""
+REFERENCE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
+"""Where a space without width keeps GitHub from a mention, a reference or a link."""
+CODE_SPAN = re.compile(r"`([^`]+)`")
+BACKTICKS = re.compile("`+")
+
+
+def traces_to_markdown(entries: Sequence[tuple[Profile, Findings]], job_headline: str = "", code: Code = PLAIN) -> str:
+    """Return the report on the traces as Markdown; `job_headline` is on all of them, as on a job's ranks."""
+    parts = [f"**{inline(job_headline)}**"] if job_headline else []
+    for profile, findings in entries:
+        parts += _trace(profile, findings, Quoting(Sources(profile.path, profile.info.made), code))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _trace(profile: Profile, findings: Findings, quoting: Quoting) -> Iterator[str]:
+    """Yield the blocks of a trace: verdict, bar, changes, doubts, and the commands that show more."""
+    screen = first_screen(profile, findings)
+    yield f"### {code_span(profile.path)}"
+    yield inline(recording_line(profile))
+    yield f"**{inline(headline(screen))}.**"
+    if bar := laid_out(step_bar(profile, BAR_COLUMNS, findings.verdict), width=BAR_COLUMNS, color=False).rstrip():
+        yield fenced(dedent(bar), "text")
+    views = finding_views(profile, findings)
+    shown = ([view for view in views if view.is_brief] or views)[:MAX_SHOWN_FINDINGS]
+    if screen.first is None or screen.first not in [view.number for view in shown]:
+        yield inline(advice(screen).sentence)
+    for number, view in enumerate(shown, start=1):
+        yield from _finding(number, view, quoting)
+    left_out, together = len(views) - len(shown), joint_worth(findings, profile, f"all {len(views)} findings")
+    remarks = [capitalized(together)] if together else []
+    remarks += [f"{left_out} more in the full report"] if left_out else []
+    yield inline("".join(f"{remark}. " for remark in remarks).rstrip())
+    reasons = [f"- {inline(f'{doubt.what}: {effect_and_remedy(doubt)}.')}" for doubt in doubts(profile)]
+    yield "\n".join((f"{TRUST_TITLE}:\n", *reasons)) if reasons else ""
+    explain = [f"pinprof explain {view.rule.id}" for view in shown[:1]]
+    commands = [*explain, f"pinprof report {trace_argument(profile)} --html report.html"]
+    yield f"Next: {' · '.join(map(code_span, commands))}"
+
+
+def _finding(number: int, view: FindingView, quoting: Quoting) -> Iterator[str]:
+    """Yield what to change: where, what was seen there, the line of code, and what to write instead."""
+    yield f"**{number}. {inline(capitalized(view.named))}: {inline(view.worth)}**"
+    where = f"{code_span(view.where)}: " if view.where else ""
+    then = f" Then: {inline(view.then)}." if view.then else ""
+    yield f"{where}{inline(view.evidence)}. {inline(view.fix)}{then}"
+    if line := quoting.line(view.finding.evidence.place):
+        yield fenced(line, "python")
+    yield f"<details><summary>{view.rule.id} as code</summary>"
+    yield fenced(f"# before\n{view.rule.before.strip()}\n\n# after\n{view.rule.code.strip()}", "python")
+    yield f"Safe if: {inline(view.rule.safe_if)}"
+    yield "</details>"
+
+
+def inline(text: str) -> str:
+    """Return a sentence as Markdown: what stands between backticks is code, all else are letters."""
+    pieces = enumerate(CODE_SPAN.split(printable(text).lstrip()))
+    written = "".join(code_span(piece) if number % 2 else _letters(piece) for number, piece in pieces)
+    return MARKUP_AT_START.sub(r"\1\\\2", written)
+
+
+def _letters(text: str) -> str:
+    return REFERENCE.sub("\N{ZERO WIDTH SPACE}", MARKUP.sub(r"\\\1", text))
+
+
+def code_span(text: str) -> str:
+    """Return a text as code within a line."""
+    shown = printable(text)
+    ticks = "`" * (_longest_run(shown) + 1)
+    return f"{ticks} {shown} {ticks}" if "`" in shown else f"{ticks}{shown}{ticks}"
+
+
+def fenced(text: str, language: str) -> str:
+    """Return lines as a block of code, which nothing in them ends."""
+    ticks = "`" * max(_longest_run(text) + 1, 3)
+    return f"{ticks}{language}\n{text}\n{ticks}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, BACKTICKS.findall(text)), default=0)
